@@ -31,7 +31,11 @@ WHOLE = Unit("", -1)
 
 def batches_of(run: Run) -> int:
     """The number of batches of a run: it follows from its size alone. 0 with brokers' files, which are never small."""
-    return 0 if run.evidence else max(MIN_BATCHES, min(MAX_BATCHES, run.bytes // BYTES_PER_BATCH))
+    if run.evidence:
+        return 0
+    if run.bytes <= BYTES_PER_BATCH:
+        return 1
+    return max(MIN_BATCHES, min(MAX_BATCHES, run.bytes // BYTES_PER_BATCH))
 
 
 def split_small(rows: pl.DataFrame, batches: int) -> tuple[list[tuple[int, pl.DataFrame]], pl.DataFrame]:

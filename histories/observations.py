@@ -41,16 +41,18 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
         operations = operations.filter(pl.col("completed").is_not_null())
     steps = _steps(operations.filter(pl.col("f") == "txn"))
     sends = _sends(operations, steps, settings)
-    if set(operations["f"].unique()) <= {
-        "send"
-    }:  # as in most blocks: building the other tables would cost more than the sends
+    if (operations["f"] == "send").all():  # as in most blocks: building the other tables would cost more than the sends
         return Observations(sends, *(pl.DataFrame(schema=schema) for schema in (READS, MARKS, CONTEXT)))
-    return Observations(
-        sends,
-        _reads(operations, steps),
-        pl.concat([_marks(operations, steps), _subscriptions(operations, settings)]),
-        _context(operations),
-    )
+    polled = _polled(operations, steps)
+    # An entry without offset and value is a partition that a poll returned without records: only in Jepsen's histories.
+    is_empty = pl.col("offset").is_null() & pl.col("value").is_null()
+    marks = [
+        _marks(operations, steps),
+        _records_as_marks(polled.filter(is_empty), "empty"),
+        _deletions(operations),
+        _subscriptions(operations, settings),
+    ]
+    return Observations(sends, polled.filter(~is_empty).select(list(READS)), pl.concat(marks), _context(operations))
 
 
 def count_indeterminate_failures(operations: pl.DataFrame) -> int:
@@ -106,19 +108,14 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
     )
 
 
-def _reads(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Polled records. An entry without offset and value becomes a mark (see `_empty_polls`)."""
+def _polled(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """The entries of polls, one row each."""
     polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(pl.lit(False).alias("txn"))
     stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     stepwise = stepwise.drop("topic", "partition", "offset", "key", "value", "timestamp")
     within = _explode_records(stepwise, pl.col("index")).with_columns(pl.lit(True).alias("txn"))
-    reads = pl.concat([plain, within])
-    return reads.filter(~_is_empty()).select(list(READS))
-
-
-def _is_empty() -> pl.Expr:
-    return pl.col("offset").is_null() & pl.col("value").is_null()
+    return pl.concat([plain, within])
 
 
 def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
@@ -166,8 +163,6 @@ def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
             positions(in_txn, pl.lit("commit"), True),
             _owned(operations),
             _records_as_marks(_explode_records(handles, pl.lit(0, dtype=pl.Int32)), "handle"),
-            _records_as_marks(_empty_polls(operations, steps), "empty"),
-            _deletions(operations),
         ]
     )
 
@@ -195,15 +190,6 @@ def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame
         ),
         "subscribe",
     )
-
-
-def _empty_polls(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Partitions that a poll returned without records. Only Jepsen's histories record them."""
-    polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
-    stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
-    stepwise = stepwise.drop("topic", "partition", "offset", "key", "value", "timestamp")
-    rows = [_explode_records(polls, pl.lit(0, dtype=pl.Int32)), _explode_records(stepwise, pl.col("index"))]
-    return pl.concat(rows).filter(_is_empty())
 
 
 def _records_as_marks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import plural, span
 from . import style
-from .bands import LANE, bands_of, draw_bands, lanes
+from .bands import bands_of, sheet_below
 from .time_axis import SINCE_START, moment, name_ticks, seconds_texts
 
 if TYPE_CHECKING:
@@ -51,9 +51,8 @@ def draw(figures: dict[str, Any], finding: str) -> Figure:
         rows = _rows(shown)
         places = _places(shown, figures)
         faults = bands_of(figures, places.moments[0], places.moments[-1], places.of)
-        strip_height, height = LANE * lanes(faults), 0.3 * max(len(rows), 1)
-        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, height], 1.6 + height + strip_height)
-        draw_bands(strip, (axis,), faults)
+        height = 0.3 * max(len(rows), 1)
+        figure, (axis,) = sheet_below(title, faults, [height], 1.6 + height)
         for row, operation in rows:
             _bar(axis, -row, operation, places)
         _lanes(axis, rows)
@@ -132,8 +131,8 @@ def _bar(axis: Axes, y: float, operation: dict[str, Any], places: Places) -> Non
     right = 1.02 if never else places.of(operation["completed"])
     strong = operation["proof"]
     solid = operation["outcome"] == "ok"
-    axis.barh(
-        y, max(right - left, 0.006), left=left, height=0.62 if strong else 0.36, color=colour if solid else style.PAPER,
+    style.bar(
+        axis, y, left, max(right, left + 0.006), 0.62 if strong else 0.36, facecolor=colour if solid else style.PAPER,
         edgecolor=colour, linewidth=1.2, hatch=None if solid else "////", alpha=1.0 if strong else 0.65,
     )  # fmt: skip
     ending = "" if operation["outcome"] == "ok" else " (no response)" if never else f" ({operation['outcome']})"
@@ -146,7 +145,7 @@ def _bar(axis: Axes, y: float, operation: dict[str, Any], places: Places) -> Non
     axis.annotate(
         text, (where, y), (shift, 0), textcoords="offset points", va="center", ha=side, fontsize=8.5,
         fontweight="bold" if strong else "normal", color=style.INK if strong else style.FAINT,
-    ).set_in_layout(False)  # fmt: skip
+    )  # fmt: skip
 
 
 def _lanes(axis: Axes, rows: list[tuple[int, dict[str, Any]]]) -> None:

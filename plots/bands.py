@@ -10,6 +10,7 @@ from . import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAX_LANES = 6
 LANE = 0.22  # inches
@@ -60,11 +61,20 @@ def lanes(bands: list[Band]) -> int:
     return min(max((band.row for band in bands), default=-1) + 1, MAX_LANES)
 
 
+def sheet_below(title: str, bands: list[Band], rows: Sequence[float], inches: float) -> tuple[Figure, list[Axes]]:
+    """A sheet of panels, `rows` in inches, below the strip of the bands; `inches` is its height without the strip."""
+    strip_height = LANE * lanes(bands)
+    figure, (strip, *panels) = style.sheet(title, [strip_height + 0.02, *rows], inches + strip_height)
+    draw_bands(strip, panels, bands)
+    return figure, panels
+
+
 def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
     """Draws the bands: names in the strip, shading in the panels."""
     strip.set_ylim(-max(lanes(bands), 1) + 0.4, 0.6)
     strip.spines[["left", "bottom"]].set_visible(False)
-    strip.tick_params(length=0, labelbottom=False, labelcolor=style.FAINT)
+    strip.xaxis.set_visible(False)
+    strip.tick_params(length=0, labelcolor=style.FAINT)
     strip.set_yticks([0] if bands else [], ["faults"] if bands else [])
     for row, left, right, name in bands:
         moment = right <= left
@@ -76,11 +86,9 @@ def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
         if row >= MAX_LANES:
             continue
         if not moment:
-            strip.barh(-row, right - left, left=left, height=0.78, color=style.QUIET, alpha=0.55, linewidth=0)
+            style.bar(strip, -row, left, right, 0.78, facecolor=style.QUIET, alpha=0.55)
         strip.plot([left, left], [-row - 0.39, -row + 0.39], color=style.FAINT, linewidth=1.5)
-        strip.annotate(name, (left, -row), (4, 0), textcoords="offset points", va="center", fontsize=8.5).set_in_layout(
-            False
-        )
+        strip.annotate(name, (left, -row), (4, 0), textcoords="offset points", va="center", fontsize=8.5)
     hidden = sum(band.row >= MAX_LANES for band in bands)
     if hidden:
         text = f"{plural(hidden, 'more fault')} shaded without a name"

@@ -211,11 +211,9 @@ def _ranges(ranges: list[list[Any]], looks: dict[str, Any], scale: Scale, axis: 
 
 
 def _box(axis: Axes, left: float, right: float, y: float, height: float, colour: str, hatch: str) -> None:
-    from matplotlib.patches import Rectangle
-
-    width = max(right - left, 0.002)  # one offset among a million stays visible
-    edge = _edge(colour, hatch)
-    axis.add_patch(Rectangle((left, y), width, height, facecolor=colour, edgecolor=edge, hatch=hatch, linewidth=0.4))
+    right = max(right, left + 0.002)  # one offset among a million stays visible
+    look = {"facecolor": colour, "edgecolor": _edge(colour, hatch), "hatch": hatch, "linewidth": 0.4}
+    style.bar(axis, y + height / 2, left, right, height, **look)
 
 
 def _dress(axis: Axes, scale: Scale, names: list[tuple[float, str]], bottom: float) -> None:

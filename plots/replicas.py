@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import plural, span
 from . import style
+from .layout import TITLE
 from .scale import Scale, scale_of
 
 if TYPE_CHECKING:
@@ -176,17 +177,17 @@ def _panel(axis: Axes, evidence: Record, log: Record, scale: Scale, looks: dict[
     for row, broker in enumerate(brokers):
         for block in broker["blocks"]:
             left, right = scale.place(block[0]), scale.place(block[1] + 1)
-            box = Rectangle((left, -row - HALF), max(right - left, 0.002), 2 * HALF, facecolor=looks[_key(block)][0])
-            box.set(edgecolor=style.PAPER, linewidth=1.2)
-            axis.add_patch(box)
-            _label(axis, block, scale, -row, looks[_key(block)][0])
+            colour = looks[_key(block)][0]
+            look = {"facecolor": colour, "edgecolor": style.PAPER, "linewidth": 1.2}
+            style.bar(axis, -row, left, max(right, left + 0.002), 2 * HALF, **look)
+            _label(axis, block, scale, -row, colour)
         _end(axis, broker, scale, row)
         _cut(axis, evidence, log, broker, scale, row, until)
     for first, last in log["differ"]:
         left, right = scale.place(first), scale.place(last + 1)
         frame = Rectangle((left, -len(brokers) + 0.5), max(right - left, 0.004), len(brokers) + 0.1, fill=False)
         frame.set(edgecolor=style.RED, linewidth=2.4, zorder=5)
-        axis.add_patch(frame)
+        axis.add_artist(frame)
     axis.set_ylim(-len(brokers) + 0.4, 0.68)
     names = [
         f"broker {style.printable(b['broker'], 12)}" + ("\n(leader)" if b["broker"] == leader else "") for b in brokers
@@ -219,15 +220,10 @@ def _label(axis: Axes, block: list[Any], scale: Scale, y: float, colour: str) ->
 
 def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
     """The high watermark that the broker checkpointed; what it promises beyond the log's end is missing."""
-    from matplotlib.patches import Rectangle
-
     mark = broker["high_watermark"]
     if mark is not None and mark > broker["end"]:
         left, right = scale.place(broker["end"]), scale.place(mark)
-        gone = Rectangle(
-            (left, -row - HALF), right - left, 2 * HALF, facecolor="none", edgecolor=style.RED, hatch="////"
-        )
-        axis.add_patch(gone)
+        style.bar(axis, -row, left, right, 2 * HALF, facecolor="none", edgecolor=style.RED, hatch="////")
     if mark is not None and broker["start"] <= mark:
         x = scale.place(mark)
         axis.plot([x], [-row + HALF + 0.06], marker="v", color=style.INK, markersize=7, zorder=8, clip_on=False)
@@ -292,6 +288,7 @@ def _axis(axis: Axes, scale: Scale) -> None:
 
 def _legend(axis: Axes, logs: list[Record], looks: dict[Any, tuple[str, str]]) -> None:
     from matplotlib.patches import Patch
+    from matplotlib.transforms import ScaledTranslation
 
     handles = [Patch(facecolor=colour, label=label) for colour, label in list(looks.values())[:8]]
     if any(log["differ"] for log in logs):
@@ -299,4 +296,6 @@ def _legend(axis: Axes, logs: list[Record], looks: dict[Any, tuple[str, str]]) -
     if any((broker["high_watermark"] or 0) > broker["end"] for log in logs for broker in log["brokers"]):
         label = "missing below the high watermark"
         handles.append(Patch(facecolor="none", edgecolor=style.RED, hatch="////", linewidth=0.5, label=label))
-    axis.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1.12), ncols=3, borderaxespad=0.2)
+    above = axis.transAxes + ScaledTranslation(0, TITLE / 72, axis.figure.dpi_scale_trans)
+    place: Record = {"loc": "lower left", "bbox_to_anchor": (0, 1), "bbox_transform": above}
+    axis.legend(handles=handles, ncols=3, borderaxespad=0.2, **place)

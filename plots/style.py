@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .layout import GAP, lay_out
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -38,6 +40,7 @@ _SETTINGS: Any = {  # matplotlib's own names and types
     "axes.titlelocation": "left",
     "axes.titlesize": 10.5,
     "axes.titleweight": "bold",
+    "axes.titley": 1.0,  # else it is found from the sizes of all texts
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
@@ -80,7 +83,7 @@ def sheet(title: str, rows: Sequence[float], inches: float) -> tuple[Figure, lis
     """A figure with a heading and one axis per row, of the given relative heights; all share x."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, inches), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(WIDTH, inches), dpi=DPI)
     grid = figure.add_gridspec(len(rows), 1, height_ratios=rows)
     axes: list[Axes] = []
     for number in range(len(rows)):
@@ -89,8 +92,17 @@ def sheet(title: str, rows: Sequence[float], inches: float) -> tuple[Figure, lis
         axis.tick_params(labelbottom=False)
     # Matplotlib's own wrapping parses mathematics even if that is turned off.
     lines = textwrap.fill(title, TITLE_WIDTH)
-    figure.suptitle(lines, x=0.01, ha="left", fontsize=12.5, fontweight="bold", color=INK)
+    figure.suptitle(
+        lines, x=0.01, y=1 - GAP / 72 / inches, va="top", ha="left", fontsize=12.5, fontweight="bold", color=INK
+    )
     return figure, axes
+
+
+def bar(axis: Axes, row: float, left: float, right: float, height: float, **look: Any) -> None:
+    """Draws a bar in the middle of a row. Unlike barh, it leaves the limits of the axis alone."""
+    from matplotlib.patches import Rectangle
+
+    axis.add_artist(Rectangle((left, row - height / 2), right - left, height, **{"edgecolor": "none", **look}))
 
 
 def empty_sheet(title: str, reason: str) -> Figure:
@@ -166,17 +178,5 @@ def save(figure: Figure, path: Path, description: str | None = None, scale: floa
     metadata: dict[str, str | None] = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
     metadata["Description"] = description
     with look():
-        _fix_layout(figure)
+        lay_out(figure)
         figure.savefig(path, metadata=metadata, dpi=DPI * scale)
-
-
-def _fix_layout(figure: Figure) -> None:
-    """Lays the figure out once and rounds positions, as the last digits of the solver differ between calls."""
-    engine = figure.get_layout_engine()
-    if engine is None:
-        return
-    engine.execute(figure)  # draw_without_rendering would draw everything once more
-    figure.set_layout_engine(None)  # "none" would keep an engine that draws everything again at each save
-    for axis in figure.axes:
-        place = [round(value, 5) for value in axis.get_position(original=False).bounds]
-        axis.set_position((place[0], place[1], place[2], place[3]), which="both")

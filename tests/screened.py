@@ -27,7 +27,7 @@ def judged(run: Run, batches: int, drawn: int = 0) -> Results:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "batches_of", lambda _: batches)
         patch.setattr(screen, "MIN_PARTITIONS", 1)
-        patch.setattr(screen, "MAX_PARTITIONS", drawn)
+        patch.setattr(screen, "MAX_DRAWN", drawn)
         return local.judge_run(run)
 
 
@@ -36,7 +36,7 @@ def screened(run: Run) -> Screening:
     gathered = local.gather(replace(run, settings=replace(run.settings, batches=1)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(screen, "MIN_PARTITIONS", 1)
-        patch.setattr(screen, "MAX_PARTITIONS", 0)
+        patch.setattr(screen, "MAX_DRAWN", 0)
         found = [screen_batch(small, {}, gathered.common, run.settings) for small in gathered.small]
     summaries = {_key(one): _without_figures(one) for summaries, _ in found for one in summaries}
     return Screening(summaries, {tuple(unit): rules for _, unproved in found for unit, rules in unproved.items()})

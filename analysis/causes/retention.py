@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..replicas.replica_logs import extents, is_of_copy, where
+from ..replicas.replica_logs import is_of_copy, where
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
@@ -23,7 +23,7 @@ REMEDY = "Nothing is wrong. retention.ms and retention.bytes decide how long rec
 def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the log starts above the records at the end of the run: on the leader if it is known, else on all."""
     logs = timeline.replica_logs
-    bounds = extents(logs).filter(pl.col("snapshot") == logs.last)
+    bounds = logs.extents.filter(pl.col("snapshot") == logs.last)
     if logs.leader is not None and logs.leader in set(bounds["broker"]):
         bounds = bounds.filter(pl.col("broker") == logs.leader)
     if not bounds.height:

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from ..replicas.replica_logs import ReplicaLogs, extents, runs
+from ..replicas.replica_logs import ReplicaLogs, runs
 from ..rules.log_order import CORRUPT, HARMLESS
 from ..rules.replica_divergence import diverging, identical_at
 
@@ -25,7 +25,7 @@ def differences(logs: ReplicaLogs) -> list[Record]:
     A row is an offset with each broker's record ({epoch, timestamp, key, value, control}), null where its log has none.
     A row with `skipped` instead replaces that many offsets.
     """
-    bounds = extents(logs)
+    bounds = logs.extents
     snapshots = []
     for name in logs.snapshots:
         records = logs.records.filter(pl.col("snapshot") == name)

@@ -24,7 +24,7 @@ def events_of_partition(p: Partition) -> list[Record]:
     and the fact's other data (facts.ABOUT).
 
     Kinds, coarser than those of facts: topic (deleted or created), election, leader, isr, truncation, noop, log, died,
-    started, unfenced, fault, retention, compaction, group, snapshot. Undated moments come last.
+    started, unfenced, fault, reassignment, retention, compaction, group, snapshot. Undated moments come last.
     """
     if p.timeline is None:
         return []
@@ -58,6 +58,7 @@ def _facts(timeline: Timeline) -> list[Moment]:
             kind = "log" if end.kind == "loaded" else "noop" if end.noop else "truncation"
             moments.append((kind, "", end.fact))
     moments += [("truncation", "", fact) for fact in timeline.refused_fetches]
+    moments += [("reassignment", "", move.fact) for move in timeline.moves]
     moments += [("retention", "", fact) for fact in timeline.log_starts]
     return moments + [("compaction", "", fact) for fact in timeline.cleanings]
 

@@ -15,7 +15,7 @@ from ..causes.explaining import record_of
 from ..causes.losses import Lost
 from ..finding_order import worst_first
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import extents, is_of_copy, where
+from ..replicas.replica_logs import is_of_copy, where
 from .differences import cell
 from .groups import facts_of_offset
 
@@ -36,14 +36,14 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
     sent = p.sends.filter(pl.col("offset") == offset).sort("invoked", "at")
     read = p.reads.filter((pl.col("offset") == offset) & (pl.col("outcome") == "ok")).sort("completed", "at")
     held = _held(p, offset)
-    is_in_last = any(row["holds"] or row["why_not"] == UNDECODED for row in held if row["last"])
+    holders = [row for row in held if row["holds"] or row["why_not"] == UNDECODED]
     legal = _deleted(p, sent, read) if p.generation and p.generation.deleted else None
-    legal = legal if is_in_last or legal else _absence(p, offset, sent)
+    if not legal and not any(row["last"] for row in holders):
+        legal = _absence(p, offset, sent)
     found = worst_first(one for one in findings if within(offset, one))
     ids = {one.id for one in found}
     covering = [cause for cause in causes if covers(cause, p.name, offset, ids)]
-    is_in_any = any(row["holds"] or row["why_not"] == UNDECODED for row in held)
-    if not (len(sent) or len(read) or is_in_any or found or covering or legal):
+    if not (len(sent) or len(read) or holders or found or covering or legal):
         return None
     epochs = {row["holds"]["epoch"] for row in held if row["holds"] and row["holds"]["epoch"] is not None}
     epochs |= _acknowledged_in(p, sent)
@@ -91,7 +91,7 @@ def _held(p: Partition, offset: int) -> list[Record]:
     if p.replica_logs is None:
         return []
     rows: list[Record] = []
-    bounds = extents(p.replica_logs)
+    bounds = p.replica_logs.extents
     at = p.replica_logs.records.filter(pl.col("offset") == offset)
     for name in p.replica_logs.snapshots:
         for bound in bounds.filter(pl.col("snapshot") == name).sort("broker").iter_rows(named=True):

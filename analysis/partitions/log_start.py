@@ -14,7 +14,6 @@ import polars as pl
 
 from ...histories.observations import deletions_of
 from ...histories.tables import MAX_INT64, MIN_INT64
-from ..replicas.replica_logs import extents
 from ..replicas.resolved_outcomes import BELOW_START, is_leader_collected
 from ..timelines.facts import LEADERS_LOG_START
 from .entries import Ints
@@ -156,7 +155,7 @@ def _start_of_replicas(p: Observations, history: _History) -> list[StartEvidence
     """The lowest start of the collected logs, if the leader is unknown. Certain if all replicas were collected."""
     if p.replica_logs is None or p.replica_logs.leader is not None:
         return []
-    bounds = extents(p.replica_logs).filter(pl.col("snapshot") == p.replica_logs.last)
+    bounds = p.replica_logs.extents.filter(pl.col("snapshot") == p.replica_logs.last)
     start = bounds["start"].min()
     if not isinstance(start, int) or start <= 0:
         return []

@@ -18,6 +18,7 @@ from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, Schema,
 from ..replicas.replica_logs import ReplicaLogs
 from ..replicas.resolved_outcomes import ABSENCES, legal_absences
 from ..timelines.timeline import Timeline
+from .marks import IS_LOG_END, IS_POSITION
 from .tombstones import name_tombstones
 from .topic_generations import TopicGeneration
 
@@ -100,9 +101,7 @@ class Observations:
     @cached_property
     def end_offsets(self) -> pl.DataFrame:
         """Completed end_offsets requests for this partition, sorted by invocation."""
-        return self.marks.filter(
-            (pl.col("kind") == "end_offsets") & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
-        ).sort("invoked", "at")
+        return self.marks.filter(IS_LOG_END).sort("invoked", "at")
 
     @cached_property
     def transactional(self) -> bool:
@@ -133,12 +132,7 @@ class Observations:
 
     def assigned_by(self, processes: list[str]) -> pl.DataFrame:
         """The completed assignments and seeks of these processes to an offset."""
-        return self.marks.filter(
-            pl.col("process").is_in(processes)
-            & pl.col("kind").is_in(["assign", "seek"])
-            & pl.col("offset").is_not_null()
-            & (pl.col("outcome") == "ok")
-        )
+        return self.marks.filter(pl.col("process").is_in(processes) & IS_POSITION)
 
 
 def last_heal(context: pl.DataFrame) -> int:

@@ -106,6 +106,33 @@ class ReplicaLogs:
         """Whether the time of the latest copy is known. A snapshot needs a time; the end of the run does not."""
         return self.last == FINAL or self.last in self.times
 
+    @cached_property
+    def extents(self) -> pl.DataFrame:
+        """One row for each replica and snapshot: `start` (first offset that its log may have), `end` (log end offset),
+        and its checkpoints `high_watermark`, `recovery_point`, `log_start` and `cleaned` (null if not recorded).
+        """
+        # The name of the first segment is the log start; compaction may have removed the first batches.
+        named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64, strict=False)
+        key, first = ("snapshot", "broker"), pl.col("base_offset")
+        sound = self.batches.filter(pl.col("crc_ok").fill_null(True)).select(
+            *key, start=named.fill_null(first), end=pl.col("last_offset") + 1
+        )
+        at_hand = pl.concat([sound, self.segments.select(*key, start=first, end=first)])
+        # A log also starts at a first segment in which no batch is sound.
+        damaged = self.damage.select(*key, start=named, end=pl.lit(None, pl.Int64)).drop_nulls("start")
+        bounds = (
+            pl.concat([damaged.join(at_hand, on=key, how="semi"), at_hand] if len(damaged) else [at_hand])
+            .group_by(key, maintain_order=True)
+            .agg(pl.col("start").min(), pl.col("end").max())
+        )
+        points = self.checkpoints.group_by(key).agg(
+            pl.col("offset").filter(pl.col("name") == name).last().alias(name.replace("-", "_"))
+            for name in ("high-watermark", "recovery-point", "log-start", "cleaned")
+        )
+        return bounds.join(points, on=key, how="left", maintain_order="left").with_columns(
+            start=pl.max_horizontal("start", "log_start")
+        )
+
     def precedes(self, earlier: str, later: str) -> bool:
         """Whether one snapshot is known to be the earlier. An undated one is only known to precede the end."""
         if FINAL in (earlier, later):
@@ -192,43 +219,6 @@ def stretches(logs: ReplicaLogs, snapshot: str, broker: str | None = None) -> pl
         "producer_id",
     )
     return pl.concat([records, identical])
-
-
-def extents(logs: ReplicaLogs) -> pl.DataFrame:
-    """One row for each replica and snapshot: `start` (first offset that its log may have), `end` (log end offset),
-    and its checkpoints `high_watermark`, `recovery_point`, `log_start` and `cleaned` (null if not recorded).
-    """
-    # The name of the first segment is the log start; compaction may have removed the first batches.
-    named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64, strict=False)
-    sound = logs.batches.filter(pl.col("crc_ok").fill_null(True))
-    at_hand = pl.concat([sound.select("snapshot", "broker"), logs.segments.select("snapshot", "broker")])
-    # A log also starts at a first segment in which no batch is sound.
-    damaged = logs.damage.filter(named.is_not_null()).join(at_hand, on=["snapshot", "broker"], how="semi")
-    bounds = (
-        pl.concat(
-            [
-                damaged.select("snapshot", "broker", named.alias("start"), pl.lit(None, pl.Int64).alias("end")),
-                sound.select(
-                    "snapshot",
-                    "broker",
-                    named.fill_null(pl.col("base_offset")).alias("start"),
-                    (pl.col("last_offset") + 1).alias("end"),
-                ),
-                logs.segments.select(
-                    "snapshot", "broker", pl.col("base_offset").alias("start"), pl.col("base_offset").alias("end")
-                ),
-            ]
-        )
-        .group_by("snapshot", "broker", maintain_order=True)
-        .agg(pl.col("start").min(), pl.col("end").max())
-    )
-    points = logs.checkpoints.group_by("snapshot", "broker", "name").agg(pl.col("offset").last())
-    for name in ("high-watermark", "recovery-point", "log-start", "cleaned"):
-        column = points.filter(pl.col("name") == name).select(
-            "snapshot", "broker", pl.col("offset").alias(name.replace("-", "_"))
-        )
-        bounds = bounds.join(column, on=["snapshot", "broker"], how="left", maintain_order="left")
-    return bounds.with_columns(pl.max_horizontal("start", "log_start").alias("start"))
 
 
 def with_aborted(records: pl.DataFrame) -> pl.DataFrame:

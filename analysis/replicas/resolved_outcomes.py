@@ -9,7 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from ...histories.evidence.tables import FINAL
-from .replica_logs import ReplicaLogs, extents, stretches, with_aborted
+from .replica_logs import ReplicaLogs, stretches, with_aborted
 
 RESOLVED = {"place": pl.Int64, "offset": pl.Int64, "is_in_log": pl.Boolean}
 BELOW_START, COMPACTED, ABORTED = "below the log start", "compacted", "of an aborted transaction"
@@ -28,7 +28,7 @@ def resolve_outcomes(logs: ReplicaLogs, open_sends: pl.DataFrame) -> pl.DataFram
             "place", pl.lit(None, pl.Int64).alias("offset"), pl.lit(None, pl.Boolean).alias("is_in_log")
         )
     here = logs.is_of_leader
-    start = extents(logs).filter(here)["start"][0]
+    start = logs.extents.filter(here)["start"][0]
     # A record that an earlier snapshot lacks may have been written later.
     whole = start == 0 and not logs.damage.filter(here).height and logs.compacted is False and logs.last == FINAL
     records = logs.records.filter(here).sort("offset")
@@ -55,7 +55,7 @@ def legal_absences(logs: ReplicaLogs) -> pl.DataFrame:
     if not is_leader_collected(logs):
         return pl.DataFrame(schema=ABSENCES)
     ordered = with_aborted(stretches(logs, logs.last, logs.leader).sort("first_offset"))
-    bounds = extents(logs).filter(logs.is_of_leader)
+    bounds = logs.extents.filter(logs.is_of_leader)
     start, cleaned = bounds["start"][0], bounds["cleaned"][0]
     reasons = [(pl.col("control").is_not_null(), "a control record")]
     reasons += [(pl.col("aborted") & pl.col("control").is_null(), ABORTED)]

@@ -15,7 +15,6 @@ from ..partitions.group_evidence import committed_at_last
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.log_start import highest_end
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import extents
 from ..replicas.resolved_outcomes import is_leader_collected
 from .findings import finding, seconds, where
 from .groups import commits_of, groups_or_clients
@@ -54,7 +53,6 @@ class LogEnd(NamedTuple):
         "stable offset shows none, nor do final reads that return nothing or that read a log with "
         "transactions."
     ),
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 c:<a@0 c:commit=3 end=1",
     needs=("commits",),
     assumes=("clock", "order", "partitions"),
@@ -162,7 +160,7 @@ def _leaders_log(p: Partition) -> Iterator[LogEnd]:
     logs = p.replica_logs
     if logs is None or not is_leader_collected(logs) or not logs.last_is_dated or not logs.at_rest:
         return
-    end = extents(logs).filter(logs.is_of_leader)["end"].item()
+    end = logs.extents.filter(logs.is_of_leader)["end"].item()
     read_further = p.final is not None and p.final.end > end
     if end is None or logs.damage.filter(logs.is_of_leader).height or read_further or not _is_empty_behind(p, end):
         return

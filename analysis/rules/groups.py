@@ -12,6 +12,7 @@ from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.entries import Mask
 from ..partitions.group_evidence import committed_at_last, group_evidence
 from ..partitions.indeterminate_polls import indeterminate_polls
+from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_OF_GROUP
 from ..partitions.partition import Offsets, Partition
 from ..timelines.facts import SECOND
 from ..wording import plural, some
@@ -41,7 +42,6 @@ from .rule import Rule
         "Only other groups recorded handle events. A poll of a member without a known outcome may have "
         "returned the record. Only __consumer_offsets shows the commit, and a member of the group recorded nothing."
     ),
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 p:b@1 c:<a@0 c:commit=2",
     needs=("groups",),
     explained_as="missed",
@@ -187,8 +187,6 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
         "A member sought back in between, or the application assigned it a lower offset. Of two commits "
         "that overlap in time, either may be the earlier."
     ),
-    unknown_when="Only when the run's evidence is incomplete.",
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
     needs=("commits",),
 ).judged_by
@@ -229,9 +227,7 @@ def _groups(p: Partition) -> dict[str, list[str]]:
     Consumers without a group.id (name "") may share a group, so they are one: a record that any of them handled is
     handled.
     """
-    active = p.marks.filter(
-        (pl.col("kind") == "commit") | (pl.col("kind").is_in(["assign", "revoke"]) & pl.col("group"))
-    )
+    active = p.marks.filter(IS_OF_GROUP)
     groups: dict[str, list[str]] = {}
     for process in sorted(active["process"].unique()):
         groups.setdefault(p.settings.group_of(process), []).append(process)
@@ -278,12 +274,7 @@ def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
 
 def commits_of(p: Partition, members: list[str]) -> pl.DataFrame:
     """The ok commits of these processes, as rows of `p.marks` with an offset, in the order of completion."""
-    return p.marks.filter(
-        (pl.col("kind") == "commit")
-        & pl.col("process").is_in(members)
-        & (pl.col("outcome") == "ok")
-        & pl.col("offset").is_not_null()
-    ).sort("completed", "at", "index")
+    return p.marks.filter(IS_COMMIT & pl.col("process").is_in(members)).sort("completed", "at", "index")
 
 
 def _with_unrecorded(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
@@ -331,9 +322,7 @@ def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Mask:
     """
     own = p.reads.select("at", "process").with_row_index("row").filter(_of(p, members) & p.reads["txn"])
     found = _at_rows(p, own.join(commits.select("at", "process"), on=["at", "process"], how="semi")["row"])
-    done = p.marks.filter(
-        (pl.col("kind") == "handle") & pl.col("process").is_in(members) & (pl.col("outcome") != "fail")
-    )
+    done = p.marks.filter(IS_HANDLED & pl.col("process").is_in(members))
     entries = p.entries.select("offset", "value").with_row_index("row")
     found[entries.join(done, on=["offset", "value"], how="semi")["row"].to_numpy()] = True
     return found | _anything_at(p, done.filter(pl.col("value").is_null())["offset"])

@@ -13,11 +13,11 @@ import polars as pl
 from ...histories.tables import Evidence, Finding
 from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.rewrites import events, generations
-from ..replicas.replica_logs import ReplicaLogs, extents, stretches, where
+from ..replicas.replica_logs import ReplicaLogs, stretches, where
 from ..wording import brokers, plural, span
 from .findings import finding
 from .judgement import Result, Unknown
-from .rule import Rule
+from .rule import NO_BROKER_FILES, Rule
 
 
 @Rule(
@@ -30,7 +30,7 @@ from .rule import Rule
         "The log is damaged there. The last leader is not known and not all logs were collected. The logs "
         "were copied at an unknown time, or before the run ended."
     ),
-    in_jepsen="Not judged: they carry no brokers' files.",
+    in_jepsen=NO_BROKER_FILES,
     needs=("batches", "acknowledged"),
     assumes=("partitions", "replicas"),
     follows="value",
@@ -43,7 +43,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
     if not acked.height:
         return
-    bounds = extents(logs).filter(pl.col("snapshot") == logs.last)
+    bounds = logs.extents.filter(pl.col("snapshot") == logs.last)
     if not bounds.height:
         yield Unknown(f"no log of {logs.name} was collected")
         return

@@ -15,11 +15,11 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..replicas.replica_logs import ReplicaLogs, extents, runs, where
+from ..replicas.replica_logs import ReplicaLogs, runs, where
 from ..wording import brokers, span
 from .findings import finding
 from .judgement import Result, Unknown
-from .rule import Rule
+from .rule import NO_BROKER_FILES, Rule
 
 
 @Rule(
@@ -39,7 +39,7 @@ from .rule import Rule
         "Neither a history nor a checkpointed high watermark shows whether the records were committed. "
         "Damaged offsets are not compared."
     ),
-    in_jepsen="Not judged: they carry no brokers' files.",
+    in_jepsen=NO_BROKER_FILES,
     needs=("batches",),
     assumes=("replicas",),
     follows="offset",
@@ -48,7 +48,7 @@ from .rule import Rule
 ).judged_by_logs
 def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
     """One finding for each snapshot, run of diverging offsets, and grouping of the replicas."""
-    bounds = extents(logs)
+    bounds = logs.extents
     for snapshot in logs.snapshots:
         records = logs.records.filter(pl.col("snapshot") == snapshot)
         if records["broker"].n_unique() < 2:

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ...histories.bundle import Settings
-from ..figures.merge import MAX_PARTITIONS
 from ..partitions.generation_parts import topics_with_deletions
 from ..rules import RULES
 from .many_partitions import ManyPartitions
 from .premises import PREMISES, PROVED
 from .summaries import summaries_of
 
-MIN_PARTITIONS = 8  # fewer are judged as fast by themselves
+MIN_PARTITIONS = 3  # fewer are judged as fast by themselves
+MAX_DRAWN = 4  # plainly valid partitions of a run with figures of their own: one for each batch at least
 TopicPartition = tuple[str, int]
 Frames = Mapping[str, pl.DataFrame]
 
@@ -73,5 +73,5 @@ def screen_batch(
     screened = {name: rows.filter(~pl.col("topic").is_in(left_out)) for name, rows in tables.items()}
     many = ManyPartitions.of(screened, context, unplaced, settings)
     many = many.without(many.numbers_of(apart))
-    drawn = -(-MAX_PARTITIONS // max(settings.batches, 1))
+    drawn = -(-MAX_DRAWN // max(settings.batches, 1))
     return screen(many, many.largest(drawn)) if len(many.keys) >= MIN_PARTITIONS else Screened([], {})

@@ -25,23 +25,17 @@ BASE, LAST, EPOCH, MAGIC, PRODUCER, PRODUCER_EPOCH, SEQUENCE, ATTRIBUTES = range
 CRC2, MAX_TIMESTAMP, COUNT, BYTE, SIZE, BASE_TIMESTAMP = range(8, len(HEADERS))
 
 
-def _tables(polynomial: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Eight tables to compute a CRC from eight bytes at a time."""
-    table = np.zeros((8, 256), dtype=np.uint32)
-    for byte in range(256):
-        crc = byte
+def _tables(polynomial: int) -> Ints:
+    """Eight tables of 256 entries, one after the other, to compute a CRC from eight bytes at a time."""
+    table: list[int] = []
+    for crc in range(256):
         for _ in range(8):
             crc = (crc >> 1) ^ polynomial if crc & 1 else crc >> 1
-        table[0, byte] = crc
-    for byte in range(256):
-        for row in range(1, 8):
-            before = int(table[row - 1, byte])
-            table[row, byte] = (before >> 8) ^ int(table[0, before & 0xFF])
-    return table
+        table.append(crc)
+    for before in range(256 * 7):
+        table.append((table[before] >> 8) ^ table[table[before] & 0xFF])
+    return np.array(table, dtype=np.int64)
 
 
 CRC32 = _tables(0xEDB88320)  # v0 and v1
 CRC32C = _tables(0x82F63B78)  # v2
-
-# A value that is not UTF-8 becomes "bytes:" and 16 hexadecimal digits.
-DIGEST_TEXT_LENGTH = 22

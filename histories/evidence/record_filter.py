@@ -29,7 +29,7 @@ class BloomFilter:
     offsets: Ints
 
     def matches(self, buf: Bytes, spans: Ints, offsets: Ints) -> Any:
-        """A mask of the records that may be referred to; `spans` as batch_kernels.decode_v2 fills them."""
+        """A mask of the records that may be referred to; `spans` as batch_loops.decode_v2 fills them."""
         found = self._contains(buf, spans[:, 4], spans[:, 5], _VALUE) | self._contains(
             buf, spans[:, 2], spans[:, 3], _KEY
         )

@@ -1,4 +1,4 @@
-"""Makes tables of the records that the compiled loops decoded: texts, digests, markers, and passed ranges."""
+"""Makes tables of the records that the loops decoded: texts, digests, markers, and passed ranges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from .batch_headers import APPEND_TIME_BIT, CONTROL_BIT, TRANSACTIONAL_BIT
 from .batch_layout import ATTRIBUTES, BYTE, EPOCH, HEADERS, PRODUCER, Bytes, Ints
@@ -19,6 +18,7 @@ _HEADER_COLUMNS = (
     "leader_epoch",
     "magic",
     "producer_id",
+    "producer_epoch",
     "attributes",
     "max_timestamp",
     "byte",
@@ -47,13 +47,17 @@ def record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) 
             "value": _text(buf, spans[:, 4], spans[:, 5], digest),
             "digest": digest,
             "producer_id": column["producer_id"],
+            "producer_epoch": column["producer_epoch"],
             "transactional": (magic == 2) & ((attributes & TRANSACTIONAL_BIT) != 0),
             "control": _control_types(buf, spans, control),
             "byte": column["byte"] + at,
         }
     )
     return frame.with_columns(
-        *(pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n) for n in ("leader_epoch", "producer_id", "timestamp")),
+        *(
+            pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n)
+            for n in ("leader_epoch", "producer_id", "producer_epoch", "timestamp")
+        ),
         # The key and value of a marker are binary data of Kafka, not a message.
         *(pl.when(pl.col("control").is_null()).then(pl.col(n)).alias(n) for n in ("key", "value")),
     ).select(pl.col(name).cast(dtype) for name, dtype in RECORDS.items())
@@ -61,17 +65,24 @@ def record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) 
 
 def _text(buf: Bytes, starts: Ints, lengths: Ints, digest: Any) -> pl.Series:
     """Slices of the bytes as text: null for length -1, "bytes:" and the digest where they are not UTF-8."""
-    text_lengths = np.empty(len(starts), dtype=np.int64)
-    loops = loops_for(buf)
-    is_text = loops.text_lengths(buf, starts, lengths, text_lengths)
-    out = np.empty(int(text_lengths.sum()), dtype=np.uint8)
-    offsets = np.empty(len(starts) + 1, dtype=np.int64)
-    loops.gather(buf, starts, text_lengths, is_text, digest, out, offsets)
-    present = np.packbits(lengths >= 0, bitorder="little")
-    buffers = [pa.py_buffer(present), pa.py_buffer(offsets), pa.py_buffer(out)]
-    text = pl.from_arrow(pa.LargeStringArray.from_buffers(len(starts), buffers[1], buffers[2], buffers[0]))
-    assert isinstance(text, pl.Series)
-    return text
+    whole = pl.lit(pl.Series([buf.tobytes()])).first()
+    present = pl.col("length") >= 0
+    slices = (
+        pl.DataFrame({"start": starts, "length": lengths})
+        .select(pl.when(present).then(whole.bin.slice("start", pl.col("length").clip(0))))
+        .to_series()
+    )
+    try:
+        return slices.cast(pl.String)
+    except pl.exceptions.ComputeError:  # some are not UTF-8
+        return pl.Series(map(_decoded, slices, digest.tolist()), dtype=pl.String)
+
+
+def _decoded(data: bytes | None, digest: int) -> str | None:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return f"bytes:{digest:016x}"
 
 
 def _control_types(buf: Bytes, spans: Ints, control: Any) -> pl.Series:

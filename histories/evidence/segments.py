@@ -5,7 +5,7 @@ share a segment of 1 GiB and none holds it in memory. Incomplete batches, wrong 
 decoded become damage, with their byte and the unknown offsets, and never an exception. The records of a batch with a
 wrong CRC are not decoded, as they prove nothing.
 
-Compiled loops (batch_layout.py) decode headers and records; record_frames.py makes tables of them.
+Loops (batch_loops.py) decode headers and records; record_frames.py makes tables of them.
 benchmarks/segments.py measures the speed. A test compares the records with those of aiokafka's parser.
 """
 
@@ -198,10 +198,11 @@ def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
         spans = np.empty((int(max(counts[0], 0)) + 1, 8), dtype=np.int64)
         row_of = np.empty(len(spans), dtype=np.int64)
         begins, ends, loops = np.array([begin]), np.array([end]), loops_for(buf)
+        good = np.empty(1, dtype=np.int64)
         if is_v2:
-            n, _ = loops.decode_v2(buf, begins, ends, np.maximum(counts, 0), spans, row_of)
+            n = loops.decode_v2(buf, begins, ends, np.maximum(counts, 0), spans, row_of, good)
         else:
-            n, _ = loops.decode_legacy(buf, begins, ends, spans, row_of)
+            n = loops.decode_legacy(buf, begins, ends, spans, row_of, good)
         producer = (int(row[PRODUCER]), int(row[PRODUCER_EPOCH])) if row[ATTRIBUTES] & TRANSACTIONAL_BIT else None
         is_control = bool(is_v2 and row[ATTRIBUTES] & CONTROL_BIT)
         for span in spans[:n]:
@@ -312,10 +313,11 @@ def _decode(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, reading: _Readi
     total = int(counts.sum())
     spans = np.empty((total + 1, 8), dtype=np.int64)
     row_of = np.empty(total + 1, dtype=np.int64)
+    good = np.empty(len(begins), dtype=np.int64)
     if is_v2:
-        n, good = loops_for(buf).decode_v2(buf, begins, ends, counts, spans, row_of)
+        n = loops_for(buf).decode_v2(buf, begins, ends, counts, spans, row_of, good)
     else:
-        n, good = loops_for(buf).decode_legacy(buf, begins, ends, spans, row_of)
+        n = loops_for(buf).decode_legacy(buf, begins, ends, spans, row_of, good)
     for index in np.flatnonzero(good != headers[:, COUNT]):
         head = headers[index]
         reason = f"{int(good[index])} of the {int(head[COUNT])} records of the batch can be decoded"

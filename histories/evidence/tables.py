@@ -45,7 +45,8 @@ RECORDS: Schema = {
     "key": pl.String,
     "value": pl.String,  # UTF-8; else "bytes:" and the record's digest; null is a tombstone
     "digest": pl.UInt64,  # FNV-1a over key, value and headers: equal digests, equal records
-    "producer_id": pl.Int64,
+    "producer_id": pl.Int64,  # null without idempotence, as the epoch
+    "producer_epoch": pl.Int32,
     "transactional": pl.Boolean,
     "control": pl.String,  # null for data; commit, abort, or other for control records
     "byte": pl.Int64,
@@ -120,6 +121,8 @@ METADATA: Schema = {
     "partition_epoch": pl.Int32,
     "isr": pl.List(pl.Int32),
     "replicas": pl.List(pl.Int32),
+    "adding": pl.List(pl.Int32),  # of the replicas, those that a reassignment adds (KIP-455)
+    "removing": pl.List(pl.Int32),
     "elr": pl.List(pl.Int32),  # eligible leader replicas (KIP-966)
     "last_known_elr": pl.List(pl.Int32),
     "recovering": pl.Boolean,  # leaderRecoveryState: true after an unclean election (KIP-704)

@@ -131,7 +131,7 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
         "topics": {
             config.topic: {
                 "partitions": config.partitions,
-                "replication.factor": config.replication_factor,
+                "replication.factor": _replication_factor(cluster),
                 "cleanup.policy": "delete",
                 "replica.assignment": [
                     [str(b) for b in s.replicas] for s in cluster.quorum.states[: config.partitions]
@@ -162,6 +162,12 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
             for f in scenario.faults
         ],
     }
+
+
+def _replication_factor(cluster: Cluster) -> int:
+    """The number of replicas at the end; the configured one if it differs by partition."""
+    sizes = {len(state.replicas) for state in cluster.quorum.states}
+    return sizes.pop() if len(sizes) == 1 else cluster.config.replication_factor
 
 
 def _without_unset(options: dict[str, Any]) -> dict[str, Any]:

@@ -93,6 +93,13 @@ class MetadataLog:
             )
             return
         changed: dict[str, Any] = {}
+        for name, new, old in (
+            ("replicas", after.replicas, before.replicas),
+            ("addingReplicas", after.adding, before.adding),
+            ("removingReplicas", after.removing, before.removing),
+        ):
+            if new != old:
+                changed[name] = new
         if after.isr != before.isr:
             changed["isr"] = after.isr
         if after.epoch != before.epoch:

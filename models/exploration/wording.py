@@ -132,6 +132,14 @@ _FAULTS: dict[str, Callable[[str, dict[str, object]], tuple[str, str]]] = {
         f"an administrator deletes the records below offset {parameters.get('amount', 0)} (DeleteRecords)",
         "",
     ),
+    "reassignment": lambda nodes, parameters: (
+        f"an administrator reassigns partition {parameters.get('amount', 0)} to brokers {nodes}",
+        "",
+    ),
+    "cancel-reassignment": lambda _, parameters: (
+        f"an administrator cancels the reassignment of partition {parameters.get('amount', 0)}",
+        "",
+    ),
     "preferred-election": lambda *_: ("an administrator starts an election of the preferred leaders", ""),
 }
 
@@ -197,6 +205,12 @@ def _shrink(node: int, shrunk: Shrunk) -> str:
     )
 
 
+def _reassignment(node: int, partition: int, what: str, old: PartitionState, new: PartitionState) -> str:  # noqa: ARG001
+    text = f"the reassignment is {what}: replicas {_set(new.replicas)}"
+    text += f", adding {_set(new.adding)}" if new.adding else ""
+    return text + (f", removing {_set(new.removing)}" if new.removing else "")
+
+
 def _propagated(node: int, quiet: bool) -> str:
     why = "they were unchanged for 5 s" if quiet else "they kept changing for 60 s"
     return f"leader {node} notifies the controller of its changed ISRs: {why}"
@@ -217,6 +231,8 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     "isr-updated": lambda node, p, isr, version: f"the ISR of leader {node} is {_set(isr)}",  # noqa: ARG005
     "isr-propagated": _propagated,
     "elected": _elected,
+    "reassignment": _reassignment,
+    "removed-replica": lambda node, p, end: f"broker {node} deletes its replica, which ended at {end}",  # noqa: ARG005
     "fenced": lambda node, broker: f"the session of broker {broker} ends",  # noqa: ARG005
     "fenced-unseen": lambda node, broker: f"the session of broker {broker} ends, without an active controller",  # noqa: ARG005
     "registered-unseen": lambda node, broker: f"broker {broker} registers again, without an active controller",  # noqa: ARG005
@@ -246,5 +262,7 @@ OF_PARTITION = (
     "isr-shrink",
     "isr-updated",
     "elected",
+    "reassignment",
+    "removed-replica",
     "out-of-order",
 )

@@ -1,4 +1,4 @@
-"""The plain loops over segments and the compiled ones: the same tables of the same bytes, whatever they are."""
+"""The loops over segments as they stand and compiled: the same tables of the same bytes, whatever they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logjudge.histories.evidence import batch_kernels, batch_layout, batch_loops
+from logjudge.histories.evidence import batch_layout, batch_loops
 from logjudge.histories.evidence.segments import parse
 from polars.testing import assert_frame_equal
 
@@ -21,9 +21,8 @@ TEXTS = st.lists(st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=9
 def tables(data: bytes, plain: bool) -> tuple[object, ...]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_loops, "COMPILED_FROM", 1 << 60 if plain else 0)
-        patch.setattr(batch_loops, "_COMPILED", "not loaded")
         array = np.frombuffer(data, dtype=np.uint8)
-        assert batch_loops.loops_for(array) is (batch_loops if plain else batch_kernels)
+        assert batch_loops.loops_for(array) is (batch_loops.PLAIN if plain else batch_loops.compiled())
         found = parse(array)
     return found.batches, found.records, found.damage
 
@@ -35,7 +34,7 @@ def assert_same(data: bytes) -> None:
 
 def with_right_crc(data: bytearray) -> bytes:
     body = np.frombuffer(bytes(data[21:]), np.uint8)
-    data[17:21] = int(batch_kernels.crc(batch_layout.CRC32C, body, 0, len(body))).to_bytes(4, "big")
+    data[17:21] = batch_loops.PLAIN.crc(batch_layout.CRC32C, body, 0, len(body)).to_bytes(4, "big")
     return bytes(data)
 
 

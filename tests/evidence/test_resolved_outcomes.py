@@ -13,7 +13,6 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.partitions.evidence import collected_logs
 from logjudge.analysis.partitions.log_start import log_start_with
 from logjudge.analysis.partitions.partition import Partition
-from logjudge.analysis.replicas.replica_logs import extents
 from logjudge.analysis.replicas.resolved_outcomes import legal_absences, resolve_outcomes
 from logjudge.histories.bundle import Settings, open_run
 from logjudge.histories.tables import READS, complete, without_key
@@ -66,7 +65,7 @@ def test_legal_absences_are_those_of_the_truth(recorded):
         sent = run.sent(topic, int(partition))
         replica_logs = run.replica_logs(topic, int(partition))
         # The first segment may still hold records below the log start, which no reader gets.
-        start = extents(replica_logs)["start"][0]
+        start = replica_logs.extents["start"][0]
         there = replica_logs.records.filter((pl.col("broker") == replica_logs.leader) & (pl.col("offset") >= start))[
             "offset"
         ]

@@ -14,8 +14,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logjudge.histories.evidence import batch_kernels as kernels
-from logjudge.histories.evidence import batch_layout, lz4_frames, unpacking
+from logjudge.histories.evidence import batch_layout, batch_loops, lz4_frames, unpacking
 from logjudge.histories.evidence.record_filter import lookups_of, record_filter_of
 from logjudge.histories.evidence.segments import parse, read_segment, split_segment
 from polars.testing import assert_frame_equal
@@ -44,7 +43,7 @@ def marker(kind, offset, epoch=0, producer_id=9, producer_epoch=0):
     body = (0x30).to_bytes(2, "big") + bytes(4) + BASE_TIME.to_bytes(8, "big") * 2
     body += producer_id.to_bytes(8, "big") + producer_epoch.to_bytes(2, "big") + b"\xff" * 4
     body += (1).to_bytes(4, "big") + payload
-    crc = int(kernels.crc(batch_layout.CRC32C, np.frombuffer(body, np.uint8), 0, len(body)))
+    crc = batch_loops.PLAIN.crc(batch_layout.CRC32C, np.frombuffer(body, np.uint8), 0, len(body))
     rest = epoch.to_bytes(4, "big") + b"\x02" + crc.to_bytes(4, "big") + body
     return offset.to_bytes(8, "big") + len(rest).to_bytes(4, "big") + rest
 
@@ -123,21 +122,23 @@ def test_a_value_that_is_no_text_is_named_by_its_digest():
     assert text == "\U0001f600"
 
 
-@given(st.binary(max_size=12))
-@settings(max_examples=300)
-def test_utf8_is_what_python_takes_for_it(data):
-    try:
-        data.decode()
-        expected = True
-    except UnicodeDecodeError:
-        expected = False
-    assert kernels.is_utf8(np.frombuffer(data, np.uint8), 0, len(data)) == expected
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=12)), min_size=1, max_size=4))
+@settings(max_examples=150)
+def test_text_is_what_python_takes_for_utf8(values):
+    def text(value, digest):
+        try:
+            return None if value is None else value.decode()
+        except UnicodeDecodeError:
+            return f"bytes:{digest:016x}"
+
+    records = parse(np.frombuffer(batch(values), dtype=np.uint8)).records
+    assert records["value"].to_list() == list(map(text, values, records["digest"]))
 
 
 @given(st.binary(max_size=100))
 @settings(max_examples=100)
 def test_crc32_is_zlib_s(data):
-    assert int(kernels.crc(batch_layout.CRC32, np.frombuffer(data, np.uint8), 0, len(data))) == zlib.crc32(data)
+    assert batch_loops.PLAIN.crc(batch_layout.CRC32, np.frombuffer(data, np.uint8), 0, len(data)) == zlib.crc32(data)
 
 
 def test_digests_tell_keys_from_values_and_null_from_empty():
@@ -251,7 +252,7 @@ def test_a_count_that_lies_is_damage():
     data = bytearray(batch([b"a", b"b"]))
     data[57:61] = (2_000_000_000).to_bytes(4, "big")
     body = np.frombuffer(bytes(data[21:]), np.uint8)
-    data[17:21] = int(kernels.crc(batch_layout.CRC32C, body, 0, len(body))).to_bytes(4, "big")
+    data[17:21] = batch_loops.PLAIN.crc(batch_layout.CRC32C, body, 0, len(body)).to_bytes(4, "big")
     segment = read(bytes(data))
     assert segment.records.height == 2
     assert segment.damage["kind"].to_list() == ["decode"]
@@ -261,7 +262,7 @@ def test_a_compressed_batch_that_does_not_unpack_is_damage():
     data = bytearray(batch([b"a" * 50], 5, codec=1))
     data[63:70] = b"\0" * 7
     body = np.frombuffer(bytes(data[21:]), np.uint8)
-    data[17:21] = int(kernels.crc(batch_layout.CRC32C, body, 0, len(body))).to_bytes(4, "big")
+    data[17:21] = batch_loops.PLAIN.crc(batch_layout.CRC32C, body, 0, len(body)).to_bytes(4, "big")
     segment = read(bytes(data))
     [row] = segment.damage.rows(named=True)
     assert (row["kind"], row["first_offset"], row["last_offset"]) == ("decode", 5, 5)

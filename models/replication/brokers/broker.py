@@ -96,6 +96,7 @@ class Broker:
             self.fetchers,
             self.produces,
             self.fetches,
+            self.disk,
             rules,
             config,
             metadata,

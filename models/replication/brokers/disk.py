@@ -117,6 +117,11 @@ class Disk:
             now = self._process.loop.now
             self._ledger.on_truncated(self._process.id, replica.partition, removed, log.end, reason, now)
 
+    def forget(self, partition: int) -> None:
+        """Delete what is stored of a partition beside its log."""
+        self.recovery_points.pop(partition, None)
+        self.start_points.pop(partition, None)
+
     def fail(self) -> None:
         """The only log directory failed, so the broker halts (LogDirFailureHandler)."""
         self._halt("disk-full")

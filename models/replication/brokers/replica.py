@@ -118,6 +118,13 @@ class Replica:
         self.isr, self.version = state.isr, state.version
         self.pending_isr = None
 
+    def assign(self, replicas: tuple[int, ...]) -> None:
+        """Take over the replicas of a reassignment in this leader's epoch."""
+        self.replicas = replicas
+        known = self.followers
+        self.followers = {r: known.get(r) or FollowerProgress(0) for r in replicas if r != self.broker}
+        self.update_maximal_isr()
+
     def apply_isr(self, isr: tuple[int, ...], version: int, now: int) -> None:
         """Take over an ISR that the quorum stored."""
         self.isr, self.version, self.pending_isr = isr, version, None

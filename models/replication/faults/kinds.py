@@ -255,6 +255,20 @@ def preferred_election(target: Target, fault: Fault) -> None:  # noqa: ARG001
         controller.elect_preferred()
 
 
+def reassignment(target: Target, fault: Fault) -> None:
+    """kafka-reassign-partitions: partition `amount` moves to these brokers, the first as preferred leader."""
+    controller = target.quorum.controller
+    if controller is not None and controller.works:
+        controller.reassign(fault.amount, fault.nodes)
+
+
+def cancel_reassignment(target: Target, fault: Fault) -> None:
+    """kafka-reassign-partitions --cancel for partition `amount`."""
+    controller = target.quorum.controller
+    if controller is not None and controller.works:
+        controller.cancel_reassignment(fault.amount)
+
+
 FAULTS: dict[str, Callable[[Target, Fault], Heal | None]] = {
     "crash": crash,
     "power-loss": power_loss,
@@ -273,4 +287,6 @@ FAULTS: dict[str, Callable[[Target, Fault], Heal | None]] = {
     "consumer-crash": consumer_crash,
     "delete-records": delete_records,
     "preferred-election": preferred_election,
+    "reassignment": reassignment,
+    "cancel-reassignment": cancel_reassignment,
 }
