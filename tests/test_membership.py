@@ -18,16 +18,16 @@ from twin_events import FOREVER, Op, operations
 def random_history(random: Random) -> str:
     """Members of one or two groups in generations that mostly grow, and sometimes go wrong."""
     options = [f"{name}.group.id={'h' if random.random() < 0.15 else 'g'}" for name in "cdef"]
-    options += [f"{name}.group.instance.id=i" for name in "cdef" if random.random() < 0.15]
+    options += [f"{name}.group.instance.id=i" for name in "cdef" if random.random() < 0.08]
     options += [f"{name}.group.protocol=consumer" for name in "cdef" if random.random() < 0.15]
     generation, tokens, late = 3, ["p:a@0"], []
     reported: dict[str, int] = {}
-    for _ in range(random.randint(2, 14)):
+    for _ in range(random.randint(4, 18)):
         generation += random.random() < 0.4
         busy = {owner for owner, _ in late}
         name = random.choice([each for each in "cde" if each not in busy] or ["f"])
-        now = max(0, generation - (random.random() < 0.3) * random.randint(1, 3))
-        if random.random() < 0.9:
+        now = max(0, generation - (random.random() < 0.4) * random.randint(1, 3))
+        if random.random() < 0.97:
             now = max(now, reported.get(name, 0))
         reported[name] = now
         member = f"^{now}" + random.choice(("", "", "", f"/{name}2"))
@@ -42,7 +42,7 @@ def random_history(random: Random) -> str:
             tokens.append(f"{name}:{verb}..")
             late.append((name, verb))
             continue
-        tokens.append(f"{name}:{verb}" + random.choice(("", "", "", "", "!", "~")))
+        tokens.append(f"{name}:{verb}" + random.choice((*[""] * 10, "!", "~")))
         if late and random.random() < 0.4:
             owner, verb = late.pop()
             tokens.append(f"{owner}:..{verb}")

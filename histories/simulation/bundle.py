@@ -30,6 +30,7 @@ TOPIC_NAMES = (
     "flush.messages",
     "flush.ms",
 )
+RETENTION_NAMES = ("retention.ms", "retention.bytes", "segment.ms", "segment.bytes")
 PRODUCER_NAMES = (
     "acks",
     "enable.idempotence",
@@ -136,7 +137,7 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
                 "replica.assignment": [
                     [str(b) for b in s.replicas] for s in cluster.quorum.states[: config.partitions]
                 ],
-                **_without_unset(kafka_names(config, TOPIC_NAMES)),
+                **_without_unset(kafka_names(config, (*TOPIC_NAMES, *(RETENTION_NAMES if config.retention else ())))),
             }
         },
         "brokers": {

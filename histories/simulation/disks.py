@@ -11,8 +11,6 @@ from .group_log import group_content
 from .names import uuid
 from .segments import values_of, write_segments
 
-SEGMENT_BYTES = 1 << 30  # segment.bytes, Kafka's default
-
 
 def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
     """Write log.dirs of this broker as it is now, including a running broker's page cache."""
@@ -24,7 +22,7 @@ def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
         home = folder / config.log_name(partition)
         home.mkdir(exist_ok=True)
         content = values_of(partition) if partition < config.partitions else group_content(cluster, magic)
-        write_segments(home, log, content, magic, SEGMENT_BYTES)
+        write_segments(home, log, content, magic, config)
         if rules.era.epochs_in_log:
             _write(home / "leader-epoch-checkpoint", _checkpoint([f"{e} {start}" for e, start in log.epochs]))
         if not rules.era.zookeeper:

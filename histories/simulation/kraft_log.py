@@ -151,6 +151,17 @@ class KraftWording(Wording):
         )
         return [("server", "WARN", text, FETCHER), ("server", "INFO", done, LOG), ("server", "INFO", last, FETCHER)]
 
+    def retention(self, node: int, partition: int, first: int, start: int, reason: str) -> list[Line]:
+        log = f"[UnifiedLog partition={self.name(partition)}, dir={self.folder(node)}]"
+        why = (
+            "log retention time breach based on the largest record timestamp in the segment"
+            if reason == "time"
+            else "log retention size breach"
+        )
+        deleting = f"{log} Deleting segment LogSegment(baseOffset={first}) due to {why}"
+        moved = f"{log} Incremented log start offset to {start} due to segment deletion"
+        return [("server", "INFO", deleting, LOG), ("server", "INFO", moved, LOG)]
+
     def isr_shrink(self, node: int, shrunk: Shrunk) -> list[Line]:
         behind = " ".join(f"(brokerId: {b}, endOffset: {leo})." for b, leo in shrunk.out)
         text = (

@@ -16,8 +16,10 @@ from pathlib import Path
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from ...models.replication.config import Config
 from ...models.replication.storage.batches import Batch
 from ...models.replication.storage.replica_log import ReplicaLog
+from ...models.replication.storage.segments import segments as roll
 from .names import epoch_ms, value
 
 HEAD = struct.Struct(">qii")  # base offset, batch length, partition leader epoch
@@ -63,23 +65,21 @@ def message_set(batch: Batch, content: Content) -> bytes:
     return b"".join(found)
 
 
-def segments(log: ReplicaLog, content: Content, magic: int, segment_bytes: int) -> Iterator[tuple[int, bytes]]:
+def segments(log: ReplicaLog, content: Content, magic: int, config: Config) -> Iterator[tuple[int, bytes]]:
     """Chunks of segment files, each with the base offset of its file; an empty log has one empty file."""
     write = batch_bytes if magic == 2 else message_set
-    base, size = -1, 0
-    for batch in log.batches():
-        most = 61 + 30 * (batch.end - batch.base)  # an upper estimate decides the roll
-        if base < 0 or size + most > segment_bytes:
-            base, size = batch.base, 0
-        size += most
-        yield base, write(batch, content)
+    base = -1
+    for batches in roll(log.batches(), config.segment_bytes, config.segment_time):
+        base = batches[0].base
+        for batch in batches:
+            yield base, write(batch, content)
     if base < 0:
         yield log.end, b""
 
 
-def write_segments(folder: Path, log: ReplicaLog, content: Content, magic: int, segment_bytes: int) -> None:
+def write_segments(folder: Path, log: ReplicaLog, content: Content, magic: int, config: Config) -> None:
     """Write the segment files of a log into its folder."""
-    chunks = segments(log, content, magic, segment_bytes)
+    chunks = segments(log, content, magic, config)
     for base, own in groupby(chunks, key=itemgetter(0)):
         with (folder / f"{base:020d}.log").open("wb") as out:
             for _, chunk in own:

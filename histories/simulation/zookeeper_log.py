@@ -197,6 +197,10 @@ class EpochWording(ZookeeperWording):
         )
         return [*lines, ("server", "INFO", text, OLD_LOG)]
 
+    def retention(self, node: int, partition: int, first: int, start: int, reason: str) -> list[Line]:
+        text = f"{self.log(node, partition)} Incrementing log start offset to {start}"
+        return [("server", "INFO", text, OLD_LOG)]
+
     def leader(self, node: int, led: Led) -> list[Line]:
         name = self.name(led.partition)
         text = (

@@ -231,6 +231,15 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     "isr-updated": lambda node, p, isr, version: f"the ISR of leader {node} is {_set(isr)}",  # noqa: ARG005
     "isr-propagated": _propagated,
     "elected": _elected,
+    "retention": lambda node, p, first, start, reason: (  # noqa: ARG005
+        f"broker {node} deletes the segments below offset {start}, by {reason}"
+    ),
+    "records-deleted": lambda node, p, offset, low: (  # noqa: ARG005
+        f"leader {node} answers DeleteRecords below {offset}: the low watermark is {low}"
+    ),
+    "delete-timed-out": lambda node, p, offset, low: (  # noqa: ARG005
+        f"leader {node} gives up DeleteRecords below {offset}: the low watermark is still {low}"
+    ),
     "reassignment": _reassignment,
     "removed-replica": lambda node, p, end: f"broker {node} deletes its replica, which ended at {end}",  # noqa: ARG005
     "fenced": lambda node, broker: f"the session of broker {broker} ends",  # noqa: ARG005
@@ -262,6 +271,9 @@ OF_PARTITION = (
     "isr-shrink",
     "isr-updated",
     "elected",
+    "retention",
+    "records-deleted",
+    "delete-timed-out",
     "reassignment",
     "removed-replica",
     "out-of-order",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from .placement import ASSIGNMENTS
+from .storage.segments import Limits
 
 GROUP_TOPIC = "__consumer_offsets"
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -63,6 +64,11 @@ class Config:
     flush_messages: int = NEVER
     flush_ms: int = NEVER
     writeback: int = 30 * SECOND  # Linux writes dirty pages back after dirty_expire_centisecs
+    segment_bytes: int = 1 << 30
+    segment_time: int = NEVER  # Kafka's 7 days, like those of retention, are longer than any run
+    retention_bytes: int = NEVER
+    retention_time: int = NEVER
+    retention_check: int = 300 * SECOND
     recovery_time: int = 200 * MS  # loading the logs at a start
     # controller
     session_timeout: int = 9 * SECOND
@@ -131,6 +137,13 @@ class Config:
         racks = {broker: self.for_broker(broker).rack for broker in range(1, self.brokers + 1)}
         return racks if any(racks.values()) else {}
 
+    @property
+    def retention(self) -> Limits | None:
+        """The limits of a log; None if retention deletes nothing."""
+        if min(self.retention_bytes, self.retention_time) >= NEVER:
+            return None
+        return Limits(self.segment_bytes, self.segment_time, self.retention_bytes, self.retention_time)
+
     def for_broker(self, broker: int) -> Config:
         """This configuration with the options of this broker."""
         for node, changes in self.per_broker:
@@ -164,6 +177,11 @@ OPTIONS: dict[str, Option] = {
     "flush.messages": Option("flush_messages", least=1),
     "flush.ms": Option("flush_ms", MS, least=1),
     "simulation.writeback.ms": Option("writeback", MS, least=1),
+    "segment.bytes": Option("segment_bytes", least=14),
+    "segment.ms": Option("segment_time", MS, least=1),
+    "retention.bytes": Option("retention_bytes"),
+    "retention.ms": Option("retention_time", MS),
+    "log.retention.check.interval.ms": Option("retention_check", MS, least=1),
     "simulation.recovery.ms": Option("recovery_time", MS),
     "broker.session.timeout.ms": Option("session_timeout", MS, least=2),
     "zookeeper.session.timeout.ms": Option("session_timeout", MS, least=2),

@@ -29,6 +29,7 @@ from ..requests import (
     Request,
 )
 from ..rules import Rules
+from .deletes import DeleteHandler
 from .disk import Disk
 from .fetch import FetchHandler
 from .fetcher import FetcherContext, FetcherManager
@@ -83,7 +84,10 @@ class Broker:
             process, network, self.replicas, controller, rules, config, ledger, rng, self.manager.advance
         )
         self.produces = ProduceHandler(process, network, self.manager, self.disk, config, ledger, uids.__next__)
-        self.fetches = FetchHandler(process, network, self.manager, rules, config, self.isr.expand)
+        self.deletes = DeleteHandler(process, self.manager, controller, config)
+        self.fetches = FetchHandler(
+            process, network, self.manager, rules, config, self.isr.expand, self.deletes.complete
+        )
         self.manager.connect(self.fetches.wake_followers, self.fetches.wake_consumers, self.produces.complete)
         self.queries = QueryHandler(process, network, self.manager, rules, metadata, config.logs)
         self.fetchers = FetcherManager(
@@ -159,6 +163,7 @@ class Broker:
             self.disk.load(replica)
             replica.leader, replica.epoch, replica.version = NO_LEADER, -1, -1
             replica.purgatory.clear()
+            replica.deletes = []
             process.report("loaded", partition, replica.log.end, replica.checkpointed_hw, self.clean_stop)
         process.loop.at(process.loop.now + self.config.recovery_time, self._register, process.incarnation)
 
@@ -253,6 +258,8 @@ class Broker:
         for replica in self.replicas.values():
             self.produces.expire(replica, now)
             self.isr.expire(replica, now)
+            if replica.deletes:
+                self.deletes.expire(replica, now)
         self.fetchers.tick(now)
         self.isr.tick_shrink(now)
         self.disk.tick(now)
@@ -277,4 +284,4 @@ class Broker:
     def delete_records(self, partition: int, offset: int) -> None:
         """DeleteRecords up to an offset, if this broker leads the partition."""
         if self.process.state == RUNNING:
-            self.manager.delete_records(partition, offset)
+            self.deletes.handle(partition, offset)
