@@ -16,6 +16,7 @@ from .clients.group_consumer import GroupConsumer
 from .clients.producer import Producer
 from .config import Config
 from .controllers.quorum import Quorum
+from .coordinators.coordinator import GroupCoordinator
 from .coordinators.group_ledger import GroupLedger
 from .coordinators.offsets import OffsetCoordinator
 from .coordinators.requests import GroupRecord
@@ -73,8 +74,7 @@ class Cluster:
                 self._on_leader,
                 self.record_state,
                 listener,
-                self.group_records,
-                self.group,
+                partial(GroupCoordinator, records=self.group_records, ledger=self.group),
             )
             inboxes[broker] = self.brokers[broker].inbox.receive
         self.producers = [

@@ -12,8 +12,7 @@ from random import Random
 
 from ..config import MS, Config
 from ..coordinators.coordinator import GroupCoordinator
-from ..coordinators.group_ledger import GroupLedger
-from ..coordinators.requests import GroupRecord, GroupRequest
+from ..coordinators.requests import GroupRequest
 from ..events import Listener
 from ..ledger import Ledger
 from ..network import Network
@@ -63,8 +62,7 @@ class Broker:
         on_leader: OnLeader,
         on_stop: Callable[[], None],
         listener: Listener | None,
-        records: list[GroupRecord],
-        group: GroupLedger,
+        make_coordinator: Callable[..., GroupCoordinator],
     ) -> None:
         self.id = broker
         self._on_stop = on_stop
@@ -72,8 +70,7 @@ class Broker:
         self._rules = rules
         self._controller = controller
         self._rng = rng
-        self._ticking = False
-        self._due_heartbeat = 0
+        self._ticking, self._due_heartbeat = False, 0
         self.clean_stop = True
         self.process = process = Process(broker, network.loop, listener)
         self.replicas: dict[int, Replica] = {}
@@ -106,7 +103,7 @@ class Broker:
             metadata,
             on_leader,
         )
-        self.groups = GroupCoordinator(process, network, self.manager, self.produces, config, records, group)
+        self.groups = make_coordinator(process, network, self.manager, self.produces, config)
         self.inbox = Inbox(
             process,
             network,

@@ -64,8 +64,8 @@ class GroupCoordinator:
     _manager: ReplicaManager
     _produces: ProduceHandler
     _config: Config
-    _records: list[GroupRecord]  # of all appends in the run: a batch's value is an index of it
-    _ledger: GroupLedger
+    records: list[GroupRecord]  # of all appends in the run: a batch's value is an index of it
+    ledger: GroupLedger
     _epoch: int = field(default=-1, init=False)  # leader epoch of the partition; -1: not the coordinator
     _is_loading: bool = field(default=False, init=False)
     _state: str = field(default=EMPTY, init=False)
@@ -109,7 +109,7 @@ class GroupCoordinator:
         replica = self._manager.replicas[self._config.group_log]
         assigned: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
         for batch in replica.log.batches():
-            for record in self._records[batch.first : batch.first + batch.end - batch.base]:
+            for record in self.records[batch.first : batch.first + batch.end - batch.base]:
                 if record.assignment is not None:
                     self._generation, self._leader, assigned = record.generation, record.member, record.assignment
                 if record.offset is not None:
@@ -242,7 +242,7 @@ class GroupCoordinator:
     def _assigned(self, record: GroupRecord, error: str) -> None:
         """The generation is stored: its members get their partitions."""
         if not error:
-            self._ledger.on_generation(record.generation, self._process.loop.now)
+            self.ledger.on_generation(record.generation, self._process.loop.now)
         if self._state != COMPLETING or self._generation != record.generation:
             return
         if error:
@@ -274,7 +274,7 @@ class GroupCoordinator:
         if not error:
             self._offsets.update(request.offsets)
             for record in records:
-                self._ledger.on_commit(record, self._process.loop.now)
+                self.ledger.on_commit(record, self._process.loop.now)
         self._answer(request, NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE if error else "")
 
     def _remove(self, name: str) -> None:
@@ -288,9 +288,9 @@ class GroupCoordinator:
     def _write(self, records: list[GroupRecord], done: Done) -> None:
         """Append records with acks=all; then `done` gets the error, if this is still the same coordinator."""
         process = self._process
-        batch = ProducerBatch(GROUP_PRODUCER, self._config.group_log, len(self._records), process.loop.now)
+        batch = ProducerBatch(GROUP_PRODUCER, self._config.group_log, len(self.records), process.loop.now)
         batch.count = len(records)
-        self._records += records
+        self.records += records
         since = process.incarnation, self._epoch
 
         def finished(request: ProduceRequest) -> None:
