@@ -211,7 +211,7 @@ def test_a_signal_leaves_nothing(number: signal.Signals, work: str, run: Path, t
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.campaign)])
 def test_a_signal_to_spark_leaves_nothing(number: signal.Signals, run: Path, tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     words = ["check", run, "--engine", "spark", "--no-plots", "--out", tmp_path / "out"]

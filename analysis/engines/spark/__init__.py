@@ -4,6 +4,6 @@ session.py opens sessions; plan.py has the DataFrame plan of a run; judge.py run
 """
 
 from .judge import is_small, judge_run, map_payloads
-from .session import Session, open_session
+from .session import Frame, Session, cloned, open_session
 
-__all__ = ["Session", "is_small", "judge_run", "map_payloads", "open_session"]
+__all__ = ["Frame", "Session", "cloned", "is_small", "judge_run", "map_payloads", "open_session"]

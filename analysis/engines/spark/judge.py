@@ -19,27 +19,32 @@ from ...stages import close_waiting
 from .blocks import unpack
 from .connecting import cluster_errors
 from .driver_files import hurry
+from .frames import with_splits
 from .handing_on import COMPRESSION
 from .plan import INVISIBLE, plan, tasks_of
-from .session import context_of, size_shuffles
+from .session import UNKNOWN_SIZE, context_of, size_shuffles
 from .whole_run import is_whole, plan_whole
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.status import SparkStageInfo
 
 Progress = Callable[..., None]  # what, done, of how many, unit
 
 
-def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
+def judge_run(
+    run: Run, session: SparkSession, progress: Progress = lambda *_: None, events: DataFrame | None = None
+) -> Results:
     """Judges one run with one action. Nothing the size of a history reaches the driver.
+
+    `events` is the history of a run from `frames.open_frame`.
 
     Raises InputError, ClusterError."""
     results = Results(run)
     # Tasks report counts of waiting events only where there are some.
     results.add_counts(close_waiting(pl.DataFrame(schema=PLACED_EVENTS), run.settings).counts)
-    if run.splits or run.evidence:
+    if run.splits or run.evidence or events is not None:
         context = context_of(session)
         lines = context.accumulator(0) if context is not None else None
         tasks = len(tasks_of(run))
@@ -57,19 +62,24 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
                 progress("Spark is judging", stage.numCompletedTasks, stage.numTasks, "tasks")
 
         progress("Spark is reading", 0, tasks)
-        size = _expanded_bytes(run)
+        size = _expanded_bytes(run) if events is None else UNKNOWN_SIZE
         size_shuffles(session, size)
         with _StageWatcher(context, report):
             try:
                 # Not toLocalIterator: it judges one partition after the other.
                 with cluster_errors():
-                    small = is_whole(run, size)
-                    rows = (plan_whole(session, run) if small else plan(session, run, lines)).collect()
+                    if is_whole(run, size):
+                        rows = plan_whole(session, run).collect()
+                    else:
+                        with plan(session, run, lines, events) as blocks:
+                            rows = blocks.collect()
             except Exception as error:
                 _refuse_invisible_files(run, error)
                 raise
         for row in rows:
             _add_block(results, row["kind"], row["name"], bytes(row["payload"]))
+    if events is not None:
+        results.run = with_splits(run, results.splits)
     results.context = results.context.sort("completed", "at")
     return results
 

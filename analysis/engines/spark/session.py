@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
 
 from ....histories.errors import MissingComponentError, describe_error
 from .connecting import limit_retries, refuse_unreachable
@@ -16,11 +17,13 @@ from .shipping import ship_code
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Session: TypeAlias = "SparkSession"
+Frame: TypeAlias = "DataFrame"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 200  # Spark's own
+UNKNOWN_SIZE = 1 << 60  # of a run in bytes: its shuffles get as many tasks as those of the largest
 BYTES_PER_TASK = 1 << 20  # of the run's files; with brokers' files judging may take a second for so many
 MIN_CLUSTER_CORES = 8  # taken for a cluster on which few executors have registered, and for Connect
 # A setting of ours in the session: the user chose no number of shuffle partitions, so each run sets one.
@@ -73,9 +76,64 @@ def open_session(
         limit_retries(session)
     if is_cluster(session):
         ship_code(session)
-    if SHUFFLE_PARTITIONS not in dict(conf) and session.conf.get(SHUFFLE_PARTITIONS) == str(DEFAULT_SHUFFLE_PARTITIONS):
-        session.conf.set(_SIZED_BY_DATA, "true")
+    if SHUFFLE_PARTITIONS not in dict(conf):
+        _size_by_data(session)
     return session
+
+
+@contextmanager
+def cloned(session: SparkSession, frame: DataFrame | None = None) -> Iterator[tuple[SparkSession, DataFrame | None]]:
+    """A copy of a user's session with our settings, and the session's frame in it.
+
+    The user's session keeps its settings and its artifacts, and stays the active one.
+    """
+    view = f"logjudge_{uuid4().hex}"  # a copy has the session's temporary views
+    active = type(session).getActiveSession()
+    if frame is not None:
+        frame.createTempView(view)
+    try:
+        own = _clone(session)
+        events = None if frame is None else own.table(view)
+        if events is not None:
+            _ = events.schema  # views are copied when the copy first looks for one
+    finally:
+        if frame is not None:
+            session.catalog.dropTempView(view)
+    try:
+        for name, value in _SQL_DEFAULTS.items():
+            own.conf.set(name, value)
+        _size_by_data(own)
+        if is_cluster(own):
+            ship_code(own)
+        yield own, events
+    finally:
+        if context_of(session) is None:
+            own.client.release_session()
+            own.client.close()
+        else:
+            _activate(session, active)
+
+
+def _clone(session: SparkSession) -> SparkSession:
+    if context_of(session) is None:
+        return session.cloneSession()
+    # In Python only Connect has cloneSession.
+    return type(session)(session.sparkContext, session._jsparkSession.cloneSession())
+
+
+def _activate(session: SparkSession, active: SparkSession | None) -> None:
+    """Makes `active` the thread's active session again, as createDataFrame takes its own for it."""
+    sessions = session._get_j_spark_session_class(session._jvm)
+    type(session)._activeSession = active
+    if active is None:
+        sessions.clearActiveSession()
+    else:
+        sessions.setActiveSession(active._jsparkSession)
+
+
+def _size_by_data(session: SparkSession) -> None:
+    if session.conf.get(SHUFFLE_PARTITIONS) == str(DEFAULT_SHUFFLE_PARTITIONS):
+        session.conf.set(_SIZED_BY_DATA, "true")
 
 
 def _defaults(master: str | None, is_brief: bool) -> dict[str, str]:
