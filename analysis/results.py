@@ -49,6 +49,11 @@ class Results:
         """Adds to the number of lines in a split. Lines are only located once all splits are counted."""
         self._lines[split] = self._lines.get(split, 0) + lines
 
+    @property
+    def splits(self) -> list[int]:
+        """The numbers of the splits whose lines are counted."""
+        return sorted(self._lines)
+
     def add_quarantine(self, rows: pl.DataFrame) -> None:
         """Adds lines of the history that were left out (QUARANTINED)."""
         self._quarantine.append(rows)
@@ -92,13 +97,7 @@ class Results:
         if not self._findings:
             return pl.DataFrame(schema=FINDINGS)
         number = pl.col("id").str.extract(r"/(\d+)$").cast(pl.Int64)
-        found = pl.concat(self._findings).sort(
-            by_rule(),
-            "topic",
-            "partition",
-            "topic_generation",
-            number,
-        )
+        found = pl.concat(self._findings).sort(by_rule(), "topic", "partition", "topic_generation", number)
         return self._resolved(found).select(list(FINDINGS))
 
     def causes(self) -> list[dict[str, Any]]:
@@ -184,10 +183,10 @@ class Results:
             schema={"split": pl.Int64, "source": pl.String, "first": pl.Int64},
         )
         numbered = rows.with_columns(
-            (pl.col("place") // (1 << 32)).alias("split"), (pl.col("place") & _LINE).alias("_")
+            (pl.col("place") // (1 << 32)).alias("split"), (pl.col("place") & _LINE).alias("line_of_split")
         )
         return (
             numbered.join(table, on="split", how="left", maintain_order="left")
-            .with_columns((pl.col("first") + pl.col("_") + 1).alias("line"))
-            .drop("split", "first", "_")
+            .with_columns((pl.col("first") + pl.col("line_of_split") + 1).alias("line"))
+            .drop("split", "first", "line_of_split")
         )

@@ -46,7 +46,7 @@ CLIENTS: tuple[dict[str, Any], ...] = (
 )
 WIDE = 10_000_000
 MIN_FOUND, MIN_CAUSES = 0.5, 40  # the share of causes to find, in runs with at least so many
-KINDS = tuple(kind for kind in PATTERNS if kind not in ("handover", "lagging-mark"))  # those two need a configuration
+KINDS = tuple(kind for kind in PATTERNS if kind not in ("handover", "lagging-mark", "reassignment"))
 
 
 def scenario(seed: int) -> Scenario:

@@ -102,8 +102,11 @@ def _extras() -> Iterator[Check]:
     except PackageNotFoundError:
         remedy = "pip install 'logjudge[record]' for `logjudge record`"
         yield Check("optional", "confluent-kafka", "not installed", remedy)
-    if os.environ.get("KAFKA_HOME") or shutil.which("mvn"):
-        yield Check("ok", "Kafka", os.environ.get("KAFKA_HOME") or "Maven fetches its jars, for `logjudge lab`")
+    from ..histories.recording.lab.releases import ivy
+
+    fetcher = "Maven" if shutil.which("mvn") else "pyspark's Ivy" if ivy() else ""
+    if fetcher or os.environ.get("KAFKA_HOME"):
+        yield Check("ok", "Kafka", os.environ.get("KAFKA_HOME") or f"{fetcher} fetches its jars, for `logjudge lab`")
     else:
         yield Check("optional", "Kafka", "neither KAFKA_HOME nor Maven", "set one up for `logjudge lab`")
 

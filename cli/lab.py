@@ -58,7 +58,7 @@ def up(folder: Path, kafka: str, brokers: int, heap: int, settings: tuple[str, .
     from ..histories.recording.lab.handle import Lab
     from ..histories.recording.lab.releases import fetch_kafka
 
-    click.echo("looking for Kafka's jars; Maven fetches them the first time", err=True)
+    click.echo("looking for Kafka's jars, which are fetched the first time", err=True)
     found = fetch_kafka(kafka)
     click.echo(f"starting Kafka {found.version}: {brokers} brokers", err=True)
     plan = Plan(str(folder.absolute()), found.version, str(found.jars), brokers, heap, settings_of("--set", settings))

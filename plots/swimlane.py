@@ -28,6 +28,9 @@ DARK = (style.BLUE, style.GREEN)
 DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
 IN_SYNC = "#cfe0ee"
 ABSENT: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
+MOVING: dict[str, Any] = {"facecolor": "none", "linewidth": 1.6, "linestyle": "--"}
+ADDING: dict[str, Any] = {"edgecolor": style.GREEN}
+REMOVING: dict[str, Any] = {"edgecolor": style.RED}
 # The marks differ in height, so that a broker that stops and returns at once shows both.
 DIED: dict[str, Any] = {"marker": "X", "color": style.RED, "height": 0.18}
 BACK: dict[str, Any] = {"marker": "o", "color": style.INK, "height": -0.18}
@@ -166,6 +169,7 @@ def _lanes(axis: Axes, evidence: Record, brokers: list[str], low: int, high: int
                     if left < right:
                         style.bar(axis, rows[broker], place(left), place(right), 0.62, zorder=3.5, **ABSENT)
     _leaders(axis, evidence, rows, down, low, high, place)
+    _moves(axis, evidence.get("moves", []), rows, low, high, place)
     for time, broker, kind in _lives(evidence):
         if broker in rows and low <= time <= high:
             mark = {**(DIED if kind == "died" else BACK)}
@@ -176,10 +180,19 @@ def _lanes(axis: Axes, evidence: Record, brokers: list[str], low: int, high: int
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
     axis.set_title("leader and ISR")
-    _legend(axis)
+    _legend(axis, bool(evidence.get("moves")))
 
 
-def _legend(axis: Axes) -> None:
+def _moves(axis: Axes, moves: list[list[Any]], rows: dict[str, int], low: int, high: int, place: Any) -> None:
+    """Frames the brokers to which a reassignment moves the partition, and those from which it does."""
+    for number, (time, adding, removing) in enumerate(moves):
+        since, until = max(time, low), moves[number + 1][0] if number + 1 < len(moves) else high
+        for brokers, look in ((adding, ADDING), (removing, REMOVING)):
+            for row in (rows[broker] for broker in brokers if broker in rows and since < until):
+                style.bar(axis, row, place(since), place(until), 0.78, zorder=8, **MOVING, **look)
+
+
+def _legend(axis: Axes, moving: bool) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -192,6 +205,8 @@ def _legend(axis: Axes) -> None:
         Line2D([], [], linestyle="", **died, label="down or fenced"),
         Line2D([], [], linestyle="", **back, label="back"),
     ]
+    if moving:
+        handles += [Patch(**MOVING, **ADDING, label="being added"), Patch(**MOVING, **REMOVING, label="being removed")]
     style.legend(axis, handles=handles, ncols=5, columnspacing=1.2)
 
 

@@ -12,46 +12,27 @@ import logjudge
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from event_lines import CONFIG, frame, lines
 from logjudge.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "unclean-election"
-CONFIG = {"final": True, "processes": {"final": {"role": "final"}}, "topics": {"orders": {"cleanup.policy": "delete"}}}
+IN_SPARK = "## In your own Spark session"
 
 
-def lines(lost: bool = False) -> list[dict[str, object]]:
-    """Two sends and the final read of their partition."""
-    records = [{"topic": "orders", "partition": 0, "offset": offset, "value": f"m{offset}"} for offset in range(2)]
-    found: list[dict[str, object]] = []
-    for number, record in enumerate(records):
-        head = {"process": "p0", "op": number, "f": "send", "topic": "orders", "partition": 0}
-        found.append({"time": number * 2000, **head, "type": "invoke", "value": record["value"]})
-        found.append({"time": number * 2000 + 1000, **head, "type": "ok", "offset": record["offset"]})
-    start = [{"topic": "orders", "partition": 0, "offset": 0}]
-    for number, (f, field, items) in enumerate(
-        (
-            ("assign", "offsets", start),
-            ("poll", "records", records[lost:]),
-            ("end_offsets", "offsets", [{"topic": "orders", "partition": 0, "offset": 2, "start": 0}]),
-        )
-    ):
-        for kind in ("invoke", "ok"):
-            time = 10_000 + number * 1000 + (kind == "ok") * 500
-            event: dict[str, object] = {"time": time, "process": "final", "op": number, "type": kind, "f": f}
-            found.append({**event, field: items} if kind == "ok" else event)
-    return found
-
-
-def frame(lost: bool = False) -> pl.DataFrame:
-    return pl.read_ndjson("\n".join(map(json.dumps, lines(lost))).encode(), infer_schema_length=None)
-
-
-def test_the_examples_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)
-    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    done = doctest.testfile(str(ROOT / "docs" / "python.md"), module_relative=False, optionflags=flags)
-    assert done.attempted > 20
+@pytest.mark.parametrize("title", ["", pytest.param(IN_SPARK, marks=pytest.mark.spark)])
+def test_the_examples_of_the_page(title: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the section that needs Spark run in a session of the tests."""
+    page = (ROOT / "docs" / "python.md").read_text()
+    before, _, rest = page.partition(IN_SPARK)
+    section, mark, after = rest.partition("\n## ")
+    text, names = (section, {"spark": request.getfixturevalue("spark")}) if title else (before + mark + after, {})
+    folder = request.getfixturevalue("tmp_path")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(folder)
+    example = doctest.DocTestParser().get_doctest(text, {"logjudge": logjudge, **names}, "python.md", None, None)
+    done = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(example)
+    assert done.attempted > (3 if title else 20)
     assert done.failed == 0
 
 

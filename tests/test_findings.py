@@ -47,7 +47,9 @@ def _reads(event: Event, offset: str, value: str | None = None) -> bool:
 
 
 def _value_at(event: Event, value: str, offset: str) -> bool:
-    return event["type"] == "ok" and (_reads(event, offset, value) or _sends(event, value, None, offset))
+    undecided = event["type"] == "info" and event["f"] == "txn"  # its sends may have been acknowledged with an offset
+    read = event["type"] == "ok" and _reads(event, offset, value)
+    return read or ((event["type"] == "ok" or undecided) and _sends(event, value, None, offset))
 
 
 def _is_move(event: Event, process: str) -> bool:

@@ -28,12 +28,14 @@ from . import (
     correlated_failure,
     corruption,
     high_watermark_truncation,
+    idempotence_reset,
     last_replica_standing,
     leader_epoch_divergence,
     log_rolled_back,
     retention,
     retry_duplicate,
     single_ack_failover,
+    truncation_below_position,
     unclean_election,
 )
 from .attempts import Attempt, Explanation
@@ -41,7 +43,7 @@ from .decisive import decisive_steps
 from .losses import Lost
 from .lost_marker import lost_marker, with_marker
 from .missed import Missed, Processes
-from .retry_duplicate import Repeated
+from .repeated import Repeated, held_records
 
 CAUSES: dict[str, ModuleType] = {
     module.NAME: module
@@ -57,11 +59,14 @@ CAUSES: dict[str, ModuleType] = {
         committed_offset_vanished,
         compaction,
         consumer_reset,
+        idempotence_reset,
         leader_epoch_divergence,
         retention,
         retry_duplicate,
+        truncation_below_position,
     )
 }
+Record = Mapping[str, Any]
 NO_KNOWN_CAUSE = "the evidence fits no known cause"
 
 
@@ -89,14 +94,20 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     return _combined(attempts, "what the members of the group did with these records")
 
 
-def explain_duplicate(
-    timeline: Timeline,
-    repeated: Repeated,
-    producer: Mapping[str, Any] | None,
-    records: Sequence[Mapping[str, Any]],
-) -> Explanation:
-    """The cause of a value at several offsets; the arguments are those of retry_duplicate.explain_duplicate."""
-    return _combined(_attempts("explain_duplicate", timeline, repeated, producer, records))
+def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[Record]) -> Explanation:
+    """The cause of a value at several offsets. `records`: the brokers' records at its offsets (repeated.records_at).
+
+    If another record has a copy's offset now, that copy was truncated, and the producer wrote the record again: the
+    cause is that of the truncation.
+    """
+    held = held_records(timeline, repeated, records)
+    if replaced := [row["offset"] for row in held if row["value"] != repeated.value]:
+        found = explain_loss(timeline, repeated.lost(replaced))
+        places = ", ".join(map(str, replaced))
+        missing = [f"what truncated the copy at offset {places}, where another record is now"]
+        return found if found.cause != "unknown" else replace(found, missing=missing)
+    attempts = _attempts("explain_duplicate", timeline, repeated, held)
+    return _combined(attempts, "how the producer wrote a record twice")
 
 
 def explain_misread(timeline: Timeline, offset: int) -> Explanation:

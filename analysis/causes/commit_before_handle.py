@@ -27,7 +27,8 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     """Whether a member polled the missed records, committed beyond them, and ended before it handled them."""
     polled = touching(events, "poll", missed)
     handled = (pl.col("first_offset") <= missed.first) & (pl.col("last_offset") >= missed.last)
-    if not polled.height or touching(events, "handle", missed).filter(handled).height:
+    # With `earlier` the members' polls are of other records, which had the offsets before.
+    if missed.earlier is not None or not polled.height or touching(events, "handle", missed).filter(handled).height:
         return NOT_THE_CASE
     poll = polled.row(0, named=True)
     commits = events.filter(

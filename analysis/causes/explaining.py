@@ -21,7 +21,7 @@ from .attempts import Explanation
 from .loss_ranges import explain_losses
 from .losses import LOSSES, Lost
 from .missed import GROUP_EVENTS, Missed
-from .retry_duplicate import Repeated, records_at
+from .repeated import Repeated, records_at
 
 MAX_TEXT = 400  # characters of a finding's sentence
 
@@ -154,8 +154,17 @@ def _explain_missed(p: Partition, finding: Finding) -> Explanation | None:
         return None
     group = finding.processes[0]
     members = {name: about for name, about in p.settings.processes.items() if p.settings.group_of(name) == group}
-    missed = Missed(p.topic, p.partition, group, finding.first_offset, finding.last_offset, finding.count)
+    earlier = _earlier_record(p, list(members), finding)
+    missed = Missed(p.topic, p.partition, group, finding.first_offset, finding.last_offset, finding.count, earlier)
     return explain_missed(_group_events(p, list(members)), missed, members)
+
+
+def _earlier_record(p: Partition, members: list[str], finding: Finding) -> Record | None:
+    """The first poll by a member of another record at the first missed offset, unless one polled the missed record."""
+    polls = p.reads.filter(pl.col("process").is_in(members) & (pl.col("offset") == finding.first_offset))
+    polls = polls.select("process", "value", time="completed", place="at").drop_nulls()
+    others = polls.filter(~pl.col("value").is_in(finding.values)).sort("time")
+    return others.row(0, named=True) if len(others) and len(others) == len(polls) else None
 
 
 def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
@@ -211,17 +220,18 @@ def _explain_duplicate(p: Partition, finding: Finding) -> Explanation | None:
         return misread
     repeats = _repeats(p)
     value = finding.values[0]
-    offsets = repeats.offsets.get(value, ())
+    read = repeats.read.get(value, {})
     send = repeats.sends.get(value, (None, None, None, None))
-    producer = p.settings.processes.get(send[0]) if send[0] else None
-    records = [row for offset in offsets for row in repeats.records.get(offset, ())]
-    return explain_duplicate(p.timeline, Repeated(p.topic, p.partition, value, offsets, *send), producer, records)
+    producer = p.settings.processes.get(send[0], {}) if send[0] else {}
+    records = [row for offset in read for row in repeats.records.get(offset, ())]
+    repeated = Repeated(p.topic, p.partition, value, tuple(read), *send, producer, read)
+    return explain_duplicate(p.timeline, repeated, records)
 
 
 class _Repeats(NamedTuple):
     """Of all values at several offsets, as there may be thousands."""
 
-    offsets: dict[str, tuple[int, ...]]
+    read: dict[str, dict[int, int | None]]  # by offset: ns of the first read
     sends: dict[str, tuple[str | None, int | None, int | None, str | None]]  # first: process, invoked, its place, acks
     records: dict[int, list[Record]]  # of the brokers, by offset
 
@@ -229,11 +239,13 @@ class _Repeats(NamedTuple):
 @once
 def _repeats(p: Partition) -> _Repeats:
     entries = p.entries.filter(pl.col("value").is_duplicated())
-    offsets = entries.group_by("value", maintain_order=True).agg("offset")
-    sent = p.sends.join(offsets, on="value", how="semi", maintain_order="left").unique("value", keep="first")
+    read: dict[str, dict[int, int | None]] = {}
+    for value, offset, time in entries.select("value", "offset", "first_read").iter_rows():
+        read.setdefault(value, {})[offset] = time
+    sent = p.sends.join(entries, on="value", how="semi", maintain_order="left").unique("value", keep="first")
     sends = {row[0]: row[1:] for row in sent.select("value", "process", "invoked", "invoked_at", "acks").iter_rows()}
     records = records_at(p.timeline, entries["offset"]) if p.timeline is not None else {}
-    return _Repeats({value: tuple(found) for value, found in offsets.iter_rows()}, sends, records)
+    return _Repeats(read, sends, records)
 
 
 # By what a rule's findings are explained as (Rule.explained_as); losses have `explain_losses`.

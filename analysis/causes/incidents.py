@@ -5,7 +5,7 @@ at each change of acks, another finding for each from the brokers' logs, and con
 joins these:
 
 - lost writes of one event (`related` to each other), with their consequences;
-- losses with the same cause and the same change of leader, or the same death, in one partition or in several;
+- findings with the same cause and the same change of leader, or the same death, in one partition or in several;
 - other findings of one rule in one partition, with the same cause.
 
 Losses of one event with different causes are one incident per cause.
@@ -136,13 +136,16 @@ def incidents_of(findings: Iterable[Record], causes: Iterable[Record]) -> list[I
 def _events(rows: Mapping[str, Record]) -> dict[str, str]:
     """By finding, the first loss of its event: for losses and for their consequences."""
     first: dict[str, str] = {}
-    for name, row in rows.items():
-        if row["rule"] == "lost-write":
-            # `related` names the previous loss of the same event, which precedes it here too.
-            before = (other for other in row["related"] if other in first and rows[other]["rule"] == "lost-write")
-            first[name] = first.get(next(before, ""), name)
-    followed = ((name, row["related"][0]) for name, row in rows.items() if _is_consequence(row))
-    return {**first, **{name: first[loss] for name, loss in followed if loss in first}}
+    for name, row in sorted(rows.items(), key=lambda item: _turn(item[1])):
+        before = next((first[other] for other in row["related"] if other in first), None)
+        if before is not None or row["rule"] in LOSSES:
+            first[name] = before or name
+    return first
+
+
+def _turn(row: Record) -> int:
+    """Losses that clients see come first, then those that only the logs show, then consequences."""
+    return LOSSES.index(row["rule"]) if row["rule"] in LOSSES else len(LOSSES)
 
 
 def _is_consequence(row: Record) -> bool:
@@ -194,13 +197,12 @@ def _size(group: _Group) -> int:
 
 
 def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
-    """Joins groups of losses with the same cause and decisive fact: the same broker was elected, or died, at the same
-    time."""
+    """Joins groups with the same cause and decisive fact: the same broker was elected, or died, at the same time."""
     out: list[_Group] = []
     alike: dict[Any, list[tuple[int, _Group]]] = {}
     for group in groups:
         first = group.explanations[0] if group.explanations else None
-        turn = decisive_fact(first["chain"]) if first and first["lost"] and group.cause != UNKNOWN else None
+        turn = decisive_fact(first["chain"]) if first and group.cause != UNKNOWN else None
         if first is None or turn is None:
             out.append(group)
         else:

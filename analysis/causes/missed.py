@@ -38,6 +38,7 @@ class Missed:
     first: int
     last: int
     count: int
+    earlier: Mapping[str, Any] | None = None  # a poll of another record at `first`: time, place, process, value
 
     @property
     def name(self) -> str:

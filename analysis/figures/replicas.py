@@ -8,6 +8,7 @@ terms  [{epoch, leader, time, start, how, ended, rivals}]: `ended` if the contro
        `rivals` are [broker, time] of other brokers that logged to lead the same epoch
 isr    [[time, [brokers]]]
 lives  [[time, broker, "died" (or fenced), "started" or "unfenced"]]
+moves  [[time, [brokers being added], [brokers being removed]]]: steps of reassignments; missing if there is none
 ends   [[time, broker, offset, kind]]: loaded, snapshot, truncated, corruption, high-watermark
 """
 
@@ -114,7 +115,9 @@ def _times(timeline: Timeline) -> Record:
     ]
     lives = sorted({(e.time, e.broker, e.kind) for e in timeline.events if e.time is not None})
     ends = [(e.time, e.broker, e.end, e.kind) for e in timeline.ends if e.time is not None and not e.noop]
+    moves = [[m.time, sorted(m.adding), sorted(m.removing)] for m in timeline.moves if m.time is not None]
     return {
+        **({"moves": moves[:MAX_MOMENTS]} if moves else {}),
         "cuts": _cuts(timeline)[:MAX_MOMENTS],
         "terms": terms[:MAX_MOMENTS],
         "isr": _in_sync(timeline)[:MAX_MOMENTS],
@@ -129,7 +132,8 @@ def _until(times: Record, deleted: int) -> Record:
     if terms:
         last = terms[-1]
         terms[-1] = {**last, "ended": deleted if last["ended"] is None else min(last["ended"], deleted)}
-    moments = {name: [row for row in times[name] if row[0] <= deleted] for name in ("cuts", "isr", "lives", "ends")}
+    rows = [name for name in ("moves", "cuts", "isr", "lives", "ends") if name in times]
+    moments: Record = {name: [row for row in times[name] if row[0] <= deleted] for name in rows}
     isr = [*moments["isr"], [deleted, []]] if moments["isr"] else []
     return {**moments, "terms": terms, "isr": isr}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact
-from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
+from .terms import BrokerEvent, Builder, LogEnd, Move, Term, eligible, ids, recalled
 
 
 def _fact(builder: Builder, row: dict[str, Any], message: str, kind: str, **about: Any) -> Fact:
@@ -40,6 +40,10 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
         builder.isr.append((fact.time, isr, fact))
     _epochs_of(term, fields)
     _state(builder, fields, fact)
+    if fields.get("adding") or fields.get("removing"):
+        message = f"broker {broker} led {_name(row)} while a reassignment added {fields['adding']} and removed "
+        moved = _fact(builder, row, f"{message}{fields['removing']}", "reassignment", broker=broker)
+        builder.moves.append(Move(moved.time, ids(fields["adding"]), ids(fields["removing"]), moved))
 
 
 def _epochs_of(term: Term, fields: dict[str, Any]) -> None:

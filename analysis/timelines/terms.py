@@ -90,6 +90,16 @@ class BrokerEvent:
     fact: Fact
 
 
+@dataclass(frozen=True)
+class Move:
+    """The replicas that a reassignment adds and removes from a time (ns) on; both empty when it is over (KIP-455)."""
+
+    time: int | None
+    adding: frozenset[str]
+    removing: frozenset[str]
+    fact: Fact
+
+
 class Builder:
     """Gathers facts from all sources while a timeline is built."""
 
@@ -108,6 +118,7 @@ class Builder:
         self.topic_changes: list[Fact] = []
         self.log_starts: list[Fact] = []
         self.refused_fetches: list[Fact] = []
+        self.moves: list[Move] = []
         self.cleanings: list[Fact] = []
         self.stated: dict[int, tuple[frozenset[str], Fact]] = {}  # partition epoch -> ISR, from logs
         # Leader epoch, leader and ISR of elections and requests -> the files that record them.
@@ -123,7 +134,7 @@ class Builder:
         of_terms = [fact for term in self.terms.values() for fact in (*term.facts, *term.start_facts)]
         happened = [*(event.fact for event in self.events), *(end.fact for end in self.ends)]
         in_sync = [*(fact for _, _, fact in self.isr), *(fact for *_, fact in self.reported)]
-        of_logs = [*self.refused_fetches, *self.log_starts, *self.cleanings]
+        of_logs = [*(move.fact for move in self.moves), *self.refused_fetches, *self.log_starts, *self.cleanings]
         return [*of_terms, *happened, *in_sync, *self.topic_changes, *of_logs]
 
     def overruled(self, broker: str, time: int | None) -> bool:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy, where
-from .facts import RESTART, Fact
+from .facts import RESTART, Fact, fact_of
 from .log_facts import HANDLERS
 from .merging import merge_sources
-from .terms import BrokerEvent, Builder, LogEnd, Term, eligible, ids, recalled
+from .terms import BrokerEvent, Builder, LogEnd, Move, Term, eligible, ids, recalled
 
 # By kind of metadata record: the broker's event, the kind of fact, and its wording.
 BROKERS = {
@@ -42,6 +42,12 @@ DISK_FAULTS = {
 }
 
 
+OF_ADMINISTRATORS = {
+    "reassignment": "an administrator began to move a partition to {}",
+    "cancel-reassignment": "an administrator cancelled a reassignment",
+}
+
+
 @dataclass
 class Timeline:
     """What happened to one topic-partition: leader epochs, log ends, brokers' events, ISR and faults.
@@ -60,12 +66,13 @@ class Timeline:
     config: Mapping[str, Any]  # the topic's configuration, by Kafka's names
     version: str | None
     version_fact: Fact | None
-    topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
-    log_starts: list[Fact] = field(default_factory=list)
-    cleanings: list[Fact] = field(default_factory=list)
-    refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked
-    clocks: Mapping[str, Clock] = field(default_factory=dict)  # broker -> the correction of its times
-    merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
+    topic_changes: list[Fact]  # deletions and creations of the topic
+    log_starts: list[Fact]
+    cleanings: list[Fact]
+    moves: list[Move]  # steps of reassignments
+    refused_fetches: list[Fact]  # of followers, from offsets that their leader lacked
+    clocks: Mapping[str, Clock]  # broker -> the correction of its times
+    merged: Mapping[Fact, Fact]  # fact -> the fact of the same event with all sources
 
     def ends_of(self, broker: str | None, *kinds: str) -> list[LogEnd]:
         """The log ends of a broker that have one of these kinds, in order of time."""
@@ -117,31 +124,33 @@ def build_timeline(
     _from_faults(builder, faults)
     if version is not None:
         builder.version, builder.version_fact = version, Fact(f"Kafka {version}", "version", source="run.json")
-    ends = sorted(builder.ends, key=lambda e: (e.time is None, e.time or 0))
-    events = sorted(builder.events, key=lambda e: (e.time is None, e.time or 0))
     stale = [report for report in builder.reported if builder.overruled(*report[:2])]
     isr = [*builder.isr, *(report[1:] for report in builder.reported if report not in stale)]
-    isr.sort(key=lambda e: (e[0] is None, e[0] or 0))
     _leader_changes(builder)
     return Timeline(
-        logs,
-        dict(sorted(builder.terms.items())),
-        ends,
-        events,
-        isr,
-        [fact for *_, fact in stale],
-        list(faults),
-        builder.fault_facts,
-        builder.config,
-        builder.version,
-        builder.version_fact,
-        builder.topic_changes,
-        builder.log_starts,
-        builder.cleanings,
-        builder.refused_fetches,
-        dict(clocks),
-        merge_sources(builder.facts()),
+        replica_logs=logs,
+        terms=dict(sorted(builder.terms.items())),
+        ends=sorted(builder.ends, key=_undated_last),
+        events=sorted(builder.events, key=_undated_last),
+        isr=sorted(isr, key=lambda report: (report[0] is None, report[0] or 0)),
+        overruled=[fact for *_, fact in stale],
+        faults=list(faults),
+        fault_facts=builder.fault_facts,
+        config=builder.config,
+        version=builder.version,
+        version_fact=builder.version_fact,
+        topic_changes=builder.topic_changes,
+        log_starts=builder.log_starts,
+        cleanings=builder.cleanings,
+        moves=sorted(builder.moves, key=_undated_last),
+        refused_fetches=builder.refused_fetches,
+        clocks=dict(clocks),
+        merged=merge_sources(builder.facts()),
     )
+
+
+def _undated_last(one: LogEnd | BrokerEvent | Move) -> tuple[bool, int]:
+    return one.time is None, one.time or 0
 
 
 def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
@@ -173,12 +182,31 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
             previous = row
 
 
+def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | None) -> str | None:
+    """What a metadata record says of a reassignment; None if it changes none."""
+    columns = ("replicas", "adding", "removing")
+    if previous is None or all(row[column] == previous[column] for column in columns):
+        return None
+    replicas, adding, removing = ([str(broker) for broker in row[column] or ()] for column in columns)
+    listed = ", ".join(replicas)
+    if adding or removing:
+        parts = [f"adding [{', '.join(adding)}]"] if adding else []
+        parts += [f"removing [{', '.join(removing)}]"] if removing else []
+        return f"a reassignment of {name} was under way, {' and '.join(parts)}; its replicas are [{listed}]"
+    cancelled = previous["adding"] and not set(previous["adding"]) & set(row["replicas"])
+    done = "was cancelled" if cancelled else "was completed"
+    return f"the reassignment of {name} {done}; its replicas are [{listed}]"
+
+
 def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
     """Adds the term or ISR of one metadata record; `previous` is the partition's record before it."""
     isr = ids(row["isr"])
-    name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"
+    name = builder.replica_logs.name
     listed = ", ".join(str(v) for v in row["isr"])
     source = (row["file"], None, row["byte"])
+    if (text := _move_sentence(name, row, previous)) is not None:
+        fact = Fact(text, "reassignment", time, *source, partition=name, brokers=ids(row["replicas"]))
+        builder.moves.append(Move(time, ids(row["adding"]), ids(row["removing"]), fact))
     if row["leader"] == -1:
         if previous is not None and previous["leader"] != -1:
             builder.term(previous["leader_epoch"]).ended = time
@@ -218,7 +246,7 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
 def _from_files(builder: Builder) -> None:
     """Starts of epochs from epoch files and from the first batch of each epoch; log ends of snapshots."""
     logs = builder.replica_logs
-    name = f"{logs.topic}-{logs.partition}"
+    name = logs.name
     last_first = {name: i for i, name in enumerate(logs.snapshots)}
     rows = sorted(logs.epochs.iter_rows(named=True), key=lambda r: (-last_first.get(r["snapshot"], 0), r["broker"]))
     for row in rows:
@@ -226,8 +254,7 @@ def _from_files(builder: Builder) -> None:
         start = row["start_offset"]
         message = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
         message += f"{term.epoch} at offset {start}"
-        source = (logs.times.get(row["snapshot"]), row["file"], row["line"])
-        fact = Fact(message, "begins", *source, partition=name, epoch=term.epoch, broker=term.leader, offset=start)
+        fact = fact_of(logs, message, "begins", row, epoch=term.epoch, broker=term.leader, offset=start)
         if term.start is None:
             term.start = start
         if term.start == start and len(term.start_facts) < 2:
@@ -252,11 +279,10 @@ def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> 
         is_of_copy(row["snapshot"], row["broker"]) & (pl.col("name") == "high-watermark")
     )
     point = points.row(0, named=True)
-    name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"
+    name = builder.replica_logs.name
     broker, mark, snapshot = row["broker"], point["offset"], row["snapshot"]
     message = f"{where(snapshot)} broker {broker}'s checkpointed high watermark of {name} was {mark}"
-    source = (time, point["file"], point["line"])
-    fact = Fact(message, "high-watermark", *source, partition=name, broker=broker, offset=mark, snapshot=snapshot)
+    fact = fact_of(builder.replica_logs, message, "high-watermark", point, offset=mark, snapshot=snapshot)
     builder.ends.append(LogEnd(broker, mark, "high-watermark", fact, time, snapshot))
 
 
@@ -293,6 +319,8 @@ def _fault_sentence(fault: Fault, brokers: str) -> str:
     """A fault's start or end: `broker 2 was restarted`, `pause of broker 2 ended`."""
     if fault.kind == "restart" and fault.type == "heal":
         return f"{brokers or 'the cluster'} {'were' if len(fault.nodes) > 1 else 'was'} restarted"
+    if fault.kind in OF_ADMINISTRATORS:
+        return OF_ADMINISTRATORS[fault.kind].format(brokers)
     verb = "began" if fault.type == "fault" else "ended"
     return f"{fault.kind} of {brokers} {verb}" if brokers else f"{fault.kind} {verb}"
 

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
+from ..causes.losses import LOSSES
 from ..partitions.partition import Partition
 from ..rules import RULES
 
@@ -17,17 +18,21 @@ OF_RANGES = ("replica-divergence",)  # rules whose findings may span records tha
 
 def link_consequences(findings: list[Finding]) -> list[Finding]:
     """The findings with `related` filled in both directions: between a loss and its consequences, and between adjacent
-    losses of one event.
+    losses of one event. Where only the brokers' logs show the loss, its consequences name the acknowledged-absent.
     """
     losses = [finding for finding in findings if finding.rule == "lost-write"]
-    if not losses:
+    absent = [finding for finding in findings if finding.rule == "acknowledged-absent"]
+    if not losses and not absent:
         return findings
     lost_by_value = {value: loss for loss in losses for value in loss.values}
+    absent_by_value = {value: loss for loss in absent for value in loss.values}
     related: dict[str, list[str]] = {}
     for finding in findings:
         for loss in _losses_of(finding, losses, lost_by_value):
             related.setdefault(finding.id, []).append(loss.id)
             related.setdefault(loss.id, []).append(finding.id)
+        if finding.rule not in LOSSES and finding.id not in related:
+            related[finding.id] = [loss.id for loss in _losses_of(finding, absent, absent_by_value)]
     previous: dict[tuple[str | None, int | None, int], str] = {}
     for loss in losses:
         if loss.event is not None:

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import spark
     from .assertions import assert_valid
     from .histories.errors import InputError, LogjudgeError, MissingComponentError, UsageError
     from .histories.recording.recorder import Recorder
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from .result import Result
     from .simulation import simulate
 
-# The module of each public name, below this package.
+# The module of each public name, below this package; a name that is a module has none.
 _MODULES = {
     "Action": "models.operations",
     "InputError": "histories.errors",
@@ -40,6 +41,7 @@ _MODULES = {
     "check": "judging",
     "linearizable": "linearizability",
     "simulate": "simulation",
+    "spark": "",
 }
 
 __all__ = [
@@ -58,13 +60,15 @@ __all__ = [
     "check",
     "linearizable",
     "simulate",
+    "spark",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    module = _MODULES[name]
+    found = getattr(import_module(f".{module}", __name__), name) if module else import_module(f".{name}", __name__)
     globals()[name] = found
     return found
 

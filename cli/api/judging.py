@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from .analysis.results import Results
 from .analysis.rules.selection import select_rules
 from .analysis.verdict.document import report_of
 from .analysis.verdict.provenance import provenance_of
-from .event_frames import is_frame, write_bundle
+from .event_frames import library_of, write_bundle
 from .histories.bundle import Run, open_run
 from .histories.errors import UsageError
 from .histories.files import is_uri, local_path
 from .result import Result
 
+if TYPE_CHECKING:
+    from .analysis.engines.spark import Session
+
 Path = str | os.PathLike[str]
+Kind = TypeVar("Kind", bound=Result)
 Engine = Literal["local", "spark"]
 ENGINES = ("local", "spark")
 
@@ -27,13 +32,32 @@ ENGINES = ("local", "spark")
 class Request:
     """How a run is judged."""
 
-    engine: Engine
     allow: tuple[str, ...]
     only: tuple[str, ...]
     skip: tuple[str, ...]
     strict: bool
     reader: str | None
     name: str | None
+
+    @classmethod
+    def of(
+        cls, allow: str | Iterable[str], only: str | Iterable[str], skip: str | Iterable[str], **others: Any
+    ) -> Request:
+        """The arguments of `check`. Raises UsageError for a rule that does not exist."""
+        request = cls(_names(allow), _names(only), _names(skip), **others)
+        select_rules(request.only, request.skip, request.allow)
+        return request
+
+    def of_run(self, run: Run) -> Run:
+        """The run, to be judged as requested."""
+        rules = select_rules(self.only, self.skip, self.allow)
+        name = self.name or run.settings.name
+        return replace(
+            run, settings=replace(run.settings, allow=self.allow, rules=rules, strict=self.strict, name=name)
+        )
+
+
+Judge = Callable[[Request], Results]
 
 
 class Options(TypedDict, total=False):
@@ -82,64 +106,80 @@ def check(
     """
     if engine not in ENGINES:
         raise UsageError(f"found engine={engine!r}, expected one of {', '.join(ENGINES)}")
-    request = Request(engine, _names(allow), _names(only), _names(skip), strict, reader, name)
-    select_rules(request.only, request.skip, request.allow)
-    if is_frame(run):
-        return _check_frame(run, request, config or {})
+    request = Request.of(allow, only, skip, strict=strict, reader=reader, name=name)
+    if library_of(run):
+        return _check_frame(run, engine, request, config or {})
+    results = [_check_path(path, engine, request) for path in paths_of(run, config)]
+    return results if isinstance(run, list | tuple) else results[0]
+
+
+def paths_of(run: Any, config: object) -> list[str]:
+    """The paths in the argument `run` of `check`. Raises UsageError."""
     if config is not None:
         raise UsageError("found config with a path, expected it with a DataFrame; a path has its run.json beside it")
-    if isinstance(run, str | os.PathLike):
-        return _check_path(os.fspath(run), request)
-    if isinstance(run, list | tuple) and all(isinstance(path, str | os.PathLike) for path in run):
-        return [_check_path(os.fspath(path), request) for path in run]
-    raise UsageError(f"found {type(run).__name__} as a run, expected a path, a list of paths, or a DataFrame of events")
+    paths = run if isinstance(run, list | tuple) else [run]
+    if not all(isinstance(path, str | os.PathLike) for path in paths):
+        expected = "expected a path, a list of paths, or a DataFrame of events"
+        raise UsageError(f"found {type(run).__name__} as a run, {expected}")
+    return [os.fspath(path) for path in paths]
 
 
 def _names(found: str | Iterable[str]) -> tuple[str, ...]:
     return (found,) if isinstance(found, str) else tuple(found)
 
 
-def _check_frame(frame: Any, request: Request, config: Mapping[str, Any]) -> Result:
+def _check_frame(frame: Any, engine: Engine, request: Request, config: Mapping[str, Any]) -> Result:
     """The folder lives as long as the result, which may judge again."""
     folder = TemporaryDirectory(prefix="logjudge-")
     write_bundle(frame, folder.name, {"name": request.name or "events", **config})
-    result = _check_path(folder.name, request)
+    result = _check_path(folder.name, engine, request)
     result.keep(folder)
     return result
 
 
-def _check_path(path: str, request: Request) -> Result:
-    results, engine = _judge(path, request)
+def _check_path(path: str, engine: Engine, request: Request) -> Result:
+    judge = _judge_locally if engine == "local" else _judge_on_spark
+    return result_of(partial(judge, path), engine, "logjudge.check", request, Result)
+
+
+def result_of(
+    judge: Judge,
+    engine: str,
+    command: str,
+    request: Request,
+    kind: Callable[[dict[str, Any], Results, Callable[[tuple[str, ...]], Result]], Kind],
+) -> Kind:
+    """What `judge` finds on that engine, as called by `command`. Raises InputError where there is nothing to judge."""
+    results = judge(request)
     results.refuse_unusable()
-    report = {**report_of(results, engine), "provenance": provenance_of(results.run, "logjudge.check")}
+    report = {**report_of(results, engine), "provenance": provenance_of(results.run, command)}
 
-    def judge_again(allow: tuple[str, ...]) -> Result:
+    def judge_again(allow: tuple[str, ...]) -> Kind:
         select_rules((), (), allow)
-        return _check_path(path, replace(request, allow=(*request.allow, *allow)))
+        return result_of(judge, engine, command, replace(request, allow=(*request.allow, *allow)), kind)
 
-    return Result(report, results, judge_again)
-
-
-def _judge(path: str, request: Request) -> tuple[Results, str]:
-    """The results, and the engine's name."""
-    if request.engine == "local":
-        if is_uri(path):
-            raise UsageError(f"found {path} with engine='local', expected a local path; engine='spark' reads URIs")
-        from .analysis.engines import local
-
-        return local.judge_run(_with_request(open_run(local_path(path), request.reader), request)), "local"
-    from .analysis.engines.spark import remote
-    from .analysis.engines.spark.judge import judge_run
-    from .analysis.engines.spark.session import open_session
-
-    session, reader = open_session(), request.reader
-    run = remote.open_run(session, path, reader) if is_uri(path) else open_run(local_path(path), reader)
-    return judge_run(_with_request(run, request), session), "spark"
+    return kind(report, results, judge_again)
 
 
-def _with_request(run: Run, request: Request) -> Run:
-    rules = select_rules(request.only, request.skip, request.allow)
-    settings = replace(run.settings, allow=request.allow, rules=rules, strict=request.strict)
-    if request.name:
-        settings = replace(settings, name=request.name)
-    return replace(run, settings=settings)
+def _judge_locally(path: str, request: Request) -> Results:
+    if is_uri(path):
+        raise UsageError(f"found {path} with engine='local', expected a local path; engine='spark' reads URIs")
+    from .analysis.engines import local
+
+    return local.judge_run(request.of_run(open_run(local_path(path), request.reader)))
+
+
+def _judge_on_spark(path: str, request: Request) -> Results:
+    from .analysis.engines.spark import open_session
+
+    return judge_path(path, open_session(), request)
+
+
+def judge_path(path: str, session: Session, request: Request) -> Results:
+    """The results of a path or a URI in a session of Spark with our settings."""
+    from .analysis.engines.spark import judge_run, remote
+
+    opened = (
+        remote.open_run(session, path, request.reader) if is_uri(path) else open_run(local_path(path), request.reader)
+    )
+    return judge_run(request.of_run(opened), session)

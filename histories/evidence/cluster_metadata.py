@@ -45,6 +45,8 @@ class PartitionState:
     partition_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
     elr: tuple[int, ...]
     last_known_elr: tuple[int, ...]
     recovering: bool
@@ -117,7 +119,7 @@ def _replay_file(path: Path, replay: Replay, begin: int = 0, at_offset: int | No
     replay.damage.extend({**row, "file": path.name} for row in damage)
     records = []
     for entry in raw:
-        if entry.value is None or entry.offset < begin:
+        if entry.value is None or entry.is_control or entry.offset < begin:
             continue
         offset = entry.offset if at_offset is None else at_offset
         record = MetadataRecord(offset, entry.timestamp, -1, {}, entry.byte, path.name)
@@ -196,6 +198,8 @@ def _partition(replay: Replay, record: MetadataRecord) -> None:
         partition_epoch=int(data["partitionEpoch"]),
         isr=_ints(data["isr"]),
         replicas=_ints(data["replicas"]),
+        adding=_ints(data.get("addingReplicas")),
+        removing=_ints(data.get("removingReplicas")),
         elr=_ints(data.get("eligibleLeaderReplicas")),
         last_known_elr=_ints(data.get("lastKnownElr")),
         recovering=data.get("leaderRecoveryState") == 1,
@@ -216,6 +220,8 @@ def _partition_change(replay: Replay, record: MetadataRecord) -> None:
         partition_epoch=old.partition_epoch + 1,
         isr=_changed(data, "isr", old.isr),
         replicas=_changed(data, "replicas", old.replicas),
+        adding=_changed(data, "addingReplicas", old.adding),
+        removing=_changed(data, "removingReplicas", old.removing),
         elr=_changed(data, "eligibleLeaderReplicas", old.elr),
         last_known_elr=_changed(data, "lastKnownElr", old.last_known_elr),
     )

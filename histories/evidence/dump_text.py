@@ -180,6 +180,7 @@ def _record(pairs: dict[str, str], batch: dict[str, Any], key: str | None, paylo
         "value": value,
         "digest": None if pairs.get("headerkeys", "[]") != "[]" else text_digest(key, value),
         "producer_id": batch["producer_id"],
+        "producer_epoch": batch["producer_epoch"],
         "transactional": batch["transactional"],
         "control": None,
         "byte": batch["byte"],

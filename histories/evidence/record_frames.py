@@ -18,6 +18,7 @@ _HEADER_COLUMNS = (
     "leader_epoch",
     "magic",
     "producer_id",
+    "producer_epoch",
     "attributes",
     "max_timestamp",
     "byte",
@@ -46,13 +47,17 @@ def record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) 
             "value": _text(buf, spans[:, 4], spans[:, 5], digest),
             "digest": digest,
             "producer_id": column["producer_id"],
+            "producer_epoch": column["producer_epoch"],
             "transactional": (magic == 2) & ((attributes & TRANSACTIONAL_BIT) != 0),
             "control": _control_types(buf, spans, control),
             "byte": column["byte"] + at,
         }
     )
     return frame.with_columns(
-        *(pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n) for n in ("leader_epoch", "producer_id", "timestamp")),
+        *(
+            pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n)
+            for n in ("leader_epoch", "producer_id", "producer_epoch", "timestamp")
+        ),
         # The key and value of a marker are binary data of Kafka, not a message.
         *(pl.when(pl.col("control").is_null()).then(pl.col(n)).alias(n) for n in ("key", "value")),
     ).select(pl.col(name).cast(dtype) for name, dtype in RECORDS.items())

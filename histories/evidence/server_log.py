@@ -145,7 +145,7 @@ def _event(pattern: Pattern, found: re.Match[str], line: str, number: int, time:
 
 def _typed(name: str, value: str) -> Any:
     """The value of a captured field: a list of brokers, a number, or text."""
-    if name in ("isr", "old", "replicas", "added", "deleted", "live"):
+    if name in ("isr", "old", "replicas", "added", "deleted", "live", "adding", "removing"):
         value = ",".join(re.findall(r"brokerId=(\d+)", value)) if "brokerId" in value else value
         return [int(part) for part in value.replace(" ", "").split(",") if part]
     return int(value) if value.lstrip("-").isdecimal() and len(value) < 19 else value

@@ -45,7 +45,8 @@ RECORDS: Schema = {
     "key": pl.String,
     "value": pl.String,  # UTF-8; else "bytes:" and the record's digest; null is a tombstone
     "digest": pl.UInt64,  # FNV-1a over key, value and headers: equal digests, equal records
-    "producer_id": pl.Int64,
+    "producer_id": pl.Int64,  # null without idempotence, as the epoch
+    "producer_epoch": pl.Int32,
     "transactional": pl.Boolean,
     "control": pl.String,  # null for data; commit, abort, or other for control records
     "byte": pl.Int64,
@@ -120,11 +121,31 @@ METADATA: Schema = {
     "partition_epoch": pl.Int32,
     "isr": pl.List(pl.Int32),
     "replicas": pl.List(pl.Int32),
+    "adding": pl.List(pl.Int32),  # of the replicas, those that a reassignment adds (KIP-455)
+    "removing": pl.List(pl.Int32),
     "elr": pl.List(pl.Int32),  # eligible leader replicas (KIP-966)
     "last_known_elr": pl.List(pl.Int32),
     "recovering": pl.Boolean,  # leaderRecoveryState: true after an unclean election (KIP-704)
     "key": pl.String,  # of a config, or of a feature level
     "value": pl.String,
+    "byte": pl.Int64,
+}
+
+# One row for each record of __consumer_offsets, or for each partition that a generation assigns to a member.
+GROUPS: Schema = {
+    "at": pl.Int64,  # offset in __consumer_offsets; of a transaction's commit, that of its marker
+    "time": pl.Int64,  # ms, the coordinator's clock
+    "kind": pl.String,  # committed, removed (a committed offset), assigned, generation, group-removed
+    "group": pl.String,
+    "topic": pl.String,  # null for generation and group-removed
+    "partition": pl.Int32,
+    "offset": pl.Int64,  # committed: the next to read
+    "leader_epoch": pl.Int32,
+    "generation": pl.Int32,
+    "member": pl.String,  # member id
+    "client": pl.String,  # client id
+    "instance": pl.String,  # group.instance.id
+    "members": pl.Int32,  # their number, of a generation
     "byte": pl.Int64,
 }
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
 from ..errors import LogjudgeError, UsageError
-from ..evidence.layout import BROKER_LOG, METADATA_TOPIC, PARTITION_FOLDER, SEGMENT, SMALL_FILES
+from ..evidence.layout import BROKER_LOG, METADATA_TOPIC, OFFSETS_TOPIC, PARTITION_FOLDER, SEGMENT, SMALL_FILES
 from .batch_bounds import batches
+from .remote_copy import fetch, place_of
 
 META = "meta.properties"
 MAX_DEPTH = 6  # of folders below one that is given
@@ -23,6 +24,7 @@ class Source(NamedTuple):
 
     broker: str
     folder: Path
+    is_copy: bool = False  # of our own, on the disk of the bundle
 
 
 class Collected(NamedTuple):
@@ -62,6 +64,35 @@ def sources_of(arguments: Iterable[str]) -> list[Source]:
     return found
 
 
+def fetch_sources(
+    arguments: Iterable[str], scratch: Path, topics: Iterable[str] = (), internal: bool = False
+) -> tuple[list[Source], list[str]]:
+    """The same as `sources_of`, for places on other machines too, which are copied to `scratch`.
+
+    Also returns what these machines could not read. Raises LogjudgeError.
+    """
+    wanted = frozenset(topics)
+    found: list[Source] = []
+    problems: list[str] = []
+    for number, argument in enumerate(arguments):
+        place = place_of(argument)
+        if place is None:
+            found += sources_of([argument])
+            continue
+        copy = scratch / f"{number}-{PurePosixPath(place.folder).name}"
+        reported = fetch(place, copy, lambda name: _is_evidence(name) and _is_wanted(name, wanted, internal))
+        problems += [f"{place.host}: {line}" for line in reported]
+        if place.broker:
+            found.append(Source(place.broker, copy, True))
+        elif not next(_files(copy, lambda name: name == META), None):
+            raise UsageError(
+                f"{argument}: found no meta.properties, so its broker is not known; name it: ID={argument}"
+            )
+        else:
+            found += [source._replace(is_copy=True) for source in sources_of([str(copy)])]
+    return found, problems
+
+
 def collect(
     sources: Iterable[Source], target: Path, topics: Iterable[str] = (), internal: bool = False, logs: bool = True
 ) -> Collected:
@@ -83,7 +114,8 @@ def collect(
             if place is None or (is_log and not logs) or not _is_wanted(place, wanted, internal):
                 continue
             try:
-                copied += _copy(file, target / "brokers" / source.broker / place)
+                put = _link if source.is_copy else _copy
+                copied += put(file, target / "brokers" / source.broker / place)
                 files += 1
             except FileNotFoundError:
                 continue
@@ -133,24 +165,39 @@ def _place(source: Source, file: Path) -> Path | None:
     if BROKER_LOG.fullmatch(file.name) and not PARTITION_FOLDER.fullmatch(file.parent.name):
         return Path(file.name)
     disk = file.parent.parent if PARTITION_FOLDER.fullmatch(file.parent.name) else file.parent
-    is_evidence = file.name in SMALL_FILES or SEGMENT.fullmatch(file.name) or file.suffix == ".checkpoint"
-    if not is_evidence:
+    if not _is_stored(file):
         return None
     # A broker with several disks has several folders.
     several = source.folder != disk and (disk.parent / META).exists() is False and _is_one_of_several(disk)
     return Path("data" if not several else f"data-{disk.name}") / file.relative_to(disk)
 
 
+def _is_stored(file: PurePath) -> bool:
+    return bool(file.name in SMALL_FILES or SEGMENT.fullmatch(file.name) or file.suffix == ".checkpoint")
+
+
+def _is_evidence(file: PurePath) -> bool:
+    return _is_stored(file) or bool(BROKER_LOG.fullmatch(file.name))
+
+
 def _is_one_of_several(disk: Path) -> bool:
     return len(list(disk.parent.glob(f"*/{META}"))) > 1
 
 
-def _is_wanted(place: Path, topics: frozenset[str], internal: bool) -> bool:
+def _is_wanted(place: PurePath, topics: frozenset[str], internal: bool) -> bool:
     found = PARTITION_FOLDER.fullmatch(place.parent.name)
     if not found or found["topic"] == METADATA_TOPIC:
         return True
     topic = found["topic"]
-    return topic in topics if topics else internal or not topic.startswith(INTERNAL)
+    # What groups committed is evidence of every topic.
+    return topic in topics if topics else internal or topic == OFFSETS_TOPIC or not topic.startswith(INTERNAL)
+
+
+def _link(file: Path, target: Path) -> int:
+    """Give a file of ours a second name on the same disk. Returns its size in bytes."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.link(file, target)
+    return target.stat().st_size
 
 
 def _copy(file: Path, target: Path) -> int:

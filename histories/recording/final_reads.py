@@ -23,7 +23,8 @@ def read_to_the_end(session: Session) -> None:
     config = {**session.settings.for_consumer("logjudge-final"), **own}
     consumer = make("Consumer", session.settings, config)
     try:
-        session.recorder.configure(ADMIN, role=ADMIN)
+        # The consumer asks for the ends, and its isolation level decides whether they are last stable offsets.
+        session.recorder.configure(ADMIN, role=ADMIN, **{"isolation.level": own["isolation.level"]})
         session.recorder.configure(FINAL, **recorded(config))
         bounds = _bounds(session, consumer)
         starts = [library.TopicPartition(topic, number, low) for (topic, number), (low, _) in bounds.items()]

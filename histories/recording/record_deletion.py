@@ -19,7 +19,7 @@ def delete_records(session: Session, share: float) -> None:
         try:
             for future in session.admin.delete_records(wanted).values():
                 future.result(REQUEST_SECONDS)
-        except library.KafkaException as error:
+        except (library.KafkaException, TimeoutError) as error:
             fault.info(error)
         else:
             fault.ok()

@@ -114,6 +114,18 @@ SETTINGS: dict[str, Setting] = {
             LOG,
         ),
         Setting(
+            "moving",
+            "partitions move between five brokers while old and new leaders and the controller die",
+            ("reassignment", "crash", "controller-crash"),
+            {
+                **UNREAD,
+                "min.insync.replicas": 2,
+                "unclean.leader.election.enable": False,
+                "simulation.brokers": 5,
+            },
+            LOG,
+        ),
+        Setting(
             "calm",
             "only slow links",
             ("delay",),
@@ -230,6 +242,14 @@ CELLS: dict[str, dict[str, Cell]] = {
         "last-known-leader": _SOUND,
         "majority-quorum": _SOUND,
         "asynchronous": Cell(_LOSS, 400, near=320),
+    },
+    "moving": {
+        "high-watermark": Cell(_LOSS, 20, ("no-divergence",)),
+        "kip-279": Cell(unclaimed=_ALL),
+        "kip-320": _SOUND,
+        "kraft": _SOUND,
+        "kip-966": _SOUND,
+        "last-known-leader": _SOUND,
     },
     "calm": {
         "kip-101": _SOUND,

@@ -178,6 +178,23 @@ def _lagging_mark(rng: Draw, config: Config, at: int) -> list[Fault]:
     ]
 
 
+def _reassignment(rng: Draw, config: Config, at: int) -> list[Fault]:
+    """A partition moves to other brokers, perhaps to others again or back, and its old or new brokers may die."""
+    partition, brokers = rng.below(config.partitions), _brokers(config)
+    faults: list[Fault] = []
+    for _ in range(rng.between(1, 2)):
+        chosen, turn = rng.some(brokers, config.replication_factor), rng.below(config.replication_factor)
+        faults.append(Fault(at, "reassignment", chosen[turn:] + chosen[:turn], amount=partition))
+        if rng.chance(0.3):
+            faults.append(Fault(at + rng.between(0, 3000) * MS, "cancel-reassignment", amount=partition))
+        if rng.chance(0.6):
+            dies = at + rng.between(-1500, 1500) * MS
+            node = chosen[rng.below(len(chosen))] if rng.chance(0.5) else rng.between(1, config.brokers)
+            faults.append(Fault(dies, "crash", (node,), _scaled(rng, config, 100, 8000)))
+        at += rng.between(0, 3000) * MS
+    return faults
+
+
 Pattern = Callable[[Draw, Config, int], list[Fault]]
 
 PATTERNS: dict[str, Pattern] = {
@@ -202,6 +219,7 @@ PATTERNS: dict[str, Pattern] = {
     "bounce": _bounce,
     "handover": _handover,
     "lagging-mark": _lagging_mark,
+    "reassignment": _reassignment,
 }
 
 

@@ -19,6 +19,8 @@ class PartitionState:
     elr: tuple[int, ...] = ()  # eligible leader replicas, KIP-966
     last_known: int = NO_LEADER  # last leader of a partition that lost its ISR and ELR, KIP-966
     unclean: bool = False  # the current leader was elected uncleanly
+    adding: tuple[int, ...] = ()  # of the replicas, those that a reassignment adds (KIP-455; AR)
+    removing: tuple[int, ...] = ()  # and those that it removes (RR)
     recalled: bool = False  # it was the last known leader, and ISR and ELR were empty
 
 

@@ -35,6 +35,7 @@ class Rules:
     era: ClassVar[Era] = ERAS["3.3"]
     # invariants that some schedule of the matrix or of the scenarios breaks, by name; see exploration/invariants.py
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
+    reassigns: ClassVar[bool] = True  # partitions may move to other brokers
     needs: ClassVar[tuple[str, ...]] = ()  # faults without which the variant shows nothing, so a search draws them too
     options: ClassVar[dict[str, object]] = {}  # the configuration that shows what the variant changes
 

@@ -9,7 +9,7 @@ from typing import Any
 from .cluster import Cluster
 from .config import Config, ConfigError, check_heartbeats, configure
 from .events import Listener
-from .faults.check import check_fault
+from .faults.check import MOVES, check_fault
 from .faults.fault import Fault
 from .ports import History
 from .run import Run
@@ -52,6 +52,8 @@ class Scenario:
             check_heartbeats(config)
         for fault in self.faults:
             check_fault(fault, config)
+            if fault.kind in MOVES and not VARIANTS[self.variant].reassigns:
+                raise ConfigError(f"the variant {self.variant} has no reassignment of partitions")
         return config
 
     def run(

@@ -17,7 +17,7 @@ import pytest
 from judged_once import constant
 from logjudge.analysis.causes import explain_duplicate
 from logjudge.analysis.causes.attempts import Explanation
-from logjudge.analysis.causes.retry_duplicate import Repeated, records_at
+from logjudge.analysis.causes.repeated import Repeated, records_at
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, ReplicaLogs, complete_sends, replica_logs_of
 from logjudge.analysis.rules import RULES
@@ -58,10 +58,10 @@ def judge_replicas(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
     return Judgement(tuple(findings), tuple(reason for judgement in judgements for reason in judgement.unknowns))
 
 
-def duplicate_cause(timeline: Timeline, repeated: Repeated, producer: dict[str, Any]) -> Explanation:
-    """The cause of a duplicate, with the brokers' records at its offsets."""
+def duplicate_cause(timeline: Timeline, repeated: Repeated) -> Explanation:
+    """The cause of a duplicate, with the records of the brokers' logs."""
     records = [row for rows in records_at(timeline, repeated.offsets).values() for row in rows]
-    return explain_duplicate(timeline, repeated, producer, records)
+    return explain_duplicate(timeline, repeated, records)
 
 
 @dataclass

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from logjudge.analysis.causes import CAUSES, explain_divergence, explain_loss
 from logjudge.analysis.causes.loss_ranges import explain_losses
+from logjudge.analysis.causes.repeated import Repeated
 from logjudge.analysis.causes.replica_history import short_log_facts
-from logjudge.analysis.causes.retry_duplicate import Repeated
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.leaders import last_leader
 from logjudge.analysis.replicas.replica_logs import complete_sends, replica_logs_of
@@ -54,16 +54,16 @@ def test_logs_that_diverged_under_leader_epochs_and_were_followed_since():
 
 def test_a_retry_is_known_from_a_log_that_was_truncated_later():
     """As on real 1.1.1 brokers: the ISR was still full, so the leader answered neither the send nor its retry."""
-    sent_again = Repeated("orders", 0, "b", (1, 2), "p")
+    sent_again = Repeated("orders", 0, "b", (1, 2), "p", producer={"enable.idempotence": False})
     before, after = logs("3: 0a 1b 2b", "before"), logs("1: 0a 1x@1 2y@1\n3: 0a 1x@1 2y@1")
     tables = joined(before, after)
     about = {"snapshots": ("before", ""), "times": {"before": 1}}
     dated = timeline(tables, about, leader="3")
-    explained = duplicate_cause(dated, sent_again, {"enable.idempotence": False})
+    explained = duplicate_cause(dated, sent_again)
     assert explained.cause == "retry-duplicate"
     assert any("a copy was in snapshot before at offset 2" in fact.sentence for fact in explained.chain)
     apart = timeline(joined(logs("3: 0a 1b", "before"), logs("3: 0a 1x@1 2b@1")), about, leader="3")
-    assert duplicate_cause(apart, sent_again, {"enable.idempotence": False}).cause == "unknown"
+    assert duplicate_cause(apart, sent_again).cause == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,32 @@ def test_a_retry_is_known_from_a_log_that_was_truncated_later():
 )
 def test_a_retry_is_known_by_what_turns_idempotence_off(producer, expected):
     held = timeline(logs("1: 0a 1b 2b"), leader="1")
-    explained = duplicate_cause(held, Repeated("orders", 0, "b", (1, 2), "p"), producer)
+    explained = duplicate_cause(held, Repeated("orders", 0, "b", (1, 2), "p", producer=producer))
     assert explained.cause == "retry-duplicate"
     assert expected in [fact.sentence for fact in explained.chain]
     sure = {**producer, "enable.idempotence": True}
-    assert duplicate_cause(held, Repeated("orders", 0, "b", (1, 2), "p"), sure).cause == "unknown"
+    assert duplicate_cause(held, Repeated("orders", 0, "b", (1, 2), "p", producer=sure)).cause == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("sessions", "cause"),
+    [
+        ([(7, 6), (7, 10)], "idempotence-reset"),
+        ([(7, 0), (8, 0)], "idempotence-reset"),
+        ([(7, 6), (7, 6)], "unknown"),
+        ([(7, None), (7, 1)], "unknown"),
+    ],
+)
+def test_copies_of_an_idempotent_producer_are_explained_by_its_epochs(sessions, cause):
+    tables = logs("1: 0a 1b 2b")
+    ids, epochs = zip((7, 0), *sessions, strict=True)
+    types = (("producer_id", ids, pl.Int64), ("producer_epoch", epochs, pl.Int32))
+    tables["records"] = tables["records"].with_columns(pl.Series(name, of, dtype) for name, of, dtype in types)
+    held = timeline(tables, leader="1")
+    for about in ({}, {"enable.idempotence": True}):
+        explained = duplicate_cause(held, Repeated("orders", 0, "b", (1, 2), "p", producer=about))
+        assert explained.cause == cause
+        assert not explained.chain or "producer id 7, producer epoch" in explained.chain[0].sentence
 
 
 @pytest.mark.parametrize(
@@ -321,7 +342,9 @@ def test_every_cause_of_the_design_is_there():
         "consumer-reset",
         "committed-offset-vanished",
         "commit-before-handle",
+        "truncation-below-position",
         "retry-duplicate",
+        "idempotence-reset",
     }
 
 

@@ -101,3 +101,27 @@ def test_a_committed_offset_that_vanished_is_no_group_without_one(events, cause)
     assert explained.cause == cause
     if cause == "committed-offset-vanished":
         assert [fact.place for fact in explained.chain] == [3, 4, None, 5]
+
+
+EARLIER = {"time": 0, "place": 0, "process": "g1", "value": "a"}
+READ = ("g1", "poll", 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("events", "earlier", "cause"),
+    [
+        ([READ, ("g1", "poll", 5, 6)], EARLIER, "truncation-below-position"),
+        ([("g1", "poll", 0, 1), ("g1", "commit", 2, None)], EARLIER, "truncation-below-position"),
+        ([("g1", "poll", 0, 1), ("g2", "assign", 2, None)], EARLIER, "truncation-below-position"),
+        # No poll, commit or assignment is beyond the missed record.
+        ([("g1", "poll", 0, 0)], EARLIER, "unknown"),
+        # The group was beyond it before it polled the other record.
+        ([("g1", "commit", 2, None)], {**EARLIER, "time": 1}, "unknown"),
+        # No member polled another record at its offset.
+        ([READ, ("g1", "poll", 5, 6)], None, "unknown"),
+    ],
+)
+def test_a_position_beyond_a_truncation_skips_what_is_written_there(events, earlier, cause) -> None:
+    rows = [(time, time, *event) for time, event in enumerate(events)]
+    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
+    assert explain_missed(frame, Missed("x", 0, "g", 1, 1, 1, earlier), {}).cause == cause

@@ -10,7 +10,7 @@ import pytest
 from logjudge.analysis.causes import explain_absence, explain_loss, explain_missed
 from logjudge.analysis.causes.losses import Lost, lost_of
 from logjudge.analysis.causes.missed import GROUP_EVENTS, Missed
-from logjudge.analysis.causes.retry_duplicate import Repeated
+from logjudge.analysis.causes.repeated import Repeated
 from logjudge.histories.evidence.layout import find_parts, read_part
 
 from .conftest import duplicate_cause, gathered, judge_divergence
@@ -198,19 +198,22 @@ def test_duplicates_of_a_producer_without_idempotence_are_retries(recorded):
     for name, places in run.truth["duplicates_in_final_read"].items():
         value = name.split("/")[1]
         process = value.split("-")[0]
-        repeated = Repeated("orders", places[0][0], value, tuple(offset for _, offset in places), process)
+        about = run.about["processes"][process]
+        repeated = Repeated(
+            "orders", places[0][0], value, tuple(offset for _, offset in places), process, producer=about
+        )
         timeline = run.timeline("orders", places[0][0])
-        explained = duplicate_cause(timeline, repeated, run.about["processes"][process])
+        explained = duplicate_cause(timeline, repeated)
         assert explained.cause == "retry-duplicate"
         assert sum("a copy is at offset" in fact.sentence for fact in explained.chain) == 2
-        assert duplicate_cause(timeline, repeated, {"enable.idempotence": True}).cause == "unknown"
+        assert duplicate_cause(timeline, replace(repeated, producer={"enable.idempotence": True})).cause == "unknown"
 
 
 def test_a_copy_that_was_cut_off_before_the_retry_was_not_reordered(recorded):
     """A consumer read p0-295 at 895; both brokers lost it there, and its retry stands at 479."""
     run = recorded("kip-101-a")
-    repeated = Repeated("orders", 0, "p0-295", (479, 895), "p0")
-    assert duplicate_cause(run.timeline("orders", 0), repeated, run.about["processes"]["p0"]).cause == "unknown"
+    repeated = Repeated("orders", 0, "p0-295", (479, 895), "p0", producer=run.about["processes"]["p0"])
+    assert duplicate_cause(run.timeline("orders", 0), repeated).cause == "unknown"
 
 
 def test_a_postmortem_without_a_history_still_finds_the_divergence(unpacked):

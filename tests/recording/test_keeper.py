@@ -16,6 +16,7 @@ import pytest
 from command_line import shell
 from lab_processes import processes
 from logjudge.histories.errors import LogjudgeError, MissingComponentError, UsageError
+from logjudge.histories.recording.lab import releases
 from logjudge.histories.recording.lab.cluster import Plan
 from logjudge.histories.recording.lab.handle import Lab
 from logjudge.histories.recording.lab.releases import fetch_kafka, find_kafka, release_of
@@ -198,6 +199,36 @@ def test_a_node_that_fails_at_its_start_is_named_with_its_reason(plan: Plan) -> 
     assert not processes(plan.folder)
 
 
+@pytest.mark.parametrize(
+    ("version", "message"), [("4.1.1", ""), ("4.1.9", "by java: module not found: org.apache.kafka")]
+)
+def test_without_maven_the_ivy_of_pyspark_fetches_kafka(
+    version: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for Java checks what Ivy is asked for, and has one version."""
+    monkeypatch.delenv("KAFKA_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").write_text(
+        """#!/bin/sh
+case "$2" in */ivy-*.jar) ;; *) exit 3 ;; esac
+while [ "$1" != -ivy ]; do shift; done
+/usr/bin/grep -q 'name="kafka_2.13" rev="4.1.1"' "$2" || { echo "module not found: org.apache.kafka"; exit 1; }
+while [ "$1" != -retrieve ]; do shift; done
+/usr/bin/mkdir "${2%/*}" && : > "${2%/*}/kafka-clients-4.1.1.jar"
+"""
+    )
+    (tmp_path / "bin" / "java").chmod(0o755)
+    if message:
+        with pytest.raises(MissingComponentError, match=message):
+            fetch_kafka(version)
+    else:
+        assert [path.name for path in fetch_kafka(version).jars.iterdir()] == ["kafka-clients-4.1.1.jar"]
+        assert [path.name for path in (tmp_path / "cache" / "logjudge" / "kafka").iterdir()] == ["4.1.1"]
+
+
 def test_kafka_is_found_or_refused_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kafka = find_kafka()
     assert kafka is not None
@@ -210,6 +241,7 @@ def test_kafka_is_found_or_refused_in_one_sentence(tmp_path: Path, monkeypatch: 
     monkeypatch.delenv("KAFKA_HOME")
     assert find_kafka() is None
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(releases, "ivy", lambda: None)
     with pytest.raises(MissingComponentError, match="neither KAFKA_HOME nor Maven"):
         fetch_kafka()
     assert release_of("3.9.2")[0] == "3.9.2"

@@ -21,29 +21,35 @@ from .batching import results_of_run
 from .blocks import unpack
 from .connecting import cluster_errors
 from .cycles import find_cycles
+from .driver_files import hurry
+from .frames import with_splits
 from .handing_on import COMPRESSION
 from .plan import INVISIBLE, plan, tasks_of
-from .session import context_of, size_shuffles
+from .session import UNKNOWN_SIZE, context_of, size_shuffles
 from .whole_run import is_whole, plan_whole
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.status import SparkStageInfo
 
 Progress = Callable[..., None]  # what, done, of how many, unit
 
 
-def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
+def judge_run(
+    run: Run, session: SparkSession, progress: Progress = lambda *_: None, events: DataFrame | None = None
+) -> Results:
     """Judges one run with one action, and cycles of transactions with two more.
 
     Nothing the size of a history reaches the driver.
+
+    `events` is the history of a run from `frames.open_frame`.
 
     Raises InputError, ClusterError."""
     results = Results(run)
     # Tasks report counts of waiting events only where there are some.
     results.add_counts(close_waiting(pl.DataFrame(schema=PLACED_EVENTS), run.settings).counts)
-    if run.splits or run.evidence:
+    if run.splits or run.evidence or events is not None:
         context = context_of(session)
         lines = context.accumulator(0) if context is not None else None
         tasks = len(tasks_of(run))
@@ -61,31 +67,44 @@ def judge_run(run: Run, session: SparkSession, progress: Progress = lambda *_: N
                 progress("Spark is judging", stage.numCompletedTasks, stage.numTasks, "tasks")
 
         progress("Spark is reading", 0, tasks)
-        size = _expanded_bytes(run)
+        size = _expanded_bytes(run) if events is None else UNKNOWN_SIZE
         size_shuffles(session, size)
         with _StageWatcher(context, report):
             try:
                 # Not toLocalIterator: it judges one partition after the other.
                 with cluster_errors():
-                    small = is_whole(run, size)
-                    blocks, between = (plan_whole(session, run), None) if small else plan(session, run, lines)
-                    rows = blocks.collect()
+                    if is_whole(run, size):
+                        _add_blocks(results, plan_whole(session, run))
+                    else:
+                        with plan(session, run, lines, events) as (blocks, between):
+                            _add_blocks(results, blocks)
+                            _judge_cycles(results, session, between)
             except Exception as error:
                 _refuse_invisible_files(run, error)
                 raise
-        for row in rows:
-            _add_block(results, row["kind"], row["name"], bytes(row["payload"]))
-        if between is not None and run.settings.dialect == "native" and _has_transactions(results):
-            with _StageWatcher(context, report), cluster_errors():
-                found = find_cycles(session, between, run.settings)
-            for kind, _, _, name, _, payload in results_of_run(*judge_whole_run(found, run.settings)):
-                _add_block(results, kind, name, payload)
+    if events is not None:
+        results.run = with_splits(run, results.splits)
     results.context = results.context.sort("completed", "at")
     return results
 
 
-def _has_transactions(results: Results) -> bool:
-    return any(summary["counts"]["transactions"] for summary in results.summaries)
+def _add_blocks(results: Results, blocks: DataFrame) -> None:
+    for row in blocks.collect():
+        _add_block(results, row["kind"], row["name"], bytes(row["payload"]))
+
+
+def _judge_cycles(results: Results, session: SparkSession, dependencies: DataFrame) -> None:
+    """Adds the cycles of a native run with transactions; those of a Jepsen history are among its blocks."""
+    settings = results.run.settings
+    if settings.dialect == "native" and any(summary["counts"]["transactions"] for summary in results.summaries):
+        found = find_cycles(session, dependencies, settings)
+        for kind, _, _, name, _, payload in results_of_run(*judge_whole_run(found, settings)):
+            _add_block(results, kind, name, payload)
+
+
+def is_small(run: Run) -> bool:
+    """Whether one task judges the run."""
+    return is_whole(run, _expanded_bytes(run))
 
 
 def _expanded_bytes(run: Run) -> int:
@@ -120,9 +139,12 @@ class _StageWatcher:
     def __enter__(self) -> None:
         self._thread.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._done.set()
-        self._thread.join()
+        if kind is not None and not issubclass(kind, Exception):
+            hurry()
+        else:
+            self._thread.join()
 
     def _run(self) -> None:
         with suppress(Exception):  # the JVM may end first, where the process is interrupted

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import reduce
 from pathlib import Path
@@ -35,6 +36,7 @@ from . import handing_on
 from .batching import batch_of, judging
 from .blocks import BLOCK, BUCKETS, SCHEMA, Map, first_turn, in_turn, pack, rows_of, to_batches, unpack
 from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
+from .frames import blocks_of_frame
 from .session import parallel_tasks, shuffle_tasks
 
 if TYPE_CHECKING:
@@ -46,32 +48,47 @@ INVISIBLE = "logjudge found no file on a worker: "  # begins the message of an e
 _LAST = 1 << 60  # the turn of blocks that come after all that tasks read
 
 
-def plan(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> tuple[DataFrame, DataFrame]:
-    """The blocks of a run's results, and of the dependencies of its transactions, which are computed with them.
+@contextmanager
+def plan(
+    session: SparkSession, run: Run, lines: Accumulator[int] | None, events: DataFrame | None = None
+) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """The blocks of a run's results, and those of the dependencies of its transactions, computed with them.
 
-    `lines` counts what tasks have read.
+    `lines` counts what tasks have read; `events` is the history of `open_frame`. What Spark stores is removed
+    afterwards.
     """
-    from pyspark import StorageLevel
+    stored: list[DataFrame] = []
+    try:
+        yield _plan(session, run, lines, events, stored)
+    finally:
+        for frame in stored:
+            frame.unpersist()
+
+
+def _plan(
+    session: SparkSession, run: Run, lines: Accumulator[int] | None, events: DataFrame | None, stored: list[DataFrame]
+) -> tuple[DataFrame, DataFrame]:
     from pyspark.sql import functions as F  # noqa: N812
 
-    run = replace(run, settings=replace(run.settings, batches=batches_of(run)))
+    run = replace(run, settings=replace(run.settings, batches=run.settings.batches or batches_of(run)))
     settings = run.settings.to_json()
     # The broadcast waits until everything is read, which may take longer than Spark's default of five minutes.
     session.conf.set("spark.sql.broadcastTimeout", "-1")
-    read = _read(session, run, lines).persist(StorageLevel.MEMORY_AND_DISK)
+    read = _read(session, run, lines) if events is None else blocks_of_frame(events, settings, lines)
+    read = _store(read, stored)
     # Each group asks for its tasks: Spark takes the one task of a lone split for a grouping by anything.
     tasks = shuffle_tasks(session)
     waiting = read.filter(F.col("kind") == "waiting").repartition(min(tasks, BUCKETS), "partition")
-    closed = waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK).persist(StorageLevel.MEMORY_AND_DISK)
+    closed = _store(waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK), stored)
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
     if any(part.kind == "headers" for part in run.evidence):
-        blocks = _with_records(session, run, blocks)
+        blocks = _with_records(session, run, blocks, stored)
     observed = blocks.filter(F.col("kind").isin("observations", "small"))
     observed = observed.withColumn("batch", batch_of(run.settings.batches))
     everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
     shared = everywhere.crossJoin(F.broadcast(observed.select("batch").distinct()))
     batches = observed.unionByName(shared).repartition(tasks, "batch")
-    judged = batches.groupBy("batch").applyInArrow(judging(settings), BLOCK).persist(StorageLevel.MEMORY_AND_DISK)
+    judged = _store(batches.groupBy("batch").applyInArrow(judging(settings), BLOCK), stored)
     reported = blocks.filter(F.col("kind").isin("quarantine", "damage", "counts", "context"))
     between = F.col("kind") == "dependencies"
     return judged.filter(~between).unionByName(reported), judged.filter(between)
@@ -100,11 +117,17 @@ def _one_each(session: SparkSession, tasks: list[dict[str, Any]]) -> DataFrame:
     return session.createDataFrame(rows).repartitionById(len(tasks), "order").drop("order")
 
 
-def _with_records(session: SparkSession, run: Run, blocks: DataFrame) -> DataFrame:
+def _store(frame: DataFrame, stored: list[DataFrame]) -> DataFrame:
+    from pyspark import StorageLevel
+
+    stored.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+    return stored[-1]
+
+
+def _with_records(session: SparkSession, run: Run, blocks: DataFrame, stored: list[DataFrame]) -> DataFrame:
     """Adds the records of large logs. Which batches are decoded depends on the headers of all replicas, and on the
     records that the history refers to.
     """
-    from pyspark import StorageLevel
     from pyspark.sql import functions as F  # noqa: N812
 
     headers = blocks.filter(F.col("kind") == "headers")
@@ -113,8 +136,7 @@ def _with_records(session: SparkSession, run: Run, blocks: DataFrame) -> DataFra
         headers = headers.unionByName(referring.mapInArrow(_lookups, BLOCK))
     choosing = _choosing(run.settings.to_json(), bool(run.splits))
     tasks_by_unit = headers.repartition(shuffle_tasks(session), "topic", "partition")
-    chosen = tasks_by_unit.groupBy("topic", "partition").applyInArrow(choosing, BLOCK)
-    chosen = chosen.persist(StorageLevel.MEMORY_AND_DISK)
+    chosen = _store(tasks_by_unit.groupBy("topic", "partition").applyInArrow(choosing, BLOCK), stored)
     jobs = chosen.filter(F.col("kind") == "jobs")
     if run.uri:
         tasks = jobs.mapInArrow(tasks_of_jobs, STAGED)

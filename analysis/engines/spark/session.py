@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
 
 from ....histories.errors import MissingComponentError, describe_error
 from .connecting import limit_retries, refuse_unreachable
-from .driver_files import deferred_signals, driver_folder, silence_py4j
+from .driver_files import driver_folder, interruptible_start, silence_py4j
 from .shipping import ship_code
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Session: TypeAlias = "SparkSession"
+Frame: TypeAlias = "DataFrame"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 200  # Spark's own
+UNKNOWN_SIZE = 1 << 60  # of a run in bytes: its shuffles get as many tasks as those of the largest
 BYTES_PER_TASK = 1 << 20  # of the run's files; with brokers' files judging may take a second for so many
 MIN_CLUSTER_CORES = 8  # taken for a cluster on which few executors have registered, and for Connect
 # A setting of ours in the session: the user chose no number of shuffle partitions, so each run sets one.
@@ -29,22 +33,27 @@ _SQL_DEFAULTS = {
     "spark.sql.adaptive.enabled": "false",  # it would run the stages of small tables one after the other
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # rows are blocks of megabytes, or lines
 }
+# Optimising Java code takes half of the CPU time of a small run.
+_BRIEF = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def open_session(
-    master: str | None = None, remote: str | None = None, conf: Sequence[tuple[str, str]] = ()
+    master: str | None = None,
+    remote: str | None = None,
+    conf: Sequence[tuple[str, str]] = (),
+    is_brief: bool = False,
 ) -> SparkSession:
     """A session on local[*], a cluster's master, or a Connect server. `conf` overrides our defaults.
 
-    Raises MissingComponentError.
+    A brief session judges one small run. Raises MissingComponentError.
     """
     refuse_unreachable(master, remote)
     # PySpark reads only the variable in a session that Python starts; the setting is for spark-submit.
     os.environ["PYSPARK_PYTHON"] = dict(conf).get("spark.pyspark.python") or os.environ.get(
         "PYSPARK_PYTHON", sys.executable
     )
-    settings = _SQL_DEFAULTS if remote else {**_defaults(master), **_SQL_DEFAULTS}
+    settings = _SQL_DEFAULTS if remote else {**_defaults(master, is_brief), **_SQL_DEFAULTS}
     silence_py4j()
     try:
         from pyspark.sql import SparkSession
@@ -55,7 +64,7 @@ def open_session(
         builder = builder.remote(remote) if remote else builder
         if not remote and (master or not _is_submitted()):
             builder = builder.master(master or "local[*]")
-        with deferred_signals():
+        with nullcontext() if remote else interruptible_start():
             session = builder.getOrCreate()
     except Exception as error:
         raise MissingComponentError(
@@ -67,12 +76,68 @@ def open_session(
         limit_retries(session)
     if is_cluster(session):
         ship_code(session)
-    if SHUFFLE_PARTITIONS not in dict(conf) and session.conf.get(SHUFFLE_PARTITIONS) == str(DEFAULT_SHUFFLE_PARTITIONS):
-        session.conf.set(_SIZED_BY_DATA, "true")
+    if SHUFFLE_PARTITIONS not in dict(conf):
+        _size_by_data(session)
     return session
 
 
-def _defaults(master: str | None) -> dict[str, str]:
+@contextmanager
+def cloned(session: SparkSession, frame: DataFrame | None = None) -> Iterator[tuple[SparkSession, DataFrame | None]]:
+    """A copy of a user's session with our settings, and the session's frame in it.
+
+    The user's session keeps its settings and its artifacts, and stays the active one.
+    """
+    view = f"logjudge_{uuid4().hex}"  # a copy has the session's temporary views
+    active = type(session).getActiveSession()
+    if frame is not None:
+        frame.createTempView(view)
+    try:
+        own = _clone(session)
+        events = None if frame is None else own.table(view)
+        if events is not None:
+            _ = events.schema  # views are copied when the copy first looks for one
+    finally:
+        if frame is not None:
+            session.catalog.dropTempView(view)
+    try:
+        for name, value in _SQL_DEFAULTS.items():
+            own.conf.set(name, value)
+        _size_by_data(own)
+        if is_cluster(own):
+            ship_code(own)
+        yield own, events
+    finally:
+        if context_of(session) is None:
+            own.client.release_session()
+            own.client.close()
+        else:
+            _activate(session, active)
+
+
+def _clone(session: SparkSession) -> SparkSession:
+    if context_of(session) is None:
+        return session.cloneSession()
+    # In Python only Connect has cloneSession.
+    return type(session)(session.sparkContext, session._jsparkSession.cloneSession())
+
+
+def _activate(session: SparkSession, active: SparkSession | None) -> None:
+    """Makes `active` the thread's active session again, as createDataFrame takes its own for it."""
+    sessions = session._get_j_spark_session_class(session._jvm)
+    type(session)._activeSession = active
+    if active is None:
+        sessions.clearActiveSession()
+    else:
+        sessions.setActiveSession(active._jsparkSession)
+
+
+def _size_by_data(session: SparkSession) -> None:
+    if session.conf.get(SHUFFLE_PARTITIONS) == str(DEFAULT_SHUFFLE_PARTITIONS):
+        session.conf.set(_SIZED_BY_DATA, "true")
+
+
+def _defaults(master: str | None, is_brief: bool) -> dict[str, str]:
+    is_local = master is None or master.startswith("local")
     settings = {
         # Workers must run this environment's Python, not the python3 of PATH.
         "spark.pyspark.python": os.environ["PYSPARK_PYTHON"],
@@ -81,11 +146,12 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": (
             f'-Dlog4j2.configurationFile=file:{_LOGGING} "-Djava.io.tmpdir={driver_folder()}"'
+            + (_BRIEF if is_brief and is_local else "")
         ),
         "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
         "spark.shuffle.compress": "false",  # blocks are compressed
     }
-    if master is None or master.startswith("local"):
+    if is_local:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",

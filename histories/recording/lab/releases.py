@@ -1,4 +1,4 @@
-"""Kafka's own jars: from `KAFKA_HOME`, from the cache, or from Maven Central through the user's Maven."""
+"""Kafka's own jars: from `KAFKA_HOME`, from the cache, or from Maven Central by the user's Maven or pyspark's Ivy."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from ...errors import MissingComponentError, UsageError, describe_error
 
 FETCH_SECONDS = 900
+_PROBLEM = re.compile("ERROR|module not found")  # in what Maven and Ivy print
+Artifact = tuple[str, str, str]  # group, name, version
 _LOG4J_2 = (
     ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
     ("org.apache.logging.log4j", "log4j-core", "2.24.3"),
@@ -28,7 +31,7 @@ class Release:
 
     version: str  # the patch release that is started unless the user names one
     scala: str
-    libraries: tuple[tuple[str, str, str], ...]  # that Kafka's own list of dependencies leaves out
+    libraries: tuple[Artifact, ...]  # that Kafka's own list of dependencies leaves out
     has_zookeeper: bool = False
     has_log4j_2: bool = True
 
@@ -72,23 +75,17 @@ def find_kafka(version: str = "") -> Kafka | None:
 
 
 def fetch_kafka(version: str = "") -> Kafka:
-    """The jars of a version; Maven fetches them into the cache if they are not there. Raises LogjudgeError."""
+    """The jars of a version; Maven or Ivy fetches them into the cache if they are not there. Raises LogjudgeError."""
     found = find_kafka(version)
     if found:
         return found
     full, release = release_of(version or DEFAULT)
-    maven = shutil.which("mvn")
-    if not maven:
-        raise MissingComponentError(
-            f"found neither KAFKA_HOME nor Maven, expected one of them for Kafka {full}; install Maven "
-            "(`apt-get install maven`), or unpack Kafka and set KAFKA_HOME to its folder"
-        )
+    artifacts = (("org.apache.kafka", f"kafka_{release.scala}", full), *release.libraries)
     folder = cache_folder() / full
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetch-") as scratch:
         jars = Path(scratch) / "jars"
-        (Path(scratch) / "pom.xml").write_text(_pom(full, release), encoding="utf-8")
-        _run_maven(maven, Path(scratch) / "pom.xml", jars, full)
+        _fetch(_command(full, artifacts, Path(scratch), jars), jars, full)
         try:
             jars.rename(folder)
         except OSError:
@@ -126,11 +123,42 @@ def _at_home(home: Path, version: str) -> Kafka:
     return Kafka(full, release, home / "libs")
 
 
-def _pom(version: str, release: Release) -> str:
-    dependencies = (("org.apache.kafka", f"kafka_{release.scala}", version), *release.libraries)
+def _command(version: str, artifacts: tuple[Artifact, ...], scratch: Path, jars: Path) -> list[str]:
+    """The command that copies artifacts with their runtime dependencies into the folder `jars`."""
+    if maven := shutil.which("mvn"):
+        (scratch / "pom.xml").write_text(_pom(artifacts), encoding="utf-8")
+        goal = [maven, "-q", "-B", "-f", str(scratch / "pom.xml"), "dependency:copy-dependencies"]
+        return [*goal, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+    if found := ivy():
+        (scratch / "ivy.xml").write_text(_ivy_module(artifacts), encoding="utf-8")
+        start = [
+            java(),
+            "-jar",
+            str(found),
+            "-warn",
+            "-cache",
+            str(scratch / "cache"),
+            "-ivy",
+            str(scratch / "ivy.xml"),
+        ]
+        return [*start, "-confs", "default", "-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
+    raise MissingComponentError(
+        f"found neither KAFKA_HOME nor Maven nor the Ivy of pyspark, expected one of them for Kafka {version}; install"
+        " Maven (`apt-get install maven`), or unpack Kafka and set KAFKA_HOME to its folder"
+    )
+
+
+def ivy() -> Path | None:
+    """Ivy's jar, which comes with pyspark."""
+    spark = find_spec("pyspark")
+    folders = spark.submodule_search_locations if spark else None
+    return next((jar for folder in folders or () for jar in sorted(Path(folder, "jars").glob("ivy-[0-9]*.jar"))), None)
+
+
+def _pom(artifacts: tuple[Artifact, ...]) -> str:
     items = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{number}</version></dependency>"
-        for group, name, number in dependencies
+        for group, name, number in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
@@ -139,14 +167,23 @@ def _pom(version: str, release: Release) -> str:
     )
 
 
-def _run_maven(maven: str, pom: Path, jars: Path, version: str) -> None:
-    goal = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-    options = ["-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+def _ivy_module(artifacts: tuple[Artifact, ...]) -> str:
+    items = "".join(
+        f'<dependency org="{group}" name="{name}" rev="{number}" conf="default->default"/>'
+        for group, name, number in artifacts
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="logjudge" module="lab"/>'
+        f'<configurations><conf name="default"/></configurations><dependencies>{items}</dependencies></ivy-module>\n'
+    )
+
+
+def _fetch(command: list[str], jars: Path, version: str) -> None:
     try:
-        done = subprocess.run([*goal, *options], capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise MissingComponentError(f"Maven could not fetch Kafka {version} ({describe_error(error)})") from error
+        raise MissingComponentError(f"Kafka {version} could not be fetched ({describe_error(error)})") from error
     if done.returncode or not list(jars.glob("kafka-clients-*.jar")):
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line]
-        reason = re.sub(r"\x1b\[[0-9;]*m|\[ERROR\] *", "", lines[0])[:300] if lines else f"exit code {done.returncode}"
-        raise MissingComponentError(f"Maven could not fetch Kafka {version}: {reason}")
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if _PROBLEM.search(line)]
+        reason = re.sub(r"\x1b\[[0-9;]*m|\[ERROR\] *", "", lines[0]).strip()[:300] if lines else "no jars came"
+        raise MissingComponentError(f"Kafka {version} could not be fetched by {Path(command[0]).name}: {reason}")

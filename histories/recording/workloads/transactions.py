@@ -11,7 +11,6 @@ from ..kafka_clients import confluent_kafka, make, recorded
 from ..open_operations import Transaction
 from ..session import Client, Session
 from ..topics import Topic
-from .plan import main_topic, per_producer
 from .reading import Reader
 
 CALL_SECONDS = 20.0
@@ -29,10 +28,10 @@ class _FatalError(Exception):
 class Transactor:
     """A producer whose sends are in transactions; every fifth transaction is aborted."""
 
-    def __init__(self, session: Session, name: str, rate: float) -> None:
+    def __init__(self, session: Session, name: str) -> None:
         self.session, self.name = session, name
         self.random = random.Random(name)
-        self._pause = MAX_SENDS / 2 / rate  # seconds between transactions
+        self._pause = MAX_SENDS / 2 / session.load.rate_of_one  # seconds between transactions
         self._config = {
             **session.settings.for_producer(),
             "transactional.id": f"{session.load.topic}-{name}",
@@ -112,12 +111,12 @@ class Transactor:
         try:
             producer.begin_transaction()
             self.fill(producer, transaction)
-        except (library.KafkaException, BufferError) as error:
-            self._abort(producer, transaction, error)
+        except (library.KafkaException, BufferError):
+            self._abort(producer, transaction)
             return
         draw = self.random.random()
         if draw < ABORTED_SHARE:
-            self._abort(producer, transaction, "aborted by the application")
+            self._abort(producer, transaction)
             return
         if draw > 1 - FENCED_SHARE:
             self._successor = self._connect()  # which aborts the transaction and fences its producer
@@ -131,7 +130,7 @@ class Transactor:
             except confluent_kafka().KafkaException as error:
                 inner = error.args[0]
                 if inner.txn_requires_abort():
-                    self._abort(producer, transaction, error)
+                    self._abort(producer, transaction)
                     return
                 if not inner.retriable() or time.monotonic() > end:
                     transaction.info(error)
@@ -141,8 +140,11 @@ class Transactor:
                 self.committed()
                 return
 
-    def _abort(self, producer: Any, transaction: Transaction, reason: object) -> None:
-        """Abort. The commit was not requested, or was refused, so the transaction fails whatever the answer is."""
+    def _abort(self, producer: Any, transaction: Transaction) -> None:
+        """Abort. The commit was not requested, or was refused, so the transaction fails whatever the answer is.
+
+        Its error is the abort. An error of a send, such as a timeout, would leave the outcome open.
+        """
         end = time.monotonic() + RETRY_SECONDS
         try:
             while True:
@@ -153,7 +155,7 @@ class Transactor:
                     if not error.args[0].retriable() or time.monotonic() > end:
                         raise _FatalError from error
         finally:
-            transaction.fail(reason)
+            transaction.fail("aborted by the application")
             self.aborted()
 
 
@@ -227,14 +229,13 @@ def copies_of(session: Session) -> str:
 
 def topics(session: Session) -> list[Topic]:
     """The topic, and that of the copies."""
-    main = main_topic(session)
+    main = session.load.main_topic()
     return [main, Topic(copies_of(session), main.partitions, main.replication_factor, main.config)]
 
 
 def clients(session: Session) -> list[Client]:
     """Producers t0, t1, …, x0, which transforms, and the readers rc and ru of both isolation levels."""
-    load = session.load
-    transactors = [Transactor(session, f"t{n}", per_producer(load)) for n in range(load.producers)]
+    transactors = [Transactor(session, f"t{n}") for n in range(session.load.producers)]
     levels = (("rc", "read_committed"), ("ru", "read_uncommitted"))
-    readers = [Reader(session, name, load.topic, **{"isolation.level": level}) for name, level in levels]
-    return [*transactors, Transformer(session, "x0", per_producer(load)), *readers]
+    readers = [Reader(session, name, **{"isolation.level": level}) for name, level in levels]
+    return [*transactors, Transformer(session, "x0"), *readers]

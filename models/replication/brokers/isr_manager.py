@@ -103,8 +103,8 @@ class IsrManager:
         """The quorum answers a proposed ISR."""
         if self._process.defer(self.on_answer, request):
             return
-        replica = self._replicas[request.partition]
-        if replica.pending_isr is not request:
+        replica = self._replicas.get(request.partition)
+        if replica is None or replica.pending_isr is not request:
             return
         if not request.accepted:
             # The partition changed meanwhile; the controller's update is on its way.
@@ -116,8 +116,8 @@ class IsrManager:
 
     def on_closed(self, request: AlterIsrRequest) -> None:
         """No answer: propose again. The change may be in force, so the high watermark waits for both ISRs."""
-        replica = self._replicas[request.partition]
-        if replica.pending_isr is request and self._process.state == RUNNING:
+        replica = self._replicas.get(request.partition)
+        if replica is not None and replica.pending_isr is request and self._process.state == RUNNING:
             self._propose(replica, request.isr)
 
     def expire(self, replica: Replica, now: int) -> None:
@@ -127,7 +127,9 @@ class IsrManager:
             self.on_closed(request)
 
     def on_stored(self, replica: Replica, state: PartitionState) -> None:
-        """The controller sends a new ISR of this leader's epoch."""
+        """The controller sends a new ISR, or new replicas, of this leader's epoch."""
+        if state.replicas != replica.replicas:
+            replica.assign(state.replicas)
         self._apply(replica, state.isr, state.version)
 
     def _apply(self, replica: Replica, isr: tuple[int, ...], version: int) -> None:
@@ -141,7 +143,8 @@ class IsrManager:
         """Notify the controller of changed ISRs through ZooKeeper: once they were quiet for 5 s, or after 60 s."""
         if not self._changed or not self._rules.era.zookeeper:
             return
-        newest = max(self._replicas[p].last_isr_change for p in self._changed)
+        self._changed = [p for p in self._changed if p in self._replicas]
+        newest = max((self._replicas[p].last_isr_change for p in self._changed), default=now)
         quiet = now - newest > PROPAGATION_QUIET
         if quiet or now - self._last_propagation > PROPAGATION_LATEST:
             self._last_propagation = now

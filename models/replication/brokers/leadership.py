@@ -9,6 +9,7 @@ from ..config import Config
 from ..events import Followed, Led
 from ..partition_state import NO_LEADER, LeaderAndIsr, PartitionState
 from ..rules import Rules
+from .disk import Disk
 from .fetch import FetchHandler
 from .fetcher import FetcherManager
 from .isr_manager import IsrManager
@@ -30,6 +31,7 @@ class Leadership:
     _fetchers: FetcherManager
     _produces: ProduceHandler
     _fetches: FetchHandler
+    _disk: Disk
     _rules: Rules
     _config: Config
     metadata: dict[int, PartitionState]
@@ -60,6 +62,8 @@ class Leadership:
                 self.metadata[partition] = state
             if process.id in state.replicas:
                 self._apply(partition, state)
+            elif partition in self._manager.replicas:
+                self._remove(partition, state)
 
     def _apply(self, partition: int, state: PartitionState) -> None:
         broker = self._process.id
@@ -86,6 +90,7 @@ class Leadership:
             return
         self._fetchers.stop(partition)
         if was_leader:
+            replica.deletes = []
             self._produces.resign(replica)
             self._fetches.resign(replica)
         if state.leader == broker:
@@ -95,6 +100,20 @@ class Leadership:
         self._process.report("follower", *_followed(replica, state, previous))
         if state.leader != NO_LEADER and not stays_out:
             self._fetchers.follow(replica, state.leader)
+
+    def _remove(self, partition: int, state: PartitionState) -> None:
+        """A reassignment took the partition away: delete its log (StopReplica with deletePartition)."""
+        replica = self._manager.replicas[partition]
+        if state.epoch < replica.epoch:
+            return
+        self._fetchers.stop(partition)
+        if replica.is_leader:
+            replica.leader = state.leader
+            self._produces.resign(replica)
+            self._fetches.resign(replica)
+        del self._manager.replicas[partition]
+        self._disk.forget(partition)
+        self._process.report("removed-replica", partition, replica.log.end)
 
     def _lead(self, replica: Replica, state: PartitionState, previous: tuple[int, int]) -> None:
         replica.start_leading(state, self._process.wall_clock())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from .. import reassignment
 from ..config import Config
 from ..network import Network
 from ..partition_state import NO_LEADER, LeaderAndIsr, PartitionState
@@ -55,6 +56,7 @@ class Controller:
         """
         rules, config = self._rules, self._config
         for partition in range(len(self.view)):
+            self.finish_reassignment(partition)
             state = before = self.view[partition]
             for broker in state.replicas:
                 if broker not in self.live or broker == unclean:
@@ -87,6 +89,38 @@ class Controller:
         """LeaderAndIsr to one broker."""
         request = LeaderAndIsr(self.id, self.epoch, states, self._store.incarnations.get(broker, 0))
         self._network.send_reliably(self.id, broker, self._brokers[broker].apply, request)
+
+    def reassign(self, partition: int, target: tuple[int, ...]) -> None:
+        """Move a partition to other brokers (kafka-reassign-partitions)."""
+        state = self.view[partition]
+        self._move(partition, "begun", reassignment.begin(state, target, self._rules.era))
+        self.finish_reassignment(partition)
+
+    def ends_reassignment(self, state: PartitionState) -> bool:
+        """Would a move end with this state?"""
+        return bool(reassignment.finish(state, self.live, self._rules.era))
+
+    def complete_reassignment(self, partition: int, state: PartitionState) -> None:
+        """Store this state and the end of the move in one change."""
+        last = reassignment.finish(state, self.live, self._rules.era)[-1]
+        self._move(partition, "completed", replace(last, version=state.version))
+
+    def finish_reassignment(self, partition: int) -> None:
+        """End a move if its new replicas are in the ISR."""
+        for state in reassignment.finish(self.view[partition], self.live, self._rules.era):
+            self._move(partition, "completed", state)
+
+    def cancel_reassignment(self, partition: int) -> None:
+        """Take a move back (kafka-reassign-partitions --cancel)."""
+        state = reassignment.revert(self.view[partition], self.live)
+        if state is not None:
+            self._move(partition, "cancelled", state)
+
+    def _move(self, partition: int, what: str, state: PartitionState) -> None:
+        before = self.view[partition]
+        self.change(partition, state)
+        if self.view[partition] is state and state.replicas != before.replicas:
+            self._report(self.id, "reassignment", partition, what, before, state)
 
     def rebalance_leaders(self) -> None:
         """The timer of auto.leader.rebalance.enable. ZooKeeper's controller elects the preferred leaders of a broker

@@ -301,12 +301,20 @@ class Quorum:
         )
         if alter.accepted:
             new = self.rules.alter_isr(state, alter.isr, self.config.min_insync_replicas)
+            if not self.rules.era.zookeeper and controller is not None and controller.ends_reassignment(new):
+                # One record changes the ISR and ends the move, so the leader learns of it as of any other new epoch
+                # (ReplicationControlManager.alterPartition answers NEW_LEADER_ELECTED).
+                alter.accepted = False
+                controller.complete_reassignment(alter.partition, new)
+        if alter.accepted:
             self._store(alter.partition, new)
             alter.version = new.version
             if controller is not None:
                 controller.view[alter.partition] = new
                 if not self.rules.era.zookeeper:
                     controller.broadcast((alter.partition,))
+                if controller.works:
+                    controller.finish_reassignment(alter.partition)
         self.network.send(answering, alter.node, alter.reply, alter)
 
     def notify_isr(self, partitions: tuple[int, ...]) -> None:

@@ -10,9 +10,19 @@ from .fault import Fault
 from .kinds import FAULTS
 
 # Faults without nodes: they concern the network, every partition's leader, or the active controller.
-NODELESS = ("loss", "duplication", "controller-crash", "controller-pause", "delete-records", "preferred-election")
+NODELESS = (
+    "loss",
+    "duplication",
+    "controller-crash",
+    "controller-pause",
+    "delete-records",
+    "preferred-election",
+    "cancel-reassignment",
+)
+
+MOVES = ("reassignment", "cancel-reassignment")  # of the partition that the amount names
 PER_MILLE = ("loss", "duplication")
-WITH_AMOUNT = (*PER_MILLE, "slow-disk", "delay", "clock-skew", "delete-records")  # faults that take an amount
+WITH_AMOUNT = (*PER_MILLE, "slow-disk", "delay", "clock-skew", "delete-records", *MOVES)  # faults that take an amount
 MAX_AMOUNT = 10**12  # milliseconds, or an offset
 
 
@@ -38,6 +48,9 @@ def check_fault(fault: Fault, config: Config) -> None:
             raise ConfigError(f"the fault {fault.kind} names node {node}; possible are {', '.join(map(str, known))}")
     least = -MAX_AMOUNT if fault.kind == "clock-skew" else 0
     most = 1000 if fault.kind in PER_MILLE else MAX_AMOUNT
+    most = config.partitions - 1 if fault.kind in MOVES else most
+    if fault.kind == "reassignment" and len(set(fault.nodes)) < len(fault.nodes):
+        raise ConfigError(f"the reassignment at {fault.at / MS:g} ms names a broker twice")
     if not least <= fault.amount <= most:
         raise ConfigError(f"the amount of {fault.kind} must be {least} to {most}, not {fault.amount}")
 

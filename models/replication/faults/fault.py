@@ -19,7 +19,9 @@ class Fault:
     # or ZooKeeper (100), and producers and then consumers (from 201).
     nodes: tuple[int, ...] = ()
     lasts: int = 0
-    amount: int = 0  # milliseconds of delay or skew, per mille of loss or duplication, an offset to delete to
+    amount: int = (
+        0  # milliseconds of delay or skew, per mille of loss or duplication, an offset to delete to, a partition
+    )
     to: tuple[int, ...] = ()  # one-way: only messages to these nodes are cut
 
     def parameters(self) -> dict[str, Any]:

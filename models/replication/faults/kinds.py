@@ -237,13 +237,13 @@ def consumer_crash(target: Target, fault: Fault) -> Heal:
 
 
 def delete_records(target: Target, fault: Fault) -> None:
-    """DeleteRecords up to offset `amount` of every partition, sent to its leader."""
+    """DeleteRecords up to offset `amount` of every partition of the topic, sent to its leader."""
     for number, state in enumerate(target.quorum.states):
         if state.leader == NO_LEADER:
             continue
         leader = target.brokers[state.leader]
         replica = leader.replicas.get(number)
-        if replica is not None:
+        if replica is not None and number < leader.config.partitions:
             delete = partial(leader.delete_records, number, fault.amount)
             target.ledger.on_delete_records(number, replica.log, min(fault.amount, replica.hw), delete)
 
@@ -253,6 +253,20 @@ def preferred_election(target: Target, fault: Fault) -> None:  # noqa: ARG001
     controller = target.quorum.controller
     if controller is not None and controller.works:
         controller.elect_preferred()
+
+
+def reassignment(target: Target, fault: Fault) -> None:
+    """kafka-reassign-partitions: partition `amount` moves to these brokers, the first as preferred leader."""
+    controller = target.quorum.controller
+    if controller is not None and controller.works:
+        controller.reassign(fault.amount, fault.nodes)
+
+
+def cancel_reassignment(target: Target, fault: Fault) -> None:
+    """kafka-reassign-partitions --cancel for partition `amount`."""
+    controller = target.quorum.controller
+    if controller is not None and controller.works:
+        controller.cancel_reassignment(fault.amount)
 
 
 FAULTS: dict[str, Callable[[Target, Fault], Heal | None]] = {
@@ -273,4 +287,6 @@ FAULTS: dict[str, Callable[[Target, Fault], Heal | None]] = {
     "consumer-crash": consumer_crash,
     "delete-records": delete_records,
     "preferred-election": preferred_election,
+    "reassignment": reassignment,
+    "cancel-reassignment": cancel_reassignment,
 }

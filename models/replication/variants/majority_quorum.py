@@ -23,6 +23,7 @@ class MajorityQuorum(Rules):
     """Commits by majority and elects by votes."""
 
     name = "majority-quorum"
+    reassigns = False  # its members would have to agree on the new ones
     summary = "majority quorum instead of the ISR"
     source = "Liskov and Cowling, Viewstamped Replication Revisited, 2012; KIP-595 for Kafka's own use of a quorum"
     version = "3.9.0"

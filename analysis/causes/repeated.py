@@ -1,0 +1,90 @@
+"""A value at several offsets of one partition, which the causes of duplicates explain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from ..replicas.replica_logs import where
+from ..timelines.facts import Fact
+from ..timelines.timeline import Timeline
+from .losses import Lost
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A value at several offsets of one partition, with its producer."""
+
+    topic: str
+    partition: int
+    value: str
+    offsets: tuple[int, ...]
+    process: str | None = None
+    invoked: int | None = None  # ns, of its send
+    place: int | None = None
+    acks: str | None = None  # of its send
+    producer: Mapping[str, Any] = field(default_factory=dict)  # the process in run.json
+    read: Mapping[int, int | None] = field(default_factory=dict)  # ns of the first read, by offset
+
+    def lost(self, offsets: Sequence[int]) -> Lost:
+        """The copies at these offsets as a lost range."""
+        acks = frozenset({self.acks} if self.acks else ())
+        read = [time for offset in offsets if (time := self.read.get(offset)) is not None]
+        written = min(read, default=self.invoked)
+        place = (self.topic, self.partition, min(offsets), max(offsets), len(offsets))
+        return Lost(*place, acks, (self.value,), written=written)
+
+
+def sent(repeated: Repeated) -> list[Fact]:
+    """The fact that the value was sent, if its send is recorded."""
+    if repeated.invoked is None:
+        return []
+    text = f"{repeated.process or 'a producer'} sent {repeated.value!r}"
+    return [Fact(text, "sent", repeated.invoked, place=repeated.place)]
+
+
+def copy_fact(timeline: Timeline, row: Mapping[str, Any], batch: str) -> Fact:
+    """The fact that a broker's log has, or had, a copy. `row` is its record; `batch` describes its batch."""
+    epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
+    at_end = row["snapshot"] == timeline.replica_logs.last
+    copy = "a copy is" if at_end else f"a copy was {where(row['snapshot'])}"
+    text = f"{copy} at offset {row['offset']}{epoch}, in a batch {batch}"
+    return Fact(text, "kept", None, row["file"], None, row["byte"], offset=row["offset"])
+
+
+def records_at(timeline: Timeline, offsets: Iterable[int]) -> dict[int, list[dict[str, Any]]]:
+    """The brokers' records of each offset, without control records; of many duplicates at once."""
+    wanted = pl.Series(list(offsets), dtype=pl.Int64).implode()
+    there = timeline.replica_logs.records.filter(pl.col("offset").is_in(wanted) & pl.col("control").is_null())
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in there.iter_rows(named=True):
+        found.setdefault(row["offset"], []).append(row)
+    return found
+
+
+def held_records(
+    timeline: Timeline, repeated: Repeated, records: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The records at the offsets of the copies at the end, from the leader's log if it is known.
+
+    A log that held all copies at once is preferred even if it was truncated later: there the second copy was written
+    while the first one was in the log.
+    """
+    replica_logs = timeline.replica_logs
+    held = [row for row in records if row["snapshot"] == replica_logs.last]
+    of_leader = [row for row in held if row["broker"] == replica_logs.leader]
+    held = of_leader or held
+    if any(row["value"] != repeated.value for row in held):
+        own = [row for row in records if row["value"] == repeated.value]
+        copies: dict[tuple[str, str], set[int]] = {}
+        for row in own:
+            copies.setdefault((row["snapshot"], row["broker"]), set()).add(row["offset"])
+        whole = min((log for log, offsets in copies.items() if offsets == set(repeated.offsets)), default=None)
+        held = [row for row in own if (row["snapshot"], row["broker"]) == whole] or held
+    by_offset: dict[int, Mapping[str, Any]] = {}
+    for row in held:
+        by_offset.setdefault(row["offset"], row)
+    return [by_offset[offset] for offset in sorted(by_offset)]

@@ -1,0 +1,88 @@
+"""Histories that are a Spark DataFrame of events (docs/format.md): parsed where their partitions are.
+
+Row n of the frame, in the order of `collect`, is line n of its history. A partition is a split; how many there are is
+known once they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+from ....histories.bundle import Run, Settings
+from ....histories.errors import UsageError
+from ....histories.event_frames import SOURCE, check_columns, json_lines
+from ....histories.files import HANDED_ON_BLOCK_BYTES, Block, Split
+from ....histories.parsing import parse_blocks
+from ....histories.tables import EVENTS
+from ...stages import take_apart
+from .blocks import BLOCK, Map, first_turn, rows_of, to_batches
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
+    from pyspark.sql import DataFrame
+
+BATCHES = 64  # as the size of a frame is not known
+_SPLIT = "logjudge_split"
+
+
+def open_frame(frame: DataFrame, config: Mapping[str, Any]) -> Run:
+    """The run of a frame; `config` is the content of run.json. Raises UsageError."""
+    if frame.isStreaming:
+        raise UsageError("found a streaming DataFrame, expected one that ends; write it to files and judge these")
+    check_columns(frame.columns)
+    settings = Settings(str(config["name"]), config={"format": 1, **config}, batches=BATCHES)
+    return Run(Path(SOURCE), settings, (), (SOURCE,), 0, uri="dataframe:")
+
+
+def with_splits(run: Run, numbers: Iterable[int]) -> Run:
+    """The run of a frame with the partitions that were read."""
+    return replace(run, splits=tuple(Split(number, SOURCE, "native", "", 0, 0) for number in sorted(numbers)))
+
+
+def blocks_of_frame(frame: DataFrame, settings_json: str, lines: Accumulator[int] | None) -> DataFrame:
+    """The blocks (blocks.py) of a frame's events."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    columns = [name for name in frame.columns if name in EVENTS and name != "line"]
+    events = frame.select(*columns, F.spark_partition_id().alias(_SPLIT))
+    return events.mapInArrow(_reading(settings_json, lines), BLOCK)
+
+
+def _reading(settings_json: str, lines: Accumulator[int] | None) -> Map:
+    block_bytes = HANDED_ON_BLOCK_BYTES  # tasks get the driver's
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settings = Settings.from_json(settings_json)
+        filled = (batch for batch in batches if batch.num_rows)
+        for first in filled:  # the rest are taken below
+            number = first.column(_SPLIT)[0].as_py()
+            turn = first_turn(number)
+            blocks = _blocks(chain([first], filled), block_bytes)
+            for parts in take_apart(number, parse_blocks("native", SOURCE, blocks), settings):
+                if lines is not None:
+                    lines.add(parts.counts.get("lines", 0))
+                rows = rows_of(parts, str(number), turn)
+                turn += len(rows)
+                yield from to_batches(rows)
+
+    return read
+
+
+def _blocks(batches: Iterable[pa.RecordBatch], block_bytes: int) -> Iterator[Block]:
+    """The rows as blocks of JSON lines, of about `block_bytes`."""
+    first_line, rows, data = 0, 0, bytearray()
+    for batch in batches:
+        data += json_lines(pl.DataFrame(batch.drop_columns([_SPLIT])))
+        rows += batch.num_rows
+        if len(data) >= block_bytes:
+            yield Block(first_line, bytes(data))
+            first_line, rows, data = first_line + rows, 0, bytearray()
+    if rows:
+        yield Block(first_line, bytes(data))

@@ -1,0 +1,77 @@
+"""`logjudge.spark.check`: judges runs in a user's own Spark session, classic or Connect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from .analysis.results import Results
+from .event_frames import library_of
+from .judging import Request, judge_path, paths_of, result_of
+from .result import Result
+
+if TYPE_CHECKING:
+    from .analysis.engines.spark import Frame, Session
+
+__all__ = ["SparkResult", "check"]
+
+
+class SparkResult(Result):
+    """The verdict on a run that Spark judged."""
+
+    def __init__(self, spark: Session, *judged: Any) -> None:
+        super().__init__(*judged)
+        self._spark = spark
+
+    @cached_property
+    def findings_spark(self) -> Frame:
+        """The findings as a DataFrame of the user's session, with the columns of `findings`."""
+        return self._spark.createDataFrame(self.findings.to_arrow())
+
+
+def check(
+    spark: Session,
+    source: Any,
+    allow: str | Iterable[str] = (),
+    only: str | Iterable[str] = (),
+    skip: str | Iterable[str] = (),
+    *,
+    strict: bool = False,
+    reader: str | None = None,
+    name: str | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> SparkResult | list[SparkResult]:
+    """Judge a run in a Spark session of the user's, who keeps it as it is: its settings, views and active session.
+
+    `source` is a path or a URI that Spark reads, a list of them (which gives a list of results), or a DataFrame of the
+    session with a row for each event; `config` is then the content of run.json. Row n in the order of `collect` is line
+    n in findings. Its rows are judged where they are, and never collected. All else is as in `logjudge.check`.
+    """
+    request = Request.of(allow, only, skip, strict=strict, reader=reader, name=name)
+    if library_of(source) == "pyspark":
+        return _result(
+            spark, partial(_judge_frame, spark, source, {"name": name or "events", **(config or {})}), request
+        )
+    results = [_result(spark, partial(_judge_path, spark, path), request) for path in paths_of(source, config)]
+    return results if isinstance(source, list | tuple) else results[0]
+
+
+def _result(spark: Session, judge: Callable[[Request], Results], request: Request) -> SparkResult:
+    return result_of(judge, "spark", "logjudge.spark.check", request, partial(SparkResult, spark))
+
+
+def _judge_path(spark: Session, path: str, request: Request) -> Results:
+    from .analysis.engines.spark import cloned
+
+    with cloned(spark) as (own, _):
+        return judge_path(path, own, request)
+
+
+def _judge_frame(spark: Session, frame: Frame, config: Mapping[str, Any], request: Request) -> Results:
+    from .analysis.engines.spark import cloned, judge_run
+    from .analysis.engines.spark.frames import open_frame
+
+    run = request.of_run(open_frame(frame, config))
+    with cloned(spark, frame) as (own, events):
+        return judge_run(run, own, events=events)

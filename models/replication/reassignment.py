@@ -1,0 +1,90 @@
+"""Moving a partition to other brokers: KIP-455's adding and removing replicas, and the steps of ZooKeeper's controller.
+
+KRaft (ReplicationControlManager.changePartitionReassignment): the replicas become the target, followed by those to
+remove. When all that are added are in the ISR, the others leave in one change, in a new leader epoch.
+
+ZooKeeper (KafkaController.onPartitionReassignment): of the original set ORS and the target set TRS, the replicas RS
+become ORS + TRS, with AR to add and RR to remove, in a new leader epoch. When TRS is in the ISR, a leader outside of
+TRS is replaced, and then RR leaves. Simplification: replicas are moved without a throttle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .eras import Era
+from .partition_state import NO_LEADER, PartitionState
+
+
+def begin(state: PartitionState, target: Sequence[int], era: Era) -> PartitionState:
+    """The state in which a partition moves to the target, also from the middle of another move."""
+    removing = tuple(sorted(set(state.replicas) - set(target)))
+    adding = tuple(sorted(set(target) - set(state.replicas)))
+    epoch = state.epoch + 1 if era.zookeeper and state.leader != NO_LEADER else state.epoch
+    return replace(
+        state,
+        replicas=(*target, *removing),
+        adding=adding,
+        removing=removing,
+        epoch=epoch,
+        version=state.version + 1,
+    )
+
+
+def finish(state: PartitionState, live: Sequence[int], era: Era) -> list[PartitionState]:
+    """The changes that end a move, one after the other; empty while a replica that is added is not in the ISR, or if no
+    replica of the target could lead."""
+    if not (state.adding or state.removing):
+        return []
+    isr = tuple(r for r in state.isr if r not in state.removing)
+    if not isr or not set(state.adding) <= set(isr):
+        return []
+    replicas = tuple(r for r in state.replicas if r not in state.removing)
+    changes: list[PartitionState] = []
+    moved = _led_within(state, replicas, isr, live)
+    if moved is None:
+        return []
+    if era.zookeeper:
+        changes.append(replace(moved, epoch=state.epoch + 1, version=state.version + 1))
+    before = changes[-1] if changes else state
+    changes.append(_without(before, moved.leader, replicas, isr))
+    return changes
+
+
+def revert(state: PartitionState, live: Sequence[int]) -> PartitionState | None:
+    """The state after a move was cancelled: what it added leaves, what it would remove stays
+    (PartitionReassignmentRevert). None if nothing moves, or if no other replica could lead."""
+    if not (state.adding or state.removing):
+        return None
+    isr = tuple(r for r in state.isr if r not in state.adding)
+    replicas = tuple(r for r in state.replicas if r not in state.adding)
+    remaining = _led_within(state, replicas, isr, live) if isr else None
+    return None if remaining is None else _without(state, remaining.leader, replicas, isr)
+
+
+def _led_within(
+    state: PartitionState, replicas: Sequence[int], isr: Sequence[int], live: Sequence[int]
+) -> PartitionState | None:
+    """The state with its leader, or with the first live replica of a smaller ISR; None if there is none."""
+    if state.leader in isr or state.leader == NO_LEADER:
+        return state
+    able = [r for r in replicas if r in isr and r in live]
+    return replace(state, leader=able[0], unclean=False) if able else None
+
+
+def _without(state: PartitionState, leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionState:
+    """The state when replicas left. That raises the leader epoch, so that no old leader acts with them
+    (PartitionChangeBuilder.triggerLeaderEpochBumpForReplicaReassignmentIfNeeded)."""
+    left = replicas != state.replicas
+    return replace(
+        state,
+        leader=leader,
+        replicas=replicas,
+        isr=isr,
+        adding=(),
+        removing=(),
+        elr=tuple(r for r in state.elr if r in replicas),
+        epoch=state.epoch + 1 if left or leader != state.leader else state.epoch,
+        version=state.version + 1,
+    )
