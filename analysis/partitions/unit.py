@@ -58,7 +58,7 @@ def _native_partitions(
     readings = parts_of(topic, whole, common.shared, common.context, settings)
     if readings is None:
         known = {} if groups is None else {"groups": groups}
-        yield _native(topic, partition, whole, common, settings, **known)
+        yield _native(topic, partition, whole, common, settings, None, **known)
         return
 
     def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:
