@@ -40,6 +40,7 @@ def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Ju
             "kept records": 0 if p.replica_logs is None else p.replica_logs.held,
             "groups": len(p.marks.filter((pl.col("kind") == "commit") | pl.col("group"))),
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),
+            "generations": len(p.marks.filter(pl.col("group_generation").is_not_null())),
         },
         "span": None if span is None else list(span),
         "latency": _latency(p),

@@ -36,8 +36,18 @@ POLLS = ("nonmonotonic-poll", "poll-skip", "int-nonmonotonic-poll", "int-poll-sk
 SENDS = ("nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip")
 TIME = ("realtime-order", "stale-end-offset")
 GROUPS = ("consumer-loss", "commit-regression", "commit-beyond-end")
+MEMBERS = ("ownership", "commit-fenced")
 FILES = ("replica-divergence", "acknowledged-absent", "epoch-order", "checkpoint-order", "log-corruption")
-PROVED = (*LOSS, *VALUES, *POLLS, *SENDS, *TIME, *GROUPS, *FILES)  # FILES: ManyPartitions have no brokers' files
+PROVED = (
+    *LOSS,
+    *VALUES,
+    *POLLS,
+    *SENDS,
+    *TIME,
+    *GROUPS,
+    *MEMBERS,
+    *FILES,
+)  # FILES: ManyPartitions have no brokers' files
 
 PREMISES: list[Premise] = []
 MAX_ROWS = 10_000  # of one table of a partition: larger ones are worth their own queries
@@ -179,6 +189,14 @@ def _consumers_read_on(many: ManyPartitions) -> Contradictions:
         ]
     ).sort("tp", "process", "completed", "at", "index", nulls_last=True)
     yield events.filter(pl.col("offset") != pl.col("position").shift().over("tp", "process"))
+
+
+@premise_of(*MEMBERS)
+def _no_generations(many: ManyPartitions) -> Contradictions:
+    """No member recorded a generation, so there is nothing to judge."""
+    yield many.marks.filter(pl.col("group_generation").is_not_null())
+    if many.context["group_generation"].is_not_null().any():
+        yield many.keys
 
 
 @premise_of(*GROUPS)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LogjudgeError
+from ..evidence.layout import OFFSETS_TOPIC
 from .collect import collect, sources_of
 from .lab.handle import Lab
 from .open_operations import Plain
@@ -92,6 +93,9 @@ class Nemesis:
             "followers": [broker for broker in replicas if broker != leader],
             "others": [broker for broker in self.lab.brokers if broker not in replicas],
         }
+        # The lab has one partition for all groups.
+        if group_partitions := metadata(self.session.admin, OFFSETS_TOPIC).partitions:
+            self._roles["coordinator"] = [str(group_partitions[0].leader)]
 
     def _nodes(self, step: Step) -> list[str]:
         return [node for name in step["nodes"] for node in self._roles.get(name, [name])]

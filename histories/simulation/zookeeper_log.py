@@ -18,7 +18,7 @@ class ZookeeperWording(Wording):
     """Lines of 0.10.2."""
 
     def old(self, partition: int) -> str:
-        return f"[{self.topic},{partition}]"
+        return "[{},{}]".format(*self.cluster.config.topic_of(partition))
 
     def start(self, node: int) -> list[Line]:
         return [("server", "INFO", "starting", SERVER)]

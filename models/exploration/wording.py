@@ -7,7 +7,18 @@ from collections.abc import Callable
 from ..replication.events import Followed, Led, Shrunk, Truncated
 from ..replication.ledger import offsets
 from ..replication.partition_state import PartitionState
-from .trace import ACKNOWLEDGED, APPEND, GIVE_UP, SEND, ClientEvent, ConsumerCrash, ConsumerStart, HandledAgain, Step
+from .trace import (
+    ACKNOWLEDGED,
+    APPEND,
+    GIVE_UP,
+    SEND,
+    ClientEvent,
+    ConsumerCrash,
+    ConsumerStart,
+    HandledAgain,
+    MemberChange,
+    Step,
+)
 
 # --- clients
 
@@ -53,8 +64,21 @@ def client_sentence(event: ClientEvent) -> str:
             if ends
         ]
         return f"{event.consumer} crashes" + (f"; it had {', '.join(progress)}" if progress else "")
+    if isinstance(event, MemberChange):
+        return _member_sentence(event)
     fault = _FAULTS.get(event.kind)
     return fault(_named(event.nodes), event.parameters)[event.ends] if fault is not None else ""
+
+
+def _member_sentence(event: MemberChange) -> str:
+    places = f"partition{'s' if len(event.partitions) > 1 else ''} {_named(event.partitions)}"
+    if event.error:
+        return f"{event.consumer}'s commit of {places} in generation {event.generation} is refused: {event.error}"
+    if not event.offsets:
+        return f"{event.consumer} gives up {places}"
+    known = [str(offset) for offset in event.offsets if offset is not None]
+    begins = f" from offset{'s' if len(known) > 1 else ''} {', '.join(known)}" if known else " by auto.offset.reset"
+    return f"{event.consumer} owns {places} in generation {event.generation}{begins}"
 
 
 def _named(nodes: tuple[int, ...]) -> str:
@@ -225,6 +249,13 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     "controller": lambda node, epoch: f"controller {node} takes over with controller epoch {epoch}",
     "refused-controller": lambda node, epoch, known: (
         f"broker {node} refuses a controller of epoch {epoch}, as it knows epoch {known}"
+    ),
+    "group-loaded": lambda node, generation, members, offsets: (
+        f"coordinator {node} has loaded the group: generation {generation}, {members} members,"
+        f" {len(offsets)} committed offsets"
+    ),
+    "session-ended": lambda node, member, generation: (
+        f"coordinator {node} removes {member} from generation {generation}, as its session ended"
     ),
     "out-of-order": lambda node, p, pid, end, seq, last: (  # noqa: ARG005
         f"leader {node} refuses p{pid}'s sequence number {seq}, as the last was {last}"

@@ -11,6 +11,8 @@ from itertools import count
 from random import Random
 
 from ..config import MS, Config
+from ..coordinators.coordinator import GroupCoordinator
+from ..coordinators.requests import GroupRequest
 from ..events import Listener
 from ..ledger import Ledger
 from ..network import Network
@@ -60,6 +62,7 @@ class Broker:
         on_leader: OnLeader,
         on_stop: Callable[[], None],
         listener: Listener | None,
+        make_coordinator: Callable[..., GroupCoordinator],
     ) -> None:
         self.id = broker
         self._on_stop = on_stop
@@ -67,8 +70,7 @@ class Broker:
         self._rules = rules
         self._controller = controller
         self._rng = rng
-        self._ticking = False
-        self._due_heartbeat = 0
+        self._ticking, self._due_heartbeat = False, 0
         self.clean_stop = True
         self.process = process = Process(broker, network.loop, listener)
         self.replicas: dict[int, Replica] = {}
@@ -84,7 +86,7 @@ class Broker:
             process, network, self.manager, rules, config, self.isr.expand, self.deletes.complete
         )
         self.manager.connect(self.fetches.wake_followers, self.fetches.wake_consumers, self.produces.complete)
-        self.queries = QueryHandler(process, network, self.manager, rules, metadata, config.partitions)
+        self.queries = QueryHandler(process, network, self.manager, rules, metadata, config.logs)
         self.fetchers = FetcherManager(
             FetcherContext(process, network, inboxes, self.manager, self.disk, rules, config)
         )
@@ -101,6 +103,7 @@ class Broker:
             metadata,
             on_leader,
         )
+        self.groups = make_coordinator(process, network, self.manager, self.produces, config)
         self.inbox = Inbox(
             process,
             network,
@@ -112,6 +115,7 @@ class Broker:
                 MetadataRequest: self.queries.answer_metadata,
                 OffsetsRequest: self.queries.answer_offsets,
                 ApiVersionsRequest: self.queries.answer_api_versions,
+                GroupRequest: self.groups.handle,
             },
         )
         self._restart_parts()
@@ -127,6 +131,7 @@ class Broker:
         self.inbox.restart()
         self.isr.restart()
         self.disk.restart()
+        self.groups.restart()
 
     # --- the process
 
@@ -203,6 +208,7 @@ class Broker:
         found: list[Request] = list(self.fetches.parked_followers())
         found.extend(self.inbox.deferred())
         found.extend(self.fetches.parked_consumers())
+        found.extend(self.groups.parked())
         for request in self.produces.pending_in_purgatories():
             if request not in found:
                 found.append(request)
