@@ -59,18 +59,18 @@ class MessageTracer:
             if not text:
                 receive(request)
                 return
-            asked = self._note(request.node, request.broker, text, False, isinstance(request, ProduceRequest))
+            arrival = self._note(request.node, request.broker, text, False, isinstance(request, ProduceRequest))
             reply = request.reply
 
             def answered(answer: Any) -> None:
                 reply(answer)
                 described, matters = self._answer_text(answer)
                 noted = self._note(answer.broker, answer.node, described, True, matters)
-                asked.matters = asked.matters or noted.matters
+                arrival.matters = arrival.matters or noted.matters
 
             request.reply = answered
             receive(request)
-            self._update(asked)
+            self._update(arrival)
 
         return arrive
 
