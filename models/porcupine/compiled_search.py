@@ -15,7 +15,7 @@ from .machine import COLUMNS, Machine, grow_trie, new_trie
 from .steps import FURTHEST, Budget, Found, History, Steps
 from .tables import FRONT, rehash_memo, rehash_pairs
 
-FUEL = 100_000  # candidates between two looks at the clock: a few milliseconds
+FUEL = 10_000  # candidates between two looks at the clock: a millisecond, or half a second where contents are long
 NO_MACHINE = Machine(  # of a model that is Python alone
     code=np.empty((0, 3), np.int32),
     units=np.empty(0, np.int32),
