@@ -3,11 +3,11 @@
     python benchmarks/linearize_generated.py [COUNT [SEED [SECONDS [CLASSES]]]]
 
 A class is an object, a number of clients, of keys, and a fault or none; its histories have few or unique values, and
-outcomes that are all known or not. Of each of these kinds so many histories are generated. Prints each class's ratio of
-sums of CPU seconds of the search alone, the sums, and histories whose verdicts differ or that Go alone decides. What
-neither decides is not in the sums. SECONDS limits one search of Go; this engine has three times the CPU time that Go
-took. Kinds come in random order; CLASSES ends after so many of them, Ctrl-C at once. CPU time counts, and
-the least of many searches, as other work on the machine comes and goes.
+outcomes that are all known or not. COUNT histories of each of these kinds are generated, the kinds in random order;
+CLASSES ends after so many kinds, Ctrl-C at once. Prints each class's ratio of sums of CPU seconds of the search alone,
+the sums, and the histories whose verdicts differ or that Go alone decides. What neither decides is not in the sums.
+SECONDS limits one search of Go; this engine has three times the CPU time that Go took. The least time of many searches
+counts, as other work on the machine comes and goes.
 """
 
 from __future__ import annotations
