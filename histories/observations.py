@@ -40,10 +40,12 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
         "send"
     }:  # as in most blocks: building the other tables would cost more than the sends
         return Observations(sends, *(pl.DataFrame(schema=schema) for schema in (READS, MARKS, CONTEXT)))
+    polled = _polled(operations, steps)
+    is_empty = polled["offset"].is_null() & polled["value"].is_null()
     return Observations(
         sends,
-        _reads(operations, steps),
-        pl.concat([_marks(operations, steps), _subscriptions(operations, settings)]),
+        (polled.filter(~is_empty) if is_empty.any() else polled).select(list(READS)),
+        pl.concat([_marks(operations, steps, polled.filter(is_empty)), _subscriptions(operations, settings)]),
         _context(operations),
     )
 
@@ -101,19 +103,19 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
     )
 
 
-def _reads(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Polled records. An entry without offset and value becomes a mark (see `_empty_polls`)."""
+def _polled(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Polled records. An entry without offset and value names a partition that the poll returned without records.
+
+    Only Jepsen's histories record such entries.
+    """
     polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(pl.lit(False).alias("txn"))
     stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
+    if not len(stepwise):
+        return plain
     stepwise = stepwise.drop("topic", "partition", "offset", "key", "value", "timestamp")
     within = _explode_records(stepwise, pl.col("index")).with_columns(pl.lit(True).alias("txn"))
-    reads = pl.concat([plain, within])
-    return reads.filter(~_is_empty()).select(list(READS))
-
-
-def _is_empty() -> pl.Expr:
-    return pl.col("offset").is_null() & pl.col("value").is_null()
+    return pl.concat([plain, within])
 
 
 def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
@@ -133,7 +135,9 @@ def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
     return exploded.with_columns(position.alias("index"), exempt)
 
 
-def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _marks(operations: pl.DataFrame, steps: pl.DataFrame, empty: pl.DataFrame) -> pl.DataFrame:
+    """Positions; `empty` are the entries of polls without records."""
+
     def positions(rows: pl.DataFrame, kind: pl.Expr, txn: bool) -> pl.DataFrame:
         return (
             rows.with_columns(kind.alias("kind"))
@@ -158,7 +162,7 @@ def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
             positions(named, kind.otherwise("f"), False),
             positions(in_txn, pl.lit("commit"), True),
             _records_as_marks(_explode_records(handles, pl.lit(0, dtype=pl.Int32)), "handle"),
-            _records_as_marks(_empty_polls(operations, steps), "empty"),
+            _records_as_marks(empty, "empty"),
             _deletions(operations),
         ]
     )
@@ -178,15 +182,6 @@ def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame
         ),
         "subscribe",
     )
-
-
-def _empty_polls(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Partitions that a poll returned without records. Only Jepsen's histories record them."""
-    polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
-    stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
-    stepwise = stepwise.drop("topic", "partition", "offset", "key", "value", "timestamp")
-    rows = [_explode_records(polls, pl.lit(0, dtype=pl.Int32)), _explode_records(stepwise, pl.col("index"))]
-    return pl.concat(rows).filter(_is_empty())
 
 
 def _records_as_marks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
