@@ -86,13 +86,7 @@ class Results:
         if not self._findings:
             return pl.DataFrame(schema=FINDINGS)
         number = pl.col("id").str.extract(r"/(\d+)$").cast(pl.Int64)
-        found = pl.concat(self._findings).sort(
-            by_rule(),
-            "topic",
-            "partition",
-            "topic_generation",
-            number,
-        )
+        found = pl.concat(self._findings).sort(by_rule(), "topic", "partition", "topic_generation", number)
         return self._resolved(found).select(list(FINDINGS))
 
     def causes(self) -> list[dict[str, Any]]:
@@ -178,10 +172,10 @@ class Results:
             schema={"split": pl.Int64, "source": pl.String, "first": pl.Int64},
         )
         numbered = rows.with_columns(
-            (pl.col("place") // (1 << 32)).alias("split"), (pl.col("place") & _LINE).alias("_")
+            (pl.col("place") // (1 << 32)).alias("split"), (pl.col("place") & _LINE).alias("line_of_split")
         )
         return (
             numbered.join(table, on="split", how="left", maintain_order="left")
-            .with_columns((pl.col("first") + pl.col("_") + 1).alias("line"))
-            .drop("split", "first", "_")
+            .with_columns((pl.col("first") + pl.col("line_of_split") + 1).alias("line"))
+            .drop("split", "first", "line_of_split")
         )

@@ -10,6 +10,7 @@ import polars as pl
 
 from ..histories.tables import Finding
 from .figures import figures_of
+from .figures.series import span_of
 from .partitions.absences import replaced
 from .partitions.partition import Partition
 from .rules import Judgement
@@ -20,7 +21,7 @@ SAMPLE = 10_000  # operations for the quartile of latencies
 
 def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Judgement]) -> dict[str, Any]:
     """The summary of a partition as a JSON-able record: counts, final reads, unmet assumptions, evidence, figures."""
-    final = p.final
+    final, span = p.final, span_of(p)
     return {
         "topic": p.topic,
         "partition": p.partition,
@@ -39,8 +40,9 @@ def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Ju
             "kept records": 0 if p.replica_logs is None else p.replica_logs.held,
             "groups": len(p.marks.filter((pl.col("kind") == "commit") | pl.col("group"))),
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),
+            "generations": len(p.marks.filter(pl.col("group_generation").is_not_null())),
         },
-        "span": _span(p),
+        "span": None if span is None else list(span),
         "latency": _latency(p),
         "final": None if final is None else final._asdict(),
         "unjudged": {rule: list(one.unknowns) for rule, one in judgements.items() if one.unknowns},
@@ -65,17 +67,6 @@ def _missing_settings(
         if finding.rule in ("lost-write", "unseen") and replaced(p)["value"].is_in(finding.values).any():
             missing.add((finding.rule, f"cleanup.policy of {p.topic}, taken as delete"))
     return sorted(missing)
-
-
-def _span(p: Partition) -> list[int] | None:
-    """First invocation and last completion, ns."""
-    times = [
-        time
-        for frame in (p.sends, p.reads, p.marks)
-        for time in (frame["invoked"].min(), frame["invoked"].max(), frame["completed"].max())
-        if isinstance(time, int)
-    ]
-    return [min(times), max(times)] if times else None
 
 
 def _latency(p: Partition) -> int | None:

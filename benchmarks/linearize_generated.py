@@ -2,14 +2,16 @@
 
     python benchmarks/linearize_generated.py [COUNT [SEED [SECONDS [CLASSES]]]]
 
-A class is an object, a number of clients, keys, few or unique values, and a fault or none. Of each class so many
-histories are generated. Prints each class's ratio of sums of CPU seconds of the search alone, the sums, and histories
-whose verdicts differ or that Go alone decides. SECONDS limits one search. CLASSES draws so many classes at random
-instead of all. CPU time counts, and the least of many searches, as other work on the machine comes and goes.
+A class is an object, a number of clients, of keys, and a fault or none; its histories have few or unique values, and
+outcomes that are all known or not. Of each of these kinds so many histories are generated. Prints each class's ratio of
+sums of CPU seconds of the search alone, the sums, and histories whose verdicts differ or that Go alone decides. SECONDS
+limits one search. CLASSES draws so many kinds at random instead of all. CPU time counts, and the least of many
+searches, as other work on the machine comes and goes.
 """
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import json
 import subprocess
@@ -23,6 +25,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import logjudge.models.porcupine.check as engine
+import logjudge.models.porcupine.steps as steps
 from linearize import build_peer
 from logjudge.models.porcupine import UNKNOWN, Action, Operation, check_operations, warm_up
 from logjudge.models.specifications import MODELS
@@ -46,7 +49,8 @@ READS = {
     "priority-queue": ("delete-min",),
 }
 MILLISECONDS = 10
-engine.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[assignment] # so its seconds are of CPU
+# So that seconds and limits of this engine are of CPU.
+engine.time = steps.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[assignment]
 FAULTS = ("none", "stale", "lost", "reordered", "duplicated")
 SHAPES = ((1, 1), (4, 1), (8, 1), (8, 10), (50, 1), (100, 1000))  # clients, keys
 
@@ -82,8 +86,7 @@ def apply(name: str, state: list[int], f: str, argument: Any, rng: Random) -> An
         state[:] = [new]
         return True
     elif f in ("append", "enqueue", "push", "insert"):
-        state.append(argument)
-        state.sort() if f == "insert" else None
+        bisect.insort(state, argument) if f == "insert" else state.append(argument)
         return len(state) - 1 if name == "append-log" else None
     elif f == "add" and argument not in state:
         state.append(argument)
@@ -100,14 +103,20 @@ def apply(name: str, state: list[int], f: str, argument: Any, rng: Random) -> An
     return tuple(state)
 
 
-def corrupt(state: list[int], fault: str, rng: Random) -> None:
-    """Damage the state as a faulty system would."""
-    if fault == "lost" and state:
-        del state[rng.randrange(max(0, len(state) - 5), len(state))]
-    elif fault == "reordered" and len(state) > 1:
-        state[-1], state[-2] = state[-2], state[-1]
-    elif fault == "duplicated" and state:
-        state.append(state[rng.randrange(max(0, len(state) - 5), len(state))])
+def corrupt(name: str, state: list[int], before: list[int], fault: str, rng: Random) -> bool:
+    """Damage the state as a faulty system would, and return whether it changed. `before` is an earlier state."""
+    healthy = list(state)
+    recent = rng.randrange(max(0, len(state) - 5), len(state))
+    if fault == "lost":
+        del state[recent]
+    elif name == "register" or (name == "set" and fault == "reordered"):
+        state[:] = before  # an older update took effect after the last one
+    elif fault == "reordered":
+        first = 0 if name == "priority-queue" else -2
+        state[first], state[first + 1] = state[first + 1], state[first]
+    else:
+        state.append(state[recent])
+    return state != healthy
 
 
 def generate(kind: Class, count: int, rng: Random) -> list[Operation]:
@@ -139,12 +148,12 @@ def generate(kind: Class, count: int, rng: Random) -> list[Operation]:
         elif (kind.name, f) == ("append-log", "read"):
             argument = rng.randrange(len(state) + 1) if rng.random() < 0.5 else max(0, len(state) - 3)
         if faulty and number > count / 2 and len(state) > 1 - (kind.name == "register"):
-            if kind.fault == "stale" and f in READS[kind.name]:
-                state, faulty = list(old.get(key, [])), False
-            elif kind.fault != "stale":
-                corrupt(state, kind.fault, rng)
-                faulty = False
-        if number % 40 == 0:
+            before = old.get(key, [])
+            if kind.fault != "stale":
+                faulty = not corrupt(kind.name, state, before, kind.fault, rng)
+            elif f in READS[kind.name] and before != state:
+                state, faulty = list(before), False
+        if rng.random() < 0.1:
             old[key] = list(state)
         if kind.lost and rng.random() < 0.02:
             if rng.random() < 0.5:
@@ -211,7 +220,8 @@ def main() -> None:
     rng = Random(seed)
     binary = build_peer()
     warm_up()
-    rows = []
+    sums: dict[tuple[object, ...], list[float]] = {}
+    illegal: dict[tuple[str, str], list[bool]] = {}
     differ = undecided = histories = 0
     with tempfile.TemporaryDirectory() as folder:
         for kind in rng.sample(list(classes()), drawn) if drawn else classes():
@@ -221,29 +231,29 @@ def main() -> None:
                 write(path, kind.name, operations)
             command = [str(binary), str(MILLISECONDS), str(seconds), *map(str, paths)]
             outcomes = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            theirs = ours = 0.0
-            verdicts = []
+            group = sums.setdefault((kind.name, kind.clients, kind.keys, kind.fault != "none"), [0.0, 0.0])
             for path, operations in zip(paths, made, strict=True):
                 go, go_verdict = outcomes[str(path)]["cpu"], outcomes[str(path)]["verdict"]
                 spelled = as_text(operations) if kind.name == "key-value" else operations
                 mine, verdict = here(kind.name, spelled, seconds)
-                theirs, ours, histories = theirs + go, ours + mine, histories + 1
-                verdicts.append(verdict)
+                group[0], group[1], histories = group[0] + go, group[1] + mine, histories + 1
+                illegal.setdefault((kind.name, kind.fault), []).append(verdict == "illegal")
                 if verdict == "unknown" != go_verdict:
                     undecided += 1
                     print(f"Go alone decides ({go_verdict}, {go:.2f} s): {kind}", flush=True)
                 elif go_verdict != "unknown" and verdict != go_verdict:
                     differ += 1
                     print(f"**{verdict} here, {go_verdict} by Go: {kind}**", flush=True)
-            rows.append((ours / theirs, theirs, ours, kind, verdicts.count("illegal")))
-    rows.sort(reverse=True, key=lambda row: row[:3])
-    print("\n| class | Go, ms | here, ms | ratio | illegal |\n|---|---:|---:|---:|---:|")
-    for ratio, theirs, ours, kind, illegal in rows[:25]:
-        print(f"| {tuple(kind)} | {theirs * 1e3:.2f} | {ours * 1e3:.2f} | {ratio:.2f} | {illegal} |")
+    rows = sorted(((ours / theirs, theirs, ours, group) for group, (theirs, ours) in sums.items()), reverse=True)
+    print("\n| object, clients, keys, faulty | Go, ms | here, ms | ratio |\n|---|---:|---:|---:|")
+    for ratio, theirs, ours, group in rows[:25]:
+        print(f"| {', '.join(map(str, group))} | {theirs * 1e3:.2f} | {ours * 1e3:.2f} | {ratio:.2f} |")
     theirs, ours = sum(row[1] for row in rows), sum(row[2] for row in rows)
-    print(f"| all {len(rows)} | {theirs * 1e3:.0f} | {ours * 1e3:.0f} | {ours / theirs:.3f} | |")
+    print(f"| all {len(rows)} | {theirs * 1e3:.0f} | {ours * 1e3:.0f} | {ours / theirs:.3f} |")
     over = sum(row[0] > 3 for row in rows)
     print(f"{histories} histories; {differ} verdicts differ; Go alone decides {undecided}; {over} classes above 3 x")
+    shares = (f"{name} {fault} {sum(found) / len(found):.0%}" for (name, fault), found in sorted(illegal.items()))
+    print("illegal: " + ", ".join(shares))
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     indexed = len(runs) > 1 and not is_uri(out or "")
     if indexed:
         check_index(out or DEFAULT_OUT)
-    engine = LocalEngine() if spark is None else SparkEngine(spark)
+    engine = LocalEngine() if spark is None else SparkEngine(spark, len(runs))
     judged: list[Judged] = []
     for run, name, folder in zip(runs, names, targets, strict=True):
         began, started = datetime.now(UTC), time.monotonic()

@@ -14,9 +14,23 @@ Longs = NDArray[np.int64]
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
-def compiled(function: Function) -> Function:
+def _compile(function: Function, **options: bool) -> Function:
     """Compile with numba; the machine code is cached on disk if a folder for it is writable."""
     try:
-        return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+        return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
     except RuntimeError:  # "no locator available": neither beside the source nor in the user's cache
-        return cast(Function, numba.njit(nogil=True, error_model="numpy")(function))
+        return cast(Function, numba.njit(nogil=True, error_model="numpy", **options)(function))
+
+
+def compiled(function: Function) -> Function:
+    """Compile a function."""
+    return _compile(function)
+
+
+def compiled_in_place(function: Function) -> Function:
+    """Compile a function that makes and returns no array.
+
+    numba then counts no references. A function that takes many arrays otherwise spends most of its time on that, as
+    each count is an atomic instruction.
+    """
+    return _compile(function, _nrt=False)

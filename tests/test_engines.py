@@ -47,9 +47,9 @@ def _compare_on_spark(session: Any, runs: list[JudgedRun]) -> None:
 @pytest.mark.spark
 def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
     runs = judge_combined(sorted({*BREAKING, *SOUND}), tmp_path)
-    largest = sorted(runs, key=lambda judged: len(judged.run.topics))[-2:]  # each run costs Spark seconds
-    assert len({rule for judged in largest for rule in judged.results.findings()["rule"]}) >= 18
-    _compare_on_spark(spark, largest)
+    largest = max(runs, key=lambda judged: len(judged.run.topics))  # each run costs Spark seconds
+    assert largest.results.findings()["rule"].n_unique() >= 15
+    _compare_on_spark(spark, [largest])
 
 
 @pytest.mark.spark

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -97,11 +98,20 @@ def some_counts(actions: Any, count: int) -> Counts:
     return Counts([count] * len(actions), [0] * len(actions))
 
 
-def machine_search(history: Any, steps: Steps, budget: Budget) -> CompiledSearch:
+def machine_search(history: Any, steps: Steps, budget: Budget, by_calls: bool = False) -> CompiledSearch:
     """The compiled search with compiled steps."""
     encoding = encode(steps.model, steps.actions, some_counts(steps.actions, len(history.calls)))
     assert encoding is not None
-    return CompiledSearch(history, Steps(steps.model, steps.actions, steps.observes, encoding), budget)
+    return CompiledSearch(history, Steps(steps.model, steps.actions, steps.observes, encoding), budget, by_calls)
+
+
+SEARCHES = (
+    QuickSearch,
+    CompiledSearch,
+    partial(CompiledSearch, by_calls=True),
+    machine_search,
+    partial(machine_search, by_calls=True),
+)
 
 
 @pytest.mark.parametrize("name", sorted(ACTIONS))
@@ -117,7 +127,7 @@ def test_every_model_agrees_with_all_permutations(name: str) -> None:
         assert check_operations(model, operations).verdict == ("ok" if expected else "illegal")
         if operations:
             whole = model if name != "key-value" else None
-            for search in (QuickSearch, CompiledSearch, machine_search):
+            for search in SEARCHES:
                 if whole is not None:
                     found = by_one_search(search, whole, operations)
                     assert found.verdict == ("ok" if expected else "illegal")
@@ -154,9 +164,10 @@ def test_both_searches_accept_what_happened(processes: int, lost: float) -> None
     for seed in range(6):
         operations = register_run(120, processes, seed, lost=lost)
         assert check_operations(REGISTER, operations).verdict == "ok"
-        found = by_one_search(CompiledSearch, REGISTER, operations)
-        assert found.verdict == "ok"
-        assert is_linearization(REGISTER, operations, found.paths[0])
+        for search in (CompiledSearch, partial(CompiledSearch, by_calls=True)):
+            found = by_one_search(search, REGISTER, operations)
+            assert found.verdict == "ok"
+            assert is_linearization(REGISTER, operations, found.paths[0])
 
 
 @pytest.mark.parametrize("lost", [0.0, 0.15])

@@ -144,14 +144,17 @@ def _on_all_cores(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterat
     At most one item more than there are cores is begun ahead of the caller, so that memory stays bounded.
     """
     cores = os.cpu_count() or 1
-    with ThreadPoolExecutor(cores) as pool:
-        begun: deque[Future[Done]] = deque()
+    pool = ThreadPoolExecutor(cores)
+    begun: deque[Future[Done]] = deque()
+    try:
         for item in items:
             begun.append(pool.submit(work, item))
             if len(begun) > cores:
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # a signal does not wait for the work that has begun
 
 
 def _concat(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:

@@ -17,6 +17,7 @@ The record is figures.json:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -135,14 +136,13 @@ def _series(dated: list[Record], unplaced: list[Record], bins: Bins) -> dict[str
 
 
 def _latency(dated: list[Record], bins: Bins) -> list[list[int]]:
-    cells: dict[tuple[int, int], int] = {}
+    cells: Counter[tuple[int, int]] = Counter()
     for summary in dated:
         where = numbers_in(bins_of(summary["figures"]["bins"]), bins).tolist()
         for number, bucket, count in zip(*summary["figures"]["latency"], strict=True):
-            key = (where[number], bucket)
-            cells[key] = cells.get(key, 0) + count
-    ordered = sorted(cells)
-    return [[key[0] for key in ordered], [key[1] for key in ordered], [cells[key] for key in ordered]]
+            cells[where[number], bucket] += count
+    rows = [(number, bucket, count) for (number, bucket), count in sorted(cells.items())]
+    return [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
 
 
 def _impact(dated: list[Record]) -> Record:
@@ -193,9 +193,9 @@ def _heat(worst: list[Record], bins: Bins) -> tuple[list[Record], int]:
         where = numbers_in(bins_of(summary["figures"]["bins"]), bins).tolist()
         cells = []
         for cell in summary["figures"]["heat"]:
-            records: dict[int, int] = {}
+            records: Counter[int] = Counter()
             for number, count in zip(cell["bins"], cell["records"], strict=True):
-                records[where[number]] = records.get(where[number], 0) + count
+                records[where[number]] += count
             numbers = sorted(records)
             cells.append({**cell, "bins": numbers, "records": [records[number] for number in numbers]})
         rows.append({"partition": _name(summary), "cells": cells})

@@ -27,7 +27,6 @@ from .rule import Rule
         "After a crash the producer is a new client. Permitted: the producer is known to be without "
         "idempotence, so a retry of the first send may come after the second."
     ),
-    unknown_when="Only when the run's evidence is incomplete.",
     in_jepsen="The same, over ok and undecided operations, and always a violation.",
     example="p:a@1 p:b@0",
     needs=("acknowledged",),
@@ -57,7 +56,6 @@ def nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
     summary="The records of one transaction are in the wrong order",
     breach="The same as nonmonotonic-send, between adjacent sends of one operation.",
     not_a_breach="Permitted: the producer is known to be without idempotence.",
-    unknown_when="Only when the run's evidence is incomplete.",
     in_jepsen="The same, and always a violation.",
     example="p:(a@1,b@0)",
     needs=("transactions",),
@@ -83,7 +81,6 @@ def int_nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
     summary="Records of other producers are between those of one transaction",
     breach="Never: this is a note, because any second producer causes it.",
     not_a_breach="Every case of it.",
-    unknown_when="Only when the run's evidence is incomplete.",
     in_jepsen="The same.",
     example="p:(a@0,b@2).. q:x@1 p:..(a@0,b@2)",
     needs=("transactions",),

@@ -146,11 +146,16 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     backwards = counts.get("completed before invoked", 0)
     span = _span(results)
     timeless = span is not None and span[0] == span[1] and counts.get("operations", 0) > 1
+    clock = "no operation completed before it was invoked"
+    if backwards:
+        clock = f"{plural(backwards, 'operation')} completed before being invoked"
+    elif timeless:
+        clock = "all events have the same time, so their order is not known"
     items = [
         _well_formed(results),
         assumption(
             "values unique",
-            repeated == 0,
+            not repeated,
             "no value was sent twice to a partition"
             if not repeated
             else f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
@@ -158,22 +163,13 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         ),
         assumption(
             "timeouts not called failures",
-            misreported == 0,
+            not misreported,
             "every send recorded as fail has an error that proves the failure"
             if not misreported
             else f"{plural(misreported, 'send')} recorded as fail with an error that proves nothing: judged as info",
             assuming("outcomes"),
         ),
-        assumption(
-            "one clock",
-            backwards == 0 and not timeless,
-            "no operation completed before it was invoked"
-            if not backwards and not timeless
-            else f"{plural(backwards, 'operation')} completed before being invoked"
-            if backwards
-            else "all events have the same time, so their order is not known",
-            assuming("order" if timeless else "clock"),
-        ),
+        assumption("one clock", not backwards and not timeless, clock, assuming("order" if timeless else "clock")),
     ]
     unit = doubtful_unit(span, [summary["latency"] for summary in results.summaries], counts.get("operations", 0))
     if unit and results.run.settings.dialect == "native":

@@ -1,8 +1,9 @@
 """Checks a history: splits it into independent objects, searches each, and collects the evidence.
 
 The verdict is `ok`, `illegal`, or `unknown` where a budget of time or memory ran out first: never a guess. A
-history is first given to a short search in plain Python (quick_search.py), then, if it is not easy, to
-the compiled one (search_kernel.py), where the reasons stand why each shortcut keeps the verdict.
+history of a built-in model is decided by a short search (short_search.py), a monitor (monitors.py), or the long search
+(search_kernel.py), where the reasons stand why each shortcut keeps the verdict. Another model first gets a short
+search in plain Python (quick_search.py), then the long one.
 
 Why numba: with the steps known, a configuration costs the compiled search 1.0 to 1.7 us and the plain Python one,
 its limits lifted, 4.5 to 5 us, or 16 us where outcomes are unknown (histories of 80 and of 20,000 operations, one
@@ -30,7 +31,6 @@ from .steps import Budget, Found, History, Steps, number_actions
 
 if TYPE_CHECKING:
     from ..compiled import Ints
-    from .compiled_search import CompiledSearch
     from .encoding import Encoding
 
 DEFAULT_MEMORY = 2 << 30  # bytes
@@ -38,11 +38,12 @@ STATES = 100  # states that a result keeps at most
 # What both searches lay out of a history before they begin takes so many bytes for each operation, as measured by
 # benchmarks/linearize.py --long.
 OPERATION_BYTES = 300
-# Parts of so many operations at most are searched shortly first, so many candidates, all in one call or a few.
-SMALL, SHORT, CHUNK = 5_000, 20_000, 1_000
+# Parts of so many operations at most are searched shortly first, so many candidates each; so many operations in a call.
+SMALL, SHORT, CHUNK = 5_000, 20_000, 20_000
 NEVER = float("inf")
 EXPLAINED = 100_000  # operations of an illegal part with a witness that is searched for the one that cannot be placed
-LONG = 400_000  # candidates of a first turn of a long search
+FIRST_TURN = 30_000  # candidates of a first turn of a long search
+PLACED = 400_000  # candidates of a search for what cannot be placed, where a witness is known already
 NOT_BEGUN = Found(None, 0, [[]], [], 0)
 ILLEGAL = Found("illegal", 0, [], [], 0)  # without the evidence, which another search collects
 
@@ -62,7 +63,7 @@ class _Parts:
             self.keys = list(numbers)
             if len(self.keys) > 1:
                 self.of = np.array([numbers[key] for key in keys], np.int32)[np.asarray(history.action_of)]
-        self.sizes: list[int] = np.bincount(self.of, minlength=len(self.keys)).tolist()
+        self.sizes = np.bincount(self.of, minlength=len(self.keys))
 
     @cached_property
     def _sorted(self) -> list[NDArray[np.int64]]:
@@ -96,11 +97,11 @@ class _Check:
         self.began = time.perf_counter()
         self.parts = _Parts(model, self.actions, self.history)
         self.found: dict[int, Found] = {}
+        self.short: list[tuple[Any, ...]] = []  # what short searches found, which is collected after the verdict
         self.witness: dict[int, list[int]] = {}  # by part that a monitor decided
         self.begun: dict[int, tuple[Steps, Found]] = {}  # by part, what a short search in Python learnt
-        for part in range(len(self.parts.keys)):
-            if OPERATION_BYTES * self.parts.sizes[part] > budget.memory:
-                self.found[part] = NOT_BEGUN._replace(reason="the memory ran out")
+        for part in np.flatnonzero(OPERATION_BYTES * self.parts.sizes > budget.memory).tolist():
+            self.found[part] = NOT_BEGUN._replace(reason="the memory ran out")
         self.seconds = 0.0
 
     def run(self) -> Result:
@@ -113,6 +114,7 @@ class _Check:
         if left:
             self._long(left)
         self.seconds = time.perf_counter() - self.began
+        self._collect_short()
         illegal = [part for part, found in self.found.items() if found.verdict == "illegal"]
         if illegal and self.found[illegal[0]] is ILLEGAL:
             self.found[illegal[0]] = self._explain(illegal[0])
@@ -126,18 +128,19 @@ class _Check:
         known = part in self.witness
         if known and self.parts.sizes[part] > EXPLAINED:
             return ILLEGAL
-        search = self._search(part, Budget(None, self.budget.memory))
-        verdict = search.run(LONG if known else NEVER)
+        from .compiled_search import CompiledSearch
+
+        search = CompiledSearch(*self._searched_part(part), Budget(None, self.budget.memory))
+        verdict = search.run(PLACED if known else NEVER)
         found = self._placed(part, search.found(verdict))
         return found if verdict else found._replace(verdict="illegal", front=0, states=[], reason="")
 
     @cached_property
-    def _events(self) -> tuple[Ints, Ints, Ints]:
-        """The events part by part, where those of each part start, and the actions of all operations."""
+    def _events(self) -> tuple[Ints, Ints]:
+        """The events part by part, and where those of each part start."""
         from .layout import events_of, split_by_part
 
-        events, starts = split_by_part(events_of(self.history), self.parts.of, len(self.parts.keys))
-        return events, starts, np.array(self.history.action_of, np.int32)
+        return split_by_part(events_of(self.history), self.parts.of, len(self.parts.keys))
 
     @cached_property
     def _searched(self) -> Ints:
@@ -160,7 +163,8 @@ class _Check:
         from .monitors import monitor_parts
         from .part_history import LINEARIZABLE, UNDECIDED
 
-        events, starts, action_of = self._events
+        events, starts = self._events
+        action_of = np.array(self.history.action_of, np.int32)
         _, initial, _, values, kind = self.encoding
         chosen = np.array(parts, np.int32)
         verdicts, witness = monitor_parts(
@@ -178,32 +182,43 @@ class _Check:
         return [part for part in parts if part not in self.found]
 
     def _short_machine(self, parts: list[int]) -> list[int]:
-        """Search small parts in one call of compiled code; returns the parts that are not decided."""
+        """Search small parts in a few calls of compiled code; returns the parts that are not decided."""
         from .machine import new_trie
-        from .search_kernel import EXHAUSTED, FOUND, search_parts
+        from .search_kernel import EXHAUSTED, FOUND
+        from .short_search import search_parts
 
         assert self.encoding is not None
-        small = [part for part in parts if self.parts.sizes[part] <= SMALL]
-        if not small or self.budget.is_late():
+        sizes = self.parts.sizes
+        small = np.array([part for part in parts if sizes[part] <= SMALL], np.int32)
+        if not small.size or self.budget.is_late():
             return parts
-        events, starts, _ = self._events
-        action_of = self._searched
-        machine = new_trie(self.encoding.machine, len(action_of) + 64)
+        left = [part for part in parts if sizes[part] > SMALL]
+        events, starts = self._events
+        action_of, observes = self._searched, np.array(self.observes, np.int32)
         scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
-        arrays = events, starts, action_of, np.array(self.observes, np.int32), machine, self.encoding.initial
-        for first in range(0, len(small), CHUNK):
-            chosen = np.array(small[first : first + CHUNK], np.int32)
-            outcomes, counts, orders, order_starts = search_parts(*arrays, chosen, SHORT, *scratch)
-            for place, part in enumerate(chosen.tolist()):
-                if outcomes[place] == FOUND:
-                    order = orders[order_starts[place] : order_starts[place + 1]].tolist()
-                    self.found[part] = Found("ok", self._completed(part), [order], [], int(counts[place]))
-                elif outcomes[place] == EXHAUSTED:
-                    self.found[part] = ILLEGAL
-                    return []
+        batch = np.cumsum(sizes[small]) // CHUNK
+        for chosen in np.split(small, np.flatnonzero(np.diff(batch)) + 1):
             if self.budget.is_late():
-                break
-        return [part for part in parts if part not in self.found]
+                left += chosen.tolist()
+                continue
+            machine = new_trie(self.encoding.machine, 4 * int(sizes[chosen].sum()) + 1024)
+            outcomes, *evidence = search_parts(
+                events, starts, action_of, observes, machine, self.encoding.initial, chosen, SHORT, *scratch
+            )
+            if EXHAUSTED in outcomes:
+                self.found[int(chosen[int((outcomes == EXHAUSTED).argmax())])] = ILLEGAL
+                return []
+            self.short.append((chosen, outcomes == FOUND, *evidence))
+            left += chosen[outcomes != FOUND].tolist()
+        return sorted(left)
+
+    def _collect_short(self) -> None:
+        """What the short searches found."""
+        for chosen, is_found, counts, orders, starts in self.short:
+            for place in np.flatnonzero(is_found).tolist():
+                part = int(chosen[place])
+                order = orders[starts[place] : starts[place + 1]].tolist()
+                self.found[part] = Found("ok", self._completed(part), [order], [], int(counts[place]))
 
     def _short_python(self, parts: list[int]) -> list[int]:
         """Search each part in plain Python; returns those that are not decided."""
@@ -225,20 +240,15 @@ class _Check:
                 return []
         return left
 
-    def _search(self, part: int, budget: Budget) -> CompiledSearch:
-        # Compiled code is imported where it is needed: it takes longer to load than most histories to decide.
-        from .compiled_search import CompiledSearch
-
-        if part in self.begun:
-            steps = self.begun[part][0]
-        else:
-            steps = Steps(self.model, self.actions, self.observes, self.encoding)
+    def _searched_part(self, part: int) -> tuple[History, Steps]:
+        """The operations of a part as a long search takes them, and the steps that are known."""
+        steps = self.begun[part][0] if part in self.begun else None
         history = self.history
         if self.encoding is not None:
             history = history._replace(action_of=self._searched.tolist())
         if len(self.parts.keys) > 1:
             history = history.part(self.parts.operations(part))
-        return CompiledSearch(history, steps, budget)
+        return history, steps or Steps(self.model, self.actions, self.observes, self.encoding)
 
     def _placed(self, part: int, found: Found) -> Found:
         """What a search of a part alone found, with operations as indices into the history."""
@@ -247,15 +257,19 @@ class _Check:
 
     def _long(self, parts: list[int]) -> None:
         """Search the parts in turns, each time twice as long, so that one that is soon illegal ends the check."""
-        searches: dict[int, CompiledSearch] = {}
-        turn = LONG
+        # Compiled code is imported where it is needed: it takes longer to load than most histories to decide.
+        from .compiled_search import AlternatingSearch
+
+        searches: dict[int, AlternatingSearch] = {}
+        turn = FIRST_TURN
         while parts:
             for part in parts:
                 if self.budget.is_late() and part not in searches:
                     short = self.begun[part][1] if part in self.begun else NOT_BEGUN
                     self.found[part] = self._placed(part, short._replace(reason="the time ran out"))
                     continue
-                search = searches.get(part) or self._search(part, self.budget)
+                is_small = self.parts.sizes[part] <= SMALL  # and was searched by ends already
+                search = searches.get(part) or AlternatingSearch(*self._searched_part(part), self.budget, is_small)
                 verdict = search.run(turn)
                 searches[part] = search
                 if verdict is None and not search.reason:

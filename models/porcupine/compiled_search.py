@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ NO_MACHINE = Machine(  # of a model that is Python alone
     node_keys=np.empty(0, np.int64),
     node_values=np.empty(0, np.int32),
     node_count=np.ones(1, np.int32),
+    scratch=np.empty(0, np.int32),
 )
 WHOLE_ROW = 96  # up to so many actions, a state that is met is stepped with all of them at once
 
@@ -32,7 +34,7 @@ WHOLE_ROW = 96  # up to so many actions, a state that is met is stepped with all
 class CompiledSearch:
     """One search over one history, from its start to a verdict or the end of a budget."""
 
-    def __init__(self, history: History, steps: Steps, budget: Budget) -> None:
+    def __init__(self, history: History, steps: Steps, budget: Budget, by_calls: bool = False) -> None:
         self.steps, self.budget = steps, budget
         self.reason = ""
         self.enough, self.held = True, 0
@@ -45,11 +47,12 @@ class CompiledSearch:
             used, positions = np.unique(action_of, return_inverse=True)
             action_of = positions.astype(np.int32)
             self.actions, machine, initial = used.tolist(), NO_MACHINE, 0
-        machine = new_trie(machine, len(action_of) + 64)
+        machine = new_trie(machine, 2 * len(action_of) + 64)
         scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
         self.layout = lay_out(events_of(history), action_of, *scratch)
         observes = np.array([steps.observes[i] for i in self.actions], np.int32)
         self.search = arrays.new_search(self.layout, machine, observes, initial, scratch[1])
+        self.search.registers[arrays.BY_CALLS] = by_calls
         if steps.encoding is None:
             number = {action: i for i, action in enumerate(self.actions)}
             known = [(divmod(key, steps.width), after) for key, after in steps.table.items()]
@@ -59,12 +62,12 @@ class CompiledSearch:
         """Search until there is a verdict, or so many candidates were tried, or a budget is gone: None."""
         registers = self.search.registers
         while self.enough and fuel > 0:
-            fuel -= FUEL
             if self.budget.is_late():
                 self.reason = "the time ran out"
                 break
-            registers[arrays.FUEL] = FUEL
+            given = registers[arrays.FUEL] = int(min(FUEL, fuel))
             outcome = kernel.search(self.search)
+            fuel -= given - int(registers[arrays.FUEL])
             if outcome == kernel.FOUND:
                 return "ok"
             if outcome == kernel.EXHAUSTED:
@@ -194,6 +197,58 @@ class CompiledSearch:
         rows = rows[np.argsort(-configs[rows, arrays.DEPTH], kind="stable")]
         states, first = np.unique(configs[rows, arrays.STATE], return_index=True)
         return rows[np.sort(first)[:FURTHEST]].tolist(), states.tolist()
+
+
+class AlternatingSearch:
+    """Searches of one history in two orders, by ends and by calls, in turns."""
+
+    def __init__(self, history: History, steps: Steps, budget: Budget, by_calls_first: bool) -> None:
+        self.start = partial(CompiledSearch, history, steps, budget)
+        self.budget = budget
+        self.orders = [by_calls_first, not by_calls_first]  # whether it is by calls
+        self.searches: dict[bool, CompiledSearch] = {}
+        self.least_fuel = 16 * len(history.calls)  # enough for most histories with few concurrent operations
+
+    def run(self, fuel: float) -> Literal["ok", "illegal", None]:
+        """Give each order so many candidates."""
+        for by_calls in self.orders[:]:
+            if by_calls not in self.orders:
+                continue
+            if by_calls not in self.searches:
+                self.searches[by_calls] = self.start(by_calls=by_calls)
+            search = self.searches[by_calls]
+            verdict = search.run(max(fuel, self.least_fuel))
+            if verdict:
+                other = self.searches.pop(not by_calls, None)
+                if other:
+                    other.release()
+                return verdict
+            if search.reason and not self.budget.is_late() and len(self.orders) == 2:
+                self._go_on_by_ends()
+        return None
+
+    def _go_on_by_ends(self) -> None:
+        """The memory ran out: give up the search by calls, and begin the other one anew if it lacked memory."""
+        self.orders = [False]
+        if True in self.searches:
+            self.searches.pop(True).release()
+            if False in self.searches and self.searches[False].reason:
+                self.searches.pop(False).release()
+
+    @property
+    def reason(self) -> str:
+        """Why the last of them gave up; empty while one goes on."""
+        reasons = [search.reason for search in self.searches.values()]
+        return reasons[0] if reasons and all(reasons) else ""
+
+    def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
+        """What `run` found out, with its verdict: where there is none, of the search that came further."""
+        return max((search.found(verdict) for search in self.searches.values()), key=lambda found: found.front)
+
+    def release(self) -> None:
+        """Give the memory back to the budget."""
+        for search in self.searches.values():
+            search.release()
 
 
 def _power_of_two(least: int) -> int:

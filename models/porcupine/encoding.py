@@ -68,6 +68,7 @@ class _Writer:
             node_keys=np.empty(0, np.int64),
             node_values=np.empty(0, np.int32),
             node_count=np.ones(1, np.int32),
+            scratch=np.empty(0, np.int32),
         )
         return Encoding(machine, initial, decode, len(self.numbers), monitor)
 

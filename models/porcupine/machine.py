@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, Longs, compiled
+from ..compiled import Ints, Longs, compiled_in_place
 from .tables import place_of, rehash_pairs
 
 IMPOSSIBLE, NOT_KNOWN = -1, -2  # in the place of a state: the answer does not fit; not known yet, or no room for it
@@ -44,6 +44,7 @@ class Machine(NamedTuple):
     node_keys: Longs  # int64: node << 32 | label, plus 1; 0 where empty
     node_values: Ints
     node_count: Ints  # [number of nodes]
+    scratch: Ints  # room for the labels of a node
 
 
 def new_trie(machine: Machine, room: int) -> Machine:
@@ -56,6 +57,7 @@ def new_trie(machine: Machine, room: int) -> Machine:
         node_keys=np.zeros(size, np.int64),
         node_values=np.empty(size, np.int32),
         node_count=np.ones(1, np.int32),
+        scratch=np.empty(room, np.int32),
     )
 
 
@@ -67,7 +69,7 @@ def grow_trie(machine: Machine) -> Machine:
     return grown._replace(node_count=machine.node_count, matched=machine.matched)
 
 
-@compiled
+@compiled_in_place
 def child(m: Machine, node: int, label: int) -> int:
     """The node with one more label; NOT_KNOWN if there is no room for it."""
     key = ((node << 32) | label) + 1
@@ -93,7 +95,7 @@ def child(m: Machine, node: int, label: int) -> int:
     return made
 
 
-@compiled
+@compiled_in_place
 def spell(m: Machine, node: int, word: int) -> int:
     """The node with all units of a word appended."""
     for i in range(m.word_start[word], m.word_start[word + 1]):
@@ -103,7 +105,7 @@ def spell(m: Machine, node: int, word: int) -> int:
     return node
 
 
-@compiled
+@compiled_in_place
 def ends_with(m: Machine, node: int, low: int, high: int) -> bool:
     """Whether the content ends with these units."""
     while high > low:
@@ -125,7 +127,7 @@ def ends_with(m: Machine, node: int, low: int, high: int) -> bool:
     return True
 
 
-@compiled
+@compiled_in_place
 def ancestor(m: Machine, node: int, depth: int) -> int:
     """The node on the way to this one that is so deep."""
     while m.nodes[node, DEPTH] > depth:
@@ -134,7 +136,7 @@ def ancestor(m: Machine, node: int, depth: int) -> int:
     return node
 
 
-@compiled
+@compiled_in_place
 def begins(m: Machine, node: int, action: int) -> bool:
     """Whether the content begins the word that the action reads. Only one way leads to it: how far is kept."""
     low = m.word_start[m.code[action, 1]]
@@ -151,14 +153,14 @@ def begins(m: Machine, node: int, action: int) -> bool:
     return True
 
 
-@compiled
+@compiled_in_place
 def reads(m: Machine, node: int, action: int) -> bool:
     """Whether the content is what the action reads."""
     word = m.code[action, 1]
     return m.nodes[node, SIZE] == m.word_start[word + 1] - m.word_start[word] and begins(m, node, action)
 
 
-@compiled
+@compiled_in_place
 def has_slice(m: Machine, node: int, word: int, start: int) -> bool:
     """Whether the labels from `start` on are those of the word, and perhaps others after them."""
     low, high = m.word_start[word], m.word_start[word + 1]
@@ -166,7 +168,7 @@ def has_slice(m: Machine, node: int, word: int, start: int) -> bool:
     return m.nodes[node, DEPTH] >= depth and ends_with(m, ancestor(m, node, depth), low, high)
 
 
-@compiled
+@compiled_in_place
 def without_first(m: Machine, node: int) -> int:
     """The node without the first label."""
     steps = 0
@@ -177,7 +179,7 @@ def without_first(m: Machine, node: int) -> int:
     if steps == 0:
         known: int = m.nodes[node, LINK]
         return known
-    chain = np.empty(steps, np.int32)
+    chain = m.scratch[:steps]
     while node != base:
         steps -= 1
         chain[steps] = node
@@ -191,7 +193,7 @@ def without_first(m: Machine, node: int) -> int:
     return int(link)
 
 
-@compiled
+@compiled_in_place
 def changed_set(m: Machine, node: int, label: int, instruction: int) -> int:
     """The ascending labels with one more, or without one."""
     base = node
@@ -204,7 +206,7 @@ def changed_set(m: Machine, node: int, label: int, instruction: int) -> int:
         return node if present == (instruction == CONTAINS) else IMPOSSIBLE
     if instruction != INSERT and present == (instruction == INCLUDE):
         return node
-    greater = np.empty(above, np.int32)
+    greater = m.scratch[:above]
     for i in range(above):
         greater[above - 1 - i] = m.nodes[node, LABEL]
         node = m.nodes[node, PARENT]
@@ -216,7 +218,7 @@ def changed_set(m: Machine, node: int, label: int, instruction: int) -> int:
     return int(made)
 
 
-@compiled
+@compiled_in_place
 def step_value(instruction: int, a: int, b: int, state: int) -> int:
     """The step of an instruction on values."""
     if instruction == READ:
@@ -230,7 +232,7 @@ def step_value(instruction: int, a: int, b: int, state: int) -> int:
     return state if instruction != CAS else IMPOSSIBLE
 
 
-@compiled
+@compiled_in_place
 def step_observation(m: Machine, instruction: int, action: int, state: int) -> bool:
     """Whether what an instruction reads of a sequence fits."""
     a, b = m.code[action, 1], m.code[action, 2]
@@ -243,7 +245,7 @@ def step_observation(m: Machine, instruction: int, action: int, state: int) -> b
     return bool(m.nodes[state, DEPTH] <= a)
 
 
-@compiled
+@compiled_in_place
 def step(m: Machine, state: int, action: int) -> int:
     """The state after the action, IMPOSSIBLE, or NOT_KNOWN if the trie is full."""
     instruction, a, b = m.code[action, 0], m.code[action, 1], m.code[action, 2]

@@ -1,10 +1,9 @@
 """A first, short search in plain Python, for the histories that are easily decided.
 
-Most of a check of a hundred operations, and of a long history whose every state is new, is spent in the
-model and in the way to it; there a compiled search only adds the way back and forth. So this one goes
-first: it decides easy histories outright, and where the going gets hard it gives up and leaves the steps
-that it learnt to search_kernel.py. The configurations are the same, and so are the rules that leave some
-out, but for that of dominated ones, which a short search does without.
+A check of a hundred operations spends most of its time in the model, and so does one of a long history whose
+every state is new. There a compiled search only adds calls back and forth. So this search goes first: it decides
+easy histories, gives up on hard ones, and leaves the steps that it learnt to search_kernel.py. Configurations and the
+rules that leave some out are the same, except that dominated ones are not left out here.
 
 A configuration is `front`, the first operation by end that is not linearized; `open`, all that were called
 by its end and are not linearized; the state; and which operations of unknown outcome were used. No undo is

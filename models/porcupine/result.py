@@ -1,4 +1,4 @@
-"""What a check returns: the verdict, and of each independent object what was found out."""
+"""The result of a check: the verdict, and what was found out about each independent object."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Part:
 class Result:
     """The verdict on a history, and what was found out about each part that was looked at.
 
-    The parts after an illegal one are not looked at. `seconds` is the search alone, to the verdict, with all
-    steps of the model: not the check, numbering and telling apart of the actions before it, nor the collection of
-    evidence after it, nor compilation where `warm_up` came before.
+    The parts after an illegal one are not looked at. `seconds` is the time from the numbered actions to the verdict:
+    partition, order of events, and search with all steps of the model. Checking and numbering the actions come
+    before it, the collection of evidence after it; compilation counts unless `warm_up` came before.
     """
 
     verdict: Verdict

@@ -26,9 +26,10 @@ Six rules leave out configurations that cannot change the verdict:
   last: they may change places in any linearization;
 - a configuration is expanded once.
 
-Operations of unknown outcome are tried late: the configurations in which they may be used wait until the
-stack has nothing left within PATIENCE fronts of them. The furthest front is tried first, because it is what
-stopped the search.
+There are two orders. By ends: operations of unknown outcome are tried late; the configurations in which they may be
+used wait until the stack has nothing left within PATIENCE fronts of them. The furthest front is tried first, because it
+is what stopped the search. By calls, as Go Porcupine: what was called first is tried first, and operations of unknown
+outcome as soon as they were called. Each order is quick on histories on which the other one is not.
 
 Nothing here calls Python. Where the step of a (state, action) pair is not in the table, or an array is full,
 or the fuel is burnt, `search` returns, its caller (compiled_search.py) provides, and it resumes at the same
@@ -37,16 +38,14 @@ place.
 
 from __future__ import annotations
 
-import numpy as np
-
-from ..compiled import Ints, compiled
-from .layout import lay_out, trace
-from .machine import IMPOSSIBLE, NOT_KNOWN, Machine
+from ..compiled import compiled_in_place
+from .machine import IMPOSSIBLE, NOT_KNOWN
 from .search_state import (
     AT,
     BAG,
     BAGS,
     BEST,
+    BY_CALLS,
     COUNT,
     DEPTH,
     DISTANCE,
@@ -64,7 +63,6 @@ from .search_state import (
     Search,
     bag_with,
     is_dominated,
-    new_search,
     remember,
     step_of,
 )  # fmt: skip
@@ -77,7 +75,7 @@ STILL, MAX_DISTANCE = 32, 256  # configurations without progress before a jump b
 PATIENCE = 24  # fronts; measured on histories of a million operations, of which any value of 8 to 100 does well
 
 
-@compiled
+@compiled_in_place
 def push(s: Search, parent: int, taken: int, state: int) -> None:
     """Stack what an operation (0..n-1) or a class of unknown outcome (-1 - class) leads to, if new."""
     row = s.registers[COUNT]
@@ -116,21 +114,21 @@ def push(s: Search, parent: int, taken: int, state: int) -> None:
             s.registers[BEST] = row
 
 
-@compiled
+@compiled_in_place
 def unlink(s: Search, node: int) -> None:
     """Take a node out of the list; it keeps its neighbours for `relink`."""
     s.after[s.before[node]] = s.after[node]
     s.before[s.after[node]] = s.before[node]
 
 
-@compiled
+@compiled_in_place
 def relink(s: Search, node: int) -> None:
     """Put back the node that was taken out last."""
     s.after[s.before[node]] = node
     s.before[s.after[node]] = node
 
 
-@compiled
+@compiled_in_place
 def go_to(s: Search, row: int) -> None:
     """Move path, list and used members from the present configuration to another: undo, then redo."""
     n = len(s.action)
@@ -164,7 +162,7 @@ def go_to(s: Search, row: int) -> None:
     s.registers[AT] = depth
 
 
-@compiled
+@compiled_in_place
 def state_without(s: Search, row: int) -> int:
     """The state before the operation of unknown outcome that led to a row; else IMPOSSIBLE."""
     if row == 0 or s.configs[row, TAKEN] >= 0:
@@ -173,7 +171,7 @@ def state_without(s: Search, row: int) -> int:
     return state
 
 
-@compiled
+@compiled_in_place
 def wait(s: Search, row: int) -> None:
     """Let a configuration wait; LATEST is the furthest front where any waits."""
     front = s.configs[row, FRONT]
@@ -182,26 +180,13 @@ def wait(s: Search, row: int) -> None:
     s.registers[LATEST] = max(s.registers[LATEST], front)
 
 
-@compiled
-def expand(s: Search, row: int) -> bool:
-    """Stack what completed operations lead to from the present configuration; False if steps lack."""
-    ways = find_ways(s, row)
-    if ways < -1:
-        push(s, row, -2 - ways, s.configs[row, STATE])
-        return True
-    if ways < 0:
-        return False
-    front = s.configs[row, FRONT]
-    without = state_without(s, row)
-    target, front_fits, possible = target_of(s, ways), False, 0
+@compiled_in_place
+def sort_ways(s: Search, ways: int, front: int) -> None:
+    """Put the ways in the order in which they are stacked: what is to be tried first comes last."""
+    target, front_fits = target_of(s, ways), False
+    for node in s.ways[:ways]:
+        front_fits |= node == front
     for way in range(ways):
-        node, stepped = s.ways[way], s.way_states[way]
-        if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
-            front_fits |= node == front
-            s.ways[possible], s.way_states[possible] = node, stepped
-            possible += 1
-    # By insertion: what is to be tried first is stacked last.
-    for way in range(possible):
         node, stepped = s.ways[way], s.way_states[way]
         order = node - len(s.action) * urgency(s, node, stepped, front, front_fits, target)
         place = way
@@ -210,27 +195,65 @@ def expand(s: Search, row: int) -> bool:
             s.way_orders[place] = s.way_orders[place - 1]
             place -= 1
         s.ways[place], s.way_states[place], s.way_orders[place] = node, stepped, order
+
+
+@compiled_in_place
+def may_use_lost(s: Search, row: int) -> bool:
+    """Whether some operation of unknown outcome was called by the end of the front."""
+    return len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]]
+
+
+@compiled_in_place
+def expand(s: Search, row: int) -> bool:
+    """Stack what may come next in the present configuration; False if steps lack.
+
+    By calls, operations of unknown outcome are stacked at once; else they wait.
+    """
+    by_calls = s.registers[BY_CALLS] > 0
+    ways = find_ways(s, row)
+    if ways < -1:
+        push(s, row, -2 - ways, s.configs[row, STATE])
+        return True
+    if ways < 0 or (by_calls and not knows_lost(s, row)):
+        return False
+    without, possible = state_without(s, row), 0
+    for way in range(ways):
+        node, stepped = s.ways[way], s.way_states[way]
+        if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
+            s.ways[possible], s.way_states[possible] = node, stepped
+            possible += 1
+    if by_calls:
+        for way in range(possible - 1, -1, -1):
+            push(s, row, s.ways[way], s.way_states[way])
+        if may_use_lost(s, row):
+            push_lost(s, row)
+        return True
+    sort_ways(s, possible, s.configs[row, FRONT])
     for way in range(possible):
         push(s, row, s.ways[way], s.way_states[way])
-    if len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[front]:
+    if may_use_lost(s, row):
         wait(s, row)
     return True
 
 
-@compiled
-def expand_late(s: Search, row: int) -> bool:
-    """Stack what operations of unknown outcome lead to; False if steps lack."""
-    state = s.configs[row, STATE]
+@compiled_in_place
+def knows_lost(s: Search, row: int) -> bool:
+    """Whether the steps of the operations of unknown outcome that may be next are known; else they are requested."""
     limit = s.end_rank[s.configs[row, FRONT]]
     for kind in range(len(s.used)):
         if s.member_rank[s.class_start[kind]] >= limit:
             break
-        if step_of(s, state, s.class_action[kind]) == NOT_KNOWN:
-            request_step(s, state, s.class_action[kind])
-    if s.registers[REQUESTS] > 0:
-        return False
+        if step_of(s, s.configs[row, STATE], s.class_action[kind]) == NOT_KNOWN:
+            request_step(s, s.configs[row, STATE], s.class_action[kind])
+    return bool(s.registers[REQUESTS] == 0)
+
+
+@compiled_in_place
+def push_lost(s: Search, row: int) -> None:
+    """Stack what operations of unknown outcome lead to."""
+    n, state = len(s.action), s.configs[row, STATE]
+    limit = s.end_rank[s.configs[row, FRONT]]
     without = state_without(s, row)
-    n = len(s.action)
     node = s.after[2 * n]
     while node < n:
         s.way_of[s.action[node]] = 0
@@ -251,10 +274,9 @@ def expand_late(s: Search, row: int) -> bool:
     while node < n:
         s.way_of[s.action[node]] = -1
         node = s.after[node]
-    return True
 
 
-@compiled
+@compiled_in_place
 def jump_back(s: Search) -> None:
     """Go on from an alternative further back: what stops a search was often chosen long before.
 
@@ -278,7 +300,7 @@ def jump_back(s: Search) -> None:
     registers[PROGRESS] = registers[COUNT]
 
 
-@compiled
+@compiled_in_place
 def search(s: Search) -> int:
     """Search on, from where it was left, until there is something to say.
 
@@ -287,7 +309,8 @@ def search(s: Search) -> int:
     n = len(s.action)
     registers = s.registers
     registers[REQUESTS] = 0
-    has_steps = len(s.machine.code) > 0
+    by_calls = registers[BY_CALLS] > 0
+    jumps = len(s.machine.code) > 0 and not by_calls
     while True:
         while registers[LATEST] >= 0 and s.late_head[registers[LATEST]] < 0:
             registers[LATEST] -= 1
@@ -301,7 +324,7 @@ def search(s: Search) -> int:
                 if registers[LATEST] < 0:
                     return EXHAUSTED
             top = s.late_head[registers[LATEST]]
-        elif registers[COUNT] - registers[PROGRESS] > STILL and has_steps and s.machine.node_count[0] == 1:
+        elif registers[COUNT] - registers[PROGRESS] > STILL and jumps and s.machine.node_count[0] == 1:
             jump_back(s)
             continue
         elif s.configs[top, FRONT] == n:
@@ -311,52 +334,18 @@ def search(s: Search) -> int:
             return PAUSED
         go_to(s, top)
         # A bag may need a new node for each of its members, in each of the bags that one expansion adds.
-        bags = len(s.used) * (registers[HELD] + 1) if late else 0
+        bags = len(s.used) * (registers[HELD] + 1) if late or by_calls else 0
         if registers[COUNT] + registers[ROOM] > len(s.configs) or registers[BAGS] + bags > len(s.bag_parent):
             return FULL
         # Taken off before it is expanded, since what follows is stacked in its place; put back if steps lack.
         if late:
             s.late_head[s.configs[top, FRONT]] = s.late_next[top]
-            if not expand_late(s, top):
+            if not knows_lost(s, top):
                 wait(s, top)
                 return MISSING
+            push_lost(s, top)
         else:
             registers[STACKED] -= 1
             if not expand(s, top):
                 registers[STACKED] += 1
                 return MISSING
-
-
-@compiled
-def search_parts(  # type: ignore[no-untyped-def]
-    events: Ints, starts: Ints, action_of: Ints, observes: Ints, machine: Machine, initial: int,
-    chosen: Ints, fuel: int, number_of: Ints, class_of: Ints,
-):  # fmt: skip
-    """Search the chosen parts of a history shortly, one after the other, until one is illegal.
-
-    Returns by part what `search` says and how many configurations it made (0 for those not begun); and one after
-    the other the linearizations found, with where each starts. `number_of` and `class_of` are as in `lay_out`.
-    """
-    outcomes = np.full(len(chosen), PAUSED, np.int32)
-    configurations = np.zeros(len(chosen), np.int64)
-    order_starts = np.zeros(len(chosen) + 1, np.int64)
-    events_chosen = 0
-    for part in chosen:
-        events_chosen += starts[part + 1] - starts[part]
-    orders = np.empty(events_chosen, np.int32)
-    for place in range(len(chosen)):
-        part = chosen[place]
-        layout = lay_out(events[starts[part] : starts[part + 1]], action_of, number_of, class_of)
-        s = new_search(layout, machine, observes, initial, class_of)
-        s.registers[FUEL] = fuel
-        outcomes[place] = search(s)
-        configurations[place] = s.registers[COUNT]
-        stop = order_starts[place]
-        if outcomes[place] == FOUND:
-            order = trace(s.configs, s.registers[BEST], layout.number, layout.class_start, layout.member)
-            orders[stop : stop + len(order)] = order
-            stop += len(order)
-        order_starts[place + 1] = stop
-        if outcomes[place] == EXHAUSTED:
-            break
-    return outcomes, configurations, orders, order_starts

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, Longs, compiled
+from ..compiled import Ints, Longs, compiled, compiled_in_place
 from .layout import Layout
 from .machine import NOT_KNOWN, Machine, step
 from .tables import FRONT, hash_of, place_of
@@ -15,7 +15,9 @@ from .tables import FRONT, hash_of, place_of
 PARENT, TAKEN, DEPTH, _, STATE, BAG, SLOTS = range(7)
 
 # The registers of a search, kept between its pauses.
-COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, REQUESTS, FUEL, ROOM, PROGRESS, DISTANCE, REGISTERS = range(14)
+COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, REQUESTS, FUEL, ROOM, PROGRESS, DISTANCE, BY_CALLS, REGISTERS = (
+    range(15)
+)
 
 
 class Search(NamedTuple):
@@ -111,7 +113,7 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, w
     return search
 
 
-@compiled
+@compiled_in_place
 def step_of(s: Search, state: int, action: int) -> int:
     """The state after the action, IMPOSSIBLE, or NOT_KNOWN."""
     if len(s.machine.code) > 0:
@@ -121,7 +123,7 @@ def step_of(s: Search, state: int, action: int) -> int:
     return s.step_values[place] if s.step_keys[place] == key else NOT_KNOWN
 
 
-@compiled
+@compiled_in_place
 def add_steps(s: Search, steps: Longs) -> None:
     """Put new steps into the table, which has room: rows of a state, an action, and the state after."""
     for i in range(len(steps)):
@@ -132,7 +134,7 @@ def add_steps(s: Search, steps: Longs) -> None:
     s.registers[STEPS] += len(steps)
 
 
-@compiled
+@compiled_in_place
 def child_bag(s: Search, bag: int, kind: int) -> int:
     """The bag with one more of a class not below its greatest."""
     key = ((bag << 32) | kind) + 1
@@ -148,7 +150,7 @@ def child_bag(s: Search, bag: int, kind: int) -> int:
     return child
 
 
-@compiled
+@compiled_in_place
 def bag_with(s: Search, bag: int, kind: int) -> int:
     """The bag with one more of any class: down to its place in the ascending order, and up again."""
     base = bag
@@ -169,7 +171,7 @@ def bag_with(s: Search, bag: int, kind: int) -> int:
     return made
 
 
-@compiled
+@compiled_in_place
 def place_in_memo(s: Search, row: int) -> int:
     """The place of the row's configuration in the memo, whichever row it came with, or the empty one for it."""
     place = hash_of(s.configs, row, len(s.memo))
@@ -184,7 +186,7 @@ def place_in_memo(s: Search, row: int) -> int:
     return place
 
 
-@compiled
+@compiled_in_place
 def remember(s: Search, row: int) -> bool:
     """Enter the configuration of a new row into the memo; False if it is known."""
     place = place_in_memo(s, row)
@@ -194,7 +196,7 @@ def remember(s: Search, row: int) -> bool:
     return True
 
 
-@compiled
+@compiled_in_place
 def is_dominated(s: Search, row: int) -> bool:
     """Whether the same configuration is known that has used none of unknown outcome."""
     bag = s.configs[row, BAG]

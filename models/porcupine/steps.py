@@ -1,4 +1,4 @@
-"""Numbers for states and actions, and the table of steps between them, shared by both kernel."""
+"""Numbers for states and actions, and the table of steps between them, shared by the searches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..operations import Action, Model, ModelError, Operation
 if TYPE_CHECKING:
     from .encoding import Encoding
 
-IMPOSSIBLE = -1  # in the place of a state: the action cannot have this answer here
+IMPOSSIBLE = -1  # in place of a state: the action cannot have this answer here
 
 FURTHEST = 8  # partial linearizations that are reported at most
 
@@ -22,7 +22,7 @@ STEP_BYTES, STATE_BYTES = 100, 150
 
 
 class Found(NamedTuple):
-    """What a search can say: its verdict (None: it gave up), and how far it came.
+    """The result of a search: its verdict (None: it gave up), and how far it came.
 
     Operations are indices into the list that was searched.
     """
@@ -81,7 +81,7 @@ class Steps:
         self.numbers: dict[Any, int] = {model.initial: 0}
         self.width = len(actions)
         self.table: dict[int, int] = {}  # state * width + action → the state after it, or IMPOSSIBLE
-        # Calls the model for a pair that is not in the table yet; a new state gets the next number.
+        # Calls the model for a pair that is not in the table; a new state gets the next number.
         self.ask = self._asker()
         self._weighed, self._weight = 0, 0  # how many states were weighed, and what they take, in bytes
 

@@ -18,6 +18,7 @@ from ...results import Results
 from ...stages import close_waiting
 from .blocks import unpack
 from .connecting import cluster_errors
+from .driver_files import hurry
 from .frames import with_splits
 from .handing_on import COMPRESSION
 from .plan import INVISIBLE, plan, tasks_of
@@ -83,6 +84,11 @@ def judge_run(
     return results
 
 
+def is_small(run: Run) -> bool:
+    """Whether one task judges the run."""
+    return is_whole(run, _expanded_bytes(run))
+
+
 def _expanded_bytes(run: Run) -> int:
     """The bytes of the run's files, about, if none were compressed."""
     is_packed = any(split.compression or split.reader == "parquet" for split in run.splits)
@@ -115,9 +121,12 @@ class _StageWatcher:
     def __enter__(self) -> None:
         self._thread.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._done.set()
-        self._thread.join()
+        if kind is not None and not issubclass(kind, Exception):
+            hurry()
+        else:
+            self._thread.join()
 
     def _run(self) -> None:
         with suppress(Exception):  # the JVM may end first, where the process is interrupted

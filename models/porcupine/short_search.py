@@ -1,0 +1,76 @@
+"""A short search of many independent objects in one call of compiled code."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..compiled import Ints, compiled, compiled_in_place
+from .layout import lay_out, trace
+from .machine import NOT_KNOWN, Machine, step
+from .search_kernel import EXHAUSTED, FOUND, PAUSED, search
+from .search_state import BEST, COUNT, FUEL, new_search
+
+
+@compiled_in_place
+def place_by_ends(events: Ints, action_of: Ints, machine: Machine, initial: int, order: Ints) -> int:
+    """Place the completed operations in the order of their ends, and those of unknown outcome never.
+
+    That order never contradicts real time, so most histories with few concurrent operations are decided here. Returns
+    FOUND; EXHAUSTED if an answer does not fit and no operations overlapped before it; PAUSED if a search has to decide.
+    """
+    state, placed, running, overlap = initial, 0, 0, False
+    for event in events:
+        if event >= 0:
+            running += 1
+            overlap |= running > 1
+            continue
+        running -= 1
+        stepped = step(machine, state, action_of[-1 - event])
+        if stepped < 0:
+            return PAUSED if overlap or stepped == NOT_KNOWN else EXHAUSTED
+        order[placed] = -1 - event
+        state = stepped
+        placed += 1
+    return FOUND
+
+
+@compiled
+def search_parts(  # type: ignore[no-untyped-def]
+    events: Ints, starts: Ints, action_of: Ints, observes: Ints, machine: Machine, initial: int,
+    chosen: Ints, fuel: int, number_of: Ints, class_of: Ints,
+):  # fmt: skip
+    """Search the chosen parts of a history shortly, one after the other, until one is illegal.
+
+    Returns by part what `search` says and how many configurations it made (0 for those not begun); and one after
+    the other the linearizations found, with where each starts. `number_of` and `class_of` are as in `lay_out`.
+    """
+    outcomes = np.full(len(chosen), PAUSED, np.int32)
+    configurations = np.zeros(len(chosen), np.int64)
+    order_starts = np.zeros(len(chosen) + 1, np.int64)
+    events_chosen = 0
+    for part in chosen:
+        events_chosen += starts[part + 1] - starts[part]
+    orders = np.empty(events_chosen, np.int32)
+    for place in range(len(chosen)):
+        part = chosen[place]
+        own = events[starts[part] : starts[part + 1]]
+        stop = order_starts[place]
+        outcomes[place] = place_by_ends(own, action_of, machine, initial, orders[stop:])
+        if outcomes[place] == FOUND:
+            for event in own:
+                configurations[place] += event < 0
+            stop += configurations[place]
+        elif outcomes[place] == PAUSED:
+            layout = lay_out(own, action_of, number_of, class_of)
+            s = new_search(layout, machine, observes, initial, class_of)
+            s.registers[FUEL] = fuel
+            outcomes[place] = search(s)
+            configurations[place] = s.registers[COUNT]
+            if outcomes[place] == FOUND:
+                order = trace(s.configs, s.registers[BEST], layout.number, layout.class_start, layout.member)
+                orders[stop : stop + len(order)] = order
+                stop += len(order)
+        order_starts[place + 1] = stop
+        if outcomes[place] == EXHAUSTED:
+            break
+    return outcomes, configurations, orders, order_starts
