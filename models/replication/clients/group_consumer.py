@@ -108,7 +108,7 @@ class GroupConsumer(Consumer):
             return
         self._last_poll = self.loop.now
         if self._is_lost:
-            self._give_up(self.assigned)
+            self._give_up(tuple(self.assigned))
             self._leave_group()
         if self._phase == STABLE and not self._needs_rejoin:
             if self.config.commit == "auto" and self.loop.now >= self._due_commit and self.assigned:
@@ -162,7 +162,7 @@ class GroupConsumer(Consumer):
             self._revoke_and_join()
 
     def _revoke_and_join(self) -> None:
-        self._give_up(self.assigned)
+        self._give_up(tuple(self.assigned))
         self._ask_to_join()
 
     def _ask_to_join(self) -> None:
