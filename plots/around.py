@@ -59,12 +59,8 @@ def draw(figures: dict[str, Any], finding: str) -> Figure:
         _ticks(axis, places, shown, figures["started_at"])
         _legend(axis, shown)
         if left:
-            axis.set_title(
-                f"{plural(left, 'more operation')} not shown",
-                fontsize=9,
-                fontweight="normal",
-                color=style.FAINT,
-            )
+            text = f"{plural(left, 'more operation')} not shown"
+            axis.set_title(text, fontsize=9, fontweight="normal", color=style.FAINT)
     return figure
 
 

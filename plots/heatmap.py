@@ -78,11 +78,7 @@ def draw(figures: dict[str, Any]) -> Figure:
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         bar.ax.minorticks_off()
         if left > 0:
-            axis.set_title(
-                f"and {plural(left, 'more partition')}",
-                fontsize=9,
-                fontweight="normal",
-                color=style.FAINT,
-            )
+            text = f"and {plural(left, 'more partition')}"
+            axis.set_title(text, fontsize=9, fontweight="normal", color=style.FAINT)
         time_axis(axis, figures)
     return figure

@@ -57,7 +57,7 @@ def _native_partitions(
     whole = {name: frame for name, frame in whole.items() if name != "groups"} | observed
     readings = parts_of(topic, whole, common.shared, common.context, settings)
     if readings is None:
-        known = {} if groups is None else {"groups": groups}
+        known: dict[str, Any] = {} if groups is None else {"groups": groups}
         yield _native(topic, partition, whole, common, settings, **known)
         return
 

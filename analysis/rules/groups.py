@@ -18,7 +18,7 @@ from ..timelines.facts import SECOND
 from ..wording import plural, some
 from .findings import Proof, finding, seconds, where
 from .judgement import Result, Unknown
-from .loss import outcomes_of_sends
+from .loss import lost_sends
 from .rule import Rule
 
 
@@ -156,7 +156,7 @@ def _called(group: str) -> str:
 
 def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: str, *evidence: Proof) -> Finding:
     first, last = int(run[0]), int(run[-1])
-    lost = outcomes_of_sends(p).filter(pl.col("lost"))["value"]
+    lost = lost_sends(p)["value"]
     held = p.entries_between(first, last).filter(
         pl.col("offset").is_in(pl.Series(run).implode()) & ~pl.col("value").is_in(lost.implode())
     )
@@ -358,7 +358,7 @@ def _existing_for_group(
     held = existing_uncommitted(p) if uncommitted else existing(p)
     there = held.offsets[held.until > _passed(held.offsets, commits, first, polled)]
     visible = pl.lit(True) if uncommitted else p.committed
-    lost = outcomes_of_sends(p).filter(pl.col("lost"))["value"]
+    lost = lost_sends(p)["value"]
     present = p.entries.select(visible & ~pl.col("value").is_in(lost.implode())).to_series().to_numpy()
     return np.asarray(present & np.isin(p.entries["offset"].to_numpy(), there))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -66,13 +66,13 @@ class Timeline:
     config: Mapping[str, Any]  # the topic's configuration, by Kafka's names
     version: str | None
     version_fact: Fact | None
-    topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
-    log_starts: list[Fact] = field(default_factory=list)
-    cleanings: list[Fact] = field(default_factory=list)
-    moves: list[Move] = field(default_factory=list)  # steps of reassignments
-    refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked
-    clocks: Mapping[str, Clock] = field(default_factory=dict)  # broker -> the correction of its times
-    merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
+    topic_changes: list[Fact]  # deletions and creations of the topic
+    log_starts: list[Fact]
+    cleanings: list[Fact]
+    moves: list[Move]  # steps of reassignments
+    refused_fetches: list[Fact]  # of followers, from offsets that their leader lacked
+    clocks: Mapping[str, Clock]  # broker -> the correction of its times
+    merged: Mapping[Fact, Fact]  # fact -> the fact of the same event with all sources
 
     def ends_of(self, broker: str | None, *kinds: str) -> list[LogEnd]:
         """The log ends of a broker that have one of these kinds, in order of time."""
@@ -124,32 +124,33 @@ def build_timeline(
     _from_faults(builder, faults)
     if version is not None:
         builder.version, builder.version_fact = version, Fact(f"Kafka {version}", "version", source="run.json")
-    ends = sorted(builder.ends, key=lambda e: (e.time is None, e.time or 0))
-    events = sorted(builder.events, key=lambda e: (e.time is None, e.time or 0))
     stale = [report for report in builder.reported if builder.overruled(*report[:2])]
     isr = [*builder.isr, *(report[1:] for report in builder.reported if report not in stale)]
-    isr.sort(key=lambda e: (e[0] is None, e[0] or 0))
     _leader_changes(builder)
     return Timeline(
-        logs,
-        dict(sorted(builder.terms.items())),
-        ends,
-        events,
-        isr,
-        [fact for *_, fact in stale],
-        list(faults),
-        builder.fault_facts,
-        builder.config,
-        builder.version,
-        builder.version_fact,
-        builder.topic_changes,
-        builder.log_starts,
-        builder.cleanings,
-        sorted(builder.moves, key=lambda move: (move.time is None, move.time or 0)),
-        builder.refused_fetches,
-        dict(clocks),
-        merge_sources(builder.facts()),
+        replica_logs=logs,
+        terms=dict(sorted(builder.terms.items())),
+        ends=sorted(builder.ends, key=_undated_last),
+        events=sorted(builder.events, key=_undated_last),
+        isr=sorted(isr, key=lambda report: (report[0] is None, report[0] or 0)),
+        overruled=[fact for *_, fact in stale],
+        faults=list(faults),
+        fault_facts=builder.fault_facts,
+        config=builder.config,
+        version=builder.version,
+        version_fact=builder.version_fact,
+        topic_changes=builder.topic_changes,
+        log_starts=builder.log_starts,
+        cleanings=builder.cleanings,
+        moves=sorted(builder.moves, key=_undated_last),
+        refused_fetches=builder.refused_fetches,
+        clocks=dict(clocks),
+        merged=merge_sources(builder.facts()),
     )
+
+
+def _undated_last(one: LogEnd | BrokerEvent | Move) -> tuple[bool, int]:
+    return one.time is None, one.time or 0
 
 
 def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...models.exploration.group_truth import group_truth
 from ...models.exploration.invariants import INVARIANTS
+from ...models.exploration.message_trace import INTRODUCTION, diagram_block, table, trace_messages
 from ...models.exploration.narrative import narrate_scenario
 from ...models.exploration.truth import losses
 from ...models.replication.cluster import Cluster
@@ -34,12 +35,21 @@ def page(scenario: Scenario, arguments: str = "") -> str:
         "## Sequence of events",
         "Times are simulated. `broker 1` and so on are the brokers of the bundle.",
         "\n".join(narrative),
+        *_messages(scenario),
         "## The scenario",
         "\n".join(f"    {line}".rstrip() for line in dump(_bare(scenario)).splitlines()),
         (f"Source: {scenario.source}. " if scenario.source else "")
         + f"The protocol is the variant `{scenario.variant}`: {cluster.rules.summary} ({cluster.rules.source}).",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _messages(scenario: Scenario) -> list[str]:
+    """The section with the messages of a time, if the scenario names one."""
+    if scenario.trace is None:
+        return []
+    messages = trace_messages(scenario, 0, *scenario.trace)
+    return ["## Message by message", INTRODUCTION, table(messages), diagram_block(messages)]
 
 
 def digest(text: str) -> str:

@@ -7,6 +7,7 @@ ASCII without escapes.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TextIO
 
 from ...models.replication.ports import History, Records
@@ -152,7 +153,7 @@ class Recorder(History):
         rest = f'"f":"assign","group":true,"revoked":true,"offsets":[{places}]'
         self._write_instant(time, process, op, rest + _membership(member, generation))
 
-    def _offsets(self, offsets: list[tuple[int, int]] | list[tuple[int, int | None]]) -> str:
+    def _offsets(self, offsets: Sequence[tuple[int, int | None]]) -> str:
         return ",".join(
             f'{{"topic":"{self._topic}","partition":{partition},"offset":{"null" if offset is None else offset}}}'
             for partition, offset in offsets

@@ -26,6 +26,7 @@ KEYS = (
     "story",
     "source",
     "picture",
+    "trace_ms",
     "breaks",
     "causes",
     "config",
@@ -80,6 +81,7 @@ def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
         breaks=_invariants(data, source),
         causes=_list(data, "causes", str, source),
         defaults=_defaults(data, source),
+        trace=_trace(data, source),
     )
 
 
@@ -107,6 +109,16 @@ def _invariants(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
         if name not in INVARIANTS:
             raise InputError(source, f"the invariant {_shown(name)}", f"one of {', '.join(INVARIANTS)}")
     return named
+
+
+def _trace(data: Mapping[str, Any], source: str) -> tuple[int, int] | None:
+    if "trace_ms" not in data:
+        return None
+    found = data["trace_ms"]
+    if not isinstance(found, list) or len(found) != 2:
+        raise InputError(source, f"trace_ms = {_shown(found)}", "two times, as in [1000, 1500]")
+    since, until = (_microseconds(time, source) for time in found)
+    return since, until
 
 
 def _defaults(data: Mapping[str, Any], source: str) -> str:
@@ -178,6 +190,8 @@ def dump(scenario: Scenario) -> str:
             causes=scenario.causes,
         ),
     ]
+    if scenario.trace is not None:
+        lines += _entries(trace_ms=[_milliseconds(time) for time in scenario.trace])
     if scenario.story:
         body = scenario.story.replace("\\", "\\\\").replace('"""', '""\\"')
         lines.append(f'story = """\n{body}\n"""')

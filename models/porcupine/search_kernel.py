@@ -245,7 +245,7 @@ def knows_lost(s: Search, row: int) -> bool:
             break
         if step_of(s, s.configs[row, STATE], s.class_action[kind]) == NOT_KNOWN:
             request_step(s, s.configs[row, STATE], s.class_action[kind])
-    return s.registers[REQUESTS] == 0
+    return bool(s.registers[REQUESTS] == 0)
 
 
 @compiled_in_place

@@ -58,7 +58,8 @@ class Cluster:
         self.group_records: list[GroupRecord] = []  # of all appends to the group's log
         self.ledger = Ledger(config.logs, self.logs_of, lambda broker: self.brokers[broker].is_responsive())
         self.quorum = Quorum(self.network, self.brokers, rules, config, self._on_stored, listener)
-        inboxes: dict[int, Inbox] = {}
+        self.inboxes: dict[int, Inbox] = {}  # where requests arrive; a tracer may listen there
+        inboxes = self.inboxes
         uids = count(1)  # of appends
         for broker in self.broker_ids:
             self.brokers[broker] = Broker(

@@ -14,7 +14,7 @@ from ..ledger import Ledger
 from ..network import Network
 from ..partition_state import NO_LEADER
 from ..ports import History, Inboxes, Records
-from ..requests import NOT_AVAILABLE, OUT_OF_RANGE, TRUNCATED, FetchPart, FetchRequest, OffsetsRequest
+from ..requests import NOT_AVAILABLE, OUT_OF_RANGE, TRUNCATED, FetchPart, FetchRequest, OffsetsRequest, Request
 from ..rules import Rules
 from ..storage.batches import Batch
 from .client import Client
@@ -305,7 +305,7 @@ class Consumer(Client):
         else:
             self._fetch()
 
-    def on_closed(self, request: FetchRequest | OffsetsRequest) -> None:
+    def on_closed(self, request: Request) -> None:
         """The connection closed, with every request on it: ask for the leaders, and try again later."""
         broker = request.broker
         if request.connection is not self.connections[broker]:

@@ -8,7 +8,7 @@ up its partitions at its next poll.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..config import MS
@@ -108,7 +108,7 @@ class GroupConsumer(Consumer):
             return
         self._last_poll = self.loop.now
         if self._is_lost:
-            self._give_up(self.assigned)
+            self._give_up(tuple(self.assigned))
             self._leave_group()
         if self._phase == STABLE and not self._needs_rejoin:
             if self.config.commit == "auto" and self.loop.now >= self._due_commit and self.assigned:
@@ -162,14 +162,14 @@ class GroupConsumer(Consumer):
             self._revoke_and_join()
 
     def _revoke_and_join(self) -> None:
-        self._give_up(self.assigned)
+        self._give_up(tuple(self.assigned))
         self._ask_to_join()
 
     def _ask_to_join(self) -> None:
         self._phase = JOIN
         self._ask(JOIN, owned=self.assigned)
 
-    def _give_up(self, partitions: tuple[int, ...]) -> None:
+    def _give_up(self, partitions: Sequence[int]) -> None:
         """Partitions are taken away: the application is told, and nothing more is fetched for them."""
         if not partitions:
             return
@@ -180,7 +180,7 @@ class GroupConsumer(Consumer):
         self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
         if self._history is not None:
             op = self.next_op()
-            self._history.revoke(self.loop.now, self.name, op, partitions, self.member, self.generation)
+            self._history.revoke(self.loop.now, self.name, op, tuple(partitions), self.member, self.generation)
 
     def _joined(self, answer: GroupRequest) -> None:
         self.member, self.generation = answer.member, answer.generation
