@@ -33,6 +33,7 @@ class Results:
         self.run = run
         self.counts: dict[str, int] = {}
         self._summaries: list[dict[str, Any]] = []
+        self._of_run: list[dict[str, Any]] = []
         self.context = pl.DataFrame(schema=CONTEXT)
         self._lines: dict[int, int] = {}
         self._findings: list[pl.DataFrame] = []
@@ -67,11 +68,21 @@ class Results:
             self._findings.append(findings)
         self._summaries.extend(summaries)
 
+    def add_run_record(self, record: dict[str, Any]) -> None:
+        """Adds the record of rules on the whole run (kernel.judge_whole_run)."""
+        self._of_run.append(record)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """What rules reported: of each partition (`summaries`), and of the whole run."""
+        return [*self.summaries, *self._of_run]
+
     def contents(self) -> Iterator[tuple[str, str, Any]]:
         """What was added, as kind, name and a frame or JSON, so that another process can add it to its Results."""
         for kind in ("findings", "quarantine", "damage"):
             yield from ((kind, "", frame) for frame in getattr(self, f"_{kind}"))
         yield "summaries", "", self._summaries
+        yield from (("run", "", record) for record in self._of_run)
         yield "context", "", self.context
         yield "counts", "", self.counts
         yield from (("lines", str(split), lines) for split, lines in self._lines.items())
@@ -86,13 +97,7 @@ class Results:
         if not self._findings:
             return pl.DataFrame(schema=FINDINGS)
         number = pl.col("id").str.extract(r"/(\d+)$").cast(pl.Int64)
-        found = pl.concat(self._findings).sort(
-            by_rule(),
-            "topic",
-            "partition",
-            "topic_generation",
-            number,
-        )
+        found = pl.concat(self._findings).sort(by_rule(), "topic", "partition", "topic_generation", number)
         return self._resolved(found).select(list(FINDINGS))
 
     def causes(self) -> list[dict[str, Any]]:
@@ -178,10 +183,10 @@ class Results:
             schema={"split": pl.Int64, "source": pl.String, "first": pl.Int64},
         )
         numbered = rows.with_columns(
-            (pl.col("place") // (1 << 32)).alias("split"), (pl.col("place") & _LINE).alias("_")
+            (pl.col("place") // (1 << 32)).alias("split"), (pl.col("place") & _LINE).alias("line_of_split")
         )
         return (
             numbered.join(table, on="split", how="left", maintain_order="left")
-            .with_columns((pl.col("first") + pl.col("_") + 1).alias("line"))
-            .drop("split", "first", "_")
+            .with_columns((pl.col("first") + pl.col("line_of_split") + 1).alias("line"))
+            .drop("split", "first", "line_of_split")
         )

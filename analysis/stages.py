@@ -114,7 +114,7 @@ def read_evidence(part: Part) -> Parts:
             parts.add("damaged places", len(block.frame))
             parts.damage.append(block.frame.select(pl.col("file").alias("source"), *DAMAGED).head(MAX_DAMAGE))
         elif block.topic is None or block.partition is None:
-            if block.table != "properties":
+            if block.table not in ("properties", "groups"):
                 parts.shared.append((block.table, _used_by_timelines(block.table, block.frame)))
         elif block.table == "headers":
             parts.headers.append((Unit(block.topic, block.partition), block.frame))

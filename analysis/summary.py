@@ -10,6 +10,7 @@ import polars as pl
 
 from ..histories.tables import Finding
 from .figures import figures_of
+from .figures.series import span_of
 from .partitions.absences import replaced
 from .partitions.partition import Partition
 from .rules import Judgement
@@ -20,7 +21,7 @@ SAMPLE = 10_000  # operations for the quartile of latencies
 
 def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Judgement]) -> dict[str, Any]:
     """The summary of a partition as a JSON-able record: counts, final reads, unmet assumptions, evidence, figures."""
-    final = p.final
+    final, span = p.final, span_of(p)
     return {
         "topic": p.topic,
         "partition": p.partition,
@@ -39,15 +40,16 @@ def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Ju
             "kept records": 0 if p.replica_logs is None else p.replica_logs.held,
             "groups": len(p.marks.filter((pl.col("kind") == "commit") | pl.col("group"))),
             "commits": len(p.marks.filter(pl.col("kind") == "commit")),
+            "generations": len(p.marks.filter(pl.col("group_generation").is_not_null())),
         },
-        "span": _span(p),
+        "span": None if span is None else list(span),
         "latency": _latency(p),
         "final": None if final is None else final._asdict(),
         "unjudged": {rule: list(one.unknowns) for rule, one in judgements.items() if one.unknowns},
         "missing settings": _missing_settings(p, findings, judgements),
         "evidence": evidence_coverage(p),
         "repeated_values": p.repeated_values,
-        "findings": _counts(findings),
+        "findings": counts_of(findings),
         "figures": figures_of(p, findings),
     }
 
@@ -67,17 +69,6 @@ def _missing_settings(
     return sorted(missing)
 
 
-def _span(p: Partition) -> list[int] | None:
-    """First invocation and last completion, ns."""
-    times = [
-        time
-        for frame in (p.sends, p.reads, p.marks)
-        for time in (frame["invoked"].min(), frame["invoked"].max(), frame["completed"].max())
-        if isinstance(time, int)
-    ]
-    return [min(times), max(times)] if times else None
-
-
 def _latency(p: Partition) -> int | None:
     """The lower quartile of the latencies of sends and reads in ns, from a sample of about SAMPLE; None without any.
 
@@ -91,7 +82,7 @@ def _latency(p: Partition) -> int | None:
     return None if quartile is None else int(quartile)
 
 
-def _counts(findings: list[Finding]) -> dict[str, dict[str, int]]:
+def counts_of(findings: list[Finding]) -> dict[str, dict[str, int]]:
     """By rule, then by severity: the number of findings (`violation`) and of records (`violation records`)."""
     counts: dict[str, dict[str, int]] = {}
     for finding in findings:

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from ..analysis.inspect.differences import differences
+from ..analysis.replicas.replica_logs import where
 from ..analysis.wording import span
 from ..histories.errors import UsageError
 from .document import Document
@@ -33,8 +35,6 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
     the replicas agree, 1 if some differ or a batch is damaged, 3 (unknown) if no snapshot has two logs of a
     partition, or a file cannot be read.
     """
-    from ..analysis.inspect.differences import differences
-
     _refuse_second_run(partition)
     opened = open_for_inspection(run, form, reader)
     compared: list[dict[str, Any]] = []
@@ -72,8 +72,6 @@ def _refuse_second_run(given: str | None) -> None:
 
 
 def _snapshot(document: Document, partition: str, snapshot: dict[str, Any], has_history: bool) -> None:
-    from ..analysis.replicas.replica_logs import where
-
     when = seconds_text(snapshot["time"], has_history)
     document.heading(f"{partition}, {where(snapshot['snapshot'])}" + (f" ({when} s)" if when and has_history else ""))
     for broker in snapshot["brokers"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from collections.abc import Callable
 from functools import wraps
@@ -33,12 +34,12 @@ class Spark(NamedTuple):
     remote: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
 
-    def open(self, progress: Progress) -> Session:
-        """Starts the session. Raises MissingComponentError if that fails."""
+    def open(self, progress: Progress, is_brief: bool = False) -> Session:
+        """Starts the session; a brief one judges one small run. Raises MissingComponentError if that fails."""
         from ..analysis.engines import spark
 
         progress("starting Spark", 0, 1, "sessions")
-        return spark.open_session(*self)
+        return spark.open_session(*self, is_brief=is_brief)
 
 
 def engine_options(default: Literal["spark", "local"]) -> Callable[[Command], Command]:
@@ -121,6 +122,8 @@ class LocalEngine(Engine):
     def judge(self, run: Run, progress: Progress) -> Results:
         from ..analysis.engines import local
 
+        # polars, once imported, lets Ctrl-C interrupt no wait for a thread.
+        signal.siginterrupt(signal.SIGINT, True)
         return local.judge_run(run, progress)
 
     def write(self, folder: str, fill: Fill) -> None:
@@ -132,13 +135,14 @@ class SparkEngine(Engine):
 
     name = "spark"
 
-    def __init__(self, options: Spark) -> None:
+    def __init__(self, options: Spark, runs: int) -> None:
         self._options = options
+        self._runs = runs
         self._started: Session | None = None
 
-    def _session(self, progress: Progress) -> Session:
+    def _session(self, progress: Progress, is_brief: bool = False) -> Session:
         if self._started is None:
-            self._started = self._options.open(progress)
+            self._started = self._options.open(progress, is_brief)
         return self._started
 
     def check_target(self, folder: str, progress: Progress) -> None:
@@ -159,7 +163,8 @@ class SparkEngine(Engine):
     def judge(self, run: Run, progress: Progress) -> Results:
         from ..analysis.engines import spark
 
-        return spark.judge_run(run, self._session(progress), progress)
+        is_brief = self._runs == 1 and spark.is_small(run)
+        return spark.judge_run(run, self._session(progress, is_brief), progress)
 
     def write(self, folder: str, fill: Fill) -> None:
         if not is_uri(folder):

@@ -5,12 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ..analysis.wording import either, plural
+from ..analysis.causes.incidents import Incident, incidents_of
+from ..analysis.finding_order import worst_first
+from ..analysis.inspect.differences import differences
+from ..analysis.inspect.events import events_of_partition
+from ..analysis.inspect.findings_without_cause import unexplained, why_no_cause
+from ..analysis.inspect.offset_story import found_record, offset_story, within
+from ..analysis.inspect.open_partitions import Inspected
+from ..analysis.partitions.partition import Partition
+from ..analysis.replicas.replica_logs import where
+from ..analysis.wording import brokers, either, plural
 from ..histories.errors import UsageError
+from ..histories.tables import Finding
+from ..plots.report.root_causes import RootCause, root_cause_of, source_of, step_of
 from ..plots.report.saved import Saved, is_saved, load
 from .document import Document
 from .forms import Form, form_options, from_option, show
@@ -18,13 +29,7 @@ from .inspection import NO_FILES, Place, add_time_origin, open_for_inspection, p
 from .log_text import NO_LOG, describe_extent, differing_spans, record_text, time_of_day
 from .paths import LocalPath
 from .saved_lookup import causes_at, check_partition_exists, explained_nearby, findings_at, known_partitions
-
-if TYPE_CHECKING:
-    from ..analysis.causes.incidents import Incident
-    from ..analysis.inspect.open_partitions import Inspected
-    from ..analysis.partitions.partition import Partition
-    from ..histories.tables import Finding
-    from ..plots.report.root_causes import RootCause
+from .timeline import add_events
 
 Record = dict[str, Any]
 MAX_FINDINGS = 12  # of a run or a partition, on the terminal
@@ -69,8 +74,6 @@ def _with_files(saved: Saved) -> Collection[str]:
 
 
 def _explain_saved(document: Document, saved: Saved, target: Place | None) -> None:
-    from ..analysis.inspect.findings_without_cause import unexplained
-
     verdict = saved.verdict
     with_files = _with_files(saved)
     causes, findings = causes_at(saved, target), findings_at(saved, target)
@@ -100,17 +103,14 @@ def _explanation(source: Path, target: Place | None, reader: str | None) -> Reco
         record = _offset_record(opened, names, target, judged)
         findings = _findings_at_offset(findings, target)
     else:
-        moments = [moment for name in names for moment in _moments(opened, name)] if target else []
+        parts = [opened.partition(name) for name in names] if target else []
+        moments = [moment for p in parts for moment in events_of_partition(p)]
         record = {"causes": causes, **({"moments": moments} if target else {})}
     return opened.located({**record, **_unexplained_record(findings, causes, opened.with_files())})
 
 
 def _unexplained_record(findings: list[Finding], causes: list[Record], with_files: Collection[str]) -> Record:
     """The findings without a cause, worst first, and the reasons."""
-    from ..analysis.finding_order import worst_first
-    from ..analysis.inspect.findings_without_cause import unexplained, why_no_cause
-    from ..analysis.inspect.offset_story import found_record
-
     without_cause = unexplained(findings, causes)
     return {
         "unexplained": [{"id": one.id, **found_record(one)} for one in worst_first(without_cause)[:MAX_UNEXPLAINED]],
@@ -120,8 +120,6 @@ def _unexplained_record(findings: list[Finding], causes: list[Record], with_file
 
 
 def _explain_run(document: Document, opened: Inspected, target: Place | None) -> None:
-    from ..analysis.inspect.findings_without_cause import unexplained
-
     if target is not None:
         names = opened.labels(target.partition)
         if target.offset is not None:
@@ -141,17 +139,7 @@ def _explain_run(document: Document, opened: Inspected, target: Place | None) ->
         document.sentences(f"{opened.run.settings.name}: no breach was found, so there is nothing to explain; {hint}")
 
 
-def _moments(opened: Inspected, name: str) -> list[Record]:
-    from ..analysis.inspect.events import events_of_partition
-
-    return events_of_partition(opened.partition(name))
-
-
 def _explain_partition(document: Document, opened: Inspected, name: str) -> None:
-    from ..analysis.finding_order import worst_first
-    from ..analysis.inspect.findings_without_cause import unexplained
-    from .timeline import add_events
-
     p = opened.partition(name)
     findings, causes = opened.judged(p)
     _numbers(document, p)
@@ -159,10 +147,10 @@ def _explain_partition(document: Document, opened: Inspected, name: str) -> None
     _findings(document, worst_first(findings), opened.located)
     if not findings:
         document.sentences("No rule found a breach here; `logjudge check` lists what could not be judged.")
-    _why_not(document, unexplained(findings, causes), opened.with_files())
+    document.sentences(*why_no_cause(unexplained(findings, causes), opened.with_files()))
     _incidents(document, findings, causes, opened.started_at)
     document.heading("Events")
-    moments = _moments(opened, name)
+    moments = events_of_partition(p)
     add_events(document, opened.located({"moments": moments})["moments"], opened)
     if not moments:
         document.sentences(NO_FILES)
@@ -170,10 +158,6 @@ def _explain_partition(document: Document, opened: Inspected, name: str) -> None
 
 def _numbers(document: Document, p: Partition) -> None:
     """Sends, reads and replicas of the partition in a few numbers."""
-    from ..analysis.inspect.differences import differences
-    from ..analysis.replicas.replica_logs import where
-    from ..analysis.wording import brokers
-
     document.heading(p.label)
     if p.generation is not None:
         document.sentences(p.generation.describe(p.topic))
@@ -203,14 +187,14 @@ def _explain_offset(document: Document, opened: Inspected, names: list[str], tar
 
 
 def _explain_story(document: Document, opened: Inspected, p: Partition, story: Record, here: list[Finding]) -> None:
-    from ..analysis.inspect.findings_without_cause import unexplained
-
     if p.generation is not None:
         document.sentences(p.generation.describe(p.topic))
     _facts(document, "Sent", story["sent"], story["sent_left_out"], "No recorded send was acknowledged here.")
     _facts(document, "Read", story["read"], story["read_left_out"], "No recorded consumer read it.")
+    if story["passed"]:
+        _facts(document, "Groups", story["passed"], 0, "")
     _facts(document, "Findings", story["found"], story["found_left_out"], "No rule found a breach here.")
-    _why_not(document, unexplained(here, story["causes"]), opened.with_files())
+    document.sentences(*why_no_cause(unexplained(here, story["causes"]), opened.with_files()))
     if story["held"]:
         document.heading("Replicas")
         rows = [[row["where"], f"broker {row['broker']}", *_record_cells(row)] for row in story["held"]]
@@ -227,8 +211,6 @@ def _explain_story(document: Document, opened: Inspected, p: Partition, story: R
 
 
 def _findings_at_offset(findings: list[Finding], target: Place) -> list[Finding]:
-    from ..analysis.inspect.offset_story import within
-
     return [one for one in findings if target.offset is not None and within(target.offset, one)]
 
 
@@ -236,8 +218,6 @@ def _offset_record(
     opened: Inspected, names: list[str], target: Place, judged: list[tuple[list[Finding], list[Record]]]
 ) -> Record:
     """All that is known of an offset. With several generations of its topic: the first, which lists the others."""
-    from ..analysis.inspect.offset_story import offset_story
-
     assert target.offset is not None
     stories = [
         story
@@ -262,8 +242,6 @@ def _record_cells(row: Record) -> list[str]:
 
 
 def _facts(document: Document, title: str, facts: list[Record], left_out: int, none: str) -> None:
-    from ..plots.report.root_causes import source_of
-
     document.heading(title)
     if not facts:
         document.sentences(none)
@@ -282,18 +260,13 @@ def _unexplained(
     with_files: Collection[str],
     located: Callable[[Record], Record] = lambda record: record,
 ) -> None:
-    from ..analysis.finding_order import worst_first
-
     if breaches:
         document.heading("Findings without a cause")
         _findings(document, worst_first(breaches), located)
-        _why_not(document, breaches, with_files)
+        document.sentences(*why_no_cause(breaches, with_files))
 
 
 def _findings(document: Document, findings: list[Finding], located: Callable[[Record], Record]) -> None:
-    from ..analysis.inspect.offset_story import found_record
-    from ..plots.report.root_causes import source_of
-
     records = located({"found": [found_record(one) for one in findings[:MAX_FINDINGS]]})["found"]
     document.listed([(record["says"], source_of(record)) for record in records])
     if len(findings) > MAX_FINDINGS:
@@ -302,19 +275,10 @@ def _findings(document: Document, findings: list[Finding], located: Callable[[Re
         )
 
 
-def _why_not(document: Document, breaches: list[Finding], with_files: Collection[str]) -> None:
-    from ..analysis.inspect.findings_without_cause import why_no_cause
-
-    document.sentences(*why_no_cause(breaches, with_files))
-
-
 def _incidents(
     document: Document, findings: Iterable[Finding], causes: list[Record], started_at: str | None
 ) -> list[Incident]:
     """Adds each explained incident with its sequence of events, and returns these incidents."""
-    from ..analysis.causes.incidents import incidents_of
-    from ..plots.report.root_causes import root_cause_of
-
     incidents = [one for one in incidents_of(map(vars, findings), causes) if one.explained]
     for incident in incidents:
         document.heading(f"Cause: {incident.cause}, {incident.headline}")
@@ -341,7 +305,5 @@ def _root_cause(document: Document, cause: RootCause) -> None:
 
 
 def _chain(document: Document, facts: list[Record], started_at: str) -> None:
-    from ..plots.report.root_causes import step_of
-
     steps = [step_of(fact, started_at) for fact in facts]
     document.numbered([(with_time(step.seconds, step.clock, step.text), step.source) for step in steps])

@@ -18,15 +18,7 @@ from ..histories.readers import OPERATIONS, readers_of
 from ..models.specifications import MODELS, models_for
 from .engines import Spark, engine_options
 from .forms import quiet_option
-from .main import (
-    EXIT_BREACH,
-    EXIT_CRASH,
-    EXIT_UNKNOWN,
-    EXIT_USAGE,
-    EXIT_VALID,
-    report_failure,
-    worst_exit,
-)
+from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, report_failure, worst_exit
 from .paths import LocalPath
 from .progress import Progress, note
 

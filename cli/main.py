@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import io
 import os
 import signal
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
+from typing import NoReturn
 
 import click
 
@@ -175,6 +178,15 @@ def _raise_on_termination() -> None:
             signal.signal(number, terminate)
 
 
+def _end(code: int) -> NoReturn:
+    """Ends the process with its temporary files removed, but without waiting for threads that still work."""
+    atexit._run_exitfuncs()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("logjudge"), prog_name="logjudge")
 def cli() -> None:
@@ -196,9 +208,9 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False, prog_name="logjudge", color=colour)
     except click.exceptions.Abort:
-        code = 128 + signal.SIGINT
+        _end(128 + signal.SIGINT)
     except Terminated as ended:
-        code = 128 + ended.number
+        _end(128 + ended.number)
     except click.ClickException as error:
         error.show()
         code = EXIT_USAGE

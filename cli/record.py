@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,10 +147,13 @@ def _refuse_options_that_do_nothing(ctx: click.Context, is_scenario: bool) -> No
 
 
 def _record_lab(name: str, folder: Path, options: dict[str, Any], report: _Report) -> Any:
-    from ..histories.recording.run import record_scenario, with_user_settings
+    from ..histories.recording.run import record_scenario
     from ..histories.recording.scenarios import load
 
-    return record_scenario(with_user_settings(load(name), options["kafka"]), folder, report.show, report.notice)
+    scenario = load(name)
+    if options["kafka"]:
+        scenario = replace(scenario, kafka=options["kafka"])
+    return record_scenario(scenario, folder, report.show, report.notice)
 
 
 def _record_cluster(bootstrap: str | None, folder: Path, options: dict[str, Any], report: _Report) -> Any:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..analysis.inspect.offset_story import covers, within
 from ..analysis.wording import some, span
 from ..histories.errors import UsageError
+from ..histories.tables import Evidence, Finding
 from ..plots.report.saved import Saved
 from .inspection import MAX_NAMES, Place
-
-if TYPE_CHECKING:
-    from ..histories.tables import Finding
 
 Record = dict[str, Any]
 
@@ -41,9 +40,6 @@ def _names_of(row: Record) -> tuple[str, ...]:
 
 def findings_at(saved: Saved, place: Place | None) -> list[Finding]:
     """The findings of the run, of a partition, or of an offset."""
-    from ..analysis.inspect.offset_story import within
-    from ..histories.tables import Evidence, Finding
-
     found = [
         Finding(**{**row, "evidence": [Evidence.of(one) for one in row["evidence"] or ()]})
         for row in saved.findings.iter_rows(named=True)
@@ -64,8 +60,6 @@ def causes_at(saved: Saved, place: Place | None) -> list[Record]:
 
 
 def _concerns(cause: Record, place: Place, found: set[str]) -> bool:
-    from ..analysis.inspect.offset_story import covers
-
     if "#" in place.partition:  # one generation of a topic, known from its findings' ids
         return not found.isdisjoint(cause["findings"])
     if place.offset is not None:

@@ -10,10 +10,12 @@ import click
 
 from ..histories.errors import UsageError, did_you_mean
 from ..histories.simulation.bundle import Written
+from ..histories.simulation.message_page import FORMS, markdown, player
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.request import DRAWABLE, FILE_ONLY, late_faults, simulate_request
+from ..models.exploration.message_trace import trace_messages
 from ..models.exploration.schedule import PATTERNS
-from ..models.replication.config import OPTIONS
+from ..models.replication.config import OPTIONS, SECOND
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .completing import completed
@@ -49,6 +51,15 @@ from .settings import setting
     type=LocalPath(),
     help="The folder of the bundle; an earlier bundle is replaced.",
 )
+@click.option(
+    "--trace",
+    type=LocalPath(),
+    help="Also write the messages of partition 0 with the log ends and high watermarks after each: a table and a "
+    "diagram (.md), or a player (.html). The first 200 that move something.",
+)
+@click.option(
+    "--trace-from", default=0.0, show_default=True, type=click.FloatRange(0, 10**6), help="Trace from this second on."
+)
 @quiet_option
 def command(
     variant: str | None,
@@ -60,19 +71,37 @@ def command(
     settings: tuple[str, ...],
     file: Path | None,
     out: Path,
+    trace: Path | None,
+    trace_from: float,
 ) -> None:
     """Run Kafka's replication protocol under faults, and write a bundle that `check` judges like a real run.
 
     The same seed and configuration write the same bytes, on every machine.
     """
+    if trace is not None and trace.suffix not in FORMS:
+        raise UsageError(f"--trace {trace}: expected a file that ends in {' or '.join(FORMS)}")
     kinds, options = (faults or "").split(","), dict(map(option, settings))
     written, scenario = simulate_request(
         out, file, kinds, fault_count, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=options
     )
     warn(scenario, written)
     click.echo(summary(written))
+    if trace is not None:
+        _write_trace(scenario, trace, round(trace_from * SECOND))
     for line in _expected_breaches(written, scenario):
         click.echo(line)
+
+
+def _write_trace(scenario: Scenario, path: Path, since: int) -> None:
+    """Run the scenario again, and write its messages."""
+    messages = trace_messages(scenario, since=since)
+    title = scenario.title or scenario.name
+    text = player(messages, title) if path.suffix == ".html" else markdown(messages, title)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--trace {path}: cannot write ({error.strerror})") from error
+    click.echo(f"{path}: {len(messages)} messages")
 
 
 def _expected_breaches(written: Written, scenario: Scenario) -> list[str]:

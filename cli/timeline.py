@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from ..analysis.inspect.events import events_of_partition
+from ..analysis.inspect.open_partitions import Inspected
+from ..plots.clock import clock
+from ..plots.report.root_causes import source_of
 from .document import Document
 from .forms import Form, form_options, from_option, show
 from .inspection import (
@@ -20,9 +24,6 @@ from .inspection import (
     with_time,
 )
 from .paths import LocalPath
-
-if TYPE_CHECKING:
-    from ..analysis.inspect.open_partitions import Inspected
 
 MAX_EVENTS = 400  # of a partition; --json prints all
 
@@ -37,8 +38,6 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
 
     Each event names the file and line, or byte, that records it.
     """
-    from ..analysis.inspect.events import events_of_partition
-
     opened = open_for_inspection(run, form, reader)
     names = opened.labels(parse_partition(partition))
     timelines = [{"partition": name, "moments": events_of_partition(opened.partition(name))} for name in names]
@@ -89,9 +88,6 @@ def _shared_events(timelines: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
 
 def add_events(document: Document, moments: list[dict[str, Any]], opened: Inspected) -> None:
     """Adds the first MAX_EVENTS events, each with its time and source."""
-    from ..plots.clock import clock
-    from ..plots.report.root_causes import source_of
-
     times = [one["time"] for one in moments[:MAX_EVENTS]]
     if opened.has_history:
         whens = [

@@ -14,6 +14,8 @@ history, one millisecond after the previous one: line 7 happens at 7 ms.
     c:auto=3       the same, committed automatically and seen at its callback
     c:group=3  c:group=null     assigned by its group;  c:assign=else, c:group=else name another partition alone
     c:revoked  c:revoked=0  c:revoked=else             everything, this partition, another one is taken away
+    c:group=3^5  c:commit=3^5/c9  c:revoked=0^5        in generation 5, with the member id c (or c9)
+    c:group=else^5+0+1                                 and now owns these partitions
     c:subscribe  c:crash
     end=5  end=5/2  c:end=5     end offsets returned to admin (or c), with the log start 2
     delete=2  nemesis:kill  nemesis:heal               faults
@@ -104,7 +106,7 @@ class _Writer:
         late, what, end = _ACT.fullmatch(act).group("late", "what", "end")  # type: ignore[union-attr]
         if process == "nemesis":
             what = re.sub(r"^(?!delete|create|heal)(.*)$", r"fault=\1", what)
-        operation = self._operation(what)
+        operation = self._operation(what, self.prefix + process)
         name = process if process == "nemesis" else self.prefix + process
         key = (name, operation["f"] + str(operation.get("value", "")))
         if not late:
@@ -126,9 +128,19 @@ class _Writer:
         self.events.append(event)
         return event
 
-    def _operation(self, what: str) -> Event:
+    def _membership(self, text: str, process: str) -> Event:
+        generation, *owned = text.split("+")
+        generation, _, member = generation.partition("/")
+        if not generation:
+            return {}
+        fields: Event = {"member": self.prefix + member if member else process, "generation": int(generation)}
+        assignment = [{"topic": self.topic, "partition": int(number)} for number in owned]
+        return {**fields, "assignment": assignment} if owned else fields
+
+    def _operation(self, what: str, process: str) -> Event:
         """The completion of an operation, in the native format."""
-        verb, _, argument = what.partition("=")
+        name, _, membership = what.partition("^")
+        verb, _, argument = name.partition("=")
         if what.startswith("("):
             return {"f": "txn", "ops": [self._step(step) for step in what.strip("()").split(",")]}
         if what.startswith(("<", "handle<")):
@@ -136,11 +148,12 @@ class _Writer:
             return {"f": f or "poll", "records": list(self._records(records.split(",")))}
         if verb in ("seek", "assign", "group", "commit", "auto", "end"):
             f = {"group": "assign", "auto": "commit", "end": "end_offsets"}.get(verb, verb)
-            event: Event = {"f": f, "offsets": [self._position(argument)]}
+            event: Event = {"f": f, "offsets": [self._position(argument)], **self._membership(membership, process)}
             return {**event, verb: True} if verb in ("group", "auto") else event
         if verb == "revoked":
             offsets = [self._position(argument)] if argument else []
-            return {"f": "assign", "revoked": True, "group": True, "offsets": offsets}
+            revoked = {"f": "assign", "revoked": True, "group": True, "offsets": offsets}
+            return {**revoked, **self._membership(membership, process)}
         if verb == "delete":
             fault = {"kind": "delete-records", "topic": self.topic, "offsets": {"0": int(argument)}}
             return {"f": "fault", "fault": fault}

@@ -25,6 +25,11 @@ class Observations(NamedTuple):
 _PARTITION, _OFFSET = re.compile("[0-9]{1,9}"), re.compile("[0-9]{1,18}")
 
 _OPERATION = ("process", "outcome", "invoked", "completed", "invoked_at", "at")
+# A client without a membership reports an empty member id and a negative generation.
+_MEMBERSHIP = (
+    pl.when(pl.col("member") != "").then("member").alias("member"),
+    pl.when(pl.col("generation") >= 0).then("generation").alias("group_generation"),
+)
 
 
 def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
@@ -36,16 +41,18 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
         operations = operations.filter(pl.col("completed").is_not_null())
     steps = _steps(operations.filter(pl.col("f") == "txn"))
     sends = _sends(operations, steps, settings)
-    if set(operations["f"].unique()) <= {
-        "send"
-    }:  # as in most blocks: building the other tables would cost more than the sends
+    if (operations["f"] == "send").all():  # as in most blocks: building the other tables would cost more than the sends
         return Observations(sends, *(pl.DataFrame(schema=schema) for schema in (READS, MARKS, CONTEXT)))
-    return Observations(
-        sends,
-        _reads(operations, steps),
-        pl.concat([_marks(operations, steps), _subscriptions(operations, settings)]),
-        _context(operations),
-    )
+    polled = _polled(operations, steps)
+    # An entry without offset and value is a partition that a poll returned without records: only in Jepsen's histories.
+    is_empty = pl.col("offset").is_null() & pl.col("value").is_null()
+    marks = [
+        _marks(operations, steps),
+        _records_as_marks(polled.filter(is_empty), "empty"),
+        _deletions(operations),
+        _subscriptions(operations, settings),
+    ]
+    return Observations(sends, polled.filter(~is_empty).select(list(READS)), pl.concat(marks), _context(operations))
 
 
 def count_indeterminate_failures(operations: pl.DataFrame) -> int:
@@ -101,19 +108,14 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
     )
 
 
-def _reads(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Polled records. An entry without offset and value becomes a mark (see `_empty_polls`)."""
+def _polled(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """The entries of polls, one row each."""
     polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(pl.lit(False).alias("txn"))
     stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     stepwise = stepwise.drop("topic", "partition", "offset", "key", "value", "timestamp")
     within = _explode_records(stepwise, pl.col("index")).with_columns(pl.lit(True).alias("txn"))
-    reads = pl.concat([plain, within])
-    return reads.filter(~_is_empty()).select(list(READS))
-
-
-def _is_empty() -> pl.Expr:
-    return pl.col("offset").is_null() & pl.col("value").is_null()
+    return pl.concat([plain, within])
 
 
 def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
@@ -137,7 +139,7 @@ def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     def positions(rows: pl.DataFrame, kind: pl.Expr, txn: bool) -> pl.DataFrame:
         return (
             rows.with_columns(kind.alias("kind"))
-            .select(*_OPERATION, "kind", pl.col("group", "auto").fill_null(False), "offsets")
+            .select(*_OPERATION, "kind", pl.col("group", "auto").fill_null(False), *_MEMBERSHIP, "offsets")
             .filter(pl.col("offsets").list.len() > 0)
             .explode("offsets")
             .unnest("offsets")
@@ -151,17 +153,27 @@ def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
     named = operations.filter(pl.col("f").is_in(["commit", "assign", "seek", "end_offsets"]))
     kind = pl.when((pl.col("f") == "assign") & pl.col("revoked").fill_null(False)).then(pl.lit("revoke"))
-    in_txn = steps.filter(pl.col("f") == "commit").with_columns(group=pl.lit(False), auto=pl.lit(False))
+    in_txn = steps.filter(pl.col("f") == "commit").with_columns(
+        group=pl.lit(False), auto=pl.lit(False), member=pl.lit(None, pl.String), generation=pl.lit(None, pl.Int64)
+    )
     handles = operations.filter((pl.col("f") == "handle") & (pl.col("records").list.len() > 0))
     return pl.concat(
         [
             positions(named, kind.otherwise("f"), False),
             positions(in_txn, pl.lit("commit"), True),
+            _owned(operations),
             _records_as_marks(_explode_records(handles, pl.lit(0, dtype=pl.Int32)), "handle"),
-            _records_as_marks(_empty_polls(operations, steps), "empty"),
-            _deletions(operations),
         ]
     )
+
+
+def _owned(operations: pl.DataFrame) -> pl.DataFrame:
+    """The partitions that a member owned after an assignment, as marks."""
+    assigns = operations.filter((pl.col("f") == "assign") & (pl.col("assignment").list.len() > 0))
+    rows = assigns.drop("topic", "partition").explode("assignment").unnest("assignment")
+    index = pl.int_range(pl.len(), dtype=pl.Int32).alias("index")
+    marks = _records_as_marks(rows.with_columns(index, offset=pl.lit(None, pl.Int64)), "owned")
+    return marks.with_columns(rows["group"].fill_null(False), *(rows.select(_MEMBERSHIP)))
 
 
 def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame:
@@ -180,15 +192,6 @@ def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame
     )
 
 
-def _empty_polls(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Partitions that a poll returned without records. Only Jepsen's histories record them."""
-    polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
-    stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
-    stepwise = stepwise.drop("topic", "partition", "offset", "key", "value", "timestamp")
-    rows = [_explode_records(polls, pl.lit(0, dtype=pl.Int32)), _explode_records(stepwise, pl.col("index"))]
-    return pl.concat(rows).filter(_is_empty())
-
-
 def _records_as_marks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
     return rows.with_columns(
         pl.lit(kind).alias("kind"),
@@ -196,6 +199,8 @@ def _records_as_marks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
         pl.lit(False).alias("group"),
         pl.lit(False).alias("auto"),
         pl.lit(False).alias("txn"),
+        pl.lit(None, dtype=pl.String).alias("member"),
+        pl.lit(None, dtype=pl.Int64).alias("group_generation"),
     ).select(list(MARKS))
 
 
@@ -242,6 +247,7 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
         .alias("kind"),
         pl.coalesce("fault", pl.format("{}", pl.col("offsets").list.len())).alias("detail"),
         pl.col("group").fill_null(False),
+        *_MEMBERSHIP,
     )
     context = rows.select(list(CONTEXT))
     handles = operations.filter(pl.col("f") == "handle").unique("process", keep="first", maintain_order=True)
@@ -250,6 +256,8 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
             pl.lit("handles").alias("kind"),
             pl.lit(False).alias("group"),
             pl.lit(None, dtype=pl.String).alias("detail"),
+            pl.lit(None, dtype=pl.String).alias("member"),
+            pl.lit(None, dtype=pl.Int64).alias("group_generation"),
         )
         context = pl.concat([context, recorded.select(list(CONTEXT))])
     return context

@@ -69,18 +69,14 @@ def pair_operations(lines: Iterable[OperationLine], source: str, format_name: st
         if has_times is None:
             has_times = line.time is not None
         elif has_times != (line.time is not None):
-            raise InputError(source, "a line " + ("without" if has_times else "with") + " a time",
-                             "a time on every line or on none", line=line.line)  # fmt: skip
+            found = f"a line {'without' if has_times else 'with'} a time"
+            raise InputError(source, found, "a time on every line or on none", line=line.line)
         now: float = order if line.time is None else line.time
         if line.type == "invoke":
             if line.process in open_invocations:
-                before = open_invocations[line.process][1].line
-                raise InputError(
-                    source,
-                    f"an invocation by process {line.process!r}",
-                    f"the completion of its operation of line {before} first",
-                    line=line.line,
-                )
+                found = f"an invocation by process {line.process!r}"
+                before = f"the completion of its operation of line {open_invocations[line.process][1].line} first"
+                raise InputError(source, found, before, line=line.line)
             open_invocations[line.process] = len(operations), line
             client = line.process if line.client is None else line.client
             operations.append(Operation(Action(line.f, line.value, UNKNOWN, line.key), now, None, client))
@@ -91,12 +87,8 @@ def pair_operations(lines: Iterable[OperationLine], source: str, format_name: st
             raise InputError(source, found, "its invocation before it", line=line.line)
         index, invoked = open_invocations.pop(line.process)
         if invoked.f != line.f:
-            raise InputError(
-                source,
-                f"a completion of {line.f!r}",
-                f"one of {invoked.f!r}, invoked at line {invoked.line}",
-                line=line.line,
-            )
+            expected = f"one of {invoked.f!r}, invoked at line {invoked.line}"
+            raise InputError(source, f"a completion of {line.f!r}", expected, line=line.line)
         if line.type == "fail":
             failed.add(index)
         elif line.type == "ok":

@@ -45,6 +45,7 @@ _RECORD = {
 }
 _POSITION = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64, "start": pl.Int64}
 _RECORDS = pl.List(pl.Struct(_RECORD))
+_PARTITIONS = pl.List(pl.Struct({"topic": pl.String, "partition": pl.Int32}))
 _POSITIONS = pl.List(pl.Struct(_POSITION))
 _STEPS = pl.List(pl.Struct({"f": pl.String, **_RECORD, "records": _RECORDS, "offsets": _POSITIONS}))
 
@@ -70,6 +71,9 @@ EVENTS: Schema = {
     "group": pl.Boolean,
     "revoked": pl.Boolean,
     "auto": pl.Boolean,
+    "member": pl.String,  # the member id that the group gave to the process
+    "generation": pl.Int64,  # of the group (a member epoch in the protocol of KIP-848), as the client knows it
+    "assignment": _PARTITIONS,  # everything that the member now owns
     "reason": pl.String,
     "error": pl.String,
     "fault": pl.String,  # the JSON object as text
@@ -128,13 +132,15 @@ READS: Schema = {
 }
 MARKS: Schema = {
     **_OPERATION_KEY,
-    "kind": pl.String,  # commit, handle, end_offsets, assign, seek, revoke, empty, delete-records
+    "kind": pl.String,  # commit, handle, end_offsets, assign, owned, seek, revoke, empty, delete-records
     "offset": pl.Int64,
     "value": pl.String,  # of a handled record
     "start": pl.Int64,  # log start offset, of end_offsets
     "group": pl.Boolean,  # assigned by the group
     "auto": pl.Boolean,  # an automatic commit: recorded at its callback, after it happened
     "txn": pl.Boolean,
+    "member": pl.String,  # of a group, with its generation; null: not recorded
+    "group_generation": pl.Int64,
 }
 # Events of a process or of the run rather than of one partition: the rules of every partition get all of them.
 CONTEXT: Schema = {
@@ -148,6 +154,8 @@ CONTEXT: Schema = {
     "at": pl.Int64,
     "group": pl.Boolean,
     "detail": pl.String,  # of a fault: its JSON
+    "member": pl.String,
+    "group_generation": pl.Int64,
 }
 
 # The tables of brokers' files are in histories/evidence/tables.py.

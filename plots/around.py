@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import plural, span
 from . import style
-from .bands import LANE, bands_of, draw_bands, lanes
+from .bands import bands_of, sheet_below
 from .time_axis import SINCE_START, moment, name_ticks, seconds_texts
 
 if TYPE_CHECKING:
@@ -51,21 +51,16 @@ def draw(figures: dict[str, Any], finding: str) -> Figure:
         rows = _rows(shown)
         places = _places(shown, figures)
         faults = bands_of(figures, places.moments[0], places.moments[-1], places.of)
-        strip_height, height = LANE * lanes(faults), 0.3 * max(len(rows), 1)
-        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, height], 1.6 + height + strip_height)
-        draw_bands(strip, (axis,), faults)
+        height = 0.3 * max(len(rows), 1)
+        figure, (axis,) = sheet_below(title, faults, [height], 1.6 + height)
         for row, operation in rows:
             _bar(axis, -row, operation, places)
         _lanes(axis, rows)
         _ticks(axis, places, shown, figures["started_at"])
         _legend(axis, shown)
         if left:
-            axis.set_title(
-                f"{plural(left, 'more operation')} not shown",
-                fontsize=9,
-                fontweight="normal",
-                color=style.FAINT,
-            )
+            text = f"{plural(left, 'more operation')} not shown"
+            axis.set_title(text, fontsize=9, fontweight="normal", color=style.FAINT)
     return figure
 
 

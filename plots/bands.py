@@ -10,6 +10,7 @@ from . import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAX_LANES = 6
 LANE = 0.22  # inches
@@ -58,6 +59,14 @@ def bands_of(figures: dict[str, Any], low: int, high: int, place: Place = second
 def lanes(bands: list[Band]) -> int:
     """How many rows the strip needs."""
     return min(max((band.row for band in bands), default=-1) + 1, MAX_LANES)
+
+
+def sheet_below(title: str, bands: list[Band], rows: Sequence[float], inches: float) -> tuple[Figure, list[Axes]]:
+    """A sheet of panels, `rows` in inches, below the strip of the bands; `inches` is its height without the strip."""
+    strip_height = LANE * lanes(bands)
+    figure, (strip, *panels) = style.sheet(title, [strip_height + 0.02, *rows], inches + strip_height)
+    draw_bands(strip, panels, bands)
+    return figure, panels
 
 
 def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import plural
 from . import style
-from .bands import LANE, bands_of, draw_bands, lanes
+from .bands import bands_of, sheet_below
 from .time_axis import time_axis
 
 if TYPE_CHECKING:
@@ -40,10 +40,7 @@ def draw(figures: dict[str, Any]) -> Figure:
         read = ", all of them after being read" if impact["lost_read"] == impact["lost"] else read
         title = f"{style.number(impact['lost'])} of {plural(impact['acknowledged'], 'acknowledged write')} lost{read}"
     with style.look():
-        faults = bands_of(figures, *figures["span"])
-        strip_height = LANE * lanes(faults)
-        figure, (strip, rate, took) = style.sheet(title, [strip_height + 0.02, 2.1, 1.5], 5.0 + strip_height)
-        draw_bands(strip, (rate, took), faults)
+        figure, (rate, took) = sheet_below(title, bands_of(figures, *figures["span"]), [2.1, 1.5], 5.0)
         _outcomes(rate, figures)
         _latency(took, figures)
         time_axis(took, figures)

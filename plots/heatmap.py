@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import plural
 from . import style
-from .bands import LANE, bands_of, draw_bands, lanes
+from .bands import bands_of, sheet_below
 from .time_axis import time_axis
 
 if TYPE_CHECKING:
@@ -55,12 +55,9 @@ def draw(figures: dict[str, Any]) -> Figure:
             return style.empty_sheet("Findings by partition and time", "Nothing was found.")
         left = len(names) - MAX_ROWS + figures["heat_left_out"]
         names, counts = names[:MAX_ROWS], counts[:MAX_ROWS]
-        faults = bands_of(figures, *figures["span"])
-        strip_height = LANE * lanes(faults)
         title = f"{what[0].upper()}{what[1:]} in {plural(len(names) + max(left, 0), 'partition')}"
         rows = 0.24 * len(names)
-        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, max(rows, 0.6)], 1.7 + rows + strip_height)
-        draw_bands(strip, (axis,), faults)
+        figure, (axis,) = sheet_below(title, bands_of(figures, *figures["span"]), [max(rows, 0.6)], 1.7 + rows)
         colours = LinearSegmentedColormap.from_list("heat", ["#f8d5cf", style.RED, "#4f0a0a"])
         edges = style.edges(figures)
         cells = [(number, row, many) for row, line in enumerate(counts) for number, many in enumerate(line) if many]
@@ -81,11 +78,7 @@ def draw(figures: dict[str, Any]) -> Figure:
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         bar.ax.minorticks_off()
         if left > 0:
-            axis.set_title(
-                f"and {plural(left, 'more partition')}",
-                fontsize=9,
-                fontweight="normal",
-                color=style.FAINT,
-            )
+            text = f"and {plural(left, 'more partition')}"
+            axis.set_title(text, fontsize=9, fontweight="normal", color=style.FAINT)
         time_axis(axis, figures)
     return figure

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import style
-from .bands import LANE, bands_of, draw_bands, lanes
+from .bands import bands_of, sheet_below
 from .time_axis import time_axis
 
 if TYPE_CHECKING:
@@ -28,16 +29,16 @@ def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 def lines(figures: dict[str, Any], partition: str | None = None) -> dict[str, list[int | None]]:
     """By consumer and bin: the worst lag over its partitions in ns; None without a position."""
-    found: dict[str, list[int | None]] = {}
+    by_consumer: dict[str, list[list[int | None]]] = {}
     for part in figures["partitions"]:
         if partition in (None, part["name"]):
             for line in part["lags"]:
-                before = found.get(line["process"], [None] * len(line["behind"]))
-                found[line["process"]] = [
-                    max(one or 0, other or 0) if (one, other) != (None, None) else None
-                    for one, other in zip(before, line["behind"], strict=True)
-                ]
-    return found
+                by_consumer.setdefault(line["process"], []).append(line["behind"])
+    return {name: [_worst(lags) for lags in zip(*behind, strict=True)] for name, behind in by_consumer.items()}
+
+
+def _worst(lags: Iterable[int | None]) -> int | None:
+    return max((lag for lag in lags if lag is not None), default=None)
 
 
 def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
@@ -53,10 +54,7 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
         peak = max(lag or 0 for lag in found[worst[0]])
         behind = f"{style.printable(worst[0], 24)} was up to {style.duration(peak)} behind"
         title = where + (behind if peak else "no consumer was behind at the end of any interval")
-        faults = bands_of(figures, *figures["span"])
-        strip_height = LANE * lanes(faults)
-        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, 2.0], 3.2 + strip_height)
-        draw_bands(strip, (axis,), faults)
+        figure, (axis,) = sheet_below(title, bands_of(figures, *figures["span"]), [2.0], 3.2)
         ends = style.edges(figures)[1:]
         for number, name in enumerate(worst[:MAX_LINES]):
             values = [float("nan") if lag is None else lag / 1e9 for lag in found[name]]

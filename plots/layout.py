@@ -7,7 +7,7 @@ text of each kind is measured: the longest label, the widest tick, the legend.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ def lay_out(figure: Figure) -> None:
     """Sets the positions of all panels. An axis outside of the grid is a colour bar: it stands right of them."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    renderer: RendererBase = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     width, height = (72 * inches for inches in figure.get_size_inches())
     panels = [axis for axis in figure.axes if axis.get_subplotspec() is not None]
     bars = [axis for axis in figure.axes if axis.get_subplotspec() is None]
@@ -40,7 +40,7 @@ def lay_out(figure: Figure) -> None:
     overhang = _width(panels[-1].get_xticklabels(), renderer) / 2
     right = width - max(GAP, COLOUR_BAR if bars else overhang + 2)
     top = height - GAP - HEADING * _lines(figure.get_suptitle()) - GAP / 2
-    ratios = figure.axes[0].get_gridspec().get_height_ratios()  # type: ignore[union-attr]
+    ratios: Any = figure.axes[0].get_gridspec().get_height_ratios()  # type: ignore[union-attr]
     unit = max(top - GAP - sum(above) - sum(below), height / 4) / sum(ratios)
     upper = top - above[0]
     for number, panel in enumerate(panels):
@@ -97,4 +97,5 @@ def _lines(text: str) -> int:
 
 
 def _points(pixels: float, renderer: RendererBase) -> float:
-    return float(pixels) / renderer.points_to_pixels(1)
+    scale: Any = renderer.points_to_pixels(1)
+    return float(pixels / scale)

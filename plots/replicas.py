@@ -297,5 +297,5 @@ def _legend(axis: Axes, logs: list[Record], looks: dict[Any, tuple[str, str]]) -
         label = "missing below the high watermark"
         handles.append(Patch(facecolor="none", edgecolor=style.RED, hatch="////", linewidth=0.5, label=label))
     above = axis.transAxes + ScaledTranslation(0, TITLE / 72, axis.figure.dpi_scale_trans)
-    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "bbox_transform": above}
+    place: Record = {"loc": "lower left", "bbox_to_anchor": (0, 1), "bbox_transform": above}
     axis.legend(handles=handles, ncols=3, borderaxespad=0.2, **place)

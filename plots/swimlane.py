@@ -29,7 +29,8 @@ DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
 IN_SYNC = "#cfe0ee"
 ABSENT: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
 MOVING: dict[str, Any] = {"facecolor": "none", "linewidth": 1.6, "linestyle": "--"}
-ADDING, REMOVING = {"edgecolor": style.GREEN}, {"edgecolor": style.RED}
+ADDING: dict[str, Any] = {"edgecolor": style.GREEN}
+REMOVING: dict[str, Any] = {"edgecolor": style.RED}
 # The marks differ in height, so that a broker that stops and returns at once shows both.
 DIED: dict[str, Any] = {"marker": "X", "color": style.RED, "height": 0.18}
 BACK: dict[str, Any] = {"marker": "o", "color": style.INK, "height": -0.18}

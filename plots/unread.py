@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import plural
 from . import style
-from .bands import LANE, bands_of, draw_bands, lanes
+from .bands import bands_of, sheet_below
 from .time_axis import time_axis
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
     waiting, never = levels(series)
     title = (f"{style.printable(partition)}: " if partition else "") + _title(series, waiting, never)
     with style.look():
-        faults = bands_of(figures, *figures["span"])
-        strip_height = LANE * lanes(faults)
-        figure, (strip, axis) = style.sheet(title, [strip_height + 0.02, 2.0], 3.2 + strip_height)
-        draw_bands(strip, (axis,), faults)
+        figure, (axis,) = sheet_below(title, bands_of(figures, *figures["span"]), [2.0], 3.2)
         edges = style.edges(figures)
         both = [one + other for one, other in zip(waiting, never, strict=True)]
         if any(never):

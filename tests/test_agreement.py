@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from random import Random
 
 from agreement import IMPLY, SESSION, disagreement, judge_all, random_histories
+from campaign import IS_CAMPAIGN
 from logjudge.analysis.rules import RULES
 from logjudge.cli.rules import document
 
-COUNT = int(os.environ.get("LOGJUDGE_AGREEMENT", "150"))  # histories; some 40 a second
+COUNT = 5000 if IS_CAMPAIGN else 150  # histories; some 40 a second
 
 
 def test_rules_and_the_log_model_agree() -> None:

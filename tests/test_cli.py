@@ -184,7 +184,7 @@ def test_a_threshold_that_is_no_number_is_one_sentence(monkeypatch: pytest.Monke
         ("check --skip lost", "plain,lost-write"),
         ("check --allow lost", "plain,lost-write"),
         ("rules unse", "plain,unseen"),
-        ("scenarios run kip-101-l", "plain,kip-101-loss"),
+        ("scenarios run incident", "plain,incident-152-153"),
         ("simulate --faults crash,blac", "plain,crash,blackout"),
         ("search --invariant no-acknow", "plain,no-acknowledged-loss"),
     ],

@@ -47,9 +47,9 @@ def _compare_on_spark(session: Any, runs: list[JudgedRun]) -> None:
 @pytest.mark.spark
 def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
     runs = judge_combined(sorted({*BREAKING, *SOUND}), tmp_path)
-    largest = sorted(runs, key=lambda judged: len(judged.run.topics))[-2:]  # each run costs Spark seconds
-    assert len({rule for judged in largest for rule in judged.results.findings()["rule"]}) >= 18
-    _compare_on_spark(spark, largest)
+    largest = max(runs, key=lambda judged: len(judged.run.topics))  # each run costs Spark seconds
+    assert largest.results.findings()["rule"].n_unique() >= 15
+    _compare_on_spark(spark, [largest])
 
 
 @pytest.mark.spark
@@ -178,8 +178,9 @@ def test_spark_hands_blocks_on_and_judges_on_many_tasks(spark: Any, some: list[J
     judged = max(some, key=lambda each: len(each.run.topics))
     run = open_run(_packed(_gzipped, judged, tmp_path / "packed"))
     assert len(run.splits) == 1
-    units = plan(spark, run, None).filter(F.col("kind") == "summaries")
-    assert units.select(F.spark_partition_id()).distinct().count() > 1
+    with plan(spark, run, None) as (blocks, _):
+        units = blocks.filter(F.col("kind") == "summaries")
+        assert units.select(F.spark_partition_id()).distinct().count() > 1
     _same_but_for_names(judge_run(run, spark), judged.results)
 
 

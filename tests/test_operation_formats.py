@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from campaign import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError
@@ -133,7 +134,7 @@ def test_edn_values() -> None:
     }  # fmt: skip
 
 
-@settings(max_examples=300)
+@examples(100, 1000)
 @given(st.text(alphabet='{}[]()#_"\\:;, \n01ab.nil-', max_size=60), st.sampled_from(sorted(readers_of(OPERATIONS))))
 def test_any_text_is_read_or_refused(text: str, name: str) -> None:
     try:
@@ -146,7 +147,7 @@ def test_any_text_is_read_or_refused(text: str, name: str) -> None:
     assert refused.startswith("test:")
 
 
-@settings(max_examples=150)
+@examples(30, 600)
 @given(st.sampled_from(["etcd_101.log", "c01-ok.txt"]), st.integers(0, 6000), st.binary(max_size=3))
 def test_damage_is_an_error_or_a_history(
     tmp_path_factory: pytest.TempPathFactory, name: str, at: int, put: bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,15 +10,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+CACHE = ROOT / ".mypy_cache"
 PACKAGES = ("analysis", "cli", "histories", "models", "plots")
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's content and nothing else."""
-    target = tmp_path_factory.mktemp("site")
+def installed() -> Path:
+    """A folder with the wheel's content and nothing else. Its path is always the same, so that mypy's cache holds."""
+    target = CACHE / "site"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools packs what an earlier build left there
+    target.mkdir(parents=True)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True, cwd=target)
     return target
@@ -53,7 +58,7 @@ def _with_libraries(program: str) -> str:
 
 def test_types(installed: Path) -> None:
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")]
-    command += [f"--cache-dir={ROOT / '.mypy_cache'}"]
+    command += [f"--cache-dir={CACHE}"]
     command += ["-p", "logjudge"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=installed, check=False)
     assert done.returncode == 0, done.stdout

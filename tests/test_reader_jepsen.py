@@ -4,7 +4,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from campaign import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from jepsen_lines import COMMON, EVENT, EVENT_OF, HEAD, MALFORMED, TEXTS
 from logjudge.histories.readers import edn, jepsen, jepsen_columns
@@ -202,7 +203,7 @@ lines = st.builds(
 )
 
 
-@settings(max_examples=300)
+@examples(100, 2000)
 @given(st.lists(lines, max_size=12))
 def test_both_paths_agree(texts: list[str]) -> None:
     assert_reads_like_the_general_path("\n".join(texts).encode())

@@ -6,12 +6,14 @@ import asyncio
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -113,6 +115,33 @@ def test_every_function_of_the_format_is_read(recorder: Recorder) -> None:
     assert [len(event["records"]) for event in events(folder) if event["f"] == "poll" and "records" in event] == [1]
     invocation, completion = events(folder)[-2:]
     assert (invocation["value"], invocation["key"], invocation["acks"], completion["offset"]) == (7, "k", "all", None)
+
+
+class _Consumer:
+    """The interface of confluent_kafka.Consumer, in a generation that it can change."""
+
+    def __init__(self, metadata: bytes) -> None:
+        self.metadata = metadata
+
+    def consumer_group_metadata(self) -> bytes:
+        return self.metadata
+
+
+def test_members_and_generations_are_those_after_a_commit(recorder: Recorder) -> None:
+    consumer = _Consumer(b"CGMDv2:" + struct.pack("=i", 4) + b"g\0c0-77e1\0\x01")
+    recorder.assign("c0", {("orders", 0): 0}, group=True, member=consumer, assignment=[("orders", 0), ("orders", 1)])
+    with recorder.commit("c0", {("orders", 0): 2}, member=consumer) as commit:
+        consumer.metadata = b"CGMDv2:" + struct.pack("=i", -1) + b"g\0\0\x01"
+        commit.ok()
+    recorder.commit("c0", {("orders", 0): 3}, member=("c0-9", 6)).ok()
+    recorder.revoke("c0", member=SimpleNamespace(_coordinator=SimpleNamespace(member_id="c0-9", generation=7)))
+    with pytest.raises(UsageError, match="member id, generation"):
+        recorder.revoke("c0", member="c0")
+    found = [event for event in events(recorder.finish()) if event["type"] == "ok"]
+    assert [(event.get("member"), event.get("generation")) for event in found] == [
+        *(("c0-77e1", 4), (None, None), ("c0-9", 6), ("c0-9", 7))
+    ]
+    assert found[0]["assignment"] == [{"topic": "orders", "partition": number} for number in (0, 1)]
 
 
 def test_a_send_without_an_outcome_is_info(recorder: Recorder) -> None:

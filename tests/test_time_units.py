@@ -55,6 +55,19 @@ def test_a_short_history_may_count_its_events(tmp_path: Path) -> None:
     assert judge(timed(0, 1, "p:a@0 end=1 final:<a@0"), tmp_path).verdict["verdict"] == "valid"
 
 
+def test_assignments_that_need_no_network_are_no_clock(tmp_path: Path) -> None:
+    """All brokers are down: only assignments complete, 18 us each, 3.9 s after the start."""
+    verdict = judge(timed(3_930_967_375, 18_244, "c:assign=0 d:assign=0 c:< d:<"), tmp_path).verdict
+    broken = [item["name"] for item in verdict["assumptions"] if item["holds"] is not True]
+    assert broken == ["clients were served"]
+    assert verdict["verdict"] == "unknown"
+
+
+@pytest.mark.parametrize("text", ["p:a~ p:b~ c:<", "p:a! c:<", "c:< end=0"])
+def test_a_run_in_which_nothing_was_written_or_read_is_not_valid(text: str, tmp_path: Path) -> None:
+    assert judge(parse(text), tmp_path).verdict["verdict"] == "unknown"
+
+
 def two_producers() -> History:
     """Two producers write in turns, each 60 records in a minute, and a consumer reads them."""
     writes = " ".join(f"{'pq'[i % 2]}:v{i}@{i} c:<v{i}@{i}" for i in range(120))

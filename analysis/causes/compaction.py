@@ -10,7 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from ..replicas.replica_logs import stretches
-from ..timelines.facts import Fact, chain
+from ..timelines.facts import chain, fact_of
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
 from .losses import Lost, acknowledgement
@@ -40,14 +40,11 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     if not last.filter(own & (pl.col("last_offset") > lost.last)).height:
         return NOT_THE_CASE  # the newest record of a log is never compacted away
     facts = [
-        Fact(
+        fact_of(
+            logs,
             f"broker {row['broker']}'s cleaner has cleaned {lost.name} up to offset {row['offset']}",
             "cleaned",
-            logs.times.get(logs.last),
-            row["file"],
-            row["line"],
-            partition=lost.name,
-            broker=row["broker"],
+            row,
             offset=row["offset"],
         )
         for row in cleaned.iter_rows(named=True)

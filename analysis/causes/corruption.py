@@ -18,7 +18,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import where
 from ..rules.log_order import CORRUPT
-from ..timelines.facts import Fact, ordered
+from ..timelines.facts import Fact, fact_of, ordered
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from ..wording import brokers, span
@@ -127,19 +127,17 @@ def _intact_records(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[
 def _chain(
     timeline: Timeline, snapshot: str, row: dict[str, Any], term: Term, intact: list[dict[str, Any]]
 ) -> list[Fact]:
-    name, broker = timeline.replica_logs.name, row["broker"]
+    logs, name, broker = timeline.replica_logs, timeline.replica_logs.name, row["broker"]
     first, last = row["first_offset"], row["last_offset"]
     offsets = f"{span(first, last)} of {name}" if last is not None else f"{name} from offset {first} on"
-    source = (timeline.replica_logs.times.get(snapshot), row["file"], row["line"], row["byte"])
+    about = {"offset": first, "snapshot": snapshot}
     text = f"{where(snapshot)} broker {broker}'s copy of {offsets} is damaged: {row['reason']}"
-    about = {"partition": name, "offset": first, "snapshot": snapshot}
-    damage = Fact(text, "damaged", *source, broker=broker, **about)
+    damage = fact_of(logs, text, "damaged", row, **about)
     holders = [held["broker"] for held in intact]
     text = (
         f"{brokers(holders)} {'has' if len(holders) == 1 else 'have'} {offsets} intact: move leadership there, then let"
+        f" broker {broker} fetch its replica anew"
     )
-    text += f" broker {broker} fetch its replica anew"
-    source = (timeline.replica_logs.times.get(snapshot), intact[0]["file"], None, intact[0]["byte"])
-    whole = Fact(text, "intact", *source, brokers=frozenset(holders), **about)
+    whole = fact_of(logs, text, "intact", intact[0], broker=None, brokers=frozenset(holders), **about)
     faults = [fact for _, fact in timeline.faults_on(broker, FAULTS) if fact.partition in (None, name)]
     return [*ordered([*term.facts[:1], *faults]), damage, whole]

@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from ..timelines.facts import SECOND, Fact, chain
+from ..timelines.facts import SECOND, Fact, chain, fact_of
 from ..timelines.terms import LogEnd, Term
 from ..timelines.timeline import Timeline
 from ..wording import span
@@ -158,8 +158,7 @@ def _records_at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
 def _own_record_fact(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:
     """The fact that a broker has records of its own in a range at the end of the run."""
     text = f"broker {row['broker']} kept its own records at {span(differ.first, differ.last)}"
-    source = (timeline.replica_logs.times.get(timeline.replica_logs.last), row["file"], None, row["byte"])
-    return Fact(text, "kept", *source, partition=differ.name, broker=row["broker"], offset=differ.first)
+    return fact_of(timeline.replica_logs, text, "kept", row, offset=differ.first)
 
 
 def _cut_to_mark(timeline: Timeline, cut: LogEnd) -> list[Fact]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..timelines.facts import Fact, chain
+from ..timelines.facts import Fact, chain, fact_of
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
 from .losses import Lost
@@ -54,24 +54,12 @@ def _divergence_facts(timeline: Timeline, differ: Lost) -> list[Fact]:
         shared = later[0].join(later[other], on=["offset", "leader_epoch", "digest"], how="semi").sort("offset")
         if not shared.height:
             continue
-        time = logs.times.get(logs.last)
+        text = "broker {broker} has a record of epoch {leader_epoch} at offset {offset}"
         facts = [
-            Fact(
-                f"broker {row['broker']} has a record of epoch {row['leader_epoch']} at offset {differ.first}",
-                "kept",
-                time,
-                row["file"],
-                None,
-                row["byte"],
-                partition=differ.name,
-                epoch=row["leader_epoch"],
-                broker=row["broker"],
-                offset=differ.first,
-            )
+            fact_of(logs, text.format_map(row), "kept", row, epoch=row["leader_epoch"], offset=differ.first)
             for row in (rows[0], rows[other])
         ]
         again = shared.row(0, named=True)
         text = f"both have the same records from offset {again['offset']} on, so one had followed the other"
-        source = (time, again["file"], None, again["byte"])
-        return [*facts, Fact(text, "kept", *source, partition=differ.name, offset=again["offset"])]
+        return [*facts, fact_of(logs, text, "kept", again, broker=None, offset=again["offset"])]
     return []

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..replicas.replica_logs import where
-from ..timelines.facts import Fact, chain
+from ..replicas.replica_logs import is_of_copy, where
+from ..timelines.facts import Fact, chain, fact_of
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import DISK_FAULTS, Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
@@ -172,10 +172,7 @@ def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list
     if short.snapshot is None:
         return []
     points = timeline.replica_logs.checkpoints.filter(
-        (pl.col("snapshot") == short.snapshot)
-        & (pl.col("broker") == short.broker)
-        & (pl.col("name") == "recovery-point")
-        & (pl.col("offset") > lost.last)
+        is_of_copy(short.snapshot, short.broker) & (pl.col("name") == "recovery-point") & (pl.col("offset") > lost.last)
     )
     if not points.height:
         return []
@@ -183,11 +180,8 @@ def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list
     name = timeline.replica_logs.name
     text = f"{where(short.snapshot)} broker {short.broker}'s checkpointed recovery point of {name} was"
     text += f" {point['offset']}: all records below it had been flushed to disk"
-    source = (short.time, point["file"], point["line"])
-    offset, snapshot = point["offset"], short.snapshot
-    return [
-        Fact(text, "recovery-point", *source, partition=name, broker=short.broker, offset=offset, snapshot=snapshot)
-    ]
+    about = {"offset": point["offset"], "snapshot": short.snapshot}
+    return [fact_of(timeline.replica_logs, text, "recovery-point", point, **about)]
 
 
 def _disk_fault_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from ..replicas.replica_logs import with_aborted
-from ..timelines.facts import Fact, ordered
+from ..timelines.facts import Fact, fact_of, ordered
 from ..timelines.timeline import Timeline
 from ..wording import span
 from .attempts import Explanation
@@ -93,8 +93,7 @@ def _commit_fact(timeline: Timeline, commit: dict[str, Any]) -> Fact:
     text = (
         f"in snapshot {snapshot} broker {broker}'s log of {name} held their COMMIT marker at offset {commit['offset']}"
     )
-    source = (timeline.replica_logs.times.get(snapshot), commit["file"], None, commit["byte"])
-    return Fact(text, "marker", *source, partition=name, broker=broker, offset=commit["offset"], snapshot=snapshot)
+    return fact_of(timeline.replica_logs, text, "marker", commit, offset=commit["offset"], snapshot=snapshot)
 
 
 def _abort_fact(timeline: Timeline, lost: Lost, abort: dict[str, Any]) -> Fact:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def times_of(p: Partition, findings: list[Finding]) -> dict[str, tuple[int, int]
     # A place is the line of an invocation (if the finding quotes the start of a send) or of a completion.
     for place, time in (("invoked_at", "invoked"), ("at", pl.coalesce("completed", "invoked"))):
         for frame in (p.sends, p.reads, p.marks):
-            hits = frame.filter(pl.col(place).is_in(places.implode())).select(place, pl.lit(0).alias("_"), when=time)
+            hits = frame.filter(pl.col(place).is_in(places.implode())).select(place, when=time)
             time_at.update(zip(hits[place].to_list(), hits["when"].to_list(), strict=True))
     dated = {}
     for finding in findings:
@@ -45,7 +46,7 @@ def heat(
 
     Losses count at the acknowledgement of the lost records, other findings at their last evidence.
     """
-    cells: dict[tuple[str, str], dict[int, int]] = {}
+    cells: dict[tuple[str, str], Counter[int]] = {}
     acked = acknowledged.filter("lost").select("value", "acked")
     for severity in SEVERITIES:
         losses = [finding for finding in findings if finding.rule == "lost-write" and finding.severity == severity]
@@ -68,10 +69,10 @@ def heat(
     ]
 
 
-def _add(cells: dict[tuple[str, str], dict[int, int]], finding: Finding, numbers: list[int], each: int = 1) -> None:
-    records = cells.setdefault((finding.rule, finding.severity), {})
+def _add(cells: dict[tuple[str, str], Counter[int]], finding: Finding, numbers: list[int], each: int = 1) -> None:
+    records = cells.setdefault((finding.rule, finding.severity), Counter())
     for number in numbers:
-        records[number] = records.get(number, 0) + each
+        records[number] += each
 
 
 def dated(

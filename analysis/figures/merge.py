@@ -11,12 +11,14 @@ The record is figures.json:
     partitions [{name, topic, partition, violations, acknowledged, lost, lost_read, series, lags, offsets, replicas,
                causes}], the worst first
     windows    operations around the worst findings
+    cycles     cycles of transactions: id, rule, severity, operations, steps (rules/cycles.py)
     times      {finding id: {from, to, acked_from, acked_to}}
     ..._left_out  how many items exceed the bounds below
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +44,9 @@ MAX_NAMES = 40  # topics, producers and readers that are counted separately
 Record = dict[str, Any]
 
 
-def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: Settings) -> Record:
-    """The run's record. Partitions without observations add nothing."""
+def merge_figures(records: Iterable[Record], context: pl.DataFrame, settings: Settings) -> Record:
+    """The run's record, from `Results.records`. Partitions without observations add nothing."""
+    summaries = list(records)
     known = [summary for summary in summaries if summary.get("figures")]
     ordered = sorted(known, key=place_of)
     dated = [summary for summary in ordered if summary["figures"]["bins"]]
@@ -76,6 +79,7 @@ def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: 
         "partitions": [_partition(summary, bins) for summary in (worst + without_operations)[:MAX_PARTITIONS]],
         "partitions_left_out": max(len(worst) + len(without_operations) - MAX_PARTITIONS, 0),
         "windows": windows[:MAX_WINDOWS],
+        "cycles": [cycle for summary in summaries for cycle in summary.get("cycles", ())],
         "times": _times(worst),
     }
 
@@ -135,14 +139,13 @@ def _series(dated: list[Record], unplaced: list[Record], bins: Bins) -> dict[str
 
 
 def _latency(dated: list[Record], bins: Bins) -> list[list[int]]:
-    cells: dict[tuple[int, int], int] = {}
+    cells: Counter[tuple[int, int]] = Counter()
     for summary in dated:
         where = numbers_in(bins_of(summary["figures"]["bins"]), bins).tolist()
         for number, bucket, count in zip(*summary["figures"]["latency"], strict=True):
-            key = (where[number], bucket)
-            cells[key] = cells.get(key, 0) + count
-    ordered = sorted(cells)
-    return [[key[0] for key in ordered], [key[1] for key in ordered], [cells[key] for key in ordered]]
+            cells[where[number], bucket] += count
+    rows = [(number, bucket, count) for (number, bucket), count in sorted(cells.items())]
+    return [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
 
 
 def _impact(dated: list[Record]) -> Record:
@@ -193,9 +196,9 @@ def _heat(worst: list[Record], bins: Bins) -> tuple[list[Record], int]:
         where = numbers_in(bins_of(summary["figures"]["bins"]), bins).tolist()
         cells = []
         for cell in summary["figures"]["heat"]:
-            records: dict[int, int] = {}
+            records: Counter[int] = Counter()
             for number, count in zip(cell["bins"], cell["records"], strict=True):
-                records[where[number]] = records.get(where[number], 0) + count
+                records[where[number]] += count
             numbers = sorted(records)
             cells.append({**cell, "bins": numbers, "records": [records[number] for number in numbers]})
         rows.append({"partition": _name(summary), "cells": cells})

@@ -81,7 +81,7 @@ def _classes(p: Partition, acknowledged: pl.DataFrame, findings: list[Finding]) 
     offsets, codes = offsets[order], codes[order]
     if not len(offsets):
         return offsets, codes
-    starts = np.flatnonzero(np.append(True, np.diff(offsets) > 0))
+    starts, _ = _runs(np.diff(offsets) > 0)
     return offsets[starts], np.minimum.reduceat(codes, starts)
 
 
@@ -116,16 +116,20 @@ def _blocks(offsets: Ints, codes: Ints) -> list[list[Any]]:
     kinds = np.concatenate([codes, np.full(len(before), _CODE["hole"])])
     order = np.argsort(firsts, kind="stable")
     firsts, lasts, kinds = firsts[order], lasts[order], kinds[order]
-    starts = np.flatnonzero(np.append(True, kinds[1:] != kinds[:-1]))
-    ends = np.append(starts[1:], len(kinds)) - 1
+    starts, ends = _runs(kinds[1:] != kinds[:-1])
     firsts, lasts, kinds = firsts[starts], lasts[ends], kinds[starts]
     group = _group_runs(kinds)
     counts = np.zeros((int(group[-1]) + 1, len(CLASSES)), np.int64)
     np.add.at(counts, (group, kinds), lasts - firsts + 1)
-    begin = np.flatnonzero(np.append(True, np.diff(group) > 0))
-    end = np.append(begin[1:], len(group)) - 1
+    begin, end = _runs(np.diff(group) > 0)
     rows = zip(firsts[begin].tolist(), lasts[end].tolist(), counts.tolist(), strict=True)
     return [[first, last, {CLASSES[c]: n for c, n in enumerate(row) if n}] for first, last, row in rows]
+
+
+def _runs(is_new: Mask) -> tuple[Ints, Ints]:
+    """The first and the last index of each run; `is_new`: whether each item but the first begins one."""
+    starts = np.flatnonzero(np.append(True, is_new))
+    return starts, np.append(starts[1:], len(is_new) + 1) - 1
 
 
 def _group_runs(kinds: Ints) -> Ints:
@@ -153,10 +157,10 @@ def _later(p: Partition, offsets: Ints, codes: Ints) -> list[list[Any]]:
     if not len(repeated) and not lost.any():
         return []
     has_several = np.isin(offsets, repeated)
-    kind = np.where(lost & has_several, 1, np.where(has_several, 2, np.where(lost, 3, 0)))
+    kind = np.select([lost & has_several, has_several, lost], [1, 2, 3])
     segments = _segments(offsets, kind, np.append(np.diff(offsets) > 1, False))
     names = {1: "replaced", 2: "inconsistent", 3: "gone"}
-    return [[first, last, names.get(code, "several")] for first, last, code in segments if code]
+    return [[first, last, names.get(code, "several")] for first, last, code in segments]
 
 
 def _readers(
@@ -194,20 +198,15 @@ def _lane(offsets: Ints, is_lost: Mask | None, visible: Ints) -> dict[str, Any]:
 
 
 def _segments(offsets: Ints, kind: Ints, gap_after: Mask) -> list[tuple[int, int, int]]:
-    """Runs of one kind without a gap. If there are too many, groups of equal size become runs of kind -1."""
+    """Runs of one kind (0: none) without a gap. If there are too many, groups of equal size become runs of kind -1."""
     if not len(offsets):
         return []
-    breaks = np.flatnonzero((kind[1:] != kind[:-1]) | gap_after[:-1]) + 1
-    starts = np.append(0, breaks)
-    ends = np.append(breaks, len(offsets)) - 1
+    starts, ends = _runs((kind[1:] != kind[:-1]) | gap_after[:-1])
+    starts, ends = starts[kind[starts] != 0], ends[kind[starts] != 0]
     codes = kind[starts]
-    if (codes == 0).any():
-        starts, ends, codes = starts[codes != 0], ends[codes != 0], codes[codes != 0]
     if len(starts) > MAX_SEGMENTS:
         group = np.arange(len(starts)) * MAX_SEGMENTS // len(starts)
-        begin = np.flatnonzero(np.append(True, np.diff(group) > 0))
-        end = np.append(begin[1:], len(group)) - 1
-        same = np.array([len(set(codes[a : b + 1].tolist())) == 1 and a == b for a, b in zip(begin, end, strict=True)])
-        codes = np.where(same, codes[begin], -1)
+        begin, end = _runs(np.diff(group) > 0)
+        codes = np.where(begin == end, codes[begin], -1)
         starts, ends = starts[begin], ends[end]
     return list(zip(offsets[starts].tolist(), offsets[ends].tolist(), codes.tolist(), strict=True))

@@ -133,7 +133,7 @@ def _until(times: Record, deleted: int) -> Record:
         last = terms[-1]
         terms[-1] = {**last, "ended": deleted if last["ended"] is None else min(last["ended"], deleted)}
     rows = [name for name in ("moves", "cuts", "isr", "lives", "ends") if name in times]
-    moments = {name: [row for row in times[name] if row[0] <= deleted] for name in rows}
+    moments: Record = {name: [row for row in times[name] if row[0] <= deleted] for name in rows}
     isr = [*moments["isr"], [deleted, []]] if moments["isr"] else []
     return {**moments, "terms": terms, "isr": isr}
 

@@ -51,13 +51,13 @@ def outcomes_of_acknowledged(p: Partition, findings: list[Finding]) -> pl.DataFr
 
 def span_of(p: Partition) -> tuple[int, int] | None:
     """The first and last time (ns) in the partition's observations; None without any."""
-    lows, highs = [], []
-    for frame in (p.sends, p.reads, p.marks):
-        if len(frame):
-            low, high = frame["invoked"].min(), frame["completed"].max()
-            lows += [int(low)] if isinstance(low, int) else []
-            highs += [int(value) for value in (high, frame["invoked"].max()) if isinstance(value, int)]
-    return (min(lows), max(highs)) if lows and highs else None
+    times = [
+        time
+        for frame in (p.sends, p.reads, p.marks)
+        for time in (frame["invoked"].min(), frame["invoked"].max(), frame["completed"].max())
+        if isinstance(time, int)
+    ]
+    return (min(times), max(times)) if times else None
 
 
 def outcomes(sends: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:

@@ -17,6 +17,7 @@ from ..finding_order import worst_first
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import is_of_copy, where
 from .differences import cell
+from .groups import facts_of_offset
 
 MAX_SHOWN = 20  # senders, readers, findings; further ones are counted
 DELETED = "deleting a topic deletes its logs, and a topic created again has another id; KIP-516"
@@ -28,20 +29,21 @@ Record = dict[str, Any]
 def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes: list[Record]) -> Record | None:
     """What is known of an offset; None if nothing is.
 
-    Keys: sent, read, found (facts with places); held (a row for each snapshot and broker); led (the terms of the
-    records' epochs); causes (that cover the offset); absence (the legal reason, or None).
+    Keys: sent, read, found (facts with places); passed (by groups' commits); held (a row for each snapshot and
+    broker); led (the terms of the records' epochs); causes (that cover the offset); absence (the legal reason, or
+    None).
     """
     sent = p.sends.filter(pl.col("offset") == offset).sort("invoked", "at")
     read = p.reads.filter((pl.col("offset") == offset) & (pl.col("outcome") == "ok")).sort("completed", "at")
     held = _held(p, offset)
-    is_in_last = any(row["holds"] or row["why_not"] == UNDECODED for row in held if row["last"])
+    holders = [row for row in held if row["holds"] or row["why_not"] == UNDECODED]
     legal = _deleted(p, sent, read) if p.generation and p.generation.deleted else None
-    legal = legal if is_in_last or legal else _absence(p, offset, sent)
+    if not legal and not any(row["last"] for row in holders):
+        legal = _absence(p, offset, sent)
     found = worst_first(one for one in findings if within(offset, one))
     ids = {one.id for one in found}
     covering = [cause for cause in causes if covers(cause, p.name, offset, ids)]
-    is_in_any = any(row["holds"] or row["why_not"] == UNDECODED for row in held)
-    if not (len(sent) or len(read) or is_in_any or found or covering or legal):
+    if not (len(sent) or len(read) or holders or found or covering or legal):
         return None
     epochs = {row["holds"]["epoch"] for row in held if row["holds"] and row["holds"]["epoch"] is not None}
     epochs |= _acknowledged_in(p, sent)
@@ -52,6 +54,7 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
         "sent_left_out": max(len(sent) - MAX_SHOWN, 0),
         "read": [_read(row) for row in read.head(MAX_SHOWN).iter_rows(named=True)],
         "read_left_out": max(len(read) - MAX_SHOWN, 0),
+        "passed": [fact.record() for fact in facts_of_offset(p, offset)[:MAX_SHOWN]],
         "found": [found_record(one) for one in found[:MAX_SHOWN]],
         "found_left_out": max(len(found) - MAX_SHOWN, 0),
         "held": held,

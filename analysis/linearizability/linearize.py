@@ -43,11 +43,7 @@ class Judgement:
 
 
 def judge_history(
-    model_name: str,
-    history: History,
-    timeout: float | None,
-    memory: int,
-    map_payloads: MapPayloads | None = None,
+    model_name: str, history: History, timeout: float | None, memory: int, map_payloads: MapPayloads | None = None
 ) -> Judgement:
     """Check a history; `timeout` in seconds, `memory` in bytes (with `map_payloads`: of each key).
 
@@ -114,13 +110,7 @@ def payloads(model_name: str, operations: list[Operation], timeout: float | None
         parts.setdefault(model.partition(operation.action) if model.partition else None, []).append(index)
     for indices in parts.values():
         rows = [[*map(encode, operations[i].action), operations[i].call, operations[i].end] for i in indices]
-        job = {
-            "model": model_name,
-            "timeout": timeout,
-            "memory": memory,
-            "indices": indices,
-            "operations": rows,
-        }
+        job = {"model": model_name, "timeout": timeout, "memory": memory, "indices": indices, "operations": rows}
         yield json.dumps(job).encode()
 
 
@@ -156,11 +146,7 @@ def judge_payload(payload: bytes) -> bytes:
 
 
 def check_by_key(
-    model_name: str,
-    operations: list[Operation],
-    timeout: float | None,
-    memory: int,
-    map_payloads: MapPayloads,
+    model_name: str, operations: list[Operation], timeout: float | None, memory: int, map_payloads: MapPayloads
 ) -> Result:
     """The result of checking every independent object of a history through `map_payloads`.
 
@@ -175,29 +161,16 @@ def check_by_key(
         if "error" in each:
             raise ModelError(each["error"], each["operation"])
         key = model.partition(operations[each["first"]].action) if model.partition else None
-        parts.append(
-            Part(
-                key=key,
-                states=[Word(state) for state in each["states"]],
-                **{name: each[name] for name in _PART_FIELDS},
-            )
-        )
+        states = [Word(state) for state in each["states"]]
+        parts.append(Part(key=key, states=states, **{name: each[name] for name in _PART_FIELDS}))
     verdicts = {part.verdict for part in parts}
     worst: Verdict = "illegal" if "illegal" in verdicts else "unknown" if "unknown" in verdicts else "ok"
     return Result(worst, sum(each["seconds"] for each in judged), parts)
 
 
 _PART_FIELDS = (
-    "verdict",
-    "operations",
-    "completed",
-    "placed",
-    "configurations",
-    "linearizations",
-    "blocked",
-    "reason",
-    "method",
-    "witness",
+    *("verdict", "operations", "completed", "placed", "configurations", "linearizations", "blocked"),
+    *("reason", "method", "witness"),
 )
 
 
@@ -220,11 +193,8 @@ def evidence(judgement: Judgement) -> list[str]:
         return lines
     placed = f"{part.placed} of {part.completed} completed operations can be placed"
     if part.verdict == "unknown":
-        return [
-            *lines,
-            f"{part.reason}: {placed}, by their ends, so far; {part.configurations} configurations",
-        ]
+        return [*lines, f"{part.reason}: {placed}, by their ends, so far; {part.configurations} configurations"]
     states = ", ".join(describe_state(judgement.model, state) for state in part.states[:8])
     more = ", …" if len(part.states) > 8 else ""
-    return [*lines, f"{placed}, by their ends", f"cannot be placed: {judgement.operation(part.blocked)}",
-            f"states possible before it: {states}{more}"]  # fmt: skip
+    lines += [f"{placed}, by their ends", f"cannot be placed: {judgement.operation(part.blocked)}"]
+    return [*lines, f"states possible before it: {states}{more}"]

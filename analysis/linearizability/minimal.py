@@ -17,10 +17,8 @@ from ...models.operations import Action, Model, Operation
 from ...models.porcupine import DEFAULT_MEMORY, Part, check_operations
 from ...models.porcupine.steps import Budget, Steps, number_actions
 
-SECONDS, MEMORY = (
-    5.0,
-    512 << 20,
-)  # limits of one check; a set of operations that exceeds them counts as one that does not fail
+# Limits of one check; a set of operations that exceeds them counts as one that does not fail.
+SECONDS, MEMORY = 5.0, 512 << 20
 PATIENCE = 20.0  # seconds for the initial states, and for shrinking
 RECENT = 200  # operations that are shrunk; those that ended earlier stay certain if they are needed
 DOUBTED = 2000  # the most operations that are doubted together: with more, too many states are possible
@@ -66,9 +64,8 @@ class _Start:
 
 def _starts(model: Model[Any], operations: Sequence[Operation], chosen: list[int], before: set[int]) -> list[_Start]:
     """All possible starts after the operations of `before`, which ended first; none if a budget ran out."""
-    from ...models.porcupine.compiled_search import (
-        CompiledSearch,  # compiled code takes longer to load than most histories to shrink
-    )
+    # Compiled code takes longer to load than most histories to shrink.
+    from ...models.porcupine.compiled_search import CompiledSearch
 
     actions, observes, history = number_actions(model, [operations[i] for i in chosen])
     steps = Steps(model, actions, observes)
@@ -143,12 +140,8 @@ def minimal_failure(model: Model[Any], operations: Sequence[Operation], part: Pa
     if part.witness:
         actions = [operations[i].action for i in part.witness]
         proved = {action.result for action in actions if action.f in ANSWERS}
-        certain = [
-            i
-            for i, action in zip(part.witness, actions, strict=True)
-            if action.f not in INSERTS or action.value not in proved
-        ]
-        return Minimal(certain, [])
+        named = zip(part.witness, actions, strict=True)
+        return Minimal([i for i, action in named if action.f not in INSERTS or action.value not in proved], [])
     if part.blocked is None or part.verdict != "illegal":
         return None
     last = operations[part.blocked].end

@@ -21,6 +21,7 @@ from .generation_split import (
     positions_of_records,
     split_observed,
 )
+from .marks import IS_LOG_END
 from .topic_generations import TopicGeneration, copies_of, faults_on, generations_of, recorded_changes
 
 BY_TIME = ("metadata", "log_events")
@@ -86,8 +87,7 @@ def _with_unrecorded(found: list[TopicGeneration], tables: Frames) -> list[Topic
     before = sends.filter(~after)["offset"].max()
     later = sends.filter(after)["offset"].min()
     is_continued = isinstance(before, int) and isinstance(later, int) and later > before
-    ends = (pl.col("kind") == "end_offsets") & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
-    requests = tables["marks"].filter(ends & after)
+    requests = tables["marks"].filter(IS_LOG_END & after)
     if len(requests) or (isinstance(later, int) and not is_continued):
         return [*found, TopicGeneration(number=last.number + 1)]
     return found

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
+from ...histories.evidence.tables import GROUPS, empty
 from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, Schema, without_key
 from ..replicas.replica_logs import ReplicaLogs
 from ..replicas.resolved_outcomes import ABSENCES, legal_absences
 from ..timelines.timeline import Timeline
+from .marks import IS_LOG_END, IS_POSITION
 from .tombstones import name_tombstones
 from .topic_generations import TopicGeneration
 
@@ -43,6 +45,7 @@ class Observations:
     # The `at` of indeterminate operations that took effect: another operation read what they wrote (Jepsen).
     confirmed: pl.Series = field(default_factory=lambda: pl.Series("at", [], dtype=pl.Int64))
     replica_logs: ReplicaLogs | None = None  # the collected logs of the brokers
+    groups: pl.DataFrame = field(default_factory=lambda: empty(GROUPS, True))  # from __consumer_offsets
     timeline: Timeline | None = None  # dated facts about it, for causes
     resolved_count: int = 0  # sends with an outcome or offset from the leader's log
     generation: TopicGeneration | None = None  # of its topic; None: the topic was never deleted
@@ -98,9 +101,7 @@ class Observations:
     @cached_property
     def end_offsets(self) -> pl.DataFrame:
         """Completed end_offsets requests for this partition, sorted by invocation."""
-        return self.marks.filter(
-            (pl.col("kind") == "end_offsets") & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
-        ).sort("invoked", "at")
+        return self.marks.filter(IS_LOG_END).sort("invoked", "at")
 
     @cached_property
     def transactional(self) -> bool:
@@ -131,12 +132,7 @@ class Observations:
 
     def assigned_by(self, processes: list[str]) -> pl.DataFrame:
         """The completed assignments and seeks of these processes to an offset."""
-        return self.marks.filter(
-            pl.col("process").is_in(processes)
-            & pl.col("kind").is_in(["assign", "seek"])
-            & pl.col("offset").is_not_null()
-            & (pl.col("outcome") == "ok")
-        )
+        return self.marks.filter(pl.col("process").is_in(processes) & IS_POSITION)
 
 
 def last_heal(context: pl.DataFrame) -> int:

@@ -53,10 +53,12 @@ def _native_partitions(
 ) -> Iterator[Partition]:
     """The partition, or one Partition for each generation of a topic that was deleted."""
     observed = {name: whole.get(name, pl.DataFrame(schema=without_key(schema))) for name, schema in OBSERVED.items()}
-    whole = {**whole, **observed}
+    groups = whole.get("groups")
+    whole = {name: frame for name, frame in whole.items() if name != "groups"} | observed
     readings = parts_of(topic, whole, common.shared, common.context, settings)
     if readings is None:
-        yield _native(topic, partition, whole, common, settings)
+        known: dict[str, Any] = {} if groups is None else {"groups": groups}
+        yield _native(topic, partition, whole, common, settings, **known)
         return
 
     def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from ...histories.tables import MAX_INT64, Finding
+from ...histories.evidence.tables import FINAL
+from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..partitions.foreign_clock import foreign_clock
+from ..partitions.group_evidence import committed_at_last
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.log_start import highest_end
 from ..partitions.partition import Partition
@@ -37,7 +39,8 @@ class LogEnd(NamedTuple):
     summary="A group's committed offset is beyond the log's end",
     breach=(
         "A group committed an offset greater than the log's end. The end was read after the commit: from a "
-        "later end offset, from final reads that reach the end, or from the log of the last leader. A group "
+        "later end offset, from final reads that reach the end, or from the log of the last leader. The last "
+        "committed offset in the brokers' copies of __consumer_offsets counts, too. A group "
         "that starts there is reset, or passes over all records until then. Where the log was truncated "
         "after the commit, the finding follows from the loss."
     ),
@@ -50,7 +53,6 @@ class LogEnd(NamedTuple):
         "stable offset shows none, nor do final reads that return nothing or that read a log with "
         "transactions."
     ),
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 c:<a@0 c:commit=3 end=1",
     needs=("commits",),
     assumes=("clock", "order", "partitions"),
@@ -59,6 +61,7 @@ class LogEnd(NamedTuple):
 def commit_beyond_end(p: Partition) -> Iterator[Result]:
     """One finding for each group: its last commit that a later log end contradicts."""
     ends: list[LogEnd] | None = None
+    judged = []
     for group, members in groups_or_clients(p):
         commits = commits_of(p, members)
         if not len(commits):
@@ -70,8 +73,27 @@ def commit_beyond_end(p: Partition) -> Iterator[Result]:
             continue
         if contradicted is not None:
             yield _finding(p, group, *contradicted)
+            judged.append(group)
             continue
         yield from _unknowns(p, group, commits, ends)
+    yield from _in_brokers_files(p, judged)
+
+
+def _in_brokers_files(p: Partition, judged: list[str]) -> Iterator[Result]:
+    """The last committed offset of other groups in `__consumer_offsets`, beyond the log of the last leader."""
+    last = committed_at_last(p).filter(~pl.col("group").is_in(judged))
+    for end in _leaders_log(p) if len(last) and p.replica_logs and p.replica_logs.last == FINAL else ():
+        for row in last.filter(pl.col("offset") > end.offset).rows(named=True):
+            yield finding(
+                p,
+                f"group {row['group']} committed {p.name}@{row['offset']}, its last committed offset, but the log ends"
+                f" at {end.offset} ({where(p, end.offset, row['offset'] - 1)} does not exist)",
+                (end.offset, row["offset"] - 1),
+                [
+                    Evidence(f"commit of {row['offset']}", source=row["file"], byte=row["byte"]),
+                    (end.evidence, end.place),
+                ],
+            )
 
 
 def _last_contradicted(commits: pl.DataFrame, ends: list[LogEnd]) -> tuple[dict[str, Any], LogEnd] | None:

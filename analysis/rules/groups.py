@@ -7,15 +7,18 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from ...histories.tables import MAX_INT64, MIN_INT64, Finding
+from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.entries import Mask
+from ..partitions.group_evidence import committed_at_last, group_evidence
 from ..partitions.indeterminate_polls import indeterminate_polls
+from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_OF_GROUP
 from ..partitions.partition import Offsets, Partition
+from ..timelines.facts import SECOND
 from ..wording import plural, some
-from .findings import finding, seconds, where
+from .findings import Proof, finding, seconds, where
 from .judgement import Result, Unknown
-from .loss import outcomes_of_sends
+from .loss import lost_sends
 from .rule import Rule
 
 
@@ -25,8 +28,9 @@ from .rule import Rule
     summary="A group passed over records for good",
     breach=(
         "A record is below the group's last committed offset, and no member handled it by the end of the "
-        "run. The offset that the group assigns proves a commit, too. Or the record is below the group's first "
-        "position, which auto.offset.reset chose. A record that took the offset of a lost one counts too."
+        "run. The offset that the group assigns proves a commit, too, and so does __consumer_offsets. Or the record "
+        "is below the group's first position, which auto.offset.reset chose. A record that took the offset of a lost "
+        "one counts too."
     ),
     not_a_breach=(
         "Without handle events a poll counts as handling, and a transaction handles what it polls and "
@@ -36,9 +40,8 @@ from .rule import Rule
     ),
     unknown_when=(
         "Only other groups recorded handle events. A poll of a member without a known outcome may have "
-        "returned the record."
+        "returned the record. Only __consumer_offsets shows the commit, and a member of the group recorded nothing."
     ),
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 p:b@1 c:<a@0 c:commit=2",
     needs=("groups",),
     explained_as="missed",
@@ -48,6 +51,8 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     recorders = p.context.filter(pl.col("kind") == "handles")["process"]
     for group, members in _groups(p).items():
         commits = _with_unrecorded(p, members, commits_of(p, members))
+        recorded_end = int(commits["offset"].max() or 0)  # type: ignore[arg-type]
+        commits = _with_stored(p, group, commits)
         polled = p.reads.filter(pl.col("process").is_in(members))
         first, reset = _first_position(p, members, polled)
         existing_here = _existing_for_group(p, members, commits, first, polled)
@@ -69,6 +74,9 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         # committed offset chose the start, nothing was skipped.
         skipped = missed[missed < first] if reset else missed[:0]
         claimed = missed[missed >= first]
+        if (claimed >= recorded_end).any() and (strangers := _unrecorded_members(p, group, members)):
+            yield Unknown(f"members of {_called(group)} owned {p.name} and recorded nothing ({some(strangers)})")
+            claimed = claimed[claimed < recorded_end]
         yield from _claimed(p, group, commits, claimed, done)
         yield from _skipped(p, group, members, skipped, done)
 
@@ -97,7 +105,11 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
         row = covering.row(0, named=True) if len(covering) else commits.row(-1, named=True)
         is_recorded = row["kind"] == "commit"
         when = f"at {seconds(row['completed'])}" if is_recorded else f"before {seconds(row['completed'])}"
-        proof = f"{row['process']} commits" if is_recorded else f"{row['process']} is assigned the committed offset"
+        proof: Proof = (f"{row['process']} commits {row['offset']}", row["at"])
+        if row["kind"] == "assign":
+            proof = (f"{row['process']} is assigned the committed offset {row['offset']}", row["at"])
+        elif not is_recorded:
+            proof = Evidence(f"commit of {row['offset']}", source=row["stored_in"], byte=row["stored_at"])
         yield _finding(
             p,
             group,
@@ -105,7 +117,7 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
             f"{_called(group)} committed {p.name}@{row['offset']} {when}, but no member"
             f" handled the {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}",
             "violation",
-            (f"{proof} {row['offset']}", row["at"]),
+            proof,
         )
 
 
@@ -142,11 +154,9 @@ def _called(group: str) -> str:
     return f"group {group}" if group else "a group (group.id is not set)"
 
 
-def _finding(
-    p: Partition, group: str, run: Offsets, sentence: str, severity: str, *evidence: tuple[str, int | None]
-) -> Finding:
+def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: str, *evidence: Proof) -> Finding:
     first, last = int(run[0]), int(run[-1])
-    lost = outcomes_of_sends(p).filter(pl.col("lost"))["value"]
+    lost = lost_sends(p)["value"]
     held = p.entries_between(first, last).filter(
         pl.col("offset").is_in(pl.Series(run).implode()) & ~pl.col("value").is_in(lost.implode())
     )
@@ -177,8 +187,6 @@ def _finding(
         "A member sought back in between, or the application assigned it a lower offset. Of two commits "
         "that overlap in time, either may be the earlier."
     ),
-    unknown_when="Only when the run's evidence is incomplete.",
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
     needs=("commits",),
 ).judged_by
@@ -219,9 +227,7 @@ def _groups(p: Partition) -> dict[str, list[str]]:
     Consumers without a group.id (name "") may share a group, so they are one: a record that any of them handled is
     handled.
     """
-    active = p.marks.filter(
-        (pl.col("kind") == "commit") | (pl.col("kind").is_in(["assign", "revoke"]) & pl.col("group"))
-    )
+    active = p.marks.filter(IS_OF_GROUP)
     groups: dict[str, list[str]] = {}
     for process in sorted(active["process"].unique()):
         groups.setdefault(p.settings.group_of(process), []).append(process)
@@ -239,14 +245,20 @@ def groups_or_clients(p: Partition) -> list[tuple[str, list[str]]]:
     return [*known.items(), *alone]
 
 
+def with_begin(commits: pl.DataFrame) -> pl.DataFrame:
+    """Adds `begun`, the earliest time (ns) at which each commit may have happened.
+
+    An automatic commit happened some time before its callback, but after its process's automatic one before it.
+    """
+    seen = pl.when("auto").then("completed").shift(1).forward_fill().over("process")
+    return commits.with_columns(begun=pl.when("auto").then(seen.fill_null(MIN_INT64) + 1).otherwise("invoked"))
+
+
 def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     """Each commit with the latest one that completed before it began: of two that overlap, either may be first."""
-    # An automatic commit happened some time before its callback, but after its process's automatic one before it.
-    seen = pl.when("auto").then("completed").shift(1).forward_fill().over("process")
-    begun = pl.when("auto").then(seen.fill_null(MIN_INT64) + 1).otherwise("invoked")
     previous = commits.select(pl.col("offset", "invoked", "completed", "at", "process").name.prefix("previous_"))
     with_previous = (
-        commits.with_columns(begun=begun)
+        with_begin(commits)
         .sort("begun")
         .join_asof(
             previous,
@@ -262,12 +274,7 @@ def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
 
 def commits_of(p: Partition, members: list[str]) -> pl.DataFrame:
     """The ok commits of these processes, as rows of `p.marks` with an offset, in the order of completion."""
-    return p.marks.filter(
-        (pl.col("kind") == "commit")
-        & pl.col("process").is_in(members)
-        & (pl.col("outcome") == "ok")
-        & pl.col("offset").is_not_null()
-    ).sort("completed", "at", "index")
+    return p.marks.filter(IS_COMMIT & pl.col("process").is_in(members)).sort("completed", "at", "index")
 
 
 def _with_unrecorded(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
@@ -286,6 +293,27 @@ def _with_unrecorded(p: Partition, members: list[str], commits: pl.DataFrame) ->
     return pl.concat([commits, assigned.sort("completed", "at", "index")])
 
 
+def _with_stored(p: Partition, group: str, commits: pl.DataFrame) -> pl.DataFrame:
+    """The commits, and the group's last committed offset in `__consumer_offsets` if it is greater than all of them."""
+    last = committed_at_last(p).filter((pl.col("group") == group) & pl.col("dated").is_not_null())
+    greatest = commits["offset"].max()
+    if not group or not len(last) or (isinstance(greatest, int) and last["offset"].item() <= greatest):
+        return commits
+    row = last.row(0, named=True)
+    # The coordinator's clock has milliseconds. Later is safe: what is gone by then was not skipped.
+    time = max(row["dated"] + SECOND, *(commits["completed"].drop_nulls().tail(1).to_list() or [MIN_INT64]))
+    stored = {"process": group, "kind": "stored", "offset": row["offset"], "invoked": time, "completed": time}
+    stored |= {"stored_in": row["file"], "stored_at": row["byte"]}
+    return pl.concat([commits, pl.DataFrame([stored])], how="diagonal_relaxed")
+
+
+def _unrecorded_members(p: Partition, group: str, members: list[str]) -> list[str]:
+    """The member ids to which `__consumer_offsets` assigns the partition, and that no process recorded as its own."""
+    known = [frame.filter(pl.col("process").is_in(members))["member"] for frame in (p.marks, p.context)]
+    assigned = group_evidence(p).filter((pl.col("group") == group) & (pl.col("kind") == "assigned"))
+    return sorted({*assigned["member"]} - {*pl.concat(known).drop_nulls()})
+
+
 def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Mask:
     """Entries that a member finished with.
 
@@ -294,9 +322,7 @@ def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Mask:
     """
     own = p.reads.select("at", "process").with_row_index("row").filter(_of(p, members) & p.reads["txn"])
     found = _at_rows(p, own.join(commits.select("at", "process"), on=["at", "process"], how="semi")["row"])
-    done = p.marks.filter(
-        (pl.col("kind") == "handle") & pl.col("process").is_in(members) & (pl.col("outcome") != "fail")
-    )
+    done = p.marks.filter(IS_HANDLED & pl.col("process").is_in(members))
     entries = p.entries.select("offset", "value").with_row_index("row")
     found[entries.join(done, on=["offset", "value"], how="semi")["row"].to_numpy()] = True
     return found | _anything_at(p, done.filter(pl.col("value").is_null())["offset"])
@@ -332,7 +358,7 @@ def _existing_for_group(
     held = existing_uncommitted(p) if uncommitted else existing(p)
     there = held.offsets[held.until > _passed(held.offsets, commits, first, polled)]
     visible = pl.lit(True) if uncommitted else p.committed
-    lost = outcomes_of_sends(p).filter(pl.col("lost"))["value"]
+    lost = lost_sends(p)["value"]
     present = p.entries.select(visible & ~pl.col("value").is_in(lost.implode())).to_series().to_numpy()
     return np.asarray(present & np.isin(p.entries["offset"].to_numpy(), there))
 

@@ -14,7 +14,7 @@ from ..wording import plural, some
 from .findings import distinct, finding, where
 from .idempotence import without_idempotence
 from .judgement import Result
-from .loss import outcomes_of_sends
+from .loss import lost_sends
 from .rule import Rule
 
 
@@ -27,7 +27,6 @@ from .rule import Rule
         "finding. It follows from the loss of the values that were replaced."
     ),
     not_a_breach="One value that was seen several times at its offset.",
-    unknown_when="Only when the run's evidence is incomplete.",
     in_jepsen="The same. Polls of every outcome count, and so do sends that must have committed.",
     example="p:a@0 p:b@0 c:<a@0 d:<b@0",
     needs=("records",),
@@ -43,14 +42,9 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     known = _places(p).group_by("offset").agg(pl.col("completed").min().alias("since"))
     doubled = known.join(crowded, on="offset", how="semi").sort("offset").rename({"since": "until"})
     # Between them, an offset that was lost too, or was written later, has one value only by chance.
-    gone = outcomes_of_sends(p).filter(pl.col("lost")).select("offset")
+    gone = lost_sends(p).select("offset")
     sure = beside(known.join(crowded, on="offset", how="anti").join(gone, on="offset", how="anti"), doubled)
-    places = (
-        _places(p)
-        .join(crowded, on=["offset", "value"], how="semi")
-        .unique(["offset", "value"], keep="first", maintain_order=True)
-    )
-    at_offset = places.partition_by("offset", as_dict=True)
+    at_offset = _places_of(crowded, p).partition_by("offset", as_dict=True)
     by_offset = crowded.group_by("offset", maintain_order=True).agg("value")
     for run in adjacent_runs(by_offset, sure):
         first, last = int(run["offset"][0]), int(run["offset"][-1])
@@ -101,7 +95,6 @@ def _sightings(places: pl.DataFrame) -> list[tuple[str, int]]:
         "brokers' logs. A value that was sent twice is no breach: the assumptions report that values are "
         "not unique."
     ),
-    unknown_when="Only when the run's evidence is incomplete.",
     in_jepsen="The same, and always a violation: the configuration of producers is not recorded.",
     example="p:a@0 c:<a@0,a@1",
     needs=("records",),
@@ -117,12 +110,7 @@ def duplicate(p: Partition) -> Iterator[Result]:
         twice = twice.filter(~pl.col("value").is_in(values.filter(values.is_duplicated()).implode()))
     if not len(twice):
         return
-    places = (
-        _places(p)
-        .join(twice, on=["offset", "value"], how="semi")
-        .unique(["offset", "value"], keep="first", maintain_order=True)
-    )
-    shown = places.sort("offset").partition_by("value", as_dict=True)
+    shown = _places_of(twice, p).sort("offset").partition_by("value", as_dict=True)
     sends = pl.concat([frame.select("value", "process") for frame in (p.sends, p.unplaced)])
     sent = sends.join(twice, on="value", how="semi", maintain_order="left")
     senders = dict(sent.reverse().iter_rows())  # the first sender, if several sent it
@@ -156,6 +144,12 @@ def duplicate_in_jepsen(p: Partition) -> Iterator[Result]:
             _sightings(rows),
             values=[value],
         )
+
+
+def _places_of(entries: pl.DataFrame, p: Partition) -> pl.DataFrame:
+    """The first place in the history of each of these entries."""
+    places = _places(p).join(entries, on=["offset", "value"], how="semi")
+    return places.unique(["offset", "value"], keep="first", maintain_order=True)
 
 
 def _places(p: Partition) -> pl.DataFrame:

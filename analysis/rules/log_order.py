@@ -14,7 +14,7 @@ from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, where
 from ..wording import brokers, span
 from .findings import Row, finding
 from .judgement import Result, Unknown
-from .rule import Rule
+from .rule import NO_BROKER_FILES, Rule
 
 # A tail that a crash tore off, or that was preallocated: Kafka truncates it at the next start.
 HARMLESS = ("torn-tail", "zeros")
@@ -31,8 +31,7 @@ CORRUPT = ("crc", "magic", "length", "decode", "order")
         "epoch, which takes two controllers."
     ),
     not_a_breach="An entry at the log end without a batch, and a gap.",
-    unknown_when="Only when the run's evidence is incomplete.",
-    in_jepsen="Not judged: they carry no brokers' files.",
+    in_jepsen=NO_BROKER_FILES,
     needs=("batches",),
 ).judged_by_logs
 def epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
@@ -153,7 +152,7 @@ def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evid
         "A checkpoint that lags behind its log. Files of a running broker, copied at different times, are a note."
     ),
     unknown_when="The brokers may have been running during the copy. High watermarks of undated snapshots differ.",
-    in_jepsen="Not judged: they carry no brokers' files.",
+    in_jepsen=NO_BROKER_FILES,
     needs=("batches",),
     follows="offset",
 ).judged_by_logs
@@ -260,7 +259,7 @@ def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
     breach="A batch's CRC, magic, length or offset order is broken, at a file and byte.",
     not_a_breach="A torn tail, as a crash leaves it, is a note: recovery truncates it.",
     unknown_when="A part of a segment could not be read, or a segment is missing between two others.",
-    in_jepsen="Not judged: they carry no brokers' files.",
+    in_jepsen=NO_BROKER_FILES,
     needs=("batches",),
     explained_as="misread",
 ).judged_by_logs

@@ -235,7 +235,7 @@ def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
 
 def vanished(p: Partition, offsets: Offsets) -> Offsets:
     """The offsets of records that are gone since the log was truncated: a consumer that reads on skips none there."""
-    gone = _lost_sends(p)
+    gone = lost_sends(p)
     truncated = gone.filter(pl.col("replaced") | pl.col("shrunk"))["offset"].min()
     later = offsets[offsets >= truncated] if isinstance(truncated, int) else offsets[:0]
     if not len(later):
@@ -246,7 +246,8 @@ def vanished(p: Partition, offsets: Offsets) -> Offsets:
 
 
 @once
-def _lost_sends(p: Partition) -> pl.DataFrame:
+def lost_sends(p: Partition) -> pl.DataFrame:
+    """The acknowledged values that the log lost, with the columns of `outcomes_of_sends`."""
     return outcomes_of_sends(p).filter(pl.col("lost"))
 
 

@@ -63,7 +63,6 @@ def poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
     summary="One poll passed over records",
     breach="The same as poll-skip, between adjacent records of one operation.",
     not_a_breach="The same as poll-skip.",
-    unknown_when="Only when the run's evidence is incomplete.",
     in_jepsen="The same, unless the assignment changed during the poll.",
     example="p:a@0 p:b@1 p:e@2 c:<a@0,e@2 d:<a@0,b@1,e@2",
     needs=("reads",),
@@ -92,7 +91,6 @@ def int_poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
         "A revocation, or an assignment without offsets, clears the position. Permitted: the consumer's "
         "group was rebalanced in between."
     ),
-    unknown_when="Only when the run's evidence is incomplete.",
     in_jepsen=(
         "A poll begins before the last value of the process's latest ok poll, or repeats it. An assignment "
         "or subscription without the key clears the position. Permitted in a history with subscriptions."
@@ -118,7 +116,6 @@ def nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
     summary="One poll returned records in the wrong order",
     breach=("The same as nonmonotonic-poll, between adjacent records of one operation. A repeated record counts."),
     not_a_breach="The same as nonmonotonic-poll.",
-    unknown_when="Only when the run's evidence is incomplete.",
     in_jepsen="The same, unless the assignment changed during the poll.",
     example="p:a@0 p:b@1 c:<b@1,a@0",
     needs=("reads",),

@@ -14,7 +14,7 @@ from ..partitions.partition import Partition
 from ..wording import plural, some
 from .findings import Row, distinct, finding, seconds, where
 from .judgement import Result, Unknown, missing_isolation_levels
-from .loss import outcomes_of_sends
+from .loss import lost_sends
 from .rule import Rule
 
 
@@ -31,7 +31,6 @@ from .rule import Rule
     ),
     not_a_breach="The append was invoked before the acknowledgement, read or answer: the two overlap.",
     unknown_when="A process recorded its times in another unit or by a clock that is hours off.",
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@5 q:b@3",
     needs=("acknowledged",),
     assumes=("clock", "order", "partitions", "invocations"),
@@ -50,8 +49,7 @@ def realtime_order(p: Partition) -> Iterator[Result]:
         yield Unknown(clock)
         return
     # A lost record does not separate the records that took its place.
-    lost = outcomes_of_sends(p).filter(pl.col("lost"))
-    between = appends.join(breaches, on="append", how="anti").join(lost, on="value", how="anti")
+    between = appends.join(breaches, on="append", how="anti").join(lost_sends(p), on="value", how="anti")
     for run in adjacent_runs(breaches.sort("offset", "invoked"), between["offset"].sort().to_numpy()):
         yield _early_appends(p, run, known.row(run["witness"][0], named=True))
 
@@ -184,7 +182,6 @@ def _evidence(row: Row) -> tuple[str, int]:
         "which may be less."
     ),
     unknown_when="Transactions write, and run.json does not set isolation.level of the client.",
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 p:b@1 end=1",
     needs=("end_offsets",),
     assumes=("clock", "order"),

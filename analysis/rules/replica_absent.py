@@ -17,7 +17,7 @@ from ..replicas.replica_logs import ReplicaLogs, stretches, where
 from ..wording import brokers, plural, span
 from .findings import finding
 from .judgement import Result, Unknown
-from .rule import Rule
+from .rule import NO_BROKER_FILES, Rule
 
 
 @Rule(
@@ -30,7 +30,7 @@ from .rule import Rule
         "The log is damaged there. The last leader is not known and not all logs were collected. The logs "
         "were copied at an unknown time, or before the run ended."
     ),
-    in_jepsen="Not judged: they carry no brokers' files.",
+    in_jepsen=NO_BROKER_FILES,
     needs=("batches", "acknowledged"),
     assumes=("partitions", "replicas"),
     follows="value",

@@ -19,7 +19,7 @@ from ..replicas.replica_logs import ReplicaLogs, runs, where
 from ..wording import brokers, span
 from .findings import finding
 from .judgement import Result, Unknown
-from .rule import Rule
+from .rule import NO_BROKER_FILES, Rule
 
 
 @Rule(
@@ -39,7 +39,7 @@ from .rule import Rule
         "Neither a history nor a checkpointed high watermark shows whether the records were committed. "
         "Damaged offsets are not compared."
     ),
-    in_jepsen="Not judged: they carry no brokers' files.",
+    in_jepsen=NO_BROKER_FILES,
     needs=("batches",),
     assumes=("replicas",),
     follows="offset",

@@ -19,6 +19,8 @@ Arguments = ParamSpec("Arguments")
 # failures are certain, partitions and invocations were recorded, the logs of all replicas were collected.
 Assumed = Literal["values", "clock", "order", "outcomes", "partitions", "invocations", "replicas"]
 
+NO_BROKER_FILES = "Not judged: they carry no brokers' files."  # Jepsen's histories
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -29,9 +31,9 @@ class Rule:
     summary: str  # a breach in one line, without a full stop
     breach: str
     not_a_breach: str
-    unknown_when: str
-    in_jepsen: str
     needs: tuple[str, ...]  # counts of a run without which there is nothing to judge
+    unknown_when: str = "Only when the run's evidence is incomplete."
+    in_jepsen: str = "Not judged: Jepsen's checker has no such rule."
     example: str = ""  # a history that breaks it (histories/notation.py); empty where brokers' files do
     needs_final: bool = False  # without final reads an absence of findings proves nothing
     assumes: tuple[Assumed, ...] = ()

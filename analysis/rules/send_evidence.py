@@ -52,11 +52,8 @@ def _nothing_seen(count: int) -> pl.DataFrame:
 def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
     """Adds `other`: another value at the same offset that is known from a later time."""
     crowded = p.entries.filter(pl.col("offset").is_duplicated()).select("offset", "value")
-    nothing = sent.with_columns(
-        pl.lit(None, dtype=pl.String).alias("other"), pl.lit(None, dtype=pl.Int64).alias("other_at")
-    )
     if not len(crowded):
-        return nothing
+        return sent.with_columns(other=pl.lit(None, dtype=pl.String), other_at=pl.lit(None, dtype=pl.Int64))
     reads = p.entries.filter(pl.col("times") > 0).select("offset", "value", "first_read", "first_read_at")
     acks = p.sends.filter(pl.col("outcome") == "ok").select(
         "offset", "value", pl.col("completed").alias("acked"), pl.col("at").alias("acked_at")
@@ -91,10 +88,7 @@ def with_later_end(p: Partition, ends: pl.DataFrame, sent: pl.DataFrame) -> pl.D
     """
     known = pl.max_horizontal("completed", "last_read")
     if not len(ends):
-        return sent.with_columns(
-            pl.lit(None, dtype=pl.Int64).alias("later_end"),
-            pl.lit(None, dtype=pl.Int64).alias("later_end_at"),
-        )
+        return sent.with_columns(later_end=pl.lit(None, dtype=pl.Int64), later_end_at=pl.lit(None, dtype=pl.Int64))
     offset = sent["offset"].fill_null(-1).to_numpy()
     when = np.maximum(sent.select(known).to_series().fill_null(MAX_INT64).to_numpy(), _last_above(p, offset))
     # From the last answer backwards: the least end of all later answers.

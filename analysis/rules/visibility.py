@@ -93,7 +93,6 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Fi
         "Sends may be missing from the history: some lines could not be read, or run.json names a producer "
         "without any recorded event. A process recorded its times in another unit or by a clock that is hours off."
     ),
-    in_jepsen="Not judged: Jepsen's checker has no such rule.",
     example="p:a@0 c:<a@0,b@1",
     needs=("reads", "sends"),
     assumes=("values", "clock", "order"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ...histories.tables import MIN_INT64
+from ..partitions.marks import IS_COMMIT, IS_LOG_END, IS_POSITION
 from ..partitions.observations import last_heal
 
 if TYPE_CHECKING:
@@ -97,8 +98,7 @@ class ManyPartitions:
     @cached_property
     def end_offsets(self) -> pl.DataFrame:
         """The answered requests of end offsets."""
-        is_answered = (pl.col("kind") == "end_offsets") & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
-        return self.marks.filter(is_answered)
+        return self.marks.filter(IS_LOG_END)
 
     @cached_property
     def final_reads(self) -> pl.DataFrame:
@@ -108,8 +108,7 @@ class ManyPartitions:
         """
         reads = self.reads.filter(self.is_final_read)
         of_final = pl.col("process").is_in(self.final_processes)
-        moves = pl.col("kind").is_in(["assign", "seek"]) & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
-        assigned = self.marks.filter(of_final & moves)
+        assigned = self.marks.filter(of_final & IS_POSITION)
         late = self.end_offsets.filter(pl.col("invoked") >= self.last_heal).sort("invoked", "at")
         passes = (
             reads.group_by("tp")
@@ -160,8 +159,7 @@ class ManyPartitions:
     @cached_property
     def commits(self) -> pl.DataFrame:
         """The successful commits of offsets with the `group` of their process, in the order of time."""
-        is_commit = (pl.col("kind") == "commit") & (pl.col("outcome") == "ok") & pl.col("offset").is_not_null()
-        return self.marks.filter(is_commit).with_columns(group=self.group).sort("completed", "at", "index")
+        return self.marks.filter(IS_COMMIT).with_columns(group=self.group).sort("completed", "at", "index")
 
     @property
     def group(self) -> pl.Expr:

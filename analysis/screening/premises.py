@@ -16,6 +16,7 @@ import polars as pl
 from ...histories.observations import deletions_of
 from ...histories.tables import MIN_INT64
 from ..partitions.evidence import started_ms
+from ..partitions.marks import IS_HANDLED, IS_OF_GROUP
 from .many_partitions import ManyPartitions
 
 Contradictions = Iterator[pl.DataFrame]  # frames with the column tp
@@ -34,9 +35,21 @@ VALUES = ("inconsistent-offsets", "duplicate", "aborted-read", "phantom-read", "
 POLLS = ("nonmonotonic-poll", "poll-skip", "int-nonmonotonic-poll", "int-poll-skip")
 SENDS = ("nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip")
 TIME = ("realtime-order", "stale-end-offset")
+CYCLES = ("G0", "G1c", "G0-process", "G1c-process", "G0-realtime", "G1c-realtime")
 GROUPS = ("consumer-loss", "commit-regression", "commit-beyond-end")
+MEMBERS = ("ownership", "commit-fenced")
 FILES = ("replica-divergence", "acknowledged-absent", "epoch-order", "checkpoint-order", "log-corruption")
-PROVED = (*LOSS, *VALUES, *POLLS, *SENDS, *TIME, *GROUPS, *FILES)  # FILES: ManyPartitions have no brokers' files
+PROVED = (
+    *LOSS,
+    *VALUES,
+    *CYCLES,
+    *POLLS,
+    *SENDS,
+    *TIME,
+    *GROUPS,
+    *MEMBERS,
+    *FILES,
+)  # FILES: ManyPartitions have no brokers' files
 
 PREMISES: list[Premise] = []
 MAX_ROWS = 10_000  # of one table of a partition: larger ones are worth their own queries
@@ -180,13 +193,18 @@ def _consumers_read_on(many: ManyPartitions) -> Contradictions:
     yield events.filter(pl.col("offset") != pl.col("position").shift().over("tp", "process"))
 
 
+@premise_of(*MEMBERS)
+def _no_generations(many: ManyPartitions) -> Contradictions:
+    """No member recorded a generation, so there is nothing to judge."""
+    yield many.marks.filter(pl.col("group_generation").is_not_null())
+    if many.context["group_generation"].is_not_null().any():
+        yield many.keys
+
+
 @premise_of(*GROUPS)
 def _groups_handle_what_they_commit(many: ManyPartitions) -> Contradictions:
     """A group's commits grow, up to the end of the log that was known then. Its members handled all records below."""
-    active = many.marks.filter(
-        (pl.col("kind") == "commit") | (pl.col("kind").is_in(["assign", "revoke"]) & pl.col("group"))
-    )
-    groups = active.select("tp", group=many.group).unique()
+    groups = many.marks.filter(IS_OF_GROUP).select("tp", group=many.group).unique()
     yield groups.filter(pl.col("group") == "")  # which of these share a group is not known
     commits = many.commits
     yield commits.filter(pl.col("offset") < pl.col("offset").shift().over("tp", "group"))
@@ -213,8 +231,7 @@ def _not_handled(many: ManyPartitions, groups: pl.DataFrame) -> Contradictions:
     written = many.placed.join(limits, on="tp").filter(below).group_by("tp", "group").agg(written=pl.len())
     if len(handlers):
         yield written.filter(~pl.col("group").is_in(recorders.implode()))
-    is_handled = (pl.col("kind") == "handle") & (pl.col("outcome") != "fail")
-    handled = many.marks.filter(is_handled).with_columns(group=many.group)
+    handled = many.marks.filter(IS_HANDLED).with_columns(group=many.group)
     done = handled if len(handlers) else read
     there = done.join(many.placed.select("tp", "value", "place"), on=["tp", "value"])
     done_below = there.join(limits, on=["tp", "group"]).filter(below & (pl.col("offset") == pl.col("place")))

@@ -56,7 +56,9 @@ def _counts(many: ManyPartitions) -> pl.DataFrame:
         many.sends.group_by("tp").agg(sends=pl.len(), acknowledged=pl.col("acknowledged").sum()),
         many.reads.group_by("tp").agg(reads=pl.len()),
         many.marks.group_by("tp").agg(
-            groups=((kind == "commit") | pl.col("group")).sum(), commits=(kind == "commit").sum()
+            groups=((kind == "commit") | pl.col("group")).sum(),
+            commits=(kind == "commit").sum(),
+            generations=pl.col("group_generation").is_not_null().sum(),
         ),
         many.end_offsets.group_by("tp").agg(end_offsets=pl.len()),
     ]

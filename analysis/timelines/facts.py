@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...histories.tables import MAX_INT64, Evidence
+from ..replicas.replica_logs import ReplicaLogs
 
 SECOND = 1_000_000_000  # ns
 RESTART = "restart"  # kind of a start that the history records
@@ -59,6 +61,12 @@ class Fact:
         known = {name: value for name in ABOUT if (value := getattr(self, name)) is not None}
         record |= {name: sorted(value) if isinstance(value, frozenset) else value for name, value in known.items()}
         return {**record, "also": [fact.record() for fact in self.also]} if self.also else record
+
+
+def fact_of(logs: ReplicaLogs, sentence: str, kind: str, row: Mapping[str, Any], **about: Any) -> Fact:
+    """A fact about the partition of these logs from a row of a broker's file, at the time of its snapshot."""
+    source = (logs.times.get(row["snapshot"]), row["file"], row.get("line"), row.get("byte"))
+    return Fact(sentence, kind, *source, partition=logs.name, **{"broker": row["broker"], **about})
 
 
 def ordered(facts: list[Fact]) -> list[Fact]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy, where
-from .facts import RESTART, Fact
+from .facts import RESTART, Fact, fact_of
 from .log_facts import HANDLERS
 from .merging import merge_sources
 from .terms import BrokerEvent, Builder, LogEnd, Move, Term, eligible, ids, recalled
@@ -66,13 +66,13 @@ class Timeline:
     config: Mapping[str, Any]  # the topic's configuration, by Kafka's names
     version: str | None
     version_fact: Fact | None
-    topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
-    log_starts: list[Fact] = field(default_factory=list)
-    cleanings: list[Fact] = field(default_factory=list)
-    moves: list[Move] = field(default_factory=list)  # steps of reassignments
-    refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked
-    clocks: Mapping[str, Clock] = field(default_factory=dict)  # broker -> the correction of its times
-    merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
+    topic_changes: list[Fact]  # deletions and creations of the topic
+    log_starts: list[Fact]
+    cleanings: list[Fact]
+    moves: list[Move]  # steps of reassignments
+    refused_fetches: list[Fact]  # of followers, from offsets that their leader lacked
+    clocks: Mapping[str, Clock]  # broker -> the correction of its times
+    merged: Mapping[Fact, Fact]  # fact -> the fact of the same event with all sources
 
     def ends_of(self, broker: str | None, *kinds: str) -> list[LogEnd]:
         """The log ends of a broker that have one of these kinds, in order of time."""
@@ -124,32 +124,33 @@ def build_timeline(
     _from_faults(builder, faults)
     if version is not None:
         builder.version, builder.version_fact = version, Fact(f"Kafka {version}", "version", source="run.json")
-    ends = sorted(builder.ends, key=lambda e: (e.time is None, e.time or 0))
-    events = sorted(builder.events, key=lambda e: (e.time is None, e.time or 0))
     stale = [report for report in builder.reported if builder.overruled(*report[:2])]
     isr = [*builder.isr, *(report[1:] for report in builder.reported if report not in stale)]
-    isr.sort(key=lambda e: (e[0] is None, e[0] or 0))
     _leader_changes(builder)
     return Timeline(
-        logs,
-        dict(sorted(builder.terms.items())),
-        ends,
-        events,
-        isr,
-        [fact for *_, fact in stale],
-        list(faults),
-        builder.fault_facts,
-        builder.config,
-        builder.version,
-        builder.version_fact,
-        builder.topic_changes,
-        builder.log_starts,
-        builder.cleanings,
-        sorted(builder.moves, key=lambda move: (move.time is None, move.time or 0)),
-        builder.refused_fetches,
-        dict(clocks),
-        merge_sources(builder.facts()),
+        replica_logs=logs,
+        terms=dict(sorted(builder.terms.items())),
+        ends=sorted(builder.ends, key=_undated_last),
+        events=sorted(builder.events, key=_undated_last),
+        isr=sorted(isr, key=lambda report: (report[0] is None, report[0] or 0)),
+        overruled=[fact for *_, fact in stale],
+        faults=list(faults),
+        fault_facts=builder.fault_facts,
+        config=builder.config,
+        version=builder.version,
+        version_fact=builder.version_fact,
+        topic_changes=builder.topic_changes,
+        log_starts=builder.log_starts,
+        cleanings=builder.cleanings,
+        moves=sorted(builder.moves, key=_undated_last),
+        refused_fetches=builder.refused_fetches,
+        clocks=dict(clocks),
+        merged=merge_sources(builder.facts()),
     )
+
+
+def _undated_last(one: LogEnd | BrokerEvent | Move) -> tuple[bool, int]:
+    return one.time is None, one.time or 0
 
 
 def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
@@ -200,7 +201,7 @@ def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | No
 def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
     """Adds the term or ISR of one metadata record; `previous` is the partition's record before it."""
     isr = ids(row["isr"])
-    name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"
+    name = builder.replica_logs.name
     listed = ", ".join(str(v) for v in row["isr"])
     source = (row["file"], None, row["byte"])
     if (text := _move_sentence(name, row, previous)) is not None:
@@ -245,7 +246,7 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
 def _from_files(builder: Builder) -> None:
     """Starts of epochs from epoch files and from the first batch of each epoch; log ends of snapshots."""
     logs = builder.replica_logs
-    name = f"{logs.topic}-{logs.partition}"
+    name = logs.name
     last_first = {name: i for i, name in enumerate(logs.snapshots)}
     rows = sorted(logs.epochs.iter_rows(named=True), key=lambda r: (-last_first.get(r["snapshot"], 0), r["broker"]))
     for row in rows:
@@ -253,8 +254,7 @@ def _from_files(builder: Builder) -> None:
         start = row["start_offset"]
         message = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
         message += f"{term.epoch} at offset {start}"
-        source = (logs.times.get(row["snapshot"]), row["file"], row["line"])
-        fact = Fact(message, "begins", *source, partition=name, epoch=term.epoch, broker=term.leader, offset=start)
+        fact = fact_of(logs, message, "begins", row, epoch=term.epoch, broker=term.leader, offset=start)
         if term.start is None:
             term.start = start
         if term.start == start and len(term.start_facts) < 2:
@@ -279,11 +279,10 @@ def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> 
         is_of_copy(row["snapshot"], row["broker"]) & (pl.col("name") == "high-watermark")
     )
     point = points.row(0, named=True)
-    name = f"{builder.replica_logs.topic}-{builder.replica_logs.partition}"
+    name = builder.replica_logs.name
     broker, mark, snapshot = row["broker"], point["offset"], row["snapshot"]
     message = f"{where(snapshot)} broker {broker}'s checkpointed high watermark of {name} was {mark}"
-    source = (time, point["file"], point["line"])
-    fact = Fact(message, "high-watermark", *source, partition=name, broker=broker, offset=mark, snapshot=snapshot)
+    fact = fact_of(builder.replica_logs, message, "high-watermark", point, offset=mark, snapshot=snapshot)
     builder.ends.append(LogEnd(broker, mark, "high-watermark", fact, time, snapshot))
 
 

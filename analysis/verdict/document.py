@@ -91,12 +91,12 @@ def _totals(results: Results) -> dict[str, int]:
 def _rule_record(rule: Rule, results: Results, totals: dict[str, int], broken: bool) -> dict[str, Any]:
     counts = dict.fromkeys(SEVERITIES, 0)
     records = dict.fromkeys(SEVERITIES, 0)
-    for summary in results.summaries:
+    for summary in results.records:
         by_severity = summary["findings"].get(rule.name, {})
         for severity in SEVERITIES:
             counts[severity] += by_severity.get(severity, 0)
             records[severity] += by_severity.get(f"{severity} records", 0)
-    unjudged = any(rule.name in summary["unjudged"] for summary in results.summaries)
+    unjudged = any(rule.name in summary["unjudged"] for summary in results.records)
     if counts["violation"]:
         verdict = "invalid"
     elif results.run.settings.dialect not in rule.judges or not all(totals.get(need, 0) for need in rule.needs):
@@ -146,11 +146,16 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     backwards = counts.get("completed before invoked", 0)
     span = _span(results)
     timeless = span is not None and span[0] == span[1] and counts.get("operations", 0) > 1
+    clock = "no operation completed before it was invoked"
+    if backwards:
+        clock = f"{plural(backwards, 'operation')} completed before being invoked"
+    elif timeless:
+        clock = "all events have the same time, so their order is not known"
     items = [
         _well_formed(results),
         assumption(
             "values unique",
-            repeated == 0,
+            not repeated,
             "no value was sent twice to a partition"
             if not repeated
             else f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
@@ -158,22 +163,13 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         ),
         assumption(
             "timeouts not called failures",
-            misreported == 0,
+            not misreported,
             "every send recorded as fail has an error that proves the failure"
             if not misreported
             else f"{plural(misreported, 'send')} recorded as fail with an error that proves nothing: judged as info",
             assuming("outcomes"),
         ),
-        assumption(
-            "one clock",
-            backwards == 0 and not timeless,
-            "no operation completed before it was invoked"
-            if not backwards and not timeless
-            else f"{plural(backwards, 'operation')} completed before being invoked"
-            if backwards
-            else "all events have the same time, so their order is not known",
-            assuming("order" if timeless else "clock"),
-        ),
+        assumption("one clock", not backwards and not timeless, clock, assuming("order" if timeless else "clock")),
     ]
     unit = doubtful_unit(span, [summary["latency"] for summary in results.summaries], counts.get("operations", 0))
     if unit and results.run.settings.dialect == "native":
@@ -235,7 +231,7 @@ def _deleted_topics(results: Results) -> list[dict[str, Any]]:
 
 def _missing_settings(results: Results) -> list[dict[str, Any]]:
     """The assumption about settings that verdicts depend on and run.json does not set; empty if it sets all."""
-    missing = sorted({tuple(one) for summary in results.summaries for one in summary["missing settings"]})
+    missing = sorted({tuple(one) for summary in results.records for one in summary["missing settings"]})
     if not missing:
         return []
     sentence = f"run.json does not set {some(sorted({setting for _, setting in missing}))}, and verdicts depend on that"
@@ -245,7 +241,7 @@ def _missing_settings(results: Results) -> list[dict[str, Any]]:
 def _insufficient_evidence(results: Results) -> list[dict[str, Any]]:
     """The assumption that rules had enough evidence, with their reasons; empty if none gave a reason."""
     reasons: dict[str, list[str]] = {}
-    for summary in results.summaries:
+    for summary in results.records:
         for rule, sentences in summary["unjudged"].items():
             for sentence in sentences:
                 reasons.setdefault(sentence, []).append(rule)

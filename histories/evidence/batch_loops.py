@@ -315,7 +315,7 @@ LOOPS = (
 
 def _on_views(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function on views of its arrays: they have Python's integers, and are faster to index."""
-    return lambda *arguments: function(*(memoryview(a) if isinstance(a, np.ndarray) else a for a in arguments))
+    return lambda *arguments: function(*(a.data if isinstance(a, np.ndarray) else a for a in arguments))
 
 
 PLAIN = SimpleNamespace(**{loop.__name__: _on_views(loop) for loop in LOOPS})

@@ -119,7 +119,7 @@ def _replay_file(path: Path, replay: Replay, begin: int = 0, at_offset: int | No
     replay.damage.extend({**row, "file": path.name} for row in damage)
     records = []
     for entry in raw:
-        if entry.value is None or entry.offset < begin:
+        if entry.value is None or entry.is_control or entry.offset < begin:
             continue
         offset = entry.offset if at_offset is None else at_offset
         record = MetadataRecord(offset, entry.timestamp, -1, {}, entry.byte, path.name)

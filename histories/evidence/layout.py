@@ -31,6 +31,7 @@ from .cluster_metadata import read_cluster_metadata
 from .dump_text import is_dump, read_dump
 from .duplicate_copies import nodes_of
 from .foreign_files import without_foreign_files
+from .group_log import read_group_log
 from .parts import Part
 from .server_log import read_server_log, split_log
 from .tables import DAMAGE, FINAL, SEGMENTS, Block, damage_row, located
@@ -44,6 +45,7 @@ SEGMENT = re.compile(r"[0-9]{20}\.log")
 _LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
 BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")
 METADATA_TOPIC = "__cluster_metadata"
+OFFSETS_TOPIC = "__consumer_offsets"
 UNKNOWN_BROKER = "?"
 MAX_DEPTH = 12  # of folders below the opened one
 MAX_ENTRIES = 1_000_000  # files and folders of a run
@@ -217,7 +219,17 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
             out.append(replace(part, broker=renamed.get(part.broker, part.broker)))
     readable = [part for part in out if part.kind != "unreadable"]
     left = [part for part in out if part.kind == "unreadable"]
-    return [*without_foreign_files(_without_dumps_of_segments(readable), nodes), *left]
+    found = without_foreign_files(_without_dumps_of_segments(readable), nodes)
+    return [*found, *_group_logs(found), *left]
+
+
+def _group_logs(parts: list[Part]) -> list[Part]:
+    """A part for each folder of `__consumer_offsets`: its records are decoded beside what every segment is read for."""
+    folders = {part.path.parent: part for part in parts if part.kind == "segment" and part.topic == OFFSETS_TOPIC}
+    return [
+        replace(part, kind="groups", path=folder, name=str(PurePosixPath(part.name).parent))
+        for folder, part in sorted(folders.items())
+    ]
 
 
 def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:
@@ -285,9 +297,8 @@ def _grouped(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
     if "file" in frame.columns:
         frame = frame.with_columns(pl.concat_str(pl.lit(part.name + "/"), "file").alias("file"))
         order = ["snapshot", "broker", "file", *(c for c in frame.columns if c != "file")]
-        frame = frame.with_columns(pl.lit(part.snapshot).alias("snapshot"), pl.lit(part.broker).alias("broker")).select(
-            order
-        )
+        located_ = frame.with_columns(snapshot=pl.lit(part.snapshot), broker=pl.lit(part.broker))
+        frame = located_.select(order)
     else:
         frame = located(frame, part.snapshot, part.broker, part.name)
     for group in frame.partition_by("topic", "partition", maintain_order=True):
@@ -319,8 +330,16 @@ def _read_headers(part: Part) -> Iterator[Block]:
 
 
 def _read_metadata(part: Part) -> Iterator[Block]:
-    metadata, damage = read_cluster_metadata(part.path)
-    yield from _grouped("metadata", part, metadata)
+    yield from _of_folder("metadata", part, *read_cluster_metadata(part.path))
+
+
+def _read_groups(part: Part) -> Iterator[Block]:
+    yield from _of_folder("groups", part, *read_group_log(part.path))
+
+
+def _of_folder(table: str, part: Part, frame: pl.DataFrame, damage: pl.DataFrame) -> Iterator[Block]:
+    """The blocks of a part that is a folder: its frames name the file of each row."""
+    yield from _grouped(table, part, frame)
     if damage.height:
         named = pl.concat_str(pl.lit(part.name + "/"), pl.col("file").fill_null("")).alias("file")
         located_ = located(damage.drop("file"), part.snapshot, part.broker, part.name)
@@ -370,6 +389,7 @@ _READERS = {
     "segment": _read_segment,
     "headers": _read_headers,
     "metadata": _read_metadata,
+    "groups": _read_groups,
     "offsets": _read_offsets,
     "epochs": _read_epochs,
     "properties": _read_properties,

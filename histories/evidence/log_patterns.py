@@ -27,9 +27,9 @@ class Pattern:
     """One wording of one kind of event."""
 
     kind: str
+    versions: str  # first and last known minor version with this wording; "+": also in 4.1
     literal: str  # a part of each line that the regular expression matches
     expression: str
-    versions: str  # first and last known minor version with this wording; "+": also in 4.1
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
@@ -37,338 +37,156 @@ class Pattern:
         return re.compile(self.expression)
 
 
-def _pattern(kind: str, versions: str, literal: str, regex: str) -> Pattern:
-    return Pattern(kind, literal, regex, versions)
-
-
 PATTERNS: tuple[Pattern, ...] = (
     # Truncation. `largest` of a no-op is the last offset of the log.
-    _pattern("truncate", "0.8-0.11", "Truncating log", rf"Truncating log {TP} to offset (?P<offset>\d+)"),
-    _pattern("truncate", "1.0+", "Truncating to offset", rf"{LOG} Truncating to offset (?P<offset>\d+)"),
-    _pattern("truncate-fully", "1.0+", "Truncate fully", rf"{LOG} Truncate fully and start at offset (?P<offset>\d+)"),
-    _pattern("truncate-fully", "1.0+", "Truncate and start", rf"{LOG} Truncate and start at offset (?P<offset>\d+)"),
-    _pattern(
-        "truncate-noop",
-        "2.0+",
-        "has no effect as the largest offset",
-        rf"{LOG} Truncating to (?P<offset>\d+) has no effect as the largest offset in the log is (?P<largest>-?\d+)",
-    ),
-    _pattern(
-        "truncate-noop",
-        "0.9-1.1",
-        "Cannot truncate",
-        rf"Cannot truncate (?:log )?{TP} to offset (?P<offset>\d+) as (?:the )?largest offset in the log is (?P<largest>-?\d+)",
-    ),
-    _pattern(
-        "truncate-noop",
-        "0.11",
-        "has no effect as the largest offset",
-        rf"Truncating {TP} to (?P<offset>\d+) has no effect as the largest offset in the log is (?P<largest>-?\d+)",
-    ),
-    _pattern(
-        "truncate-reason",
-        "2.1+",
-        "TruncationState(offset=",
+    Pattern("truncate", "0.8-0.11", "Truncating log", rf"Truncating log {TP} to offset (?P<offset>\d+)"),
+    Pattern("truncate", "1.0+", "Truncating to offset", rf"{LOG} Truncating to offset (?P<offset>\d+)"),
+    Pattern("truncate-fully", "1.0+", "Truncate fully", rf"{LOG} Truncate fully and start at offset (?P<offset>\d+)"),
+    Pattern("truncate-fully", "1.0+", "Truncate and start", rf"{LOG} Truncate and start at offset (?P<offset>\d+)"),
+    Pattern("truncate-noop", "2.0+", "has no effect as the largest offset",
+        rf"{LOG} Truncating to (?P<offset>\d+) has no effect as the largest offset in the log is (?P<largest>-?\d+)"),
+    Pattern("truncate-noop", "0.9-1.1", "Cannot truncate",
+        rf"Cannot truncate (?:log )?{TP} to offset (?P<offset>\d+) as (?:the )?largest offset in the log is (?P<largest>-?\d+)"),
+    Pattern("truncate-noop", "0.11", "has no effect as the largest offset",
+        rf"Truncating {TP} to (?P<offset>\d+) has no effect as the largest offset in the log is (?P<largest>-?\d+)"),
+    Pattern("truncate-reason", "2.1+", "TruncationState(offset=",
         rf"Truncating partition {TP} with (?:Offset)?TruncationState\(offset=(?P<offset>\d+), completed=(?P<completed>\w+)\) "
-        r"due to (?P<reason>.*?)(?: \([\w.$]+\))?$",
-    ),
-    _pattern(
-        "truncate-reason",
-        "1.0-2.8",
-        "to local high watermark",
-        rf"(?:Truncating|truncating) partition {TP} (?P<reason>to local high watermark) (?P<offset>\d+)",
-    ),
-    _pattern(
-        "truncate-below-high-watermark",
-        "2.0+",
-        "below high watermark",
-        rf"Truncating {TP} to offset (?P<offset>\d+) below high watermark (?P<high_watermark>\d+)",
-    ),
+        r"due to (?P<reason>.*?)(?: \([\w.$]+\))?$"),
+    Pattern("truncate-reason", "1.0-2.8", "to local high watermark",
+        rf"(?:Truncating|truncating) partition {TP} (?P<reason>to local high watermark) (?P<offset>\d+)"),
+    Pattern("truncate-below-high-watermark", "2.0+", "below high watermark",
+        rf"Truncating {TP} to offset (?P<offset>\d+) below high watermark (?P<high_watermark>\d+)"),
     # A follower's fetch from an offset that its leader does not have: the follower's line, and the leader's until 0.9.
-    _pattern(
-        "out-of-range",
-        "0.8+",
-        "out of range",
+    Pattern("out-of-range", "0.8+", "out of range",
         r"(?:ReplicaFetcherThread-\d+-|leaderId=)(?P<leader>\d+)\b.*?Current offset (?P<fetched>\d+) for partition "
-        rf"{TP} (?:is )?out of range.*?[rR]eset (?:fetch )?offset to (?P<offset>\d+)",
-    ),
-    _pattern(
-        "fetch-refused",
-        "0.8-0.9",
-        "Error when processing fetch request",
+        rf"{TP} (?:is )?out of range.*?[rR]eset (?:fetch )?offset to (?P<offset>\d+)"),
+    Pattern("fetch-refused", "0.8-0.9", "Error when processing fetch request",
         rf"Error when processing fetch request for partition {TP} offset (?P<fetched>\d+) from follower with correlation "
-        r"id \d+\. Possible cause: Request for offset \d+ but we only have log segments in the range (?P<start>\d+) to (?P<offset>\d+)",
-    ),
+        r"id \d+\. Possible cause: Request for offset \d+ but we only have log segments in the range (?P<start>\d+) to (?P<offset>\d+)"),
     # In-sync replicas.
-    _pattern(
-        "isr-shrink",
-        "0.8+",
-        "Shrinking ISR",
+    Pattern("isr-shrink", "0.8+", "Shrinking ISR",
         rf"{PARTITION} Shrinking ISR (?:for partition \S+ )?from (?P<old>[\d,]+) to (?P<isr>[\d,]*\d)"
-        r"(?:\. Leader: \(highWatermark: (?P<high_watermark>\d+), endOffset: (?P<end_offset>\d+)\))?",
-    ),
-    _pattern(
-        "isr-expand",
-        "0.8-2.8",
-        "Expanding ISR",
-        rf"{PARTITION} Expanding ISR (?:for partition \S+ )?from (?P<old>[\d,]+) to (?P<isr>[\d,]*\d)",
-    ),
-    _pattern(
-        "isr-update",
-        "2.4+",
-        "ISR updated to",
-        rf"{PARTITION} ISR updated to \[?(?P<isr>[\d,]+)\]? .*?and (?:zkVersion|version) updated to \[?(?P<partition_epoch>\d+)",
-    ),
+        r"(?:\. Leader: \(highWatermark: (?P<high_watermark>\d+), endOffset: (?P<end_offset>\d+)\))?"),
+    Pattern("isr-expand", "0.8-2.8", "Expanding ISR",
+        rf"{PARTITION} Expanding ISR (?:for partition \S+ )?from (?P<old>[\d,]+) to (?P<isr>[\d,]*\d)"),
+    Pattern("isr-update", "2.4+", "ISR updated to",
+        rf"{PARTITION} ISR updated to \[?(?P<isr>[\d,]+)\]? .*?and (?:zkVersion|version) updated to \[?(?P<partition_epoch>\d+)"),
     # A KRaft leader logs each later change of its partition, also a change of the ISR by the controller.
-    _pattern(
-        "isr-update",
-        "3.0+",
-        "Skipped the become-leader state change",
+    Pattern("isr-update", "3.0+", "Skipped the become-leader state change",
         rf"Skipped the become-leader state change for {TP} with topic id \S+ and partition state"
-        r" LeaderAndIsrPartitionState\(.*?isr=\[(?P<isr>[\d, ]+)\], partitionEpoch=(?P<partition_epoch>\d+)",
-    ),
+        r" LeaderAndIsrPartitionState\(.*?isr=\[(?P<isr>[\d, ]+)\], partitionEpoch=(?P<partition_epoch>\d+)"),
     # Leadership, logged by the leader or a follower.
-    _pattern(
-        "leader",
-        "2.5+",
-        " starts at leader epoch ",
+    Pattern("leader", "2.5+", " starts at leader epoch ",
         rf"Leader {TP} (?:with topic id (?:Some\()?(?P<topic_id>[\w-]+)\)? )?starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) "
         r"with (?:partition epoch (?P<partition_epoch>\d+), )?high watermark (?P<high_watermark>\d+),? "
-        r"ISR \[(?P<isr>[\d,]*)\](?:, adding replicas \[(?P<adding>[\d,]*)\] and removing replicas \[(?P<removing>[\d,]*)\])?.*?(?:Previous leader (?P<previous>\S+) and p|P)revious leader epoch was (?P<previous_epoch>-?\d+)",
-    ),
-    _pattern(
-        "leader",
-        "2.4",
-        " starts at leader epoch ",
+        r"ISR \[(?P<isr>[\d,]*)\](?:, adding replicas \[(?P<adding>[\d,]*)\] and removing replicas \[(?P<removing>[\d,]*)\])?.*?(?:Previous leader (?P<previous>\S+) and p|P)revious leader epoch was (?P<previous_epoch>-?\d+)"),
+    Pattern("leader", "2.4", " starts at leader epoch ",
         rf"\[Partition \S+ broker=\d+\] {TP} starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) "
-        r"with high watermark (?P<high_watermark>\d+)\. Previous leader epoch was (?P<previous_epoch>-?\d+)",
-    ),
-    _pattern(
-        "leader",
-        "0.11-2.3",
-        "starts at Leader Epoch",
-        rf"{TP} starts at Leader Epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+)\. Previous Leader Epoch was: (?P<previous_epoch>-?\d+)",
-    ),
-    _pattern(
-        "follower",
-        "3.0+",
-        "Follower ",
+        r"with high watermark (?P<high_watermark>\d+)\. Previous leader epoch was (?P<previous_epoch>-?\d+)"),
+    Pattern("leader", "0.11-2.3", "starts at Leader Epoch",
+        rf"{TP} starts at Leader Epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+)\. Previous Leader Epoch was: (?P<previous_epoch>-?\d+)"),
+    Pattern("follower", "3.0+", "Follower ",
         rf"Follower {TP} starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) with partition epoch "
-        r"(?P<partition_epoch>\d+) and high watermark (?P<high_watermark>\d+)\. Current leader is (?P<leader>-?\d+)",
-    ),
-    _pattern(
-        "follower",
-        "2.8",
-        "Follower ",
+        r"(?P<partition_epoch>\d+) and high watermark (?P<high_watermark>\d+)\. Current leader is (?P<leader>-?\d+)"),
+    Pattern("follower", "2.8", "Follower ",
         rf"Follower {TP} (?:with topic id \S+ )?starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) "
-        r"with high watermark (?P<high_watermark>\d+)",
-    ),
-    _pattern(
-        "become-leader",
-        "0.8-2.4",
-        "starting the become-leader transition",
-        rf"Broker (?:id=)?(?P<subject>\d+)\]? [hH]andling LeaderAndIsr request .* starting the become-leader transition for partition {TP}",
-    ),
-    _pattern(
-        "become-follower",
-        "0.8-2.4",
-        "starting the become-follower transition",
-        rf"Broker (?:id=)?(?P<subject>\d+)\]? [hH]andling LeaderAndIsr request .* starting the become-follower transition for partition {TP}",
-    ),
+        r"with high watermark (?P<high_watermark>\d+)"),
+    Pattern("become-leader", "0.8-2.4", "starting the become-leader transition",
+        rf"Broker (?:id=)?(?P<subject>\d+)\]? [hH]andling LeaderAndIsr request .* starting the become-leader transition for partition {TP}"),
+    Pattern("become-follower", "0.8-2.4", "starting the become-follower transition",
+        rf"Broker (?:id=)?(?P<subject>\d+)\]? [hH]andling LeaderAndIsr request .* starting the become-follower transition for partition {TP}"),
     # Leadership, logged by the controller.
-    _pattern(
-        "partition-change",
-        "2.8+",
-        "partition change for",
-        rf"(?P<unclean>UNCLEAN )?partition change for {TP} with topic ID \S+: (?P<change>.*?)(?: \([\w.$]+\))?$",
-    ),
-    _pattern(
-        "partition-new",
-        "2.8+",
-        "PartitionRecord for new partition",
+    Pattern("partition-change", "2.8+", "partition change for",
+        rf"(?P<unclean>UNCLEAN )?partition change for {TP} with topic ID \S+: (?P<change>.*?)(?: \([\w.$]+\))?$"),
+    Pattern("partition-new", "2.8+", "PartitionRecord for new partition",
         rf"PartitionRecord for new partition {TP} .*?PartitionRegistration\(replicas=\[(?P<replicas>[\d, ]*)\].*?"
-        r"isr=\[(?P<isr>[\d, ]*)\].*?leader=(?P<leader>-?\d+).*?leaderEpoch=(?P<leader_epoch>\d+)",
-    ),
-    _pattern(
-        "elected",
-        "0.8-1.0",
-        "Selected new leader and ISR",
+        r"isr=\[(?P<isr>[\d, ]*)\].*?leader=(?P<leader>-?\d+).*?leaderEpoch=(?P<leader_epoch>\d+)"),
+    Pattern("elected", "0.8-1.0", "Selected new leader and ISR",
         r'Selected new leader and ISR \{"leader":(?P<leader>\d+),"leader_epoch":(?P<leader_epoch>\d+),"isr":\[(?P<isr>[\d,]*)\]\} '
-        rf"for offline partition {TP}",
-    ),
-    _pattern(
-        "elected",
-        "1.1-3.9",  # since 3.5 or 3.6 as isrWithBrokerEpoch=List(BrokerState(brokerId=1, brokerEpoch=-1))
-        "to OnlinePartition with state LeaderAndIsr(",
+        rf"for offline partition {TP}"),
+    Pattern("elected", "1.1-3.9", "to OnlinePartition with state LeaderAndIsr(",
         rf"(?:hanged partition|for partition) {TP} .*?to OnlinePartition with state LeaderAndIsr\(.*?leader=(?P<leader>\d+), "
-        r"leaderEpoch=(?P<leader_epoch>\d+), .*?isr(?:WithBrokerEpoch)?=List\((?P<isr>(?:\d+|BrokerState\(brokerId=\d+, brokerEpoch=-?\d+\)|, )*)\)(?:.*?, (?:zkVersion|partitionEpoch)=(?P<partition_epoch>\d+))?",
-    ),
-    _pattern(
-        "elected-unclean",
-        "0.8-1.0",
-        "potential data loss",
-        rf"No broker in ISR.*? for {TP}.*?[Ee]lect leader (?P<leader>\d+) from live brokers .*?potential data loss",
-    ),
+        r"leaderEpoch=(?P<leader_epoch>\d+), .*?isr(?:WithBrokerEpoch)?=List\((?P<isr>(?:\d+|BrokerState\(brokerId=\d+, brokerEpoch=-?\d+\)|, )*)\)(?:.*?, (?:zkVersion|partitionEpoch)=(?P<partition_epoch>\d+))?"),
+    Pattern("elected-unclean", "0.8-1.0", "potential data loss",
+        rf"No broker in ISR.*? for {TP}.*?[Ee]lect leader (?P<leader>\d+) from live brokers .*?potential data loss"),
     # Requests and caches of the controller and its brokers, at TRACE.
-    _pattern(
-        "leadership",
-        "0.8-2.3",
-        "PartitionState(controllerEpoch=",
+    Pattern("leadership", "0.8-2.3", "PartitionState(controllerEpoch=",
         r"PartitionState\(controllerEpoch=-?\d+, leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), "
-        rf"isr=\[?(?P<isr>[\d, ]*)\]?, zkVersion=(?P<partition_epoch>\d+), .* for partition {TP}",
-    ),
-    _pattern(
-        "leadership",
-        "2.4-3.9",
-        "PartitionState(topicName=",
+        rf"isr=\[?(?P<isr>[\d, ]*)\]?, zkVersion=(?P<partition_epoch>\d+), .* for partition {TP}"),
+    Pattern("leadership", "2.4-3.9", "PartitionState(topicName=",
         r"(?:request|info) \w+PartitionState\(topicName='(?P<topic>[\w.\-]+)', partitionIndex=(?P<partition>\d+), controllerEpoch=-?\d+, leader=(?P<leader>-?\d+), "
-        r"leaderEpoch=(?P<leader_epoch>\d+), isr=\[(?P<isr>[\d, ]*)\], (?:zkVersion|partitionEpoch)=(?P<partition_epoch>\d+)",
-    ),
-    _pattern(
-        "leadership",
-        "0.8-1.0",
-        "sending become-",
+        r"leaderEpoch=(?P<leader_epoch>\d+), isr=\[(?P<isr>[\d, ]*)\], (?:zkVersion|partitionEpoch)=(?P<partition_epoch>\d+)"),
+    Pattern("leadership", "0.8-1.0", "sending become-",
         r"sending become-\w+ LeaderAndIsr request \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+),"
-        rf"ControllerEpoch:\d+\) to broker \d+ for partition {TP}",
-    ),
-    _pattern(
-        "leadership",
-        "0.8-1.0",
-        "cached leader info",
+        rf"ControllerEpoch:\d+\) to broker \d+ for partition {TP}"),
+    Pattern("leadership", "0.8-1.0", "cached leader info",
         r"cached leader info \(LeaderAndIsrInfo:\(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+),"
-        rf"ControllerEpoch:\d+\).* for partition {TP}",
-    ),
-    _pattern(
-        "isr-removed",
-        "2.8-3.9",
-        "as part of transition to OfflineReplica",
+        rf"ControllerEpoch:\d+\).* for partition {TP}"),
+    Pattern("isr-removed", "2.8-3.9", "as part of transition to OfflineReplica",
         rf"Partition {TP} state changed to \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),(?:LeaderRecoveryState:\w+,)?LeaderEpoch:(?P<leader_epoch>\d+),"
-        r"(?:ZkVersion|PartitionEpoch):(?P<partition_epoch>\d+),ControllerEpoch:\d+\) after removing replica (?P<removed>\d+) from the ISR",
-    ),
-    _pattern(
-        "leadership",
-        "0.8-1.0",
-        "After leader election, leader cache",
-        rf"leader cache for {TP} is updated to \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+)",
-    ),
-    _pattern(
-        "leadership",
-        "0.8-1.0",
-        "New leader and ISR for partition",
-        rf'New leader and ISR for partition {TP} is \{{"leader":(?P<leader>-?\d+),"leader_epoch":(?P<leader_epoch>\d+),"isr":\[(?P<isr>[\d,]*)\]',
-    ),
-    _pattern(
-        "leadership",
-        "0.8-1.0",
-        "Initializing leader and isr",
-        rf"Initializing leader and isr for partition {TP} to \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+)",
-    ),
+        r"(?:ZkVersion|PartitionEpoch):(?P<partition_epoch>\d+),ControllerEpoch:\d+\) after removing replica (?P<removed>\d+) from the ISR"),
+    Pattern("leadership", "0.8-1.0", "After leader election, leader cache",
+        rf"leader cache for {TP} is updated to \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+)"),
+    Pattern("leadership", "0.8-1.0", "New leader and ISR for partition",
+        rf'New leader and ISR for partition {TP} is \{{"leader":(?P<leader>-?\d+),"leader_epoch":(?P<leader_epoch>\d+),"isr":\[(?P<isr>[\d,]*)\]'),
+    Pattern("leadership", "0.8-1.0", "Initializing leader and isr",
+        rf"Initializing leader and isr for partition {TP} to \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+)"),
     # Loading of a log, with its log end offset.
-    _pattern(
-        "loaded",
-        "0.8-2.4",
-        "Completed load of log",
-        rf"Completed load of log {TP} with .*?log end offset (?P<end_offset>\d+)",
-    ),
-    _pattern(
-        "loaded",
-        "1.1-2.4",
-        "Completed load of log",
-        rf"{LOG} Completed load of log with .*?log end offset (?P<end_offset>\d+)",
-    ),
-    _pattern(
-        "loaded",
-        "2.5+",
-        "Completed load of Log(",
+    Pattern("loaded", "0.8-2.4", "Completed load of log",
+        rf"Completed load of log {TP} with .*?log end offset (?P<end_offset>\d+)"),
+    Pattern("loaded", "1.1-2.4", "Completed load of log",
+        rf"{LOG} Completed load of log with .*?log end offset (?P<end_offset>\d+)"),
+    Pattern("loaded", "2.5+", "Completed load of Log(",
         r"Completed load of Log\(.*?topic=(?P<topic>[^,]+), partition=(?P<partition>\d+), highWatermark=(?P<high_watermark>\d+),"
-        r".*?logStartOffset=(?P<log_start>\d+), logEndOffset=(?P<end_offset>\d+)\)",
-    ),
-    _pattern(
-        "high-watermark",
-        "2.4+",
-        "with initial high watermark",
-        rf"Log loaded for partition {TP} with initial high watermark (?P<high_watermark>\d+)",
-    ),
-    _pattern(
-        "high-watermark",
-        "0.11-2.3",
-        "with initial high watermark",
-        rf"Replica loaded for partition {TP} with initial high watermark (?P<high_watermark>\d+)",
-    ),
-    _pattern(
-        "recovering",
-        "0.8-1.0",
-        "Recovering unflushed segment",
-        rf"Recovering unflushed segment (?P<base_offset>\d+) in log {TP}",
-    ),
-    _pattern(
-        "recovering",
-        "1.1+",
-        "Recovering unflushed segment",
-        rf"{LOG} Recovering unflushed segment (?P<base_offset>\d+)",
-    ),
-    _pattern(
-        "corruption",
-        "1.1+",
-        "Corruption found in segment",
-        rf"{LOG} Corruption found in segment (?P<base_offset>\d+), truncating to offset (?P<offset>\d+)",
-    ),
-    _pattern(
-        "corruption",
-        "0.8-1.1",
-        "Found invalid messages in log segment",
-        r"Found invalid messages in log segment (?P<segment>\S+) at byte offset (?P<byte>\d+)",
-    ),
+        r".*?logStartOffset=(?P<log_start>\d+), logEndOffset=(?P<end_offset>\d+)\)"),
+    Pattern("high-watermark", "2.4+", "with initial high watermark",
+        rf"Log loaded for partition {TP} with initial high watermark (?P<high_watermark>\d+)"),
+    Pattern("high-watermark", "0.11-2.3", "with initial high watermark",
+        rf"Replica loaded for partition {TP} with initial high watermark (?P<high_watermark>\d+)"),
+    Pattern("recovering", "0.8-1.0", "Recovering unflushed segment",
+        rf"Recovering unflushed segment (?P<base_offset>\d+) in log {TP}"),
+    Pattern("recovering", "1.1+", "Recovering unflushed segment",
+        rf"{LOG} Recovering unflushed segment (?P<base_offset>\d+)"),
+    Pattern("corruption", "1.1+", "Corruption found in segment",
+        rf"{LOG} Corruption found in segment (?P<base_offset>\d+), truncating to offset (?P<offset>\d+)"),
+    Pattern("corruption", "0.8-1.1", "Found invalid messages in log segment",
+        r"Found invalid messages in log segment (?P<segment>\S+) at byte offset (?P<byte>\d+)"),
     # Changes of the log start offset.
-    _pattern(
-        "log-start",
-        "0.11+",
-        "log start offset to",
-        rf"{LOG} Increment(?:ed|ing) log start offset to (?P<offset>\d+)(?: due to (?P<reason>[\w ]+?))?(?: \([\w.$]+\))?$",
-    ),
-    _pattern(
-        "retention",
-        "2.0+",
-        " due to retention",
-        rf"{LOG} (?:Found deletable segments|Deleting segment).*? due to (?P<reason>retention [\w ]+)",
-    ),
-    _pattern(
-        "retention",
-        "2.7+",
-        " due to log retention",
-        rf"{LOG} Deleting segment.*? due to (?P<reason>log retention [\w ]+)",
-    ),
-    _pattern("cleaned", "0.8+", "Beginning cleaning of log", rf"Beginning cleaning of log {TP}"),
+    Pattern("log-start", "0.11+", "log start offset to",
+        rf"{LOG} Increment(?:ed|ing) log start offset to (?P<offset>\d+)(?: due to (?P<reason>[\w ]+?))?(?: \([\w.$]+\))?$"),
+    Pattern("retention", "2.0+", " due to retention",
+        rf"{LOG} (?:Found deletable segments|Deleting segment).*? due to (?P<reason>retention [\w ]+)"),
+    Pattern("retention", "2.7+", " due to log retention",
+        rf"{LOG} Deleting segment.*? due to (?P<reason>log retention [\w ]+)"),
+    Pattern("cleaned", "0.8+", "Beginning cleaning of log", rf"Beginning cleaning of log {TP}"),
     # Starts and stops of brokers. A process begins with `boot`, before 1.0 with `configured` (later printed at any
     # change of configuration). The time of the line before bounds the life of the process before.
-    _pattern("boot", "1.0+", "Log4jController", r"Registered \S*Log4jController\S* MBean"),
-    _pattern("configured", "0.8+", "KafkaConfig values", r"INFO KafkaConfig values:"),
-    _pattern("version", "0.8+", "Kafka version", r"Kafka version ?: ?(?P<version>[\w.\-]+)"),
-    _pattern("started", "0.8-0.11", "[Kafka Server ", r"\[Kafka Server (?P<subject>\d+)\], started"),
-    _pattern("started", "1.0-3.9", "[KafkaServer id=", r"\[KafkaServer id=(?P<subject>\d+)\] started"),
-    _pattern("started", "2.8+", "Kafka Server started", r"\[KafkaRaftServer nodeId=(?P<subject>\d+)\] Kafka Server started"),
-    _pattern("stopping", "0.8-0.11", "], shutting down (kafka.server.KafkaServer)", r"\[Kafka Server (?P<subject>\d+)\], shutting down"),
-    _pattern("stopping", "1.0-3.9", "shutting down (kafka.server.KafkaServer)", r"\[KafkaServer id=(?P<subject>\d+)\] shutting down"),
-    _pattern("stopping", "2.8+", "[BrokerServer id=", r"\[BrokerServer id=(?P<subject>\d+)\] shutting down"),
-    _pattern(
-        "unclean-shutdown",
-        "2.6+",
-        "no clean shutdown file was found",
-        r"since no clean shutdown file was found",
-    ),
-    _pattern("fenced", "2.8+", "Fencing broker", r"Fencing broker (?P<subject>\d+)(?: at epoch \d+)?(?P<reason> because .*?)?(?: \([\w.$]+\))?$"),
-    _pattern("unfenced", "2.8+", "to unfence has been granted", r"The request from broker (?P<subject>\d+) to unfence has been granted"),
-    _pattern("unfenced", "2.8+", "has been unfenced", r"\[BrokerLifecycleManager id=(?P<subject>\d+)\] The broker has been unfenced"),
-    _pattern("failed", "0.8-3.9", "Broker failure callback", r"Broker failure callback for (?P<brokers>\d+(?:,\d+)*)"),
-    _pattern("returned", "0.8-3.9", "New broker startup callback", r"New broker startup callback for (?P<brokers>\d+(?:,\d+)*)"),
-    _pattern(
-        "live-brokers",
-        "0.8-3.9",
-        "all live brokers",
-        r"Newly added brokers: (?P<added>[\d,]*), deleted brokers: (?P<deleted>[\d,]*),.*? all live brokers: (?P<live>[\d,]*)",
-    ),
+    Pattern("boot", "1.0+", "Log4jController", r"Registered \S*Log4jController\S* MBean"),
+    Pattern("configured", "0.8+", "KafkaConfig values", r"INFO KafkaConfig values:"),
+    Pattern("version", "0.8+", "Kafka version", r"Kafka version ?: ?(?P<version>[\w.\-]+)"),
+    Pattern("started", "0.8-0.11", "[Kafka Server ", r"\[Kafka Server (?P<subject>\d+)\], started"),
+    Pattern("started", "1.0-3.9", "[KafkaServer id=", r"\[KafkaServer id=(?P<subject>\d+)\] started"),
+    Pattern("started", "2.8+", "Kafka Server started", r"\[KafkaRaftServer nodeId=(?P<subject>\d+)\] Kafka Server started"),
+    Pattern("stopping", "0.8-0.11", "], shutting down (kafka.server.KafkaServer)",
+        r"\[Kafka Server (?P<subject>\d+)\], shutting down"),
+    Pattern("stopping", "1.0-3.9", "shutting down (kafka.server.KafkaServer)",
+        r"\[KafkaServer id=(?P<subject>\d+)\] shutting down"),
+    Pattern("stopping", "2.8+", "[BrokerServer id=", r"\[BrokerServer id=(?P<subject>\d+)\] shutting down"),
+    Pattern("unclean-shutdown", "2.6+", "no clean shutdown file was found", r"since no clean shutdown file was found"),
+    Pattern("fenced", "2.8+", "Fencing broker",
+        r"Fencing broker (?P<subject>\d+)(?: at epoch \d+)?(?P<reason> because .*?)?(?: \([\w.$]+\))?$"),
+    Pattern("unfenced", "2.8+", "to unfence has been granted",
+        r"The request from broker (?P<subject>\d+) to unfence has been granted"),
+    Pattern("unfenced", "2.8+", "has been unfenced",
+        r"\[BrokerLifecycleManager id=(?P<subject>\d+)\] The broker has been unfenced"),
+    Pattern("failed", "0.8-3.9", "Broker failure callback", r"Broker failure callback for (?P<brokers>\d+(?:,\d+)*)"),
+    Pattern("returned", "0.8-3.9", "New broker startup callback",
+        r"New broker startup callback for (?P<brokers>\d+(?:,\d+)*)"),
+    Pattern("live-brokers", "0.8-3.9", "all live brokers",
+        r"Newly added brokers: (?P<added>[\d,]*), deleted brokers: (?P<deleted>[\d,]*),.*? all live brokers: (?P<live>[\d,]*)"),
     # Disks.
-    _pattern("disk-failure", "1.0+", "Stopping serving", r"Stopping serving (?:logs|replicas) in dir (?P<dir>\S+)"),
-    _pattern("disk-failure", "1.0+", "failed log director", r"(?:in the failed log directory|failed log directories?) (?P<dir>\S+)"),
-    _pattern("disk-full", "0.8+", "No space left on device", r"No space left on device"),
+    Pattern("disk-failure", "1.0+", "Stopping serving", r"Stopping serving (?:logs|replicas) in dir (?P<dir>\S+)"),
+    Pattern("disk-failure", "1.0+", "failed log director",
+        r"(?:in the failed log directory|failed log directories?) (?P<dir>\S+)"),
+    Pattern("disk-full", "0.8+", "No space left on device", r"No space left on device"),
 )  # fmt: skip

@@ -8,11 +8,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a broker, a range of it, or a metadata folder, and its snapshot, broker and partition."""
+    """One file of a broker, a range of it, or a folder, and its snapshot, broker and partition."""
 
     snapshot: str  # "" is the end of the run
     broker: str
-    # segment, headers (a segment of a large log), metadata, offsets, epochs, properties, log, dump;
+    # segment, headers (a segment of a large log), metadata, groups, offsets, epochs, properties, log, dump;
     # left-out: excluded from the judgement; unreadable: not a readable file
     kind: str
     path: Path

@@ -28,7 +28,22 @@ from .batch_headers import (
     trusted_batches,
     walk_headers,
 )
-from .batch_layout import ATTRIBUTES, BASE, BASE_TIMESTAMP, BYTE, COUNT, CRC2, HEADERS, LAST, MAGIC, SIZE, Bytes, Ints
+from .batch_layout import (
+    ATTRIBUTES,
+    BASE,
+    BASE_TIMESTAMP,
+    BYTE,
+    COUNT,
+    CRC2,
+    HEADERS,
+    LAST,
+    MAGIC,
+    PRODUCER,
+    PRODUCER_EPOCH,
+    SIZE,
+    Bytes,
+    Ints,
+)
 from .batch_loops import loops_for
 from .record_frames import passed_frame, record_frame
 from .tables import BATCHES, DAMAGE, PASSED, RECORDS, damage_row
@@ -145,16 +160,19 @@ def _parsed(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) ->
 
 @dataclass(frozen=True)
 class RawRecord:
-    """A data record with its value as bytes, for binary records (`__cluster_metadata`)."""
+    """A record with its key and value as bytes, for binary records (`__cluster_metadata`, `__consumer_offsets`)."""
 
     offset: int
     timestamp: int  # ms
     value: bytes | None
     byte: int
+    key: bytes | None = None
+    producer: tuple[int, int] | None = None  # id and epoch, of a transaction
+    is_control: bool = False
 
 
 def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
-    """The data records of a file of v2 batches, without control records, and the damage."""
+    """The records of a file, and the damage. Of messages before v2, those in compressed wrappers are left out."""
     try:
         data: Bytes = np.fromfile(path, dtype=np.uint8)
     except OSError as error:
@@ -167,21 +185,30 @@ def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
                 damage_row("crc", "CRC of the batch is wrong", int(row[BYTE]), None, int(row[BASE]), int(row[LAST]))
             )
             continue
-        if row[MAGIC] != 2 or row[ATTRIBUTES] & CONTROL_BIT:
+        is_v2, is_packed = row[MAGIC] == 2, row[ATTRIBUTES] & CODEC_BITS
+        if is_packed and not is_v2:
+            damage.append(damage_row("decode", "a compressed message of an old format", int(row[BYTE])))
             continue
-        buf, begin, end = data, int(row[BYTE]) + layout.V2_OVERHEAD, int(row[BYTE] + row[SIZE])
-        if row[ATTRIBUTES] & CODEC_BITS:
+        buf, begin, end = data, int(row[BYTE]) + (layout.V2_OVERHEAD if is_v2 else 0), int(row[BYTE] + row[SIZE])
+        if is_packed:
             unpacked = unpack(data[begin:end].tobytes(), row, 0, damage)
             buf = np.frombuffer(unpacked or b"", dtype=np.uint8)
             begin, end = 0, len(buf)
         counts = np.minimum(row[COUNT : COUNT + 1], (end - begin) // 6 + 1)
         spans = np.empty((int(max(counts[0], 0)) + 1, 8), dtype=np.int64)
         row_of = np.empty(len(spans), dtype=np.int64)
-        bounds, good = (np.array([begin]), np.array([end]), np.maximum(counts, 0)), np.empty(1, dtype=np.int64)
-        n = loops_for(buf).decode_v2(buf, *bounds, spans, row_of, good)
+        begins, ends, loops = np.array([begin]), np.array([end]), loops_for(buf)
+        good = np.empty(1, dtype=np.int64)
+        if is_v2:
+            n = loops.decode_v2(buf, begins, ends, np.maximum(counts, 0), spans, row_of, good)
+        else:
+            n = loops.decode_legacy(buf, begins, ends, spans, row_of, good)
+        producer = (int(row[PRODUCER]), int(row[PRODUCER_EPOCH])) if row[ATTRIBUTES] & TRANSACTIONAL_BIT else None
+        is_control = bool(is_v2 and row[ATTRIBUTES] & CONTROL_BIT)
         for span in spans[:n]:
-            value = buf[span[4] : span[4] + span[5]].tobytes() if span[5] >= 0 else None
-            out.append(RawRecord(int(row[BASE] + span[0]), int(row[BASE_TIMESTAMP] + span[1]), value, int(row[BYTE])))
+            key, value = (buf[at : at + size].tobytes() if size >= 0 else None for at, size in (span[2:4], span[4:6]))
+            offset, time = int(row[BASE] + span[0]), int(row[BASE_TIMESTAMP] + span[1])
+            out.append(RawRecord(offset, time, value, int(row[BYTE]), key, producer, is_control))
     return out, damage
 
 

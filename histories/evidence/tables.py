@@ -131,6 +131,24 @@ METADATA: Schema = {
     "byte": pl.Int64,
 }
 
+# One row for each record of __consumer_offsets, or for each partition that a generation assigns to a member.
+GROUPS: Schema = {
+    "at": pl.Int64,  # offset in __consumer_offsets; of a transaction's commit, that of its marker
+    "time": pl.Int64,  # ms, the coordinator's clock
+    "kind": pl.String,  # committed, removed (a committed offset), assigned, generation, group-removed
+    "group": pl.String,
+    "topic": pl.String,  # null for generation and group-removed
+    "partition": pl.Int32,
+    "offset": pl.Int64,  # committed: the next to read
+    "leader_epoch": pl.Int32,
+    "generation": pl.Int32,
+    "member": pl.String,  # member id
+    "client": pl.String,  # client id
+    "instance": pl.String,  # group.instance.id
+    "members": pl.Int32,  # their number, of a generation
+    "byte": pl.Int64,
+}
+
 # One row for each line of server.log, controller.log or state-change.log that matches a pattern.
 LOG_EVENTS: Schema = {
     "time": pl.Int64,  # ms since the epoch, the broker's clock read as UTC

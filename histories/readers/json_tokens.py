@@ -27,7 +27,7 @@ def _packed(word: str) -> int:
 
 def _hash(packed: int, length: int) -> int:
     """A hash that differs for all words of native_scan.py; `word_table` fails on a collision."""
-    return (packed ^ packed >> 11 ^ packed >> 29 ^ length * 5) & 255
+    return (packed ^ packed >> 11 ^ packed >> 27 ^ length * 5) & 255
 
 
 def word_table(words: tuple[str, ...]) -> Longs:

@@ -24,8 +24,8 @@ CONTENT = LOG
 
 # The columns that a file has; the other columns of EVENTS are added.
 _FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("line", "rebalanced", "synthetic")}
-_INTEGERS = ("time", "op", "partition", "offset", "timestamp")
-_LISTS = ("records", "ops", "offsets", "topics")
+_INTEGERS = ("time", "op", "partition", "offset", "timestamp", "generation")
+_LISTS = ("records", "ops", "offsets", "topics", "assignment")
 _FLAGS = ("group", "revoked", "auto")
 # Bytes that a process parses before it loads the compiled loops: loading them takes as long as parsing these bytes.
 SCANNED_FROM = 8 << 20
@@ -231,6 +231,8 @@ def check_events(events: pl.DataFrame, numbered: bool = True, placed: bool = Tru
         .then(pl.lit("found a record without topic, partition or offset, expected all three"))
         .when(_bad_items(events, "offsets", ("topic", "partition")))
         .then(pl.lit("found an offset without topic or partition, expected both"))
+        .when(_bad_items(events, "assignment", ("topic", "partition")))
+        .then(pl.lit("found an assignment without topic or partition, expected both"))
         .when(_bad_items(events, "ops", ("f",)))
         .then(pl.lit("found a step of a transaction without f, expected its function"))
     )

@@ -42,7 +42,8 @@ FIELDS = (
 TEXTS = ("topic", "key", "value", "process", "acks", "reason", "error")
 FLAGS = ("group", "revoked", "auto")
 LISTS = ("records", "offsets")  # of an event or a step
-NAMES = (*FIELDS, *LISTS, "ops", "topics", "fault")  # polars reads lines with one of the last two
+# polars reads lines with one of those after ops.
+NAMES = (*FIELDS, *LISTS, "ops", "topics", "fault", "member", "generation", "assignment")
 SLOTS = {name: 2 + sum(2 if before in TEXTS else 1 for before in FIELDS[:i]) for i, name in enumerate(FIELDS)}
 WIDTH = SLOTS["auto"] + 1
 ITEM_WIDTH = SLOTS["value"] + 2

@@ -95,6 +95,11 @@ def positions_of(found: Any) -> list[Fields]:
     return [_position(item) for item in items]
 
 
+def partitions_of(found: Any) -> list[Fields]:
+    """Topics and partitions alone: of what `positions_of` takes."""
+    return [{"topic": place["topic"], "partition": place["partition"]} for place in positions_of(found)]
+
+
 def _is_one_position(found: Any) -> bool:
     return isinstance(found, Mapping) or _is_one(found, _POSITION)
 

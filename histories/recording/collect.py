@@ -10,7 +10,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
 from ..errors import LogjudgeError, UsageError
-from ..evidence.layout import BROKER_LOG, METADATA_TOPIC, PARTITION_FOLDER, SEGMENT, SMALL_FILES
+from ..evidence.layout import BROKER_LOG, METADATA_TOPIC, OFFSETS_TOPIC, PARTITION_FOLDER, SEGMENT, SMALL_FILES
 from .batch_bounds import batches
 from .remote_copy import fetch, place_of
 
@@ -189,7 +189,8 @@ def _is_wanted(place: PurePath, topics: frozenset[str], internal: bool) -> bool:
     if not found or found["topic"] == METADATA_TOPIC:
         return True
     topic = found["topic"]
-    return topic in topics if topics else internal or not topic.startswith(INTERNAL)
+    # What groups committed is evidence of every topic.
+    return topic in topics if topics else internal or topic == OFFSETS_TOPIC or not topic.startswith(INTERNAL)
 
 
 def _link(file: Path, target: Path) -> int:

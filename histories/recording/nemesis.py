@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LogjudgeError
+from ..evidence.layout import OFFSETS_TOPIC
 from .collect import collect, sources_of
 from .lab.handle import Lab
+from .open_operations import Plain
 from .record_deletion import delete_records
 from .scenarios import LabScenario
 from .session import Session
@@ -91,6 +93,9 @@ class Nemesis:
             "followers": [broker for broker in replicas if broker != leader],
             "others": [broker for broker in self.lab.brokers if broker not in replicas],
         }
+        # The lab has one partition for all groups.
+        if group_partitions := metadata(self.session.admin, OFFSETS_TOPIC).partitions:
+            self._roles["coordinator"] = [str(group_partitions[0].leader)]
 
     def _nodes(self, step: Step) -> list[str]:
         return [node for name in step["nodes"] for node in self._roles.get(name, [name])]
@@ -119,44 +124,35 @@ class Nemesis:
     def _in_sync(self) -> list[str]:
         return [str(broker) for broker in metadata(self.session.admin, self.session.load.topic).partitions[0].isrs]
 
-    def _kill(self, step: Step) -> None:
+    def _carry_out(self, request: str, step: Step, record: Callable[..., Plain], kind: str, **about: str) -> list[str]:
+        """Ask the lab for what a step does to its nodes, and record it as a fault or the end of one; returns them."""
         nodes = self._nodes(step)
-        with self.session.recorder.fault("kill", nodes=nodes, signal="SIGKILL") as fault:
-            self.lab.request("kill", nodes=nodes)
-            fault.ok()
+        with record(kind, nodes=nodes, **about) as recorded:
+            self.lab.request(request, nodes=nodes)
+            recorded.ok()
+        return nodes
+
+    def _kill(self, step: Step) -> None:
+        nodes = self._carry_out("kill", step, self.session.recorder.fault, "kill", signal="SIGKILL")
         self._paused = [node for node in self._paused if node not in nodes]
         self._dead += nodes
         self._note()
 
     def _stop(self, step: Step) -> None:
-        nodes = self._nodes(step)
-        with self.session.recorder.fault("shutdown", nodes=nodes, signal="SIGTERM") as fault:
-            self.lab.request("stop", nodes=nodes)
-            fault.ok()
-        self._dead += nodes
+        self._dead += self._carry_out("stop", step, self.session.recorder.fault, "shutdown", signal="SIGTERM")
         self._note()
 
     def _start(self, step: Step) -> None:
-        nodes = self._nodes(step)
-        with self.session.recorder.heal("restart", nodes=nodes) as heal:
-            self.lab.request("start", nodes=nodes)
-            heal.ok()
+        nodes = self._carry_out("start", step, self.session.recorder.heal, "restart")
         self._dead = [node for node in self._dead if node not in nodes]
         self._note()
 
     def _pause(self, step: Step) -> None:
-        nodes = self._nodes(step)
-        with self.session.recorder.fault("pause", nodes=nodes) as fault:
-            self.lab.request("pause", nodes=nodes)
-            fault.ok()
-        self._paused += nodes
+        self._paused += self._carry_out("pause", step, self.session.recorder.fault, "pause")
         self._note()
 
     def _resume(self, step: Step) -> None:
-        nodes = self._nodes(step)
-        with self.session.recorder.heal("pause", nodes=nodes) as heal:
-            self.lab.request("resume", nodes=nodes)
-            heal.ok()
+        nodes = self._carry_out("resume", step, self.session.recorder.heal, "pause")
         self._paused = [node for node in self._paused if node not in nodes]
         self._note()
 

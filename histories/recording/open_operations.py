@@ -17,6 +17,7 @@ from ..errors import UsageError
 from ..send_errors import outcome_of
 from .client_values import offset_of, positions_of, records_of, text_of
 from .journal import Fields, Journal
+from .membership import membership_of
 
 
 class OpenOperation:
@@ -66,7 +67,7 @@ class OpenOperation:
 
 
 class Plain(OpenOperation):
-    """A commit, a fault or a heal."""
+    """A fault or a heal."""
 
     __slots__ = ()
 
@@ -77,6 +78,19 @@ class Plain(OpenOperation):
     def _complete(self, outcome: str, fields: Fields) -> None:
         super()._complete(outcome, fields)
         self._journal.resume_poll(self._process)
+
+
+class Commit(Plain):
+    """A commit of offsets. `member` is the consumer, or its member id and generation, after the commit."""
+
+    __slots__ = ("_member",)
+
+    def __init__(self, journal: Journal, process: str, op: int, member: Any) -> None:
+        super().__init__(journal, process, op, "commit")
+        self._member = member
+
+    def _complete(self, outcome: str, fields: Fields) -> None:
+        super()._complete(outcome, {**fields, **(membership_of(self._member) if outcome == "ok" else {})})
 
 
 class Send(OpenOperation):

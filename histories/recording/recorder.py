@@ -16,7 +16,8 @@ from orjson import OPT_APPEND_NEWLINE, dumps
 from ..errors import UsageError
 from .client_values import positions_of, records_of, text_of
 from .journal import Fields, Journal
-from .open_operations import Plain, Poll, Positions, Send, Transaction
+from .membership import membership_of
+from .open_operations import Commit, Plain, Poll, Positions, Send, Transaction
 
 NEMESIS = "nemesis"
 OPEN_TRANSACTIONS = "open-transactions.jsonl"  # in history/, while transactions are open
@@ -130,23 +131,30 @@ class Recorder:
         """Record that the application has finished with these records."""
         self._instant(process, "handle", {"records": records_of(records)})
 
-    def commit(self, process: str, offsets: Any, *, auto: bool = False) -> Plain:
-        """Record that a process commits offsets (the next to read); `auto`: by the client, seen at its callback."""
+    def commit(self, process: str, offsets: Any, *, auto: bool = False, member: Any = None) -> Commit:
+        """Record that a process commits offsets (the next to read); `auto`: by the client, seen at its callback.
+
+        `member`: the client, which is asked for its member id and generation after the commit, or both as a pair.
+        """
         self._journal.suspend_poll(process)
         fields: Fields = {"offsets": positions_of(offsets), **({"auto": True} if auto else {})}
-        return Plain(self._journal, process, self._journal.begin(process, "commit", fields), "commit")
+        return Commit(self._journal, process, self._journal.begin(process, "commit", fields), member)
 
-    def assign(self, process: str, offsets: Any, *, group: bool = False) -> None:
+    def assign(
+        self, process: str, offsets: Any, *, group: bool = False, member: Any = None, assignment: Any = None
+    ) -> None:
         """Record that partitions were assigned, with the offsets from which the process reads on.
 
-        `group`: by the consumer group and not by the application. Call it in the rebalance callback.
+        `group`: by the consumer group and not by the application. Call it in the rebalance callback. `member` is as in
+        `commit`; `assignment` are all partitions that the member owns from now on, where these are more.
         """
-        self._instant(process, "assign", {"offsets": positions_of(offsets), **({"group": True} if group else {})})
+        fields: Fields = {"offsets": positions_of(offsets), **({"group": True} if group else {})}
+        self._instant(process, "assign", {**fields, **membership_of(member, assignment)})
 
-    def revoke(self, process: str, partitions: Any = (), *, group: bool = True) -> None:
+    def revoke(self, process: str, partitions: Any = (), *, group: bool = True, member: Any = None) -> None:
         """Record that partitions were taken away; none named means all."""
         fields: Fields = {"offsets": positions_of(partitions), "revoked": True}
-        self._instant(process, "assign", {**fields, **({"group": True} if group else {})})
+        self._instant(process, "assign", {**fields, **({"group": True} if group else {}), **membership_of(member)})
 
     def subscribe(self, process: str, topics: str | Iterable[str]) -> None:
         """Record a subscription."""

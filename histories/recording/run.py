@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import LogjudgeError, UsageError
@@ -45,11 +45,6 @@ class Request:
     version: str = ""  # of Kafka, where it is known
 
 
-def record(request: Request, report: Report, notice: Notice) -> Recorded:
-    """Record a workload against a running cluster. Raises LogjudgeError where nothing could be recorded."""
-    return _record(request, report, notice)
-
-
 def record_scenario(scenario: LabScenario, folder: Path, report: Report, notice: Notice) -> Recorded:
     """Start a cluster, record a workload under faults, and add the brokers' files. Raises LogjudgeError."""
     _need_new(folder)
@@ -69,7 +64,7 @@ def record_scenario(scenario: LabScenario, folder: Path, report: Report, notice:
         load = Load(**{"topic": "orders", **scenario.load, "topic_config": scenario.topic})
         settings = ClientSettings(lab.bootstrap, {}, dict(scenario.producer), dict(scenario.consumer))
         request = Request(folder, scenario.workload, 0.0, load, settings, lab.version)
-        done = _record(request, report, notice, lambda session: Nemesis(session, lab, scenario))
+        done = record(request, report, notice, lambda session: Nemesis(session, lab, scenario))
         collect_evidence(lab, folder)
     shutil.rmtree(lab_folder, ignore_errors=True)
     return done
@@ -80,9 +75,10 @@ def _need_new(folder: Path) -> None:
         raise UsageError(f"{folder}: found files, expected a new or empty folder for the run")
 
 
-def _record(
+def record(
     request: Request, report: Report, notice: Notice, make_nemesis: Callable[[Session], Nemesis] | None = None
 ) -> Recorded:
+    """Record a workload against a running cluster. Raises LogjudgeError where nothing could be recorded."""
     _need_new(request.folder)
     workload = WORKLOADS[request.workload]
     admin = admin_client(request.settings)
@@ -142,8 +138,3 @@ def _work(session: Session, request: Request, report: Report, nemesis: Nemesis |
         finally:
             nemesis.stop()
             thread.join()
-
-
-def with_user_settings(scenario: LabScenario, kafka: str) -> LabScenario:
-    """A scenario on the user's version of Kafka."""
-    return replace(scenario, kafka=kafka) if kafka else scenario

@@ -39,6 +39,16 @@ class Load:
     handle_ms: int = 0  # that a member of a group takes for what one poll returned
     crashes: bool = True  # whether members of a group are killed, too
 
+    def main_topic(self, **config: str) -> Topic:
+        """The topic that the options name; a workload's own settings give way to the user's."""
+        config = {**config, **self.topic_config}
+        return Topic(self.topic, self.partitions, self.replication_factor, config, self.assignment)
+
+    @property
+    def rate_of_one(self) -> float:
+        """Sends a second of one producer."""
+        return max(0.1, self.rate / max(1, self.producers))
+
 
 class Client(Protocol):
     """A client of a workload, which runs in a thread of its own."""

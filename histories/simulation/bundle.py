@@ -13,6 +13,7 @@ from ...models.replication.config import Config, kafka_names
 from ...models.replication.events import ClusterEvent
 from ...models.replication.scenario import Scenario
 from .disks import write_disk
+from .group_log import GROUP
 from .kraft_log import KraftWording
 from .metadata_log import MetadataLog
 from .names import STARTED_AT
@@ -29,6 +30,7 @@ TOPIC_NAMES = (
     "flush.messages",
     "flush.ms",
 )
+RETENTION_NAMES = ("retention.ms", "retention.bytes", "segment.ms", "segment.bytes")
 PRODUCER_NAMES = (
     "acks",
     "enable.idempotence",
@@ -40,6 +42,7 @@ PRODUCER_NAMES = (
     "request.timeout.ms",
 )
 CONSUMER_NAMES = ("auto.offset.reset", "max.poll.records")
+GROUP_NAMES = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms")
 BROKER_NAMES = (
     "replica.lag.time.max.ms",
     "replica.high.watermark.checkpoint.interval.ms",
@@ -131,8 +134,10 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
                 "partitions": config.partitions,
                 "replication.factor": _replication_factor(cluster),
                 "cleanup.policy": "delete",
-                "replica.assignment": [[str(b) for b in s.replicas] for s in cluster.quorum.states],
-                **_without_unset(kafka_names(config, TOPIC_NAMES)),
+                "replica.assignment": [
+                    [str(b) for b in s.replicas] for s in cluster.quorum.states[: config.partitions]
+                ],
+                **_without_unset(kafka_names(config, (*TOPIC_NAMES, *(RETENTION_NAMES if config.retention else ())))),
             }
         },
         "brokers": {
@@ -179,10 +184,10 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
     for consumer in cluster.consumers:
         processes[consumer.name] = {
             "role": "consumer",
-            "group.id": f"direct-{consumer.name}",
-            "enable.auto.commit": False,
+            "group.id": GROUP if config.strategy else f"direct-{consumer.name}",
+            "enable.auto.commit": config.commit == "auto",
             "isolation.level": "read_uncommitted",
-            **kafka_names(config, CONSUMER_NAMES),
+            **kafka_names(config, CONSUMER_NAMES + (GROUP_NAMES if config.strategy else ())),
         }
     processes["admin"] = {"role": "admin"}
     processes["final"] = {

@@ -6,34 +6,35 @@ from pathlib import Path
 
 from ...models.replication.brokers.broker import Broker
 from ...models.replication.cluster import Cluster
+from ...models.replication.config import Config
+from .group_log import group_content
 from .names import uuid
-from .segments import write_segments
-
-SEGMENT_BYTES = 1 << 30  # segment.bytes, Kafka's default
+from .segments import values_of, write_segments
 
 
 def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
     """Write log.dirs of this broker as it is now, including a running broker's page cache."""
     folder.mkdir(parents=True, exist_ok=True)
-    rules, topic, seed = cluster.rules, cluster.config.topic, cluster.seed
+    rules, config, seed = cluster.rules, cluster.config, cluster.seed
     magic = 2 if rules.era.epochs_in_log else 1
     for partition in sorted(broker.replicas):
         log = broker.replicas[partition].log
-        home = folder / f"{topic}-{partition}"
+        home = folder / config.log_name(partition)
         home.mkdir(exist_ok=True)
-        write_segments(home, log, partition, magic, SEGMENT_BYTES)
+        content = values_of(partition) if partition < config.partitions else group_content(cluster, magic)
+        write_segments(home, log, content, magic, config)
         if rules.era.epochs_in_log:
             _write(home / "leader-epoch-checkpoint", _checkpoint([f"{e} {start}" for e, start in log.epochs]))
         if not rules.era.zookeeper:
-            _write(home / "partition.metadata", f"version: 0\ntopic_id: {uuid(seed, topic)}")
+            _write(home / "partition.metadata", f"version: 0\ntopic_id: {uuid(seed, config.topic_of(partition)[0])}")
     marks = {p: r.checkpointed_hw for p, r in broker.replicas.items()}
-    _write(folder / "replication-offset-checkpoint", _offsets(topic, marks))
+    _write(folder / "replication-offset-checkpoint", _offsets(config, marks))
     recovery = {p: broker.disk.recovery_points.get(p, 0) for p in broker.replicas}
-    _write(folder / "recovery-point-offset-checkpoint", _offsets(topic, recovery))
+    _write(folder / "recovery-point-offset-checkpoint", _offsets(config, recovery))
     if rules.era.epochs_in_log:
         # Brokers write only log starts that deletions moved (LogManager.checkpointLogStartOffsetsInDir).
         starts = {p: s for p, s in broker.disk.start_points.items() if s > 0}
-        _write(folder / "log-start-offset-checkpoint", _offsets(topic, starts))
+        _write(folder / "log-start-offset-checkpoint", _offsets(config, starts))
     if rules.era.zookeeper:
         _write(
             folder / "meta.properties",
@@ -52,8 +53,8 @@ def _checkpoint(lines: list[str]) -> str:
     return "\n".join(["0", str(len(lines)), *lines, ""])
 
 
-def _offsets(topic: str, offsets: dict[int, int]) -> str:
-    return _checkpoint([f"{topic} {p} {offsets[p]}" for p in sorted(offsets)])
+def _offsets(config: Config, offsets: dict[int, int]) -> str:
+    return _checkpoint(["{} {} {}".format(*config.topic_of(p), offsets[p]) for p in sorted(offsets)])
 
 
 def _write(path: Path, text: str) -> None:

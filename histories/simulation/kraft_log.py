@@ -52,14 +52,15 @@ class KraftWording(Wording):
 
     def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> list[Line]:
         name, folder = self.name(partition), self.folder(node)
+        topic, number = self.cluster.config.topic_of(partition)
         lines: list[Line] = []
         if not clean:
             text = f"[LogLoader partition={name}, dir={folder}] Recovering unflushed segment 0. 0 recovered for {name}."
             lines.append(("server", "INFO", text, LOADER))
         start = self.cluster.brokers[node].replicas[partition].log.start
         text = (
-            f"Completed load of Log(dir={folder}/{name}, topicId={self.topic_id}, topic={self.topic}, "
-            f"partition={partition}, highWatermark=0, lastStableOffset=0, logStartOffset={start}, "
+            f"Completed load of Log(dir={folder}/{name}, topicId={self.topic_id(partition)}, topic={topic}, "
+            f"partition={number}, highWatermark=0, lastStableOffset=0, logStartOffset={start}, "
             f"logEndOffset={end}) with 1 segments, local-log-start-offset {start} and log-end-offset {end} "
             f"in 10ms (1/1 completed in {folder})"
         )
@@ -83,9 +84,9 @@ class KraftWording(Wording):
         text = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions Set({name})"
         lines.append(("server", "INFO", text, MANAGER))
         text = (
-            f"[Broker id={node}] Leader {name} with topic id Some({self.topic_id}) starts at leader epoch "
-            f"{led.epoch} from offset {led.end} with partition epoch {led.version}, high watermark {led.mark}, ISR "
-            f"[{ids(led.isr)}], adding replicas [] and removing replicas [] . Previous leader "
+            f"[Broker id={node}] Leader {name} with topic id Some({self.topic_id(led.partition)}) starts at leader "
+            f"epoch {led.epoch} from offset {led.end} with partition epoch {led.version}, high watermark {led.mark}, "
+            f"ISR [{ids(led.isr)}], adding replicas [] and removing replicas [] . Previous leader "
             f"{_option(led.previous[0])} and previous leader epoch was {led.previous[1]}."
         )
         lines.append(("state-change", "INFO", text, STATE))
@@ -103,8 +104,9 @@ class KraftWording(Wording):
         if followed.leader > 0:
             text = (
                 f"[ReplicaFetcherManager on broker {node}] Added fetcher to broker {followed.leader} for partitions "
-                f"HashMap({name} -> InitialFetchState(Some({self.topic_id}),BrokerEndPoint[id={followed.leader}, "
-                f"host=127.0.0.1, port={19090 + followed.leader}],{followed.epoch},{followed.end}))"
+                f"HashMap({name} -> InitialFetchState(Some({self.topic_id(followed.partition)}),"
+                f"BrokerEndPoint[id={followed.leader}, host=127.0.0.1, port={19090 + followed.leader}],"
+                f"{followed.epoch},{followed.end}))"
             )
             lines.append(("server", "INFO", text, MANAGER))
         return lines
@@ -149,6 +151,17 @@ class KraftWording(Wording):
         )
         return [("server", "WARN", text, FETCHER), ("server", "INFO", done, LOG), ("server", "INFO", last, FETCHER)]
 
+    def retention(self, node: int, partition: int, first: int, start: int, reason: str) -> list[Line]:
+        log = f"[UnifiedLog partition={self.name(partition)}, dir={self.folder(node)}]"
+        why = (
+            "log retention time breach based on the largest record timestamp in the segment"
+            if reason == "time"
+            else "log retention size breach"
+        )
+        deleting = f"{log} Deleting segment LogSegment(baseOffset={first}) due to {why}"
+        moved = f"{log} Incremented log start offset to {start} due to segment deletion"
+        return [("server", "INFO", deleting, LOG), ("server", "INFO", moved, LOG)]
+
     def isr_shrink(self, node: int, shrunk: Shrunk) -> list[Line]:
         behind = " ".join(f"(brokerId: {b}, endOffset: {leo})." for b, leo in shrunk.out)
         text = (
@@ -186,7 +199,7 @@ class KraftWording(Wording):
         changes.append(f"partitionEpoch: {old.version} -> {new.version}")
         text = (
             f"[QuorumController id={node}] UNCLEAN partition change for {self.name(partition)} with topic ID "
-            f"{self.topic_id}: {', '.join(changes)}"
+            f"{self.topic_id(partition)}: {', '.join(changes)}"
         )
         return [("server", "INFO", text, CONTROL)]
 
@@ -218,7 +231,8 @@ class KraftWording(Wording):
 
     def out_of_order(self, node: int, partition: int, pid: int, end: int, sequence: int, last: int) -> list[Line]:
         name = self.name(partition)
-        text = f"[ReplicaManager broker={node}] Error processing append operation on partition {self.topic_id}:{name}"
+        where = f"{self.topic_id(partition)}:{name}"
+        text = f"[ReplicaManager broker={node}] Error processing append operation on partition {where}"
         cause = (
             f"org.apache.kafka.common.errors.OutOfOrderSequenceException: Out of order sequence number for "
             f"producer {pid} at offset {end} in partition {name}: {sequence} (incoming seq. number), "

@@ -74,10 +74,10 @@ class MetadataLog:
 
     def _store(self, time: int, partition: int, before: PartitionState | None, after: PartitionState) -> None:
         assert self._cluster is not None
-        topic = self._cluster.config.topic
-        key = {"partitionId": partition, "topicId": uuid(self._cluster.seed, topic)}
+        topic, number = self._cluster.config.topic_of(partition)
+        key = {"partitionId": number, "topicId": uuid(self._cluster.seed, topic)}
         if before is None:
-            if partition == 0:
+            if number == 0:
                 self._write(time, "TOPIC_RECORD", name=topic, topicId=key["topicId"])
             self._write(
                 time,

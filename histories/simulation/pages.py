@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from ...models.exploration.group_truth import group_truth
 from ...models.exploration.invariants import INVARIANTS
+from ...models.exploration.message_trace import INTRODUCTION, diagram_block, table, trace_messages
 from ...models.exploration.narrative import narrate_scenario
 from ...models.exploration.truth import losses
 from ...models.replication.cluster import Cluster
+from ...models.replication.config import SECOND
 from ...models.replication.scenario import Scenario
 from .outcome import Outcome, outcome
 from .scenario_file import dump
@@ -32,12 +35,21 @@ def page(scenario: Scenario, arguments: str = "") -> str:
         "## Sequence of events",
         "Times are simulated. `broker 1` and so on are the brokers of the bundle.",
         "\n".join(narrative),
+        *_messages(scenario),
         "## The scenario",
         "\n".join(f"    {line}".rstrip() for line in dump(_bare(scenario)).splitlines()),
         (f"Source: {scenario.source}. " if scenario.source else "")
         + f"The protocol is the variant `{scenario.variant}`: {cluster.rules.summary} ({cluster.rules.source}).",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _messages(scenario: Scenario) -> list[str]:
+    """The section with the messages of a time, if the scenario names one."""
+    if scenario.trace is None:
+        return []
+    messages = trace_messages(scenario, 0, *scenario.trace)
+    return ["## Message by message", INTRODUCTION, table(messages), diagram_block(messages)]
 
 
 def digest(text: str) -> str:
@@ -70,6 +82,12 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
         ("ISR shrinks", str(known["isr_shrinks"])),
         ("duplicates, reordered records", f"{_count(known['duplicates'])}, {_count(known['reordered'])}"),
     ]
+    if group := group_truth(cluster):
+        rows += [
+            ("generations of the group", str(group["generations"])),
+            ("records handled again", str(group["handled_again"])),
+            ("longest time of a partition without an owner", f"{group['longest_without_owner'] / SECOND:.1f} s"),
+        ]
     if latency:
         rows.append(
             (

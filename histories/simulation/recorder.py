@@ -7,6 +7,7 @@ ASCII without escapes.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TextIO
 
 from ...models.replication.ports import History, Records
@@ -108,7 +109,51 @@ class Recorder(History):
     def assign(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
         self._write_instant(time, process, op, f'"f":"assign","offsets":[{self._offsets(offsets)}]')
 
-    def _offsets(self, offsets: list[tuple[int, int]] | list[tuple[int, int | None]]) -> str:
+    def committing(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:
+        self._write(
+            f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"invoke","f":"commit",'
+            f'"offsets":[{self._offsets(offsets)}]}}'
+        )
+
+    def committed(
+        self,
+        time: int,
+        process: str,
+        op: int,
+        offsets: list[tuple[int, int]],
+        outcome: str,
+        error: str,
+        member: str,
+        generation: int,
+    ) -> None:
+        more = f',"error":"{error}"' if error else _membership(member, generation)
+        self._write(
+            f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"{outcome}","f":"commit",'
+            f'"offsets":[{self._offsets(offsets)}]{more}}}'
+        )
+
+    def assign_by_group(
+        self,
+        time: int,
+        process: str,
+        op: int,
+        offsets: list[tuple[int, int | None]],
+        assignment: tuple[int, ...],
+        member: str,
+        generation: int,
+    ) -> None:
+        owned = ",".join(f'{{"topic":"{self._topic}","partition":{partition}}}' for partition in assignment)
+        rest = f'"f":"assign","group":true,"offsets":[{self._offsets(offsets)}],"assignment":[{owned}]'
+        self._write_instant(time, process, op, rest + _membership(member, generation))
+
+    def revoke(
+        self, time: int, process: str, op: int, partitions: tuple[int, ...], member: str, generation: int
+    ) -> None:
+        places = self._offsets([(partition, None) for partition in partitions])
+        rest = f'"f":"assign","group":true,"revoked":true,"offsets":[{places}]'
+        self._write_instant(time, process, op, rest + _membership(member, generation))
+
+    def _offsets(self, offsets: Sequence[tuple[int, int | None]]) -> str:
         return ",".join(
             f'{{"topic":"{self._topic}","partition":{partition},"offset":{"null" if offset is None else offset}}}'
             for partition, offset in offsets
@@ -146,3 +191,7 @@ class Recorder(History):
             self._nemesis,
             f'"f":"{function}","fault":{json.dumps(fault, separators=(",", ":"))}',
         )
+
+
+def _membership(member: str, generation: int) -> str:
+    return f',"member":"{member}","generation":{generation}' if member else ""

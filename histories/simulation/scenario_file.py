@@ -26,6 +26,7 @@ KEYS = (
     "story",
     "source",
     "picture",
+    "trace_ms",
     "breaks",
     "causes",
     "config",
@@ -80,6 +81,7 @@ def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
         breaks=_invariants(data, source),
         causes=_list(data, "causes", str, source),
         defaults=_defaults(data, source),
+        trace=_trace(data, source),
     )
 
 
@@ -107,6 +109,16 @@ def _invariants(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
         if name not in INVARIANTS:
             raise InputError(source, f"the invariant {_shown(name)}", f"one of {', '.join(INVARIANTS)}")
     return named
+
+
+def _trace(data: Mapping[str, Any], source: str) -> tuple[int, int] | None:
+    if "trace_ms" not in data:
+        return None
+    found = data["trace_ms"]
+    if not isinstance(found, list) or len(found) != 2:
+        raise InputError(source, f"trace_ms = {_shown(found)}", "two times, as in [1000, 1500]")
+    since, until = (_microseconds(time, source) for time in found)
+    return since, until
 
 
 def _defaults(data: Mapping[str, Any], source: str) -> str:
@@ -164,21 +176,22 @@ def _microseconds(value: Any, source: str) -> int:
 
 def dump(scenario: Scenario) -> str:
     """The scenario as a file that reads back as the same scenario."""
-    lines = [f"name = {_quote(scenario.name)}"]
-    if scenario.title:
-        lines.append(f"title = {_quote(scenario.title)}")
-    lines.append(f"variant = {_quote(scenario.variant)}")
-    if scenario.defaults != OWN_VERSION and VARIANTS[scenario.variant].era.defaults:
-        lines.append(f"defaults = {_quote(scenario.defaults)}")
-    lines.append(f"seed = {scenario.seed}")
-    if scenario.source:
-        lines.append(f"source = {_quote(scenario.source)}")
-    if scenario.picture != "swimlane":
-        lines.append(f"picture = {_quote(scenario.picture)}")
-    if scenario.breaks:
-        lines.append(f"breaks = {_quote(list(scenario.breaks))}")
-    if scenario.causes:
-        lines.append(f"causes = {_quote(list(scenario.causes))}")
+    has_other_defaults = scenario.defaults != OWN_VERSION and VARIANTS[scenario.variant].era.defaults
+    lines = [
+        f"name = {_quote(scenario.name)}",
+        *_entries(title=scenario.title),
+        f"variant = {_quote(scenario.variant)}",
+        *_entries(defaults=scenario.defaults if has_other_defaults else ""),
+        f"seed = {scenario.seed}",
+        *_entries(
+            source=scenario.source,
+            picture="" if scenario.picture == "swimlane" else scenario.picture,
+            breaks=scenario.breaks,
+            causes=scenario.causes,
+        ),
+    ]
+    if scenario.trace is not None:
+        lines += _entries(trace_ms=[_milliseconds(time) for time in scenario.trace])
     if scenario.story:
         body = scenario.story.replace("\\", "\\\\").replace('"""', '""\\"')
         lines.append(f'story = """\n{body}\n"""')
@@ -188,23 +201,21 @@ def dump(scenario: Scenario) -> str:
         lines += ["", f"[broker.{broker}]", *_options(scenario.per_broker[broker])]
     for fault in scenario.faults:
         lines += ["", "[[fault]]", f"at_ms = {_milliseconds(fault.at)}", f"kind = {_quote(fault.kind)}"]
-        if fault.nodes:
-            lines.append(f"nodes = {_quote(list(fault.nodes))}")
-        if fault.lasts:
-            lines.append(f"for_ms = {_milliseconds(fault.lasts)}")
-        if fault.amount:
-            lines.append(f"amount = {fault.amount}")
-        if fault.to:
-            lines.append(f"to = {_quote(list(fault.to))}")
+        lines += _entries(nodes=fault.nodes, for_ms=_milliseconds(fault.lasts), amount=fault.amount, to=fault.to)
     return "\n".join(lines) + "\n"
+
+
+def _entries(**entries: Any) -> list[str]:
+    """A line for each that is not empty."""
+    return [f"{key} = {_quote(entry)}" for key, entry in entries.items() if entry]
 
 
 def _options(options: Mapping[str, Any]) -> list[str]:
     return [f"{_quote(name)} = {_quote(options[name])}" for name in options]
 
 
-def _milliseconds(time: int) -> str:
-    return str(time // MS) if time % MS == 0 else str(time / MS)
+def _milliseconds(time: int) -> float:
+    return time // MS if time % MS == 0 else time / MS
 
 
 def _quote(value: Any) -> str:

@@ -9,21 +9,31 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from ...models.replication.config import Config
 from ...models.replication.storage.batches import Batch
 from ...models.replication.storage.replica_log import ReplicaLog
+from ...models.replication.storage.segments import segments as roll
 from .names import epoch_ms, value
 
 HEAD = struct.Struct(">qii")  # base offset, batch length, partition leader epoch
 
 
-def batch_bytes(batch: Batch, partition: int) -> bytes:
+Content = Callable[[Batch, int], tuple[bytes | None, bytes]]  # key and value of a record, by its number in the batch
+
+
+def values_of(partition: int) -> Content:
+    """The content of a topic's partition: values without keys."""
+    return lambda batch, index: (None, value(batch.producer, partition, batch.first + index).encode())
+
+
+def batch_bytes(batch: Batch, content: Content) -> bytes:
     """One record batch, magic 2, uncompressed, CreateTime."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
@@ -36,42 +46,40 @@ def batch_bytes(batch: Batch, partition: int) -> bytes:
     )
     timestamp = epoch_ms(batch.time)
     for index in range(batch.end - batch.base):
-        text = value(batch.producer, partition, batch.first + index).encode()
-        builder.append(index, timestamp, None, text, [])
+        builder.append(index, timestamp, *content(batch, index), [])
     raw = bytearray(builder.build())
     HEAD.pack_into(raw, 0, batch.base, len(raw) - 12, batch.epoch)
     return bytes(raw)
 
 
-def message_set(batch: Batch, partition: int) -> bytes:
+def message_set(batch: Batch, content: Content) -> bytes:
     """The same records as single messages, magic 1, CreateTime."""
     found: list[bytes] = []
     timestamp = epoch_ms(batch.time)
     for index in range(batch.end - batch.base):
-        text = value(batch.producer, partition, batch.first + index).encode()
-        # magic, attributes, timestamp, key length (-1: none), value length
-        body = struct.pack(">bbqii", 1, 0, timestamp, -1, len(text)) + text
+        key, text = content(batch, index)
+        # magic, attributes, timestamp, key (length -1: none), value
+        head = struct.pack(">bbqi", 1, 0, timestamp, -1 if key is None else len(key)) + (key or b"")
+        body = head + struct.pack(">i", len(text)) + text
         found.append(struct.pack(">qiI", batch.base + index, len(body) + 4, zlib.crc32(body)) + body)
     return b"".join(found)
 
 
-def segments(log: ReplicaLog, partition: int, magic: int, segment_bytes: int) -> Iterator[tuple[int, bytes]]:
+def segments(log: ReplicaLog, content: Content, magic: int, config: Config) -> Iterator[tuple[int, bytes]]:
     """Chunks of segment files, each with the base offset of its file; an empty log has one empty file."""
     write = batch_bytes if magic == 2 else message_set
-    base, size = -1, 0
-    for batch in log.batches():
-        most = 61 + 30 * (batch.end - batch.base)  # an upper estimate decides the roll
-        if base < 0 or size + most > segment_bytes:
-            base, size = batch.base, 0
-        size += most
-        yield base, write(batch, partition)
+    base = -1
+    for batches in roll(log.batches(), config.segment_bytes, config.segment_time):
+        base = batches[0].base
+        for batch in batches:
+            yield base, write(batch, content)
     if base < 0:
         yield log.end, b""
 
 
-def write_segments(folder: Path, log: ReplicaLog, partition: int, magic: int, segment_bytes: int) -> None:
+def write_segments(folder: Path, log: ReplicaLog, content: Content, magic: int, config: Config) -> None:
     """Write the segment files of a log into its folder."""
-    chunks = segments(log, partition, magic, segment_bytes)
+    chunks = segments(log, content, magic, config)
     for base, own in groupby(chunks, key=itemgetter(0)):
         with (folder / f"{base:020d}.log").open("wb") as out:
             for _, chunk in own:

@@ -32,13 +32,15 @@ class Wording:
     """An era's lines, one method a kind of event; an event without a method is not logged."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.topic = cluster.config.topic
-        self.topic_id = uuid(cluster.seed, self.topic)
         self.cluster = cluster
+
+    def topic_id(self, partition: int) -> str:
+        """The id of the partition's topic."""
+        return uuid(self.cluster.seed, self.cluster.config.topic_of(partition)[0])
 
     def name(self, partition: int) -> str:
         """The topic-partition."""
-        return f"{self.topic}-{partition}"
+        return self.cluster.config.log_name(partition)
 
     def folder(self, node: int) -> str:
         """log.dirs of a broker."""
@@ -63,7 +65,7 @@ class LogWriter:
         time, node, kind, details = event
         assert self._cluster is not None
         method: Callable[..., list[Line]] | None = getattr(self._wording, kind.replace("-", "_"), None)
-        if method is None or kind in ("name", "folder"):
+        if method is None or kind in ("name", "folder", "topic-id"):
             return
         if node == QUORUM:
             controller = self._cluster.quorum.controller

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...models.exploration.group_truth import group_truth
 from ...models.exploration.truth import (
     LostAck,
     Repeat,
@@ -103,6 +104,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             for p, epoch, *both in dict.fromkeys(ledger.rivals)
         ],
         **_consumed(cluster),
+        **({} if (group := group_truth(cluster)) is None else {"group": group}),
         "final": cluster.final,
         "protocol_events": cluster.loop.processed,
     }

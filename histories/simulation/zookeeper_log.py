@@ -18,7 +18,7 @@ class ZookeeperWording(Wording):
     """Lines of 0.10.2."""
 
     def old(self, partition: int) -> str:
-        return f"[{self.topic},{partition}]"
+        return "[{},{}]".format(*self.cluster.config.topic_of(partition))
 
     def start(self, node: int) -> list[Line]:
         return [("server", "INFO", "starting", SERVER)]
@@ -196,6 +196,10 @@ class EpochWording(ZookeeperWording):
             f"{log} Completed load of log with 1 segments, log start offset {start} and log end offset {end} in 10 ms"
         )
         return [*lines, ("server", "INFO", text, OLD_LOG)]
+
+    def retention(self, node: int, partition: int, first: int, start: int, reason: str) -> list[Line]:
+        text = f"{self.log(node, partition)} Incrementing log start offset to {start}"
+        return [("server", "INFO", text, OLD_LOG)]
 
     def leader(self, node: int, led: Led) -> list[Line]:
         name = self.name(led.partition)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from ..replication.acks import Ranges
 from ..replication.cluster import Cluster
 from ..replication.ledger import Breach, offsets
+from .group_invariants import no_commit_loss, no_fenced_commit, one_owner
 from .truth import LostAck, adjacent_losses, divergences, find_repeats, losses
 
 
@@ -91,6 +92,8 @@ def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
 
 def no_consumer_loss(cluster: Cluster) -> list[Breach]:
     """Every consumer has handled every record of the final log; without commits, polled it."""
+    if cluster.config.strategy:
+        return _no_group_loss(cluster)
     found: list[Breach] = []
     ledger = cluster.ledger
     ranges = ledger.read_by if cluster.config.commit == "none" else ledger.handled_by
@@ -102,6 +105,20 @@ def no_consumer_loss(cluster: Cluster) -> list[Breach]:
             if missed is not None:
                 text = f"{consumer.name} never handled {offsets(*missed)}"
                 found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text, *missed))
+    return found
+
+
+def _no_group_loss(cluster: Cluster) -> list[Breach]:
+    """Some member of the group has handled every record of the final log."""
+    found: list[Breach] = []
+    ranges = cluster.log_ranges()
+    if not any(c.alive for c in cluster.consumers) or not all(c.has_caught_up(ranges) for c in cluster.consumers):
+        return found
+    for partition, ends in enumerate(ranges):
+        missed = None if ends is None else _first_gap(cluster.group.handled.get(partition, []), *ends)
+        if missed is not None:
+            text = f"no member of the group handled {offsets(*missed)}"
+            found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text, *missed))
     return found
 
 
@@ -137,6 +154,9 @@ INVARIANTS: dict[str, tuple[Callable[[Cluster], list[Breach]], str]] = {
     ),
     "no-stale-read": (_recorded("no-stale-read"), "a poll returns what was acknowledged before it"),
     "no-consumer-loss": (no_consumer_loss, "a consumer handles every record"),
+    "one-owner": (one_owner, "in a generation of a group a partition has one owner"),
+    "no-fenced-commit": (no_fenced_commit, "members of an older generation commit nothing"),
+    "no-commit-loss": (no_commit_loss, "a group's acknowledged commit stays"),
 }
 
 

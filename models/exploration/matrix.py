@@ -126,6 +126,24 @@ SETTINGS: dict[str, Setting] = {
             LOG,
         ),
         Setting(
+            "groups",
+            "the faults of clean, and two members of a group that commit what they have handled",
+            SURVIVABLE,
+            {
+                "min.insync.replicas": 2,
+                "unclean.leader.election.enable": False,
+                "num.partitions": 2,
+                "simulation.consumers": 2,
+                "simulation.commit": "after",
+                "partition.assignment.strategy": "cooperative-sticky",
+                "session.timeout.ms": 1500,
+                "heartbeat.interval.ms": 300,
+                "max.poll.interval.ms": 4000,
+                "group.initial.rebalance.delay.ms": 300,
+            },
+            ("one-owner", "no-fenced-commit", "no-commit-loss"),
+        ),
+        Setting(
             "calm",
             "only slow links",
             ("delay",),
@@ -250,6 +268,13 @@ CELLS: dict[str, dict[str, Cell]] = {
         "kraft": _SOUND,
         "kip-966": _SOUND,
         "last-known-leader": _SOUND,
+    },
+    "groups": {
+        # A generation whose record is lost begins again, with other members.
+        "high-watermark": Cell(("no-commit-loss",), 60, ("one-owner", "no-fenced-commit")),
+        "kip-320": _SOUND,
+        "kraft": _SOUND,
+        "kip-966": _SOUND,
     },
     "calm": {
         "kip-101": _SOUND,

@@ -33,7 +33,7 @@ def narrate(
     """A finished run in order of time: its events, its faults, what was lost, and what happened to the records of each
     breach. At most `limit` lines, unless more than half of that must not be omitted."""
     lines = _client_lines(tracer)
-    single = cluster.config.partitions == 1
+    single = cluster.config.logs == 1
     for time, node, kind, details in events:
         wording = EVENT_SENTENCES.get(kind)
         sentence = wording(node, *arguments(kind, details)) if wording is not None else ""
@@ -97,7 +97,7 @@ def _breach_lines(cluster: Cluster, tracer: Tracer, breaches: list[Breach]) -> l
 
 
 def _where(cluster: Cluster, partition: int) -> str:
-    return f"[{cluster.config.topic}-{partition}] " if cluster.config.partitions > 1 else ""
+    return f"[{cluster.config.log_name(partition)}] " if cluster.config.logs > 1 else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,19 @@ class FaultEvent:
     parameters: dict[str, object] = field(default_factory=dict)
 
 
-ClientEvent = ConsumerStart | ConsumerCrash | HandledAgain | FaultEvent
+@dataclass(frozen=True, slots=True)
+class MemberChange:
+    """A member of a group gets or gives up partitions, or its commit is refused with an error."""
+
+    time: int
+    consumer: str
+    generation: int
+    partitions: tuple[int, ...]
+    offsets: tuple[int | None, ...] = ()  # from which it reads what it got
+    error: str = ""
+
+
+ClientEvent = ConsumerStart | ConsumerCrash | HandledAgain | FaultEvent | MemberChange
 _Ends = dict[int, int]  # partition -> offset
 
 
@@ -114,6 +126,8 @@ class Tracer:
 
     def _appended(self, batch: ProducerBatch) -> None:
         assert self._cluster is not None
+        if batch.producer < 0:
+            return  # a coordinator's
         step = Step("", APPEND, batch.epoch, batch.attempts)
         end = batch.first + batch.count
         self.events.append(TraceEvent(self._cluster.loop.now, step, batch.partition, batch.producer, batch.first, end))
@@ -158,6 +172,54 @@ class Tracer:
         """A consumer starts; the final reader's start is not traced."""
         if process != "final":
             self.client_events.append(ConsumerStart(time, process, tuple(offset for _, offset in offsets)))
+
+    def committing(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:
+        """Nothing to trace yet."""
+
+    def committed(
+        self,
+        time: int,
+        process: str,
+        op: int,  # noqa: ARG002
+        offsets: list[tuple[int, int]],
+        outcome: str,
+        error: str,
+        member: str,  # noqa: ARG002
+        generation: int,
+    ) -> None:
+        """The outcome of a member's commit."""
+        if outcome == "ok":
+            self._committed.setdefault(process, {}).update(offsets)
+        else:
+            places = tuple(partition for partition, _ in offsets)
+            self.client_events.append(MemberChange(time, process, generation, places, error=error))
+
+    def assign_by_group(
+        self,
+        time: int,
+        process: str,
+        op: int,  # noqa: ARG002
+        offsets: list[tuple[int, int | None]],
+        assignment: tuple[int, ...],  # noqa: ARG002
+        member: str,  # noqa: ARG002
+        generation: int,
+    ) -> None:
+        """A group assigns partitions to a member."""
+        places, starts = (tuple(item[n] for item in offsets) for n in (0, 1))
+        if places:
+            self.client_events.append(MemberChange(time, process, generation, places, starts))  # type: ignore[arg-type]
+
+    def revoke(
+        self,
+        time: int,
+        process: str,
+        op: int,  # noqa: ARG002
+        partitions: tuple[int, ...],
+        member: str,  # noqa: ARG002
+        generation: int,
+    ) -> None:
+        """A member gives partitions up."""
+        self.client_events.append(MemberChange(time, process, generation, partitions))
 
     def crash(self, time: int, process: str, op: int) -> None:  # noqa: ARG002
         """A consumer's process dies."""

@@ -7,7 +7,18 @@ from collections.abc import Callable
 from ..replication.events import Followed, Led, Shrunk, Truncated
 from ..replication.ledger import offsets
 from ..replication.partition_state import PartitionState
-from .trace import ACKNOWLEDGED, APPEND, GIVE_UP, SEND, ClientEvent, ConsumerCrash, ConsumerStart, HandledAgain, Step
+from .trace import (
+    ACKNOWLEDGED,
+    APPEND,
+    GIVE_UP,
+    SEND,
+    ClientEvent,
+    ConsumerCrash,
+    ConsumerStart,
+    HandledAgain,
+    MemberChange,
+    Step,
+)
 
 # --- clients
 
@@ -53,8 +64,21 @@ def client_sentence(event: ClientEvent) -> str:
             if ends
         ]
         return f"{event.consumer} crashes" + (f"; it had {', '.join(progress)}" if progress else "")
+    if isinstance(event, MemberChange):
+        return _member_sentence(event)
     fault = _FAULTS.get(event.kind)
     return fault(_named(event.nodes), event.parameters)[event.ends] if fault is not None else ""
+
+
+def _member_sentence(event: MemberChange) -> str:
+    places = f"partition{'s' if len(event.partitions) > 1 else ''} {_named(event.partitions)}"
+    if event.error:
+        return f"{event.consumer}'s commit of {places} in generation {event.generation} is refused: {event.error}"
+    if not event.offsets:
+        return f"{event.consumer} gives up {places}"
+    known = [str(offset) for offset in event.offsets if offset is not None]
+    begins = f" from offset{'s' if len(known) > 1 else ''} {', '.join(known)}" if known else " by auto.offset.reset"
+    return f"{event.consumer} owns {places} in generation {event.generation}{begins}"
 
 
 def _named(nodes: tuple[int, ...]) -> str:
@@ -207,6 +231,15 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     "isr-updated": lambda node, p, isr, version: f"the ISR of leader {node} is {_set(isr)}",  # noqa: ARG005
     "isr-propagated": _propagated,
     "elected": _elected,
+    "retention": lambda node, p, first, start, reason: (  # noqa: ARG005
+        f"broker {node} deletes the segments below offset {start}, by {reason}"
+    ),
+    "records-deleted": lambda node, p, offset, low: (  # noqa: ARG005
+        f"leader {node} answers DeleteRecords below {offset}: the low watermark is {low}"
+    ),
+    "delete-timed-out": lambda node, p, offset, low: (  # noqa: ARG005
+        f"leader {node} gives up DeleteRecords below {offset}: the low watermark is still {low}"
+    ),
     "reassignment": _reassignment,
     "removed-replica": lambda node, p, end: f"broker {node} deletes its replica, which ended at {end}",  # noqa: ARG005
     "fenced": lambda node, broker: f"the session of broker {broker} ends",  # noqa: ARG005
@@ -216,6 +249,13 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     "controller": lambda node, epoch: f"controller {node} takes over with controller epoch {epoch}",
     "refused-controller": lambda node, epoch, known: (
         f"broker {node} refuses a controller of epoch {epoch}, as it knows epoch {known}"
+    ),
+    "group-loaded": lambda node, generation, members, offsets: (
+        f"coordinator {node} has loaded the group: generation {generation}, {members} members,"
+        f" {len(offsets)} committed offsets"
+    ),
+    "session-ended": lambda node, member, generation: (
+        f"coordinator {node} removes {member} from generation {generation}, as its session ended"
     ),
     "out-of-order": lambda node, p, pid, end, seq, last: (  # noqa: ARG005
         f"leader {node} refuses p{pid}'s sequence number {seq}, as the last was {last}"
@@ -231,6 +271,9 @@ OF_PARTITION = (
     "isr-shrink",
     "isr-updated",
     "elected",
+    "retention",
+    "records-deleted",
+    "delete-timed-out",
     "reassignment",
     "removed-replica",
     "out-of-order",

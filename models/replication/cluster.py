@@ -5,16 +5,21 @@ Each part gets what it needs of the others here, as a callable or as a port (por
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 from random import Random
 
 from .brokers.broker import Broker
 from .brokers.replica import Replica
 from .clients.consumer import Consumer
+from .clients.group_consumer import GroupConsumer
 from .clients.producer import Producer
 from .config import Config
 from .controllers.quorum import Quorum
+from .coordinators.coordinator import GroupCoordinator
+from .coordinators.group_ledger import GroupLedger
 from .coordinators.offsets import OffsetCoordinator
+from .coordinators.requests import GroupRecord
 from .event_loop import EventLoop
 from .events import Listener
 from .ledger import Ledger
@@ -49,9 +54,12 @@ class Cluster:
         self.network = Network(self.loop, Random(_draw(rng)), config.latency, config.jitter)
         self.broker_ids = tuple(range(1, config.brokers + 1))
         self.brokers: dict[int, Broker] = {}
-        self.ledger = Ledger(config.partitions, self.logs_of, lambda broker: self.brokers[broker].is_responsive())
+        self.group = GroupLedger()
+        self.group_records: list[GroupRecord] = []  # of all appends to the group's log
+        self.ledger = Ledger(config.logs, self.logs_of, lambda broker: self.brokers[broker].is_responsive())
         self.quorum = Quorum(self.network, self.brokers, rules, config, self._on_stored, listener)
-        inboxes: dict[int, Inbox] = {}
+        self.inboxes: dict[int, Inbox] = {}  # where requests arrive; a tracer may listen there
+        inboxes = self.inboxes
         uids = count(1)  # of appends
         for broker in self.broker_ids:
             self.brokers[broker] = Broker(
@@ -67,6 +75,7 @@ class Cluster:
                 self._on_leader,
                 self.record_state,
                 listener,
+                partial(GroupCoordinator, records=self.group_records, ledger=self.group),
             )
             inboxes[broker] = self.brokers[broker].inbox.receive
         self.producers = [
@@ -77,7 +86,9 @@ class Cluster:
 
         def consumer(number: int, index: int, name: str) -> Consumer:
             node = FIRST_CLIENT + config.producers + number
-            return Consumer(
+            in_group = config.strategy and number < config.consumers
+            make = partial(GroupConsumer, group=self.group) if in_group else Consumer
+            return make(
                 node,
                 index,
                 name,
@@ -103,6 +114,8 @@ class Cluster:
 
     def _on_leader(self, replica: Replica, state: PartitionState) -> None:
         self.ledger.on_leader(replica, state, self.loop.now)
+        if self.config.strategy and replica.partition == self.config.group_log:
+            self.brokers[replica.broker].groups.lead(state.epoch)
         self.record_state()
 
     def _on_stored(self, partition: int, before: PartitionState, after: PartitionState) -> None:

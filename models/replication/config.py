@@ -13,7 +13,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from .placement import ASSIGNMENTS
+from .storage.segments import Limits
 
+GROUP_TOPIC = "__consumer_offsets"
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 MS = 1_000  # microseconds
 SECOND = 1_000_000
 NEVER = 1 << 60  # later than any run
@@ -61,6 +64,11 @@ class Config:
     flush_messages: int = NEVER
     flush_ms: int = NEVER
     writeback: int = 30 * SECOND  # Linux writes dirty pages back after dirty_expire_centisecs
+    segment_bytes: int = 1 << 30
+    segment_time: int = NEVER  # Kafka's 7 days, like those of retention, are longer than any run
+    retention_bytes: int = NEVER
+    retention_time: int = NEVER
+    retention_check: int = 300 * SECOND
     recovery_time: int = 200 * MS  # loading the logs at a start
     # controller
     session_timeout: int = 9 * SECOND
@@ -83,7 +91,14 @@ class Config:
     offset_reset: str = "earliest"
     max_poll_records: int = 500
     poll_timeout: int = 500 * MS
-    commit: str = "none"  # none | after | before: when the application commits what it polled
+    commit: str = "none"  # none | after | before (handling what was polled), auto (in polls, in a group)
+    auto_commit_interval: int = 5 * SECOND
+    strategy: str = ""  # the assignor of the consumers' group; empty: each consumer assigns itself everything
+    group_session: int = 45 * SECOND
+    group_heartbeat: int = 3 * SECOND
+    max_poll_interval: int = 300 * SECOND
+    group_delay: int = 3 * SECOND
+    group_load_time: int = 20 * MS
     handle_time: int = 0
     start_late: int = 0
     producers_start: int = 1 * SECOND
@@ -98,10 +113,36 @@ class Config:
     per_broker: tuple[tuple[int, tuple[tuple[str, Any], ...]], ...] = field(default=())
 
     @property
+    def group_log(self) -> int:
+        """The number of the group's partition of __consumer_offsets: behind those of the topic."""
+        return self.partitions
+
+    @property
+    def logs(self) -> int:
+        """How many partitions are replicated."""
+        return self.partitions + (1 if self.strategy else 0)
+
+    def topic_of(self, partition: int) -> tuple[str, int]:
+        """The topic and the number in it of a replicated partition."""
+        return (self.topic, partition) if partition < self.partitions else (GROUP_TOPIC, 0)
+
+    def log_name(self, partition: int) -> str:
+        """The name of a replicated partition, as of its folder."""
+        topic, number = self.topic_of(partition)
+        return f"{topic}-{number}"
+
+    @property
     def racks(self) -> dict[int, str]:
         """The racks of all brokers; empty if none has one."""
         racks = {broker: self.for_broker(broker).rack for broker in range(1, self.brokers + 1)}
         return racks if any(racks.values()) else {}
+
+    @property
+    def retention(self) -> Limits | None:
+        """The limits of a log; None if retention deletes nothing."""
+        if min(self.retention_bytes, self.retention_time) >= NEVER:
+            return None
+        return Limits(self.segment_bytes, self.segment_time, self.retention_bytes, self.retention_time)
 
     def for_broker(self, broker: int) -> Config:
         """This configuration with the options of this broker."""
@@ -136,6 +177,11 @@ OPTIONS: dict[str, Option] = {
     "flush.messages": Option("flush_messages", least=1),
     "flush.ms": Option("flush_ms", MS, least=1),
     "simulation.writeback.ms": Option("writeback", MS, least=1),
+    "segment.bytes": Option("segment_bytes", least=14),
+    "segment.ms": Option("segment_time", MS, least=1),
+    "retention.bytes": Option("retention_bytes"),
+    "retention.ms": Option("retention_time", MS),
+    "log.retention.check.interval.ms": Option("retention_check", MS, least=1),
     "simulation.recovery.ms": Option("recovery_time", MS),
     "broker.session.timeout.ms": Option("session_timeout", MS, least=2),
     "zookeeper.session.timeout.ms": Option("session_timeout", MS, least=2),
@@ -157,6 +203,13 @@ OPTIONS: dict[str, Option] = {
     "max.poll.records": Option("max_poll_records", least=1),
     "simulation.poll.timeout.ms": Option("poll_timeout", MS, least=1),
     "simulation.commit": Option("commit"),
+    "auto.commit.interval.ms": Option("auto_commit_interval", MS, least=1),
+    "partition.assignment.strategy": Option("strategy"),
+    "session.timeout.ms": Option("group_session", MS, least=2),
+    "heartbeat.interval.ms": Option("group_heartbeat", MS, least=1),
+    "max.poll.interval.ms": Option("max_poll_interval", MS, least=1),
+    "group.initial.rebalance.delay.ms": Option("group_delay", MS),
+    "simulation.group.load.ms": Option("group_load_time", MS),
     "simulation.handle.ms": Option("handle_time", MS),
     "simulation.consumer.start.ms": Option("start_late", MS),
     "simulation.producer.start.ms": Option("producers_start", MS),
@@ -310,9 +363,12 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"auto.offset.reset must be earliest or latest (none is not modelled), not {config.offset_reset!r}"
         )
+    if config.strategy and config.strategy not in ASSIGNORS:
+        raise ConfigError(f"partition.assignment.strategy must be {', '.join(ASSIGNORS)}, not {config.strategy!r}")
+    commits = ("none", "after", "before", *(("auto",) if config.strategy else ()))
+    if config.commit not in commits:
+        raise ConfigError(f"simulation.commit must be {', '.join(commits)}, not {config.commit!r}")
     _check_placement(config)
-    if config.commit not in ("none", "after", "before"):
-        raise ConfigError(f"simulation.commit must be none, after or before, not {config.commit!r}")
 
 
 def _check_placement(config: Config) -> None:

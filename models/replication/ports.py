@@ -139,6 +139,39 @@ class History(Protocol):
     def assign(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
         """A consumer assigns itself partitions."""
 
+    def committing(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:
+        """A member of a group begins to commit offsets."""
+
+    def committed(
+        self,
+        time: int,
+        process: str,
+        op: int,
+        offsets: list[tuple[int, int]],
+        outcome: str,
+        error: str,
+        member: str,
+        generation: int,
+    ) -> None:
+        """The outcome of a member's commit: ok, fail or info."""
+
+    def assign_by_group(
+        self,
+        time: int,
+        process: str,
+        op: int,
+        offsets: list[tuple[int, int | None]],
+        assignment: tuple[int, ...],
+        member: str,
+        generation: int,
+    ) -> None:
+        """A group assigns partitions to a member, which then owns `assignment`."""
+
+    def revoke(
+        self, time: int, process: str, op: int, partitions: tuple[int, ...], member: str, generation: int
+    ) -> None:
+        """A member gives partitions up."""
+
     def crash(self, time: int, process: str, op: int) -> None:
         """A consumer's process dies."""
 

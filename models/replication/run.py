@@ -39,7 +39,7 @@ class Run:
         for broker in cluster.brokers.values():
             broker.boot()
         cluster.quorum.boot(cluster.broker_ids)
-        size = (config.partitions, config.replication_factor)
+        size = (config.logs, config.replication_factor)
         assigned = assign_replicas(config.assignment, cluster.broker_ids, *size, config.assignment_start, config.racks)
         cluster.quorum.create(assigned)
         cluster.ledger.states = list(cluster.quorum.states)

@@ -38,6 +38,7 @@ class Scenario:
     breaks: tuple[str, ...] = ()  # the invariants that this run breaks; it keeps all others
     causes: tuple[str, ...] = ()  # the causes of its acknowledged losses
     defaults: str = LATEST
+    trace: tuple[int, int] | None = None  # the time whose messages its page shows, microseconds
 
     def config(self) -> Config:
         """The configuration; raises ConfigError with a sentence if the scenario cannot be run."""

@@ -46,6 +46,7 @@ def test_evidence_is_copied_and_nothing_else(tmp_path: Path) -> None:
         "data/replication-offset-checkpoint",
         *(f"data/orders-0/{name}" for name in (SEGMENT, "leader-epoch-checkpoint")),
         *(f"data/__cluster_metadata-0/{name}" for name in (SEGMENT, "leader-epoch-checkpoint")),
+        *(f"data/__consumer_offsets-3/{name}" for name in (SEGMENT, "leader-epoch-checkpoint")),
         "server.log.2026-11-23-10",
     }
     assert (tmp_path / "run" / "brokers" / "7" / "data" / "orders-0" / SEGMENT).read_bytes() == LOG.read_bytes()
@@ -53,7 +54,7 @@ def test_evidence_is_copied_and_nothing_else(tmp_path: Path) -> None:
 
 def test_brokers_below_one_folder_are_separated_and_topics_chosen(tmp_path: Path) -> None:
     for broker in "12":
-        disk(tmp_path / "lab" / "brokers" / broker / "data", broker, "orders-0", "other-0", "__consumer_offsets-0")
+        disk(tmp_path / "lab" / "brokers" / broker / "data", broker, "orders-0", "other-0", "__transaction_state-0")
         (tmp_path / "lab" / "brokers" / broker / "server.log").write_text("")
     sources = sources_of([str(tmp_path / "lab")])
     assert [(source.broker, source.folder.name) for source in sorted(sources)] == [("1", "1"), ("2", "2")]
@@ -63,7 +64,7 @@ def test_brokers_below_one_folder_are_separated_and_topics_chosen(tmp_path: Path
         *(f"data/other-0/{name}" for name in (SEGMENT, "leader-epoch-checkpoint")),
     }
     collect(sources, tmp_path / "b", internal=True)
-    assert f"brokers/2/data/__consumer_offsets-0/{SEGMENT}" in collected(tmp_path / "b")
+    assert f"brokers/2/data/__transaction_state-0/{SEGMENT}" in collected(tmp_path / "b")
 
 
 def test_the_disks_of_one_broker_do_not_overwrite_each_other(tmp_path: Path) -> None:

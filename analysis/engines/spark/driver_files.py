@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -19,6 +16,7 @@ from typing import Any
 from ....histories.scratch import scratch_folder
 
 MAX_SHUTDOWN_S = 10  # for the JVM to stop by itself; it is killed afterwards
+_shutdown = {"seconds": MAX_SHUTDOWN_S}
 
 
 @cache
@@ -40,11 +38,16 @@ def _remove(stack: ExitStack) -> None:
         try:
             if jvm.stdin is not None:
                 jvm.stdin.close()  # it stops at the end of its input
-            jvm.wait(MAX_SHUTDOWN_S)
+            jvm.wait(_shutdown["seconds"])
         except (OSError, subprocess.TimeoutExpired):
             jvm.kill()
             jvm.wait()
     stack.close()
+
+
+def hurry() -> None:
+    """Leaves the JVM a second to stop, as a signal ends this process."""
+    _shutdown["seconds"] = 1
 
 
 def silence_py4j() -> None:
@@ -53,20 +56,27 @@ def silence_py4j() -> None:
 
 
 @contextmanager
-def deferred_signals() -> Iterator[None]:
-    """Holds back SIGINT, SIGTERM and SIGHUP while the JVM starts, as an interrupted start leaves the JVM running."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[int] = []
-    handlers: dict[int, Any] = {}
-    for caught in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if callable(signal.getsignal(caught)):
-            handlers[caught] = signal.signal(caught, lambda number, _: received.append(number))
+def interruptible_start() -> Iterator[None]:
+    """Kills the JVM if its start is interrupted: PySpark forgets the process, and the start may take a minute."""
+    from pyspark import SparkContext, java_gateway
+
+    started: list[subprocess.Popen[bytes]] = []
+    popen = java_gateway.Popen
+
+    def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*arguments, **options))
+        return started[-1]
+
+    java_gateway.Popen = start
     try:
         yield
+    except Exception:
+        raise
+    except BaseException:
+        for process in started:
+            process.kill()
+            process.wait()
+        SparkContext._gateway = SparkContext._jvm = None
+        raise
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        if received:
-            os.kill(os.getpid(), received[0])
+        java_gateway.Popen = popen

@@ -83,7 +83,9 @@ def _at_uri(run: Run, skeleton: Path, listing: Listing, held: Mapping[str, bytes
     """The run with the paths of its URI instead of the skeleton's."""
     names = [Path(split.path).relative_to(skeleton).as_posix() for split in run.splits]
     splits = [replace(split, path=f"{listing.base}/{name}") for split, name in zip(run.splits, names, strict=True)]
-    evidence = [replace(part, path=part.path.relative_to(skeleton)) for part in run.evidence]
+    # A file has one task at a URI, so __consumer_offsets is read for its segments, not for its groups.
+    found = [part for part in run.evidence if part.kind != "groups"]
+    evidence = [replace(part, path=part.path.relative_to(skeleton)) for part in found]
     homes = {name: name for split, name in zip(splits, names, strict=True) if split.reader == "parquet"}
     folders: dict[Path, list[str]] = {}
     for name in filter(may_be_evidence, listing.sizes):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from ....histories.errors import MissingComponentError, describe_error
 from .connecting import limit_retries, refuse_unreachable
-from .driver_files import deferred_signals, driver_folder, silence_py4j
+from .driver_files import driver_folder, interruptible_start, silence_py4j
 from .shipping import ship_code
 
 if TYPE_CHECKING:
@@ -33,22 +33,27 @@ _SQL_DEFAULTS = {
     "spark.sql.adaptive.enabled": "false",  # it would run the stages of small tables one after the other
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # rows are blocks of megabytes, or lines
 }
+# Optimising Java code takes half of the CPU time of a small run.
+_BRIEF = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def open_session(
-    master: str | None = None, remote: str | None = None, conf: Sequence[tuple[str, str]] = ()
+    master: str | None = None,
+    remote: str | None = None,
+    conf: Sequence[tuple[str, str]] = (),
+    is_brief: bool = False,
 ) -> SparkSession:
     """A session on local[*], a cluster's master, or a Connect server. `conf` overrides our defaults.
 
-    Raises MissingComponentError.
+    A brief session judges one small run. Raises MissingComponentError.
     """
     refuse_unreachable(master, remote)
     # PySpark reads only the variable in a session that Python starts; the setting is for spark-submit.
     os.environ["PYSPARK_PYTHON"] = dict(conf).get("spark.pyspark.python") or os.environ.get(
         "PYSPARK_PYTHON", sys.executable
     )
-    settings = _SQL_DEFAULTS if remote else {**_defaults(master), **_SQL_DEFAULTS}
+    settings = _SQL_DEFAULTS if remote else {**_defaults(master, is_brief), **_SQL_DEFAULTS}
     silence_py4j()
     try:
         from pyspark.sql import SparkSession
@@ -59,7 +64,7 @@ def open_session(
         builder = builder.remote(remote) if remote else builder
         if not remote and (master or not _is_submitted()):
             builder = builder.master(master or "local[*]")
-        with deferred_signals():
+        with nullcontext() if remote else interruptible_start():
             session = builder.getOrCreate()
     except Exception as error:
         raise MissingComponentError(
@@ -131,7 +136,8 @@ def _size_by_data(session: SparkSession) -> None:
         session.conf.set(_SIZED_BY_DATA, "true")
 
 
-def _defaults(master: str | None) -> dict[str, str]:
+def _defaults(master: str | None, is_brief: bool) -> dict[str, str]:
+    is_local = master is None or master.startswith("local")
     settings = {
         # Workers must run this environment's Python, not the python3 of PATH.
         "spark.pyspark.python": os.environ["PYSPARK_PYTHON"],
@@ -140,11 +146,12 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": (
             f'-Dlog4j2.configurationFile=file:{_LOGGING} "-Djava.io.tmpdir={driver_folder()}"'
+            + (_BRIEF if is_brief and is_local else "")
         ),
         "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
         "spark.shuffle.compress": "false",  # blocks are compressed
     }
-    if master is None or master.startswith("local"):
+    if is_local:
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",

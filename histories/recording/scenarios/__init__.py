@@ -95,8 +95,7 @@ def _parse(path: Path) -> LabScenario:
         _check_step(f"{path}: step {number}", step)
     cluster = content.pop("cluster", {})
     content = {"name": path.stem, **content, **_checked(f"{path}: [cluster]", cluster, CLUSTER)}
-    known = {field.name: field for field in fields(LabScenario)}
-    _checked(str(path), content, [name for name in known if name != "steps"])
+    _checked(str(path), content, [field.name for field in fields(LabScenario) if field.name != "steps"])
     for key, value in content.items():
         expected = type(getattr(_DEFAULTS, key))
         if not isinstance(value, list if expected is tuple else expected):

@@ -11,8 +11,7 @@ from ...errors import LogjudgeError
 from ..kafka_clients import recorded
 from ..session import Client, Session
 from ..topics import Topic
-from .plan import main_topic, per_producer
-from .sending import Sender
+from .sending import senders
 
 CHANGE_SECONDS = 10.0  # between changes of the group, longer than a rebalance takes
 LEAVE_SECONDS = 30.0
@@ -103,11 +102,9 @@ class Members:
 
 def topics(session: Session) -> list[Topic]:
     """The topics to be made."""
-    return [main_topic(session)]
+    return [session.load.main_topic()]
 
 
 def clients(session: Session) -> list[Client]:
     """Producers p0, p1, … and the members m0, m1, …"""
-    load = session.load
-    senders = [Sender(session, f"p{n}", load.topic, per_producer(load)) for n in range(load.producers)]
-    return [*senders, Members(session)]
+    return [*senders(session), Members(session)]

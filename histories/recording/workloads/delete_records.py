@@ -5,9 +5,8 @@ from __future__ import annotations
 from ..record_deletion import delete_records
 from ..session import Client, Session
 from ..topics import Topic
-from .plan import main_topic, per_producer
-from .reading import Reader
-from .sending import Sender
+from .reading import readers
+from .sending import senders
 
 INTERVAL_SECONDS = 5.0
 SHARE = 0.5
@@ -29,11 +28,9 @@ class Deleter:
 
 def topics(session: Session) -> list[Topic]:
     """The topics to be made."""
-    return [main_topic(session)]
+    return [session.load.main_topic()]
 
 
 def clients(session: Session) -> list[Client]:
     """Producers p0, p1, …, consumers c0, c1, …, and the deleter."""
-    load = session.load
-    senders = [Sender(session, f"p{n}", load.topic, per_producer(load)) for n in range(load.producers)]
-    return [*senders, *(Reader(session, f"c{n}", load.topic) for n in range(load.consumers)), Deleter(session)]
+    return [*senders(session), *readers(session), Deleter(session)]

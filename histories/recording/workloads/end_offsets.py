@@ -7,9 +7,8 @@ from typing import Any
 from ..kafka_clients import confluent_kafka, make, recorded
 from ..session import Client, Session
 from ..topics import Topic
-from .plan import main_topic, per_producer
 from .reading import Reader
-from .sending import Sender
+from .sending import senders
 
 INTERVAL_SECONDS = 0.25
 REQUEST_SECONDS = 5.0
@@ -18,8 +17,8 @@ REQUEST_SECONDS = 5.0
 class Watcher:
     """Asks for the start and the end of every partition."""
 
-    def __init__(self, session: Session, name: str, topic: str) -> None:
-        self.session, self.name, self.topic = session, name, topic
+    def __init__(self, session: Session, name: str) -> None:
+        self.session, self.name, self.topic = session, name, session.load.topic
         self._config = session.settings.for_consumer(f"logjudge-{name}")
         session.recorder.configure(name, role="consumer", **recorded(self._config))
 
@@ -46,12 +45,10 @@ class Watcher:
 
 def topics(session: Session) -> list[Topic]:
     """The topics to be made."""
-    return [main_topic(session)]
+    return [session.load.main_topic()]
 
 
 def clients(session: Session) -> list[Client]:
     """Producers p0, p1, …, watchers e0, e1, …, and one consumer c0."""
-    load = session.load
-    senders = [Sender(session, f"p{n}", load.topic, per_producer(load)) for n in range(load.producers)]
-    watchers = [Watcher(session, f"e{n}", load.topic) for n in range(load.consumers)]
-    return [*senders, *watchers, Reader(session, "c0", load.topic)]
+    watchers = [Watcher(session, f"e{n}") for n in range(session.load.consumers)]
+    return [*senders(session), *watchers, Reader(session, "c0")]

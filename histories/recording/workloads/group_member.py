@@ -81,7 +81,7 @@ class GroupMember:
     def _commit(self, batch: list[Any]) -> None:
         ends = {(message.topic(), message.partition()): message.offset() + 1 for message in batch}
         offsets = [confluent_kafka.TopicPartition(*place, end) for place, end in ends.items()]
-        with self._recorder.commit(self._name, offsets) as commit:
+        with self._recorder.commit(self._name, offsets, member=self._consumer) as commit:
             try:
                 self._consumer.commit(offsets=offsets, asynchronous=False)
                 commit.ok()
@@ -91,13 +91,13 @@ class GroupMember:
     def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
         committed = consumer.committed(partitions, timeout=COMMITTED_SECONDS)
         self._end_poll()
-        self._recorder.assign(self._name, committed, group=True)
+        self._recorder.assign(self._name, committed, group=True, member=consumer)
         consumer.assign(committed)
         self._poll_op = self._recorder.poll(self._name)
 
-    def _on_revoke(self, _: Any, partitions: list[Any]) -> None:
+    def _on_revoke(self, consumer: Any, partitions: list[Any]) -> None:
         self._end_poll()
-        self._recorder.revoke(self._name, partitions)
+        self._recorder.revoke(self._name, partitions, member=consumer)
         self._poll_op = self._recorder.poll(self._name)
 
     def _on_commit(self, error: Any, partitions: list[Any]) -> None:
@@ -107,7 +107,7 @@ class GroupMember:
         offsets = [place for place in partitions if place.offset >= 0 and place.error is None]
         if offsets:
             self._end_poll()
-            self._recorder.commit(self._name, offsets, auto=True).ok()
+            self._recorder.commit(self._name, offsets, auto=True, member=self._consumer).ok()
             self._poll_op = self._recorder.poll(self._name)
 
 

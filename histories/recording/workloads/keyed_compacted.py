@@ -6,8 +6,7 @@ import zlib
 
 from ..session import Client, Session
 from ..topics import Topic
-from .plan import main_topic, per_producer
-from .reading import Reader
+from .reading import readers
 from .sending import Sender
 
 TOMBSTONES = 20  # every twentieth message deletes its key
@@ -32,11 +31,10 @@ class KeyedSender(Sender):
 
 def topics(session: Session) -> list[Topic]:
     """The topics to be made; they are compacted within seconds unless --topic-config says otherwise."""
-    return [main_topic(session, **COMPACTED)]
+    return [session.load.main_topic(**COMPACTED)]
 
 
 def clients(session: Session) -> list[Client]:
     """Producers p0, p1, … and consumers c0, c1, …"""
-    load = session.load
-    senders = [KeyedSender(session, f"p{n}", load.topic, per_producer(load)) for n in range(load.producers)]
-    return [*senders, *(Reader(session, f"c{n}", load.topic) for n in range(load.consumers))]
+    senders = [KeyedSender(session, f"p{n}") for n in range(session.load.producers)]
+    return [*senders, *readers(session)]

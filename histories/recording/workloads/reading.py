@@ -11,18 +11,24 @@ POLL_SECONDS = 0.25
 MAX_RECORDS = 500
 
 
-class Reader:
-    """Reads all partitions of a topic and records each poll."""
+def readers(session: Session) -> list[Reader]:
+    """Consumers c0, c1, …"""
+    return [Reader(session, f"c{n}") for n in range(session.load.consumers)]
 
-    def __init__(self, session: Session, name: str, topic: str, **config: Any) -> None:
-        self.session, self.name, self.topic = session, name, topic
+
+class Reader:
+    """Reads all partitions of the topic and records each poll."""
+
+    def __init__(self, session: Session, name: str, **config: Any) -> None:
+        self.session, self.name = session, name
         self._config = session.settings.for_consumer(f"logjudge-{name}", **config)
         session.recorder.configure(name, **recorded(self._config))
 
     def run(self) -> None:
         """Poll until the session stops."""
         consumer = make("Consumer", self.session.settings, self._config)
-        starts = [confluent_kafka().TopicPartition(self.topic, number, 0) for number in range(self.session.partitions)]
+        topic, partition_of = self.session.load.topic, confluent_kafka().TopicPartition
+        starts = [partition_of(topic, number, 0) for number in range(self.session.partitions)]
         try:
             self.session.recorder.assign(self.name, starts)
             consumer.assign(starts)

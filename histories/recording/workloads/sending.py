@@ -14,12 +14,17 @@ PURGE_SECONDS = 5.0
 CLOSE_SECONDS = 35.0  # longer than delivery.timeout.ms of kafka_clients.py
 
 
-class Sender:
-    """Sends `name-0`, `name-1`, … to random partitions of a topic."""
+def senders(session: Session) -> list[Sender]:
+    """Producers p0, p1, …"""
+    return [Sender(session, f"p{n}") for n in range(session.load.producers)]
 
-    def __init__(self, session: Session, name: str, topic: str, rate: float, **config: Any) -> None:
-        self.session, self.name, self.topic, self.rate = session, name, topic, rate
-        self._config = session.settings.for_producer(**config)
+
+class Sender:
+    """Sends `name-0`, `name-1`, … to random partitions of the topic."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self.session, self.name, self.topic = session, name, session.load.topic
+        self._config = session.settings.for_producer()
         self.random = random.Random(name)
         self._count = 0
         self._is_broken = False
@@ -30,7 +35,7 @@ class Sender:
         producer = self._connect()
         started = time.monotonic()
         while not self.session.stopping.is_set():
-            due = started + self._count / self.rate
+            due = started + self._count / self.session.load.rate_of_one
             while (wait := due - time.monotonic()) > 0 and not self.session.stopping.is_set():
                 self._serve(producer.poll, min(wait, 0.1))
             if self._is_broken:

@@ -11,7 +11,6 @@ from ..kafka_clients import confluent_kafka, make, recorded
 from ..open_operations import Transaction
 from ..session import Client, Session
 from ..topics import Topic
-from .plan import main_topic, per_producer
 from .reading import Reader
 
 CALL_SECONDS = 20.0
@@ -29,10 +28,10 @@ class _FatalError(Exception):
 class Transactor:
     """A producer whose sends are in transactions; every fifth transaction is aborted."""
 
-    def __init__(self, session: Session, name: str, rate: float) -> None:
+    def __init__(self, session: Session, name: str) -> None:
         self.session, self.name = session, name
         self.random = random.Random(name)
-        self._pause = MAX_SENDS / 2 / rate  # seconds between transactions
+        self._pause = MAX_SENDS / 2 / session.load.rate_of_one  # seconds between transactions
         self._config = {
             **session.settings.for_producer(),
             "transactional.id": f"{session.load.topic}-{name}",
@@ -230,14 +229,13 @@ def copies_of(session: Session) -> str:
 
 def topics(session: Session) -> list[Topic]:
     """The topic, and that of the copies."""
-    main = main_topic(session)
+    main = session.load.main_topic()
     return [main, Topic(copies_of(session), main.partitions, main.replication_factor, main.config)]
 
 
 def clients(session: Session) -> list[Client]:
     """Producers t0, t1, …, x0, which transforms, and the readers rc and ru of both isolation levels."""
-    load = session.load
-    transactors = [Transactor(session, f"t{n}", per_producer(load)) for n in range(load.producers)]
+    transactors = [Transactor(session, f"t{n}") for n in range(session.load.producers)]
     levels = (("rc", "read_committed"), ("ru", "read_uncommitted"))
-    readers = [Reader(session, name, load.topic, **{"isolation.level": level}) for name, level in levels]
-    return [*transactors, Transformer(session, "x0", per_producer(load)), *readers]
+    readers = [Reader(session, name, **{"isolation.level": level}) for name, level in levels]
+    return [*transactors, Transformer(session, "x0"), *readers]

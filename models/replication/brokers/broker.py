@@ -11,6 +11,8 @@ from itertools import count
 from random import Random
 
 from ..config import MS, Config
+from ..coordinators.coordinator import GroupCoordinator
+from ..coordinators.requests import GroupRequest
 from ..events import Listener
 from ..ledger import Ledger
 from ..network import Network
@@ -26,6 +28,7 @@ from ..requests import (
     Request,
 )
 from ..rules import Rules
+from .deletes import DeleteHandler
 from .disk import Disk
 from .fetch import FetchHandler
 from .fetcher import FetcherContext, FetcherManager
@@ -59,6 +62,7 @@ class Broker:
         on_leader: OnLeader,
         on_stop: Callable[[], None],
         listener: Listener | None,
+        make_coordinator: Callable[..., GroupCoordinator],
     ) -> None:
         self.id = broker
         self._on_stop = on_stop
@@ -66,8 +70,7 @@ class Broker:
         self._rules = rules
         self._controller = controller
         self._rng = rng
-        self._ticking = False
-        self._due_heartbeat = 0
+        self._ticking, self._due_heartbeat = False, 0
         self.clean_stop = True
         self.process = process = Process(broker, network.loop, listener)
         self.replicas: dict[int, Replica] = {}
@@ -78,9 +81,12 @@ class Broker:
             process, network, self.replicas, controller, rules, config, ledger, rng, self.manager.advance
         )
         self.produces = ProduceHandler(process, network, self.manager, self.disk, config, ledger, uids.__next__)
-        self.fetches = FetchHandler(process, network, self.manager, rules, config, self.isr.expand)
+        self.deletes = DeleteHandler(process, self.manager, controller, config)
+        self.fetches = FetchHandler(
+            process, network, self.manager, rules, config, self.isr.expand, self.deletes.complete
+        )
         self.manager.connect(self.fetches.wake_followers, self.fetches.wake_consumers, self.produces.complete)
-        self.queries = QueryHandler(process, network, self.manager, rules, metadata, config.partitions)
+        self.queries = QueryHandler(process, network, self.manager, rules, metadata, config.logs)
         self.fetchers = FetcherManager(
             FetcherContext(process, network, inboxes, self.manager, self.disk, rules, config)
         )
@@ -97,6 +103,7 @@ class Broker:
             metadata,
             on_leader,
         )
+        self.groups = make_coordinator(process, network, self.manager, self.produces, config)
         self.inbox = Inbox(
             process,
             network,
@@ -108,6 +115,7 @@ class Broker:
                 MetadataRequest: self.queries.answer_metadata,
                 OffsetsRequest: self.queries.answer_offsets,
                 ApiVersionsRequest: self.queries.answer_api_versions,
+                GroupRequest: self.groups.handle,
             },
         )
         self._restart_parts()
@@ -123,6 +131,7 @@ class Broker:
         self.inbox.restart()
         self.isr.restart()
         self.disk.restart()
+        self.groups.restart()
 
     # --- the process
 
@@ -151,6 +160,7 @@ class Broker:
             self.disk.load(replica)
             replica.leader, replica.epoch, replica.version = NO_LEADER, -1, -1
             replica.purgatory.clear()
+            replica.deletes = []
             process.report("loaded", partition, replica.log.end, replica.checkpointed_hw, self.clean_stop)
         process.loop.at(process.loop.now + self.config.recovery_time, self._register, process.incarnation)
 
@@ -198,6 +208,7 @@ class Broker:
         found: list[Request] = list(self.fetches.parked_followers())
         found.extend(self.inbox.deferred())
         found.extend(self.fetches.parked_consumers())
+        found.extend(self.groups.parked())
         for request in self.produces.pending_in_purgatories():
             if request not in found:
                 found.append(request)
@@ -244,6 +255,8 @@ class Broker:
         for replica in self.replicas.values():
             self.produces.expire(replica, now)
             self.isr.expire(replica, now)
+            if replica.deletes:
+                self.deletes.expire(replica, now)
         self.fetchers.tick(now)
         self.isr.tick_shrink(now)
         self.disk.tick(now)
@@ -268,4 +281,4 @@ class Broker:
     def delete_records(self, partition: int, offset: int) -> None:
         """DeleteRecords up to an offset, if this broker leads the partition."""
         if self.process.state == RUNNING:
-            self.manager.delete_records(partition, offset)
+            self.deletes.handle(partition, offset)

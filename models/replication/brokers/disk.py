@@ -1,18 +1,20 @@
 """A broker's only log directory: checkpoints, flushes, and what a power loss or a full disk does to it.
 
-Segment roll, retention and compaction belong here, as tasks that `tick` runs, and in storage/.
+Compaction belongs here, as a task that `tick` runs, and in storage/.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
 from ..config import NEVER, Config
 from ..events import Truncated
 from ..ledger import Ledger
+from ..storage.segments import retained_from
 from .process import Process
 from .replica import Replica
 
@@ -36,6 +38,7 @@ class Disk:
     _due_recovery: int = field(init=False)
     _due_start: int = field(init=False)
     _due_writeback: int = field(init=False)
+    _due_retention: int = field(init=False)
 
     def restart(self) -> None:
         """Begin the intervals of all tasks anew, as a new process does."""
@@ -44,6 +47,8 @@ class Disk:
         self._due_recovery = now + config.recovery_checkpoint
         self._due_start = now + config.start_checkpoint
         self._due_flush = now + config.flush_ms if config.flush_ms < NEVER else NEVER
+        limits = config.retention
+        self._due_retention = NEVER if limits is None else now + config.retention_check
         self._due_writeback = now + int(config.writeback * self._rng.random())
 
     def tick(self, now: int) -> None:
@@ -65,6 +70,27 @@ class Disk:
         if now >= self._due_start:
             self._due_start = now + config.start_checkpoint
             self.checkpoint_log_starts()
+        if now >= self._due_retention:
+            self._due_retention = now + config.retention_check
+            self._delete_old_segments()
+
+    def _delete_old_segments(self) -> None:
+        """Delete the segments that are too old or too many (log.retention.check.interval.ms)."""
+        limits, now = self._config.retention, self._process.wall_clock()
+        assert limits is not None
+        for partition, replica in self._replicas.items():
+            if partition >= self._config.partitions:
+                continue  # __consumer_offsets is compacted
+            log = replica.log
+            start, reason = retained_from(log, replica.hw, limits, now)
+            if start <= log.start:
+                continue
+            first = log.base
+            if replica.is_leader:
+                self._ledger.on_delete_records(partition, log, start, partial(log.delete_segments, start))
+            else:
+                log.delete_segments(start)
+            self._process.report("retention", partition, first, start, reason)
 
     def _write_back(self) -> None:
         """The kernel writes the page cache back, unknown to Kafka."""

@@ -33,6 +33,7 @@ class FetchHandler:
     _rules: Rules
     _config: Config
     _expand_isr: Callable[[Replica, int], None]
+    _complete_deletes: Callable[[Replica], None]
     _parked: dict[int, FetchRequest] = field(default_factory=dict, init=False)  # by follower
     _parked_consumers: dict[int, list[FetchRequest]] = field(default_factory=dict, init=False)  # by partition
 
@@ -56,6 +57,8 @@ class FetchHandler:
             replica = self._manager.replicas[part[0]]
             if replica.record_fetch(follower, part[1], part[4], self._process.wall_clock()) is None:
                 continue
+            if replica.deletes:
+                self._complete_deletes(replica)
             if follower not in replica.isr:
                 self._expand_isr(replica, follower)
             self._manager.advance(replica)

@@ -90,6 +90,7 @@ class Leadership:
             return
         self._fetchers.stop(partition)
         if was_leader:
+            replica.deletes = []
             self._produces.resign(replica)
             self._fetches.resign(replica)
         if state.leader == broker:

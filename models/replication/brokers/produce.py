@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from ..config import Config
 from ..ledger import Ledger
 from ..network import Network
-from ..requests import DUPLICATE, NONE, NOT_LEADER, OUT_OF_ORDER, TIMED_OUT, ProduceRequest
+from ..producer_batch import ProducerBatch
+from ..requests import DUPLICATE, NONE, NOT_LEADER, OUT_OF_ORDER, TIMED_OUT, Callback, ProduceRequest
 from .disk import Disk
 from .process import Process
 from .replica import Replica
@@ -58,6 +59,11 @@ class ProduceHandler:
             return
         queue.busy = True
         self._append(request)
+
+    def write(self, batch: ProducerBatch, done: Callback) -> None:
+        """Append a batch of this broker's own with acks=all; `done` gets the request once it is decided."""
+        here, now = self._process.id, self._process.loop.now
+        self._append(ProduceRequest(here, here, now, done, done, None, [batch], -1))
 
     def _append(self, request: ProduceRequest) -> None:
         """Append each batch; with acks=all wait for the high watermark in the replica's purgatory."""

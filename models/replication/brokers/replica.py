@@ -46,6 +46,7 @@ class Replica:
         "broker",
         "checkpointed_hw",
         "config",
+        "deletes",
         "epoch",
         "epoch_start",
         "followers",
@@ -55,7 +56,6 @@ class Replica:
         "leader",
         "log",
         "log_view",
-        "low_watermark",
         "maximal_isr",
         "partition",
         "pending_isr",
@@ -84,7 +84,7 @@ class Replica:
         self.last_isr_change = 0
         self.followers: dict[int, FollowerProgress] = {}
         self.maximal_isr: tuple[FollowerProgress, ...] = ()  # the followers that the high watermark waits for
-        self.low_watermark = 0
+        self.deletes: list[tuple[int, int]] = []  # DeleteRecords that wait: (offset, deadline)
         # produce requests with acks=all: (offset to reach, request, index of its batch, base offset)
         self.purgatory: deque[tuple[int, ProduceRequest, int, int]] = deque()
 
@@ -231,7 +231,3 @@ class Replica:
         return tuple(
             node for node in self.isr if node != self.broker and rules.is_out_of_sync(self, self.followers[node], now)
         )
-
-    def lowest_start(self) -> int:
-        """The low watermark (LW): the smallest log start offset of all replicas, as far as the leader knows."""
-        return min([self.log.start, *(follower.start for follower in self.followers.values())])

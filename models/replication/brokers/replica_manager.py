@@ -47,10 +47,3 @@ class ReplicaManager:
             self._ledger.on_high_watermark(replica)
             self._complete_produces(replica)
             self.wake_consumers(replica)
-
-    def delete_records(self, partition: int, offset: int) -> None:
-        """DeleteRecords on the leader: the log start moves up, never beyond the high watermark."""
-        replica = self.leader(partition)
-        if replica is not None:
-            replica.log.advance_start(min(offset, replica.hw))
-            replica.low_watermark = replica.lowest_start()

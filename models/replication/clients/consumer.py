@@ -1,7 +1,7 @@
 """A consumer that assigns itself its partitions: polls, prefetches, resets its offset, commits before or after.
 
-A partition is fetched again once its earlier records were handed to the application, as the Java client does. Groups
-are not modelled: a committed offset belongs to the consumer's name (coordinators/offsets.py).
+A partition is fetched again once its earlier records were handed to the application, as the Java client does. A
+committed offset belongs to the consumer's name (coordinators/offsets.py); group_consumer.py has members of a group.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..ledger import Ledger
 from ..network import Network
 from ..partition_state import NO_LEADER
 from ..ports import History, Inboxes, Records
-from ..requests import NOT_AVAILABLE, OUT_OF_RANGE, TRUNCATED, FetchPart, FetchRequest, OffsetsRequest
+from ..requests import NOT_AVAILABLE, OUT_OF_RANGE, TRUNCATED, FetchPart, FetchRequest, OffsetsRequest, Request
 from ..rules import Rules
 from ..storage.batches import Batch
 from .client import Client
@@ -41,6 +41,7 @@ class Consumer(Client):
         "_reset",
         "_retry_at",
         "alive",
+        "assigned",
         "config",
         "finished",
         "goal",
@@ -64,7 +65,8 @@ class Consumer(Client):
         history: History | None,
         on_goal: Callable[[], None],
     ) -> None:
-        super().__init__(node, name, network, inboxes, rules, config.partitions)
+        super().__init__(node, name, network, inboxes, rules, config.logs)
+        self.assigned: Sequence[int] = range(config.partitions)
         self.index = index
         self.config = config
         self._coordinator = coordinator
@@ -179,7 +181,7 @@ class Consumer(Client):
         for partition, batch in records:
             ledger.on_polled(self.name, partition, batch)
         if not records and not self.goal:
-            ledger.on_empty_poll(self.name, self.position, self._poll_acknowledged, now)
+            ledger.on_empty_poll(self.name, self._own_positions(), self._poll_acknowledged, now)
         history = self._history
         if history is not None:
             history.polled(now, self.name, self._poll_op, records)
@@ -189,6 +191,10 @@ class Consumer(Client):
             return
         self._fetch()
         self._after_poll(records)
+
+    def _own_positions(self) -> dict[int, int]:
+        """The positions in the partitions that it reads."""
+        return self.position
 
     def _after_poll(self, records: Records) -> None:
         """Commit and handle, in the order that the application chose."""
@@ -236,7 +242,7 @@ class Consumer(Client):
             self._list_offsets()
         wanted: dict[int, list[FetchPart]] = {}
         rules = self._rules
-        for partition in range(self.config.partitions):
+        for partition in self.assigned:
             if partition in self._buffer or partition in self._reset:
                 continue
             leader, epoch, isr = self.leaders[partition]
@@ -274,6 +280,8 @@ class Consumer(Client):
             partition, error, batches, offset, _, epoch = result
             if request.parts[index][1] != self.position[partition] or partition in self._buffer:
                 continue
+            if partition not in self.assigned:
+                continue  # it was taken away meanwhile
             if error == TRUNCATED:
                 # The 4.x client goes back to where the logs part, silently, and continues with the epoch that the
                 # leader found (SubscriptionState.maybeCompleteValidation).
@@ -297,7 +305,7 @@ class Consumer(Client):
         else:
             self._fetch()
 
-    def on_closed(self, request: FetchRequest | OffsetsRequest) -> None:
+    def on_closed(self, request: Request) -> None:
         """The connection closed, with every request on it: ask for the leaders, and try again later."""
         broker = request.broker
         if request.connection is not self.connections[broker]:

@@ -72,7 +72,7 @@ class Producer(Client):
         history: History | None,
         rng: Random,
     ) -> None:
-        super().__init__(FIRST_CLIENT + index, f"p{index}", network, inboxes, rules, config.partitions)
+        super().__init__(FIRST_CLIENT + index, f"p{index}", network, inboxes, rules, config.logs)
         self.index = index
         self.ops = ops
         self.config = config

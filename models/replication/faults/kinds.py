@@ -237,13 +237,13 @@ def consumer_crash(target: Target, fault: Fault) -> Heal:
 
 
 def delete_records(target: Target, fault: Fault) -> None:
-    """DeleteRecords up to offset `amount` of every partition, sent to its leader."""
+    """DeleteRecords up to offset `amount` of every partition of the topic, sent to its leader."""
     for number, state in enumerate(target.quorum.states):
         if state.leader == NO_LEADER:
             continue
         leader = target.brokers[state.leader]
         replica = leader.replicas.get(number)
-        if replica is not None:
+        if replica is not None and number < leader.config.partitions:
             delete = partial(leader.delete_records, number, fault.amount)
             target.ledger.on_delete_records(number, replica.log, min(fault.amount, replica.hw), delete)
 

@@ -29,8 +29,8 @@ class ProducerState:
 
 class ReplicaLog(Batches):
     """Append, read, truncate. `end` is the LEO; offsets below `flushed` survive a power loss, be it that the kernel
-    wrote them back or that Kafka flushed them, as far as its recovery point. Simplification: no segment is ever full,
-    so none is rolled and flushed."""
+    wrote them back or that Kafka flushed them, as far as its recovery point. Simplification: a segment that is full
+    (segments.py) is not flushed when the next one begins."""
 
     __slots__ = ("base", "end", "epochs", "flushed", "producers", "recovery_point", "start")
 
@@ -121,6 +121,12 @@ class ReplicaLog(Batches):
             del self.epochs[0]
         if self.epochs and self.epochs[0][1] < self.start:
             self.epochs[0] = (self.epochs[0][0], self.start)
+
+    def delete_segments(self, offset: int) -> None:
+        """Delete the segments that end at or below `offset`, the base of the next one (retention)."""
+        self.advance_start(offset)
+        self.drop_below(offset)
+        self.base = max(self.base, offset)
 
     def checkpoint_start(self) -> int:
         """The start for the checkpoint. Simplification: what is below is deleted batch by batch, not by segment."""

@@ -21,7 +21,7 @@ class HighWatermark(Zookeeper):
     source = "KIP-101, Motivation; ReplicaManager.makeFollowers of 0.10.2"
     version = "0.10.2.2"
     era = ERAS["0.10"]
-    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence", "no-commit-loss")
 
     def initial_truncation(self, replica: ReplicaView) -> int | None:
         """The high watermark. It lags by a fetch, and after a restart by a checkpoint: committed records are lost."""

@@ -1,0 +1,301 @@
+"""ownership and commit-fenced: a partition has one owner in a generation, and members of older ones commit nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from ...histories.tables import MAX_INT64, Evidence, Finding
+from ..partitions.foreign_clock import foreign_clock
+from ..partitions.group_evidence import group_evidence
+from ..partitions.partition import Partition
+from .findings import Row, finding, seconds, where
+from .groups import commits_of, with_begin
+from .judgement import MissingSetting, Result, Unknown
+from .rule import Rule
+
+GENERATION = pl.col("group_generation").alias("generation")
+
+
+@Rule(
+    "ownership",
+    group="consumers",
+    summary="Two members of a group owned a partition at once",
+    breach=(
+        "Two members were assigned the partition in the same generation and held it at the same time. Or one record of "
+        "a generation in __consumer_offsets assigns it to two. Or a member "
+        "joined a later generation, but its revocation follows the assignment to another member in that generation. "
+        "A member holds a partition from its assignment until it is revoked, the group assigns anew, or the member "
+        "crashes."
+    ),
+    not_a_breach=(
+        "A member of an older generation holds the partition while another has it in a newer one: it has not noticed "
+        "that its session expired, and its commits are rejected. Two instances of one static member "
+        "(group.instance.id) follow each other within a generation."
+    ),
+    unknown_when=(
+        "Two members held the partition at once, and one of them recorded no generation. The group's generations go "
+        "back, as they do after its metadata is lost. run.json does not set group.id of a member."
+    ),
+    in_jepsen="Not judged: its histories have no generations.",
+    example="{c.group.id=g d.group.id=g} p:a@0 c:group=0^5 d:group=0^5 c:<a@0 d:<a@0",
+    needs=("generations",),
+    assumes=("clock", "order"),
+).judged_by
+def ownership(p: Partition) -> Iterator[Result]:
+    """One finding for each two members of a group that held the partition at once: their first time."""
+    yield from _missing_groups(p)
+    yield from _assigned_twice(p)
+    for group, members in _groups(p).items():
+        both = overlaps(_holds(p, members)).filter(_are_two_members(p))
+        breaches = _breaches(p, members, both)
+        if len(breaches) and (reason := _unsure_generations(p, group, members)):
+            yield Unknown(reason)
+            continue
+        yield from (_owned_twice(p, group, row) for row in breaches.iter_rows(named=True))
+        for row in both.filter(pl.any_horizontal(pl.col("generation", "generation_other").is_null())).rows(named=True):
+            without = row["process"] if row["generation"] is None else row["process_other"]
+            yield Unknown(f"{without} of group {group} held {p.name} with another member and recorded no generation")
+
+
+def _assigned_twice(p: Partition) -> Iterator[Finding]:
+    """Generations in `__consumer_offsets` that assign the partition to two members."""
+    assigned = group_evidence(p).filter(pl.col("kind") == "assigned")
+    for _, rows in assigned.group_by("group", "generation", "at", maintain_order=True):
+        members = sorted(rows["member"].unique())
+        if len(members) > 1:
+            row = rows.row(0, named=True)
+            yield finding(
+                p,
+                f"generation {row['generation']} of group {row['group']} assigns {p.name} to {' and '.join(members)}",
+                (None, None),
+                [Evidence("the generation's record", source=row["file"], byte=row["byte"])],
+            )
+
+
+def overlaps(holds: pl.DataFrame) -> pl.DataFrame:
+    """Pairs of holds (process, since, until) of two processes at one time; the columns of the later have `_other`."""
+    ordered = holds.sort("since", "at").with_row_index("order")
+    pairs = ordered.join_where(
+        ordered,
+        pl.col("order") < pl.col("order_other"),
+        pl.col("since_other") < pl.col("until"),
+        suffix="_other",
+    )
+    return pairs.filter(pl.col("process") != pl.col("process_other")).sort("order_other", "order")
+
+
+def _breaches(p: Partition, members: list[str], both: pl.DataFrame) -> pl.DataFrame:
+    """Pairs of holds in one generation, or with a revocation that is late for the later one: the first of each two."""
+    # In KIP-848 each member has an epoch of its own, and a fenced one joins again with the same member id.
+    own_epochs = [name for name in members if _setting(p, name, "group.protocol") == "consumer"]
+    latest = _memberships(p, members).group_by("process", "member").agg(latest=pl.col("generation").max())
+    is_late = (
+        pl.col("is_revoked")
+        & (pl.col("generation") < pl.col("generation_other"))
+        & (pl.col("latest") >= pl.col("generation_other"))
+        & ~pl.col("process").is_in(own_epochs)
+    )
+    return (
+        both.join(latest, on=["process", "member"], how="left", maintain_order="left")
+        .filter((pl.col("generation") == pl.col("generation_other")) | is_late)
+        .unique(["process", "process_other"], keep="first", maintain_order=True)
+    )
+
+
+def _are_two_members(p: Partition) -> pl.Expr:
+    """Selects pairs that are not two instances of one static member."""
+    instances = {name: _setting(p, name, "group.instance.id") for name in p.settings.processes}
+    first, second = (pl.col(name).replace_strict(instances, default="") for name in ("process", "process_other"))
+    return (first == "") | (first != second)
+
+
+def _holds(p: Partition, members: list[str]) -> pl.DataFrame:
+    """From when (ns, certain) until when members held the partition.
+
+    Columns: process, member, generation, since, until, at (place of the assignment), is_revoked (whether a revocation
+    ended it), ended_at.
+    """
+    marks, context = (
+        p.marks.filter(pl.col("process").is_in(members)),
+        p.context.filter(pl.col("process").is_in(members) & (pl.col("outcome") != "fail")),
+    )
+    begun = marks.filter(pl.col("kind").is_in(["assign", "owned"]) & pl.col("group") & (pl.col("outcome") == "ok"))
+    begun = begun.unique(["process", "at"], keep="first", maintain_order=True)
+    of_all = (pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") == "0")
+    ends = pl.concat(
+        [
+            context.filter(pl.col("kind").is_in(["assign", "crash", "subscribe"]) | of_all),
+            marks.filter((pl.col("kind") == "revoke") & (pl.col("outcome") != "fail")),
+        ],
+        how="diagonal",
+    ).select("process", until="invoked", ended_at="at", is_revoked=pl.col("kind") == "revoke")
+    holds = begun.select("process", "member", GENERATION, since="completed", at="at").sort("since", "at")
+    return holds.join_asof(
+        ends.sort("until", "ended_at"),
+        left_on="since",
+        right_on="until",
+        by="process",
+        strategy="forward",
+        coalesce=False,
+        check_sortedness=False,
+    ).with_columns(pl.col("until").fill_null(MAX_INT64), pl.col("is_revoked").fill_null(False))
+
+
+def _memberships(p: Partition, members: list[str]) -> pl.DataFrame:
+    """What members reported of themselves, in the order of time: process, member, generation, completed."""
+    columns = ("process", "member", GENERATION, "completed", "at")
+    frames = [
+        frame.filter(pl.col("process").is_in(members) & pl.col("group_generation").is_not_null()).select(columns)
+        for frame in (p.marks, p.context)
+    ]
+    return pl.concat(frames).drop_nulls("completed").sort("completed", "at")
+
+
+def _groups(p: Partition) -> dict[str, list[str]]:
+    """The groups of processes with a recorded generation, each with all of its processes."""
+    with_generation = {p.settings.group_of(process) for process in _reporting(p)}
+    groups = {
+        group: [name for name in sorted(p.settings.processes) if p.settings.group_of(name) == group]
+        for group in sorted(with_generation)
+    }
+    return {group: members for group, members in groups.items() if group}
+
+
+def _reporting(p: Partition) -> list[str]:
+    """The processes that recorded a generation."""
+    frames = [frame.filter(pl.col("group_generation").is_not_null())["process"] for frame in (p.marks, p.context)]
+    return sorted(pl.concat(frames).unique())
+
+
+def _missing_groups(p: Partition) -> Iterator[MissingSetting]:
+    yield from (MissingSetting(f"group.id of {name}") for name in _reporting(p) if not p.settings.group_of(name))
+
+
+def _unsure_generations(p: Partition, group: str, members: list[str]) -> str:
+    """Why generations and times do not order what members did, or nothing."""
+    seen = _memberships(p, members)
+    if seen.select((pl.col("generation") < pl.col("generation").cum_max().over("process")).any()).item():
+        return f"the generations of group {group} go back, so one number may stand for two generations"
+    return foreign_clock(p)
+
+
+def _setting(p: Partition, process: str, name: str) -> str:
+    return str(p.settings.processes.get(process, {}).get(name, ""))
+
+
+def _owned_twice(p: Partition, group: str, row: Row) -> Finding:
+    in_generation = f"in generation {row['generation_other']}"
+    if row["generation"] == row["generation_other"]:
+        how = f"{row['process']} had it {in_generation}, too, since {seconds(row['since'])}"
+    else:
+        how = f"{row['process']}, which joined that generation, gave it up at {seconds(row['until'])}"
+    return finding(
+        p,
+        f"group {group} assigned {p.name} to {row['process_other']} {in_generation} at {seconds(row['since_other'])},"
+        f" but {how}",
+        (None, None),
+        [
+            (f"{row['process']} is assigned {p.name} in generation {row['generation']}", row["at"]),
+            (f"{row['process_other']} is assigned {p.name} {in_generation}", row["at_other"]),
+            (f"{row['process']} gives it up", row["ended_at"] if row["is_revoked"] else None),
+        ],
+        processes=[row["process"], row["process_other"]],
+    )
+
+
+@Rule(
+    "commit-fenced",
+    group="consumers",
+    summary="A commit of an older generation or of another member took effect",
+    breach=(
+        "A commit succeeded though a member of the group had a newer generation before the commit began. Or a member "
+        "committed the partition that another member held in the same generation, from before the commit until after "
+        "it. The generation of a commit is what the client reports after it."
+    ),
+    not_a_breach=(
+        "The commit began before anyone had the newer generation. An automatic commit is recorded after it happened: "
+        "it counts from its process's automatic commit before it. Members of the protocol of KIP-848 have epochs of "
+        "their own."
+    ),
+    unknown_when=(
+        "The group's generations go back, as they do after its metadata is lost. run.json does not set group.id of a "
+        "member."
+    ),
+    in_jepsen="Not judged: its histories have no generations.",
+    example="{c.group.id=g d.group.id=g} p:a@0 c:group=0^5 c:<a@0 d:group=0^6 c:commit=1^5",
+    needs=("generations", "commits"),
+    assumes=("clock", "order"),
+).judged_by
+def commit_fenced(p: Partition) -> Iterator[Result]:
+    """One finding for each such commit."""
+    yield from _missing_groups(p)
+    for group, members in _groups(p).items():
+        commits = with_begin(commits_of(p, members)).filter(pl.col("group_generation").is_not_null())
+        if not len(commits):
+            continue
+        commits = commits.rename({"group_generation": "generation"})
+        own_epochs = [name for name in members if _setting(p, name, "group.protocol") == "consumer"]
+        old = _of_older_generations(p, members, commits.filter(~pl.col("process").is_in(own_epochs)))
+        foreign = _of_other_members(p, members, commits.join(old, on=["at", "index"], how="anti"))
+        if (len(old) or len(foreign)) and (reason := _unsure_generations(p, group, members)):
+            yield Unknown(reason)
+            continue
+        for row in pl.concat([old, foreign], how="diagonal").sort("completed", "at", "index").rows(named=True):
+            yield _fenced(p, group, row)
+
+
+def _of_older_generations(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
+    """Commits that began after a newer generation was known, with the membership that shows it (`_other`)."""
+    known = _memberships(p, members).with_columns(highest=pl.col("generation").cum_max())
+    newest = known.filter(pl.col("generation") == pl.col("highest")).rename(
+        {"process": "process_other", "generation": "generation_other", "completed": "since_other", "at": "at_other"}
+    )
+    return (
+        commits.sort("begun", "at", "index")
+        .join_asof(
+            newest.select("process_other", "generation_other", "since_other", "at_other"),
+            left_on="begun",
+            right_on="since_other",
+            allow_exact_matches=False,
+            coalesce=False,
+            check_sortedness=False,
+        )
+        .filter(pl.col("generation") < pl.col("generation_other"))
+    )
+
+
+def _of_other_members(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
+    """Commits of a partition that another member held all the while in that generation, with its hold (`_other`)."""
+    holds = _holds(p, members)
+    unowned = commits.join(holds, on=["process", "generation"], how="anti", maintain_order="left")
+    others = holds.select(pl.all().name.suffix("_other")).with_columns(generation=pl.col("generation_other"))
+    return (
+        unowned.join(others, on="generation", maintain_order="left_right")
+        .filter(
+            (pl.col("process") != pl.col("process_other"))
+            & (pl.col("since_other") < pl.col("begun"))
+            & (pl.col("completed") < pl.col("until_other"))
+        )
+        .filter(_are_two_members(p))
+        .unique(["at", "index"], keep="first", maintain_order=True)
+    )
+
+
+def _fenced(p: Partition, group: str, row: Row) -> Finding:
+    if row["generation"] < row["generation_other"]:
+        how = f"{row['process_other']} was in generation {row['generation_other']} since {seconds(row['since_other'])}"
+    else:
+        how = f"{row['process_other']} owned it in that generation since {seconds(row['since_other'])}"
+    return finding(
+        p,
+        f"{row['process']} of group {group} committed {where(p, row['offset'])} in generation {row['generation']} at"
+        f" {seconds(row['completed'])}, but {how}",
+        (row["offset"], row["offset"]),
+        [
+            (f"{row['process_other']} is in generation {row['generation_other']}", row["at_other"]),
+            (f"{row['process']} commits {row['offset']} in generation {row['generation']}", row["at"]),
+        ],
+        processes=[row["process"], row["process_other"]],
+    )

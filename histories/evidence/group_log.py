@@ -1,0 +1,103 @@
+"""Reads a folder of `__consumer_offsets`: what groups committed, their generations, and who was assigned what.
+
+Commits of a transaction count from its COMMIT marker, as in Kafka's GroupMetadataManager. Compaction keeps the last
+record of each key, so earlier commits and generations may be missing. The others are in the order in which the
+coordinator wrote them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from .group_records import (
+    GroupMetadata,
+    MalformedGroupRecordError,
+    OffsetCommit,
+    assigned_partitions,
+    decode,
+)
+from .tables import DAMAGE, GROUPS, damage_row
+
+COMMIT_MARKER = 1
+Row = dict[str, Any]
+
+
+class _Replay:
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.damage: list[Row] = []
+        self.open: dict[tuple[int, int], list[Row]] = {}  # commits of open transactions
+
+    def apply(self, key: bytes, value: bytes | None, where: Row, producer: tuple[int, int] | None) -> None:
+        record = decode(key, value)
+        if isinstance(record, OffsetCommit):
+            place = {"group": record.group, "topic": record.topic, "partition": record.partition}
+            if record.value is None:
+                self.rows.append({**where, "kind": "removed", **place})
+                return
+            epoch = record.value.get("leaderEpoch", -1)
+            committed = {
+                "offset": record.value["offset"],
+                "leader_epoch": epoch if epoch >= 0 else None,
+                "time": record.value["commitTimestamp"],
+            }
+            row = {**where, "kind": "committed", **place, **committed}
+            (self.rows if producer is None else self.open.setdefault(producer, [])).append(row)
+        elif isinstance(record, GroupMetadata):
+            self._group(record, where)
+
+    def _group(self, record: GroupMetadata, where: Row) -> None:
+        if record.value is None:
+            self.rows.append({**where, "kind": "group-removed", "group": record.group})
+            return
+        generation, members = record.value["generation"], record.value["members"]
+        of_group = {"group": record.group, "generation": generation}
+        self.rows.append({**where, "kind": "generation", **of_group, "members": len(members)})
+        if record.value["protocolType"] != "consumer":  # Connect and others assign no partitions
+            return
+        for member in members:
+            names = {
+                "member": member["memberId"],
+                "client": member["clientId"],
+                "instance": member.get("groupInstanceId"),
+            }
+            self.rows += [
+                {**where, "kind": "assigned", **of_group, **names, "topic": topic, "partition": partition}
+                for topic, partition in assigned_partitions(member["assignment"])
+            ]
+
+    def end(self, producer: tuple[int, int], is_commit: bool, at: int) -> None:
+        """End the transaction of a producer."""
+        for row in self.open.pop(producer, []):
+            if is_commit:
+                self.rows.append({**row, "at": at})
+
+
+def read_group_log(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables GROUPS and DAMAGE of a folder, both with a column `file` (its name)."""
+    from .segments import raw_records  # loads compiled loops, which takes time
+
+    replay = _Replay()
+    for path in sorted(p for p in folder.glob("*.log") if p.stem.isdecimal() and p.is_file()):
+        # Damaged batches are reported with the segment, which is read as any other.
+        for record in raw_records(path)[0]:
+            where = {"at": record.offset, "time": record.timestamp, "byte": record.byte, "file": path.name}
+            if record.is_control:
+                kind = int.from_bytes((record.key or b"")[2:4], "big")
+                if record.producer is not None:
+                    replay.end(record.producer, kind == COMMIT_MARKER, record.offset)
+                continue
+            try:
+                replay.apply(record.key or b"", record.value, where, record.producer)
+            except MalformedGroupRecordError as error:
+                reason = f"the record at offset {record.offset} cannot be decoded: {error}"
+                replay.damage.append(
+                    {**damage_row("decode", reason, record.byte, None, record.offset, record.offset), "file": path.name}
+                )
+    return (
+        pl.DataFrame(replay.rows, schema={**GROUPS, "file": pl.String}),
+        pl.DataFrame(replay.damage, schema={**DAMAGE, "file": pl.String}),
+    )

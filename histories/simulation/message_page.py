@@ -1,0 +1,87 @@
+"""The messages of a run as a page: Markdown, or a self-contained HTML player that goes from one to the next."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+
+from ...models.exploration.message_trace import INTRODUCTION, Message, diagram_block, table
+
+FORMS = (".md", ".html")
+
+_PLAYER = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+:root {{ color-scheme: light dark }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}
+#message {{ font-size: 1.2rem; min-height: 3rem }}
+.replica {{ display: grid; grid-template-columns: 8rem 1fr 9rem; gap: .75rem; align-items: center; margin: .4rem 0 }}
+.log {{ position: relative; height: 1.6rem; background: #8883; border-radius: 3px }}
+.end {{ position: absolute; inset: 0 auto 0 0; background: #56b4e9; border-radius: 3px; transition: width .2s }}
+.mark {{ position: absolute; top: -3px; bottom: -3px; width: 0; border-right: 3px solid #d55e00; transition: left .2s }}
+.changed {{ font-weight: bold }}
+button {{ font: inherit; padding: .3rem 1rem }}
+</style></head><body>
+<h1>{title}</h1>
+<p>Blue: the log, up to its log end offset (LEO). Orange line: the high watermark (HW). Arrow keys or the buttons.</p>
+<p><button id="back">Back</button> <button id="next">Next</button> <span id="place"></span></p>
+<p id="message" aria-live="polite"></p><div id="replicas"></div><p id="remote"></p>
+<script>
+const messages = {messages};
+const most = Math.max(1, ...messages.flatMap(m => m.replicas.map(r => r[1])));
+let at = 0;
+const element = id => document.getElementById(id);
+function line(name) {{
+  const row = document.createElement("div"); row.className = "replica";
+  row.innerHTML = '<span></span><div class="log"><div class="end"></div><div class="mark"></div></div><span></span>';
+  row.children[0].textContent = name;
+  return row;
+}}
+function show() {{
+  if (!messages.length) {{ element("message").textContent = "No message in this time."; return; }}
+  const m = messages[at], before = at ? messages[at - 1].replicas : m.replicas;
+  element("place").textContent = (at + 1) + " of " + messages.length + ", " + (m.time / 1e6).toFixed(6) + " s";
+  element("message").textContent = m.source + (m.answer ? " answers " : " → ") + m.target + ": " + m.text;
+  element("replicas").replaceChildren(...m.replicas.map(([broker, end, mark]) => {{
+    const row = line("broker " + broker);
+    row.querySelector(".end").style.width = 100 * end / most + "%";
+    row.querySelector(".mark").style.left = 100 * mark / most + "%";
+    const was = before.find(r => r[0] === broker) || [broker, 0, 0];
+    row.lastChild.textContent = "LEO " + end + ", HW " + mark;
+    row.lastChild.className = was[1] !== end || was[2] !== mark ? "changed" : "";
+    return row;
+  }}));
+  element("remote").textContent = m.remote.length
+    ? "The leader knows of: " + m.remote.map(([b, leo]) => "broker " + b + " at " + (leo < 0 ? "?" : leo)).join(", ")
+    : "";
+}}
+function step(by) {{ at = Math.min(messages.length - 1, Math.max(0, at + by)); show(); }}
+element("back").onclick = () => step(-1);
+element("next").onclick = () => step(1);
+document.onkeydown = e => {{ if (e.key === "ArrowRight") step(1); if (e.key === "ArrowLeft") step(-1); }};
+show();
+</script></body></html>
+"""
+
+
+def markdown(messages: list[Message], title: str) -> str:
+    """The table and the sequence diagram."""
+    return "\n\n".join((f"# {title}", INTRODUCTION, table(messages), diagram_block(messages))) + "\n"
+
+
+def player(messages: list[Message], title: str) -> str:
+    """One HTML file without any other: next, back, and the replicas after each message."""
+    rows = [
+        {
+            "time": m.time,
+            "source": m.source,
+            "target": m.target,
+            "text": m.text,
+            "answer": m.is_answer,
+            "replicas": m.replicas,
+            "remote": m.remote,
+        }
+        for m in messages
+    ]
+    return _PLAYER.format(title=escape(title), messages=json.dumps(rows).replace("<", "\\u003c"))

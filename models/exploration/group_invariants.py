@@ -1,0 +1,46 @@
+"""What must hold of a consumer group: one function an invariant, as in invariants.py."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ..replication.cluster import Cluster
+from ..replication.ledger import Breach
+
+
+def one_owner(cluster: Cluster) -> list[Breach]:
+    """Within a generation a partition has one owner at a time."""
+    found: list[Breach] = []
+    held = sorted(cluster.group.holds, key=lambda hold: (hold.partition, hold.generation, hold.since))
+    for one, other in pairwise(held):
+        same = (one.partition, one.generation) == (other.partition, other.generation)
+        if same and one.member != other.member and other.since < one.until:
+            text = f"{one.member} and {other.member} own the partition in generation {one.generation}"
+            found.append(Breach("one-owner", other.since, one.partition, text))
+    return found
+
+
+def no_fenced_commit(cluster: Cluster) -> list[Breach]:
+    """A commit is refused once a newer generation has its assignment."""
+    found: list[Breach] = []
+    for record, time in cluster.group.accepted:
+        newer = [g for g, since in cluster.group.generations.items() if g > record.generation and since < record.time]
+        if newer:
+            text = f"{record.member} commits in generation {record.generation}, though {max(newer)} has begun"
+            found.append(Breach("no-fenced-commit", time, cluster.config.group_log, text))
+    return found
+
+
+def no_commit_loss(cluster: Cluster) -> list[Breach]:
+    """A commit that its member knows of stays in the group's log."""
+    if not cluster.config.strategy or (log := cluster.leader_log(cluster.config.group_log)) is None:
+        return []
+    records = [cluster.group_records[batch.first + n] for batch in log.batches() for n in range(batch.end - batch.base)]
+    stored = {(record.generation, record.member, record.offset) for record in records}
+    return [
+        Breach("no-commit-loss", time, cluster.config.group_log, f"{member}'s commit of {name}@{offset} is gone")
+        for generation, member, offsets, time in cluster.group.acknowledged
+        for partition, offset in offsets.items()
+        if (generation, member, (partition, offset)) not in stored
+        for name in [cluster.config.log_name(partition)]
+    ]

@@ -1,0 +1,39 @@
+"""What really happened to a group in a finished run, in numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..replication.cluster import Cluster
+
+
+def group_truth(cluster: Cluster) -> dict[str, Any] | None:
+    """Generations, commits, records that were handled again, and how long a partition had no owner; None: no group.
+
+    Time without an owner counts from a partition's first owner to the end of the run, in microseconds.
+    """
+    if not cluster.config.strategy:
+        return None
+    group = cluster.group
+    return {
+        "generations": len(group.generations),
+        "commits": len(group.acknowledged),
+        "handled_again": sum(_handled_again(ranges) for ranges in group.handled.values()),
+        "longest_without_owner": max(
+            (_longest_gap(cluster, partition) for partition in range(cluster.config.partitions)), default=0
+        ),
+    }
+
+
+def _handled_again(ranges: list[tuple[int, int]]) -> int:
+    """How many offsets were handled beyond their first time."""
+    return sum(end - base for base, end in ranges) - len({o for base, end in ranges for o in range(base, end)})
+
+
+def _longest_gap(cluster: Cluster, partition: int) -> int:
+    holds = sorted((hold.since, hold.until) for hold in cluster.group.holds if hold.partition == partition)
+    longest, owned_until = 0, holds[0][0] if holds else cluster.loop.now
+    for since, until in holds:
+        longest = max(longest, since - owned_until)
+        owned_until = max(owned_until, until)
+    return max(longest, cluster.loop.now - owned_until)

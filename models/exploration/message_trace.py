@@ -1,0 +1,190 @@
+"""How log ends and high watermarks move, message by message: produce and fetch requests of one partition, with the
+state of every replica after each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..replication.cluster import Cluster
+from ..replication.config import NEVER, SECOND
+from ..replication.network import FIRST_CLIENT
+from ..replication.requests import FetchRequest, ProduceRequest
+from ..replication.scenario import Scenario
+
+MAX_MESSAGES = 200
+INTRODUCTION = (
+    "Every produce and fetch request that moved something, and its answer (⇠), with the log end offset (LEO) and the "
+    "high watermark (HW) of each replica after it. What a message changed is in bold."
+)
+
+Replicas = tuple[tuple[int, int, int], ...]  # broker, log end offset, high watermark
+Remote = tuple[tuple[int, int], ...]  # follower, its log end offset as the leader knows it
+
+
+@dataclass
+class Message:
+    """A request that arrived, or an answer, and what the replicas have after it."""
+
+    time: int
+    source: str
+    target: str
+    text: str
+    is_answer: bool
+    replicas: Replicas
+    remote: Remote
+    matters: bool  # it carries records or an error, or changes something; else it is left out
+
+
+class MessageTracer:
+    """Notes the messages of one partition between two times."""
+
+    def __init__(self, partition: int, since: int, until: int) -> None:
+        self._partition, self._since, self._until = partition, since, until
+        self.messages: list[Message] = []
+        self._last: tuple[Replicas, Remote] = ((), ())
+
+    def attach(self, cluster: Cluster) -> None:
+        """Listen at every broker, before the first event of the run."""
+        self._cluster = cluster
+        for broker, receive in list(cluster.inboxes.items()):
+            cluster.inboxes[broker] = self._listening(receive)
+
+    def _listening(self, receive: Callable[[Any], None]) -> Callable[[Any], None]:
+        def arrive(request: Any) -> None:
+            # A request may wait for longer than a second, but then its answer has nothing.
+            now = self._cluster.loop.now
+            text = self._request_text(request) if self._since - SECOND <= now <= self._until else ""
+            if not text:
+                receive(request)
+                return
+            arrival = self._note(request.node, request.broker, text, False, isinstance(request, ProduceRequest))
+            reply = request.reply
+
+            def answered(answer: Any) -> None:
+                reply(answer)
+                described, matters = self._answer_text(answer)
+                noted = self._note(answer.broker, answer.node, described, True, matters)
+                arrival.matters = arrival.matters or noted.matters
+
+            request.reply = answered
+            receive(request)
+            self._update(arrival)
+
+        return arrive
+
+    def _request_text(self, request: Any) -> str:
+        if isinstance(request, ProduceRequest):
+            count = sum(batch.count for batch in request.batches if batch.partition == self._partition)
+            return f"produce {_records(count)}" if count else ""
+        if isinstance(request, FetchRequest) and request.follower >= 0:
+            offsets = [part[1] for part in request.parts if part[0] == self._partition]
+            return f"fetch from offset {offsets[0]}" if offsets else ""
+        return ""
+
+    def _answer_text(self, answer: Any) -> tuple[str, bool]:
+        """What an answer says, and whether that matters whatever it changes."""
+        if isinstance(answer, ProduceRequest):
+            own = [
+                result
+                for batch, result in zip(answer.batches, answer.results, strict=True)
+                if batch.partition == self._partition
+            ]
+            return ", ".join(error or f"acknowledged at offset {base}" for error, base in own), True
+        for partition, error, batches, mark, _, _ in answer.results:
+            if partition == self._partition:
+                count = sum(batch.end - batch.base for batch in batches)
+                return error or f"{_records(count)}, high watermark {mark}", bool(error or count)
+        return "nothing for this partition", False
+
+    def _note(self, source: int, target: int, text: str, is_answer: bool, matters: bool) -> Message:
+        message = Message(
+            self._cluster.loop.now, self._name(source), self._name(target), text, is_answer, (), (), matters
+        )
+        self.messages.append(message)
+        self._update(message)
+        return message
+
+    def _update(self, message: Message) -> None:
+        """Take the replicas' state over; a message that changed it matters."""
+        state = self._state()
+        message.replicas, message.remote = state
+        message.matters = message.matters or state != self._last
+        self._last = state
+
+    def _name(self, node: int) -> str:
+        if node < FIRST_CLIENT:
+            return f"broker {node}"
+        return f"p{node - FIRST_CLIENT}"
+
+    def _state(self) -> tuple[Replicas, Remote]:
+        held = sorted((b, broker.replicas.get(self._partition)) for b, broker in self._cluster.brokers.items())
+        replicas = tuple((b, replica.log.end, replica.hw) for b, replica in held if replica is not None)
+        leader = self._cluster.leader_replica(self._partition)
+        followers = {} if leader is None else leader.followers
+        return replicas, tuple((node, follower.leo) for node, follower in sorted(followers.items()))
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count} records" if count else "no records"
+
+
+def trace_messages(scenario: Scenario, partition: int = 0, since: int = 0, until: int = NEVER) -> list[Message]:
+    """Run a scenario; the first MAX_MESSAGES messages of a partition in a time that matter."""
+    tracer = MessageTracer(partition, since, until)
+    scenario.run(prepare=tracer.attach)
+    found = [message for message in tracer.messages if message.matters and since <= message.time <= until]
+    return found[:MAX_MESSAGES]
+
+
+def table(messages: list[Message]) -> str:
+    """Markdown: a row for each message; what it changed is in bold."""
+    brokers = sorted({broker for message in messages for broker, _, _ in message.replicas})
+    head = ["time", "message", *(f"broker {broker}: LEO, HW" for broker in brokers), "the leader knows of"]
+    lines = [f"| {' | '.join(head)} |", "|---|---" + "|---" * (len(head) - 2) + "|"]
+    before: dict[int, str] = {}
+    for message in messages:
+        now = {broker: f"{end}, {mark}" for broker, end, mark in message.replicas}
+        cells = [_bold(now.get(broker, ""), before.get(broker)) for broker in brokers]
+        known = ", ".join(f"{node}: {leo if leo >= 0 else '?'}" for node, leo in message.remote)
+        arrow = "⇠" if message.is_answer else "→"
+        ends = (message.target, arrow, message.source) if message.is_answer else (message.source, arrow, message.target)
+        what = f"{' '.join(ends)}: {message.text}"
+        lines.append(f"| {message.time / 1_000_000:.6f} s | {what} | {' | '.join(cells)} | {known} |")
+        before = now
+    return "\n".join(lines)
+
+
+def _bold(text: str, before: str | None) -> str:
+    return f"**{text}**" if before is not None and text != before else text
+
+
+def sequence_diagram(messages: list[Message]) -> str:
+    """The same as a Mermaid sequence diagram, with a note where a log end or a high watermark moved."""
+    lines = ["sequenceDiagram"]
+    names = sorted({name for message in messages for name in (message.source, message.target)}, key=_lane)
+    lines += [f"    participant {_alias(name)} as {name}" for name in names]
+    before: dict[int, tuple[int, int]] = {}
+    for message in messages:
+        arrow = "-->>" if message.is_answer else "->>"
+        lines.append(f"    {_alias(message.source)}{arrow}{_alias(message.target)}: {message.text}")
+        now = {broker: (end, mark) for broker, end, mark in message.replicas}
+        for broker, (end, mark) in now.items():
+            if before.get(broker, (0, 0)) != (end, mark) and f"broker {broker}" in names:
+                lines.append(f"    Note over {_alias(f'broker {broker}')}: LEO {end}, HW {mark}")
+        before = now
+    return "\n".join(lines)
+
+
+def diagram_block(messages: list[Message]) -> str:
+    """The sequence diagram as a block of Markdown."""
+    return f"```mermaid\n{sequence_diagram(messages)}\n```"
+
+
+def _lane(name: str) -> tuple[bool, int, str]:
+    return name.startswith("broker"), len(name), name
+
+
+def _alias(name: str) -> str:
+    return name.replace("broker ", "b")

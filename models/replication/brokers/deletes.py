@@ -1,0 +1,54 @@
+"""How a broker handles DeleteRecords (KIP-107): its log start moves at once; the answer waits for the low watermark.
+
+The low watermark is the smallest log start offset of all live replicas: what is below it is on no live broker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..config import Config
+from ..ports import Controller
+from .process import Process
+from .replica import Replica
+from .replica_manager import ReplicaManager
+
+
+@dataclass(slots=True, eq=False)
+class DeleteHandler:
+    """Deletes as leader, and answers when the followers deleted too (DelayedDeleteRecords)."""
+
+    _process: Process
+    _manager: ReplicaManager
+    _controller: Controller
+    _config: Config
+
+    def handle(self, partition: int, offset: int) -> None:
+        """Delete the records below an offset, never beyond the high watermark."""
+        replica = self._manager.leader(partition)
+        if replica is None:
+            return
+        target = min(offset, replica.hw)
+        replica.log.advance_start(target)
+        replica.deletes.append((target, self._process.loop.now + self._config.request_timeout))
+        self.complete(replica)
+
+    def low_watermark(self, replica: Replica) -> int:
+        """The smallest log start of the live replicas (Partition.lowWatermarkIfLeader)."""
+        live = [follower for node, follower in replica.followers.items() if self._controller.is_live(node)]
+        return min([replica.log.start, *(follower.start for follower in live)])
+
+    def complete(self, replica: Replica) -> None:
+        """A log start moved: answer the requests that the low watermark reached."""
+        low = self.low_watermark(replica)
+        for target, _ in [entry for entry in replica.deletes if entry[0] <= low]:
+            self._process.report("records-deleted", replica.partition, target, low)
+        replica.deletes = [entry for entry in replica.deletes if entry[0] > low]
+
+    def expire(self, replica: Replica, now: int) -> None:
+        """A live replica may have stopped; then give up after request.timeout.ms (REQUEST_TIMED_OUT)."""
+        self.complete(replica)
+        for target, deadline in list(replica.deletes):
+            if now >= deadline:
+                self._process.report("delete-timed-out", replica.partition, target, self.low_watermark(replica))
+        replica.deletes = [entry for entry in replica.deletes if now < entry[1]]

@@ -1,0 +1,382 @@
+"""A consumer in a group: joins, shares the partitions out if it leads the group, heartbeats, commits, and rejoins.
+
+As in the Java client, the application's polls drive joining and revocation, while a thread of its own heartbeats
+(AbstractCoordinator, ConsumerCoordinator). An eager assignor takes everything away before a member joins again;
+a cooperative one only what moves, which needs a second rebalance (KIP-429). Simplification: a member that is lost gives
+up its partitions at its next poll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..config import MS
+from ..coordinators.assignors import ASSIGNORS, COOPERATIVE
+from ..coordinators.group_ledger import GroupLedger
+from ..coordinators.requests import (
+    COMMIT,
+    FETCH,
+    HEARTBEAT,
+    JOIN,
+    LEAVE,
+    REBALANCING,
+    RETRIABLE,
+    SYNC,
+    GroupRequest,
+)
+from ..partition_state import NO_LEADER
+from ..ports import Records
+from .consumer import Consumer
+
+RETRY = 100 * MS
+STABLE = "stable"
+
+
+class GroupConsumer(Consumer):
+    """One member. `assigned` are the partitions that it owns."""
+
+    __slots__ = (
+        "_commit_op",
+        "_committing",
+        "_due_commit",
+        "_due_heartbeat",
+        "_heartbeat_answered",
+        "_heartbeat_request",
+        "_is_lost",
+        "_is_unsure",
+        "_last_poll",
+        "_needs_rejoin",
+        "_next_step",
+        "_phase",
+        "_request",
+        "_target",
+        "_then",
+        "generation",
+        "group",
+        "member",
+    )
+
+    def __init__(self, *arguments: Any, group: GroupLedger) -> None:
+        super().__init__(*arguments)
+        self.group = group
+        self._leave_group()
+        self._last_poll = 0
+
+    def _leave_group(self) -> None:
+        """Forget the membership."""
+        self.member, self.generation = "", -1
+        self._phase = ""  # stable, or what the member waits for
+        self._request: GroupRequest | None = None  # the request under way, but for heartbeats
+        self._heartbeat_request: GroupRequest | None = None
+        self._target: tuple[int, ...] = ()  # what the group assigned
+        self._needs_rejoin = self._is_lost = False
+        self._committing: dict[int, int] = {}
+        self._commit_op, self._is_unsure = 0, False
+        self._then: Callable[[], None] | None = None  # after the commit
+        self._next_step = self._due_heartbeat = self._due_commit = 0
+        self._heartbeat_answered = self.loop.now
+
+    def start(self, _: None = None) -> None:
+        """Begin without a membership and without partitions."""
+        self.alive = True
+        self.incarnation += 1
+        self._clear()
+        self._leave_group()
+        self.assigned = ()
+        self.refresh()
+        self._begin_poll()
+        self.loop.at(self.loop.now + RETRY, self._tick, self.incarnation)
+
+    def crash(self) -> None:
+        """The process dies; its group learns of it when the session ends."""
+        if self.alive:
+            self.group.on_owned(self.member, self.generation, (), self.loop.now)
+        super().crash()
+
+    def has_caught_up(self, ranges: Any) -> bool:
+        """Is it dead, or at the ends of the logs that it owns, in a group at rest?"""
+        if not self.alive:
+            return True
+        is_at_rest = self._phase == STABLE and not self._needs_rejoin and not self._is_lost
+        return is_at_rest and all(ranges[p] is not None and self.position[p] >= ranges[p][1] for p in self.assigned)
+
+    # --- polls
+
+    def _begin_poll(self, incarnation: int | None = None) -> None:
+        if not self.alive or (incarnation is not None and incarnation != self.incarnation):
+            return
+        self._last_poll = self.loop.now
+        if self._is_lost:
+            self._give_up(tuple(self.assigned))
+            self._leave_group()
+        if self._phase == STABLE and not self._needs_rejoin:
+            if self.config.commit == "auto" and self.loop.now >= self._due_commit and self.assigned:
+                self._due_commit = self.loop.now + self.config.auto_commit_interval
+                self._send_commit(self._begin_poll)
+            else:
+                super()._begin_poll()
+        elif self._phase in ("", STABLE):
+            self._rejoin()
+
+    def _own_positions(self) -> dict[int, int]:
+        return {partition: self.position[partition] for partition in self.assigned}
+
+    def _after_poll(self, records: Records) -> None:
+        """Commit and handle, in the order that the application chose; a commit is synchronous."""
+        if not records:
+            self.loop.at(self.loop.now, self._begin_poll, self.incarnation)
+        elif self.config.commit == "before":
+            self._send_commit(lambda: self._handle_later(records))
+        else:
+            self._handle_later(records)
+
+    def _handle_later(self, records: Records) -> None:
+        self.loop.at(self.loop.now + self.config.handle_time, self._handled, (self.incarnation, records))
+
+    def _handled(self, argument: tuple[int, Records]) -> None:
+        incarnation, records = argument
+        if not self.alive or incarnation != self.incarnation:
+            return
+        self._ledger.on_handled(self.name, records)
+        for partition, batch in records:
+            self.group.handled.setdefault(partition, []).append((batch.base, batch.end))
+        if self._history is not None:
+            self._history.handle(self.loop.now, self.name, self.next_op(), records)
+        if self.config.commit == "after":
+            self._send_commit(self._begin_poll)
+        else:
+            self._begin_poll()
+
+    # --- joining
+
+    def _rejoin(self) -> None:
+        """Give up what must be given up before joining, then join."""
+        self._needs_rejoin = False
+        if self.config.strategy in COOPERATIVE or not self.assigned:
+            self._ask_to_join()
+        elif self.config.commit == "auto":
+            self._phase = "committing"
+            self._send_commit(self._revoke_and_join)
+        else:
+            self._revoke_and_join()
+
+    def _revoke_and_join(self) -> None:
+        self._give_up(tuple(self.assigned))
+        self._ask_to_join()
+
+    def _ask_to_join(self) -> None:
+        self._phase = JOIN
+        self._ask(JOIN, owned=self.assigned)
+
+    def _give_up(self, partitions: Sequence[int]) -> None:
+        """Partitions are taken away: the application is told, and nothing more is fetched for them."""
+        if not partitions:
+            return
+        self.assigned = tuple(p for p in self.assigned if p not in partitions)
+        self._reset = [p for p in self._reset if p in self.assigned]
+        for partition in partitions:
+            self._buffer.pop(partition, None)
+        self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
+        if self._history is not None:
+            op = self.next_op()
+            self._history.revoke(self.loop.now, self.name, op, tuple(partitions), self.member, self.generation)
+
+    def _joined(self, answer: GroupRequest) -> None:
+        self.member, self.generation = answer.member, answer.generation
+        self._heartbeat_answered = self.loop.now
+        shares = {}
+        if answer.members:
+            shares = ASSIGNORS[self.config.strategy](self.config.partitions, answer.members)
+        self._phase = SYNC
+        self._ask(SYNC, assignments=shares)
+
+    def _synced(self, answer: GroupRequest) -> None:
+        self._target = answer.assignment
+        moved = tuple(p for p in self.assigned if p not in self._target)
+        if moved:
+            # Only a cooperative assignor gets here with partitions: the others may have them in the next generation.
+            self._needs_rejoin = True
+            if self.config.commit == "auto":
+                self._phase = "committing"
+                self._send_commit(lambda: self._revoke_moved(moved))
+                return
+        self._revoke_moved(moved)
+
+    def _revoke_moved(self, moved: tuple[int, ...]) -> None:
+        self._give_up(moved)
+        self._phase = FETCH
+        self._ask(FETCH)
+
+    def _fetched_offsets(self, answer: GroupRequest) -> None:
+        """Own the new partitions, at the committed offset or by auto.offset.reset."""
+        added = [p for p in self._target if p not in self.assigned]
+        found: list[tuple[int, int | None]] = []
+        for partition in added:
+            offset = answer.offsets.get(partition)
+            if offset is None and self.config.offset_reset == "earliest":
+                offset = 0
+            self.position[partition], self.last_epoch[partition] = offset or 0, -1
+            found.append((partition, offset))
+            if offset is None:
+                self._reset.append(partition)
+        self.assigned = tuple(sorted(self._target))
+        self._phase = STABLE
+        self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
+        if self._history is not None:
+            self._history.assign_by_group(
+                self.loop.now, self.name, self.next_op(), found, self.assigned, self.member, self.generation
+            )
+        self._begin_poll()
+
+    # --- requests to the coordinator
+
+    def _ask(self, kind: str, **content: Any) -> None:
+        """Send a request, if the coordinator is known; `_tick` sends it again until it is answered."""
+        self._request = self._sent(kind, self._on_answer, **content)
+
+    def _sent(self, kind: str, reply: Callable[[Any], None], **content: Any) -> GroupRequest | None:
+        leader = self.leaders[self.config.group_log][0]
+        if leader == NO_LEADER:
+            self.refresh()
+            return None
+        request = GroupRequest(
+            self.node,
+            leader,
+            self.loop.now,
+            reply,
+            self._on_group_closed,
+            self.connections[leader],
+            kind,
+            self.name,
+            self.member,
+            self.generation,
+            **content,
+        )
+        self.network.send(self.node, leader, self._inboxes[leader], request)
+        return request
+
+    def _on_group_closed(self, request: GroupRequest) -> None:
+        """The connection closed before the answer."""
+        if request is self._request:
+            self._request = None
+            self._is_unsure = self._is_unsure or request.kind == COMMIT
+        if request is self._heartbeat_request:
+            self._heartbeat_request = None
+        self.on_closed(request)
+
+    def _on_answer(self, answer: GroupRequest) -> None:
+        if answer is not self._request or not self.alive:
+            return
+        self._request = None
+        error = answer.error
+        if error in RETRIABLE:
+            self.refresh()
+            self._next_step = self.loop.now + self.config.retry_backoff
+        elif answer.kind == COMMIT:
+            self._end_commit(error)
+        elif error == REBALANCING:
+            self._phase = STABLE
+            self._needs_rejoin = True
+            self._begin_poll()
+        elif error:
+            self._is_lost = True
+            self._phase = ""
+            self._begin_poll()
+        else:
+            {JOIN: self._joined, SYNC: self._synced, FETCH: self._fetched_offsets}[answer.kind](answer)
+
+    # --- commits
+
+    def _send_commit(self, then: Callable[[], None]) -> None:
+        """Commit the positions and wait for the answer, then go on."""
+        self._committing = {p: self.position[p] for p in self.assigned if p not in self._reset}
+        if not self._committing or self._is_lost:
+            then()
+            return
+        self._then, self._is_unsure = then, False
+        self._commit_op = self.next_op()
+        if self._history is not None:
+            offsets = sorted(self._committing.items())
+            self._history.committing(self.loop.now, self.name, self._commit_op, offsets)
+        self._ask(COMMIT, offsets=self._committing)
+
+    def _end_commit(self, error: str) -> None:
+        outcome = "ok" if not error else "info" if self._is_unsure else "fail"
+        if self._history is not None:
+            offsets, op = sorted(self._committing.items()), self._commit_op
+            self._history.committed(self.loop.now, self.name, op, offsets, outcome, error, self.member, self.generation)
+        if not error:
+            self.group.acknowledged.append((self.generation, self.member, dict(self._committing), self.loop.now))
+        elif error == REBALANCING:
+            self._needs_rejoin = True
+        else:
+            self._is_lost = True
+        then, self._then, self._committing = self._then, None, {}
+        if then is not None:
+            then()
+
+    # --- time
+
+    def _tick(self, incarnation: int) -> None:
+        """Heartbeat, repeat what was not answered, leave the group if the application does not poll."""
+        super()._tick(incarnation)
+        if not self.alive or incarnation != self.incarnation:
+            return
+        now, config = self.loop.now, self.config
+        request = self._request
+        limit = (
+            config.max_poll_interval if request is not None and request.kind in (JOIN, SYNC) else config.request_timeout
+        )
+        if request is not None and now - request.sent > limit:
+            self._on_group_closed(request)
+        if self._request is None and now >= self._next_step:
+            self._ask_again()
+        self._beat(now)
+        if self._polling and (self._needs_rejoin or self._is_lost):
+            self._poll_acknowledged = {}  # the poll ends before its time, so it need not return anything
+            self._end_poll()
+
+    def _ask_again(self) -> None:
+        if self._committing:
+            self._ask(COMMIT, offsets=self._committing)
+        elif self._phase == JOIN:
+            self._ask_to_join()
+        elif self._phase == SYNC:
+            self._needs_rejoin, self._phase = False, JOIN  # the assignment is with the group's leader: join again
+            self._ask_to_join()
+        elif self._phase == FETCH:
+            self._ask(FETCH)
+
+    def _beat(self, now: int) -> None:
+        """A heartbeat, unless the member is joining."""
+        if not self.member or self._phase == JOIN or self._is_lost:
+            return
+        if now - self._heartbeat_answered > self.config.group_session:
+            # The session is over, and perhaps the connection is dead: connect anew (markCoordinatorUnknown).
+            self._heartbeat_answered = now
+            for request in (self._heartbeat_request, self._request):
+                if request is not None:
+                    self._on_group_closed(request)
+        if now - self._last_poll > self.config.max_poll_interval:
+            self._sent(LEAVE, lambda _: None)
+            self._is_lost = True
+        elif now >= self._due_heartbeat and (
+            self._heartbeat_request is None or now - self._heartbeat_request.sent > RETRY * 10
+        ):
+            self._due_heartbeat = now + self.config.group_heartbeat
+            self._heartbeat_request = self._sent(HEARTBEAT, self._on_beat)
+
+    def _on_beat(self, answer: GroupRequest) -> None:
+        if answer is not self._heartbeat_request or not self.alive:
+            return
+        self._heartbeat_request = None
+        self._heartbeat_answered = self.loop.now
+        if answer.member != self.member or answer.generation != self.generation:
+            return
+        if answer.error in RETRIABLE:
+            self.refresh()
+        elif answer.error == REBALANCING:
+            self._needs_rejoin = True
+        elif answer.error:
+            self._is_lost = True

@@ -1,0 +1,73 @@
+"""How a group's leader shares partitions out: Kafka's assignors, for members that subscribe to one topic.
+
+Members are in the order of their ids, as in Kafka, where they begin with the client's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+Partitions = tuple[int, ...]
+Owned = Mapping[str, Partitions]  # member -> what it says that it owns
+Assignment = dict[str, Partitions]
+
+
+def range_assignor(partitions: int, owned: Owned) -> Assignment:
+    """Ranges of adjacent partitions; the first members get one more (RangeAssignor)."""
+    members = sorted(owned)
+    size, more = divmod(partitions, len(members))
+    found: Assignment = {}
+    first = 0
+    for index, member in enumerate(members):
+        end = first + size + (index < more)
+        found[member] = tuple(range(first, end))
+        first = end
+    return found
+
+
+def round_robin(partitions: int, owned: Owned) -> Assignment:
+    """One after the other (RoundRobinAssignor)."""
+    members = sorted(owned)
+    return {member: tuple(range(index, partitions, len(members))) for index, member in enumerate(members)}
+
+
+def sticky(partitions: int, owned: Owned) -> Assignment:
+    """Balanced, and each member keeps as much as it may (AbstractStickyAssignor.constrainedAssign).
+
+    A partition that two members say they own belongs to neither.
+    """
+    members = sorted(owned)
+    size, more = divmod(partitions, len(members))
+    claims = [p for mine in owned.values() for p in mine]
+    retained: dict[str, list[int]] = {}
+    for member in members:
+        mine = [p for p in sorted(owned[member]) if p < partitions and claims.count(p) == 1]
+        limit = size + (more > 0 and len(mine) > size)
+        more -= limit > size
+        retained[member] = mine[:limit]
+    taken = {p for mine in retained.values() for p in mine}
+    free = [p for p in range(partitions) if p not in taken]
+    for member in members:
+        while len(retained[member]) < size:
+            retained[member].append(free.pop(0))
+    for member in members:
+        if more > 0 and len(retained[member]) == size and free:
+            retained[member].append(free.pop(0))
+            more -= 1
+    return {member: tuple(sorted(mine)) for member, mine in retained.items()}
+
+
+def cooperative_sticky(partitions: int, owned: Owned) -> Assignment:
+    """As `sticky`, but without what its owner must give up first (CooperativeStickyAssignor, KIP-429)."""
+    wanted = sticky(partitions, owned)
+    owner = {p: member for member, mine in owned.items() for p in mine}
+    return {member: tuple(p for p in mine if owner.get(p, member) == member) for member, mine in wanted.items()}
+
+
+ASSIGNORS: dict[str, Callable[[int, Owned], Assignment]] = {
+    "range": range_assignor,
+    "roundrobin": round_robin,
+    "sticky": sticky,
+    "cooperative-sticky": cooperative_sticky,
+}
+COOPERATIVE = ("cooperative-sticky",)

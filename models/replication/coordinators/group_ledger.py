@@ -1,0 +1,50 @@
+"""What really happened to the group, recorded where it happens: owners, generations, commits. No part reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .requests import GroupRecord
+
+
+@dataclass(slots=True)
+class Hold:
+    """A member has a partition: from its assignment until it gives it up or dies."""
+
+    partition: int
+    generation: int
+    member: str
+    since: int
+    until: int = 1 << 60
+
+
+@dataclass(slots=True)
+class GroupLedger:
+    """Collects; models/exploration/group_invariants.py checks."""
+
+    holds: list[Hold] = field(default_factory=list)
+    generations: dict[int, int] = field(default_factory=dict)  # generation -> when its assignment was first stored
+    accepted: list[tuple[GroupRecord, int]] = field(default_factory=list)  # commits that were stored, and when
+    # Commits whose members know so: generation, member, offsets, and when.
+    acknowledged: list[tuple[int, str, dict[int, int], int]] = field(default_factory=list)
+    handled: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # partition -> ranges, in order of time
+    _open: dict[tuple[str, int], Hold] = field(default_factory=dict)
+
+    def on_generation(self, generation: int, time: int) -> None:
+        """The assignment of a generation is stored."""
+        self.generations.setdefault(generation, time)
+
+    def on_commit(self, record: GroupRecord, time: int) -> None:
+        """A coordinator accepted a commit, and it is replicated."""
+        self.accepted.append((record, time))
+
+    def on_owned(self, member: str, generation: int, partitions: tuple[int, ...], time: int) -> None:
+        """A member owns exactly these partitions from now on, in this generation."""
+        for (name, partition), hold in list(self._open.items()):
+            if name == member and (partition not in partitions or hold.generation != generation):
+                hold.until = time
+                del self._open[name, partition]
+        for partition in partitions:
+            if (member, partition) not in self._open:
+                hold = self._open[member, partition] = Hold(partition, generation, member, time)
+                self.holds.append(hold)

@@ -1,0 +1,45 @@
+"""A member's requests to its group's coordinator, and the records of the group's log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..requests import Request
+
+NOT_COORDINATOR = "NOT_COORDINATOR"
+LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
+NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
+UNKNOWN_MEMBER = "UNKNOWN_MEMBER_ID"
+ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
+REBALANCING = "REBALANCE_IN_PROGRESS"
+RETRIABLE = (NOT_COORDINATOR, LOADING, NOT_AVAILABLE)
+
+JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FETCH = "join", "sync", "heartbeat", "leave", "commit", "fetch"
+
+
+@dataclass(slots=True, eq=False)
+class GroupRequest(Request):
+    """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit or OffsetFetch, by `kind`."""
+
+    kind: str
+    client: str
+    member: str
+    generation: int
+    owned: tuple[int, ...] = ()  # JoinGroup: what the member owns
+    offsets: dict[int, int] = field(default_factory=dict)  # OffsetCommit; the answer of OffsetFetch
+    assignments: dict[str, tuple[int, ...]] = field(default_factory=dict)  # SyncGroup of the group's leader
+    error: str = field(default="", init=False)
+    # The answer of JoinGroup to the group's leader: what each member owns. Of SyncGroup: what this one gets.
+    members: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
+    assignment: tuple[int, ...] = field(default=(), init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """One record of the group's log: a generation with its assignment, or the committed offset of a partition."""
+
+    generation: int
+    member: str = ""  # the group's leader, or who committed
+    assignment: tuple[tuple[str, str, tuple[int, ...]], ...] | None = None  # member, its client, partitions
+    offset: tuple[int, int] | None = None  # partition, committed offset
+    time: int = 0

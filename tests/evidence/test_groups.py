@@ -1,0 +1,224 @@
+"""`__consumer_offsets`: decoded as Kafka's own decoder does, shown in timelines, and judged."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from hypothesis import given
+from hypothesis import strategies as st
+from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.inspect.events import events_of_partition
+from logjudge.analysis.inspect.open_partitions import Inspected
+from logjudge.analysis.verdict.document import verdict_of
+from logjudge.histories.bundle import open_run
+from logjudge.histories.evidence import segments
+from logjudge.histories.evidence.group_log import read_group_log
+from logjudge.histories.evidence.group_records import MalformedGroupRecordError, decode
+from logjudge.histories.evidence.segments import RawRecord
+from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.histories.simulation.scenarios import load
+from notation import parse
+
+DATA = Path(__file__).parent / "data" / "groups"
+SEGMENT = f"{0:020d}.log"
+STARTED = 1_767_225_600_000  # ms: 2026-01-01
+
+
+def text(value: str | None, flexible: bool = False) -> bytes:
+    data = b"" if value is None else value.encode()
+    if flexible:
+        return bytes([0 if value is None else len(data) + 1]) + data
+    return (-1 if value is None else len(data)).to_bytes(2, "big", signed=True) + data
+
+
+def number(value: int, width: int) -> bytes:
+    return value.to_bytes(width, "big", signed=True)
+
+
+def offset_key(group: str, topic: str, partition: int, kind: int = 1) -> bytes:
+    return number(kind, 2) + text(group) + text(topic) + number(partition, 4)
+
+
+def offset_value(version: int, offset: int, time: int = STARTED) -> bytes:
+    epoch = number(7, 4) if version >= 3 else b""
+    expires = number(9, 8) if version == 1 else b""
+    tags = b"\1\0\2id" if version >= 4 else b""  # a tagged field that is passed over
+    body = number(offset, 8) + epoch + text("m", version >= 4) + number(time, 8) + expires + tags
+    return number(version, 2) + body
+
+
+def group_value(version: int, generation: int, members: dict[str, list[tuple[str, int]]]) -> bytes:
+    flexible = version >= 4
+    out = number(version, 2) + text("consumer", flexible) + number(generation, 4)
+    out += text("range", flexible) + text(next(iter(members), None), flexible)
+    out += number(5, 8) if version >= 2 else b""
+    out += bytes([len(members) + 1]) if flexible else number(len(members), 4)
+    for member, places in members.items():
+        out += text(member, flexible) + (text(None, flexible) if version >= 3 else b"")
+        out += text(f"client-{member}", flexible) + text("/127.0.0.1", flexible)
+        out += (number(1, 4) if version >= 1 else b"") + number(2, 4)
+        listed = b"".join(text(topic) + number(1, 4) + number(partition, 4) for topic, partition in places)
+        assignment = number(3, 2) + number(len(places), 4) + listed + number(-1, 4)
+        for part in (b"", assignment):
+            out += (bytes([len(part) + 1]) if flexible else number(len(part), 4)) + part
+        out += b"\0" if flexible else b""
+    return out + (b"\0" if flexible else b"")
+
+
+def write_group_log(folder: Path, records: list[tuple[bytes, bytes | None]]) -> None:
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
+    for index, (key, value) in enumerate(records):
+        builder.append(index, STARTED + index, key, value, [])
+    folder.mkdir(parents=True)
+    (folder / SEGMENT).write_bytes(bytes(builder.build()))
+
+
+def recorded(tmp_path: Path) -> pl.DataFrame:
+    """The table of the first generations of a real group."""
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    shutil.copy(DATA / "4.1.1.log", folder / SEGMENT)
+    groups, damage = read_group_log(folder)
+    assert not len(damage)
+    return groups
+
+
+def test_agrees_with_kafkas_decoder_record_by_record(tmp_path: Path) -> None:
+    """The text is that of `kafka-dump-log --offsets-decoder` 4.1.1, which decodes the same bytes."""
+    by_offset = {at[0]: rows for at, rows in recorded(tmp_path).group_by("at", maintain_order=True)}
+    lines = (DATA / "4.1.1.txt").read_text().splitlines()
+    assert len(lines) == len(by_offset) > 100
+    for line in lines:
+        found = re.fullmatch(r"\| offset: (\d+) CreateTime: (\d+) .* key: (\{.*\}) payload: (\{.*\})", line)
+        assert found
+        key, payload = json.loads(found[3])["data"], json.loads(found[4])["data"]
+        rows = by_offset[int(found[1])]
+        if "topic" in key:
+            expected = {**key, "offset": payload["offset"], "time": payload["commitTimestamp"], "kind": "committed"}
+            assert {name: rows.row(0, named=True)[name] for name in expected} == expected
+            continue
+        first = rows.row(0, named=True)
+        assert (first["kind"], first["group"], first["generation"], first["members"], first["time"]) == (
+            *("generation", key["group"], payload["generation"], len(payload["members"]), int(found[2])),
+        )
+        assigned = {
+            (member["memberId"], member["clientId"], place["topic"], partition)
+            for member in payload["members"]
+            for place in member["assignment"]["assignedPartitions"]
+            for partition in place["partitions"]
+        }
+        assert {*rows[1:].select("member", "client", "topic", "partition").rows()} == assigned
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_all_versions_of_values(version: int) -> None:
+    commit = decode(offset_key("g", "x", 3, kind=version % 2), offset_value(version, 42))
+    assert (commit.group, commit.topic, commit.partition, commit.value["offset"]) == ("g", "x", 3, 42)
+    assert commit.value["commitTimestamp"] == STARTED
+    group = decode(number(2, 2) + text("g"), group_value(version, 6, {"m1": [("x", 0)], "m2": []}))
+    assert (group.group, group.value["generation"]) == ("g", 6)
+    assert [member["memberId"] for member in group.value["members"]] == ["m1", "m2"]
+    assert decode(offset_key("g", "x", 3), None).value is None
+    assert decode(number(3, 2) + text("g"), b"") is None  # of KIP-848
+
+
+@given(st.binary(max_size=60), st.one_of(st.none(), st.binary(max_size=80)), st.sampled_from([0, 1, 2]))
+def test_noise_is_damage(key: bytes, value: bytes | None, kind: int) -> None:
+    with contextlib.suppress(MalformedGroupRecordError):
+        decode(number(kind, 2) + key, value)
+
+
+def test_later_versions_are_damage(tmp_path: Path) -> None:
+    write_group_log(tmp_path / "__consumer_offsets-1", [(offset_key("g", "x", 0), offset_value(5, 1))])
+    groups, damage = read_group_log(tmp_path / "__consumer_offsets-1")
+    assert not len(groups)
+    assert "version 5" in damage["reason"][0]
+
+
+def test_commits_of_transactions_count_from_their_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, first, second = offset_key("g", "x", 0), (7, 0), (8, 0)
+    marker = [number(0, 2) + number(kind, 2) for kind in (0, 1)]  # abort, commit
+    found = [
+        RawRecord(0, STARTED, offset_value(3, 10), 0, key, first),
+        RawRecord(1, STARTED, offset_value(3, 20), 0, key, second),
+        RawRecord(2, STARTED, None, 0, marker[0], second, is_control=True),
+        RawRecord(3, STARTED, None, 0, marker[1], first, is_control=True),
+        RawRecord(4, STARTED, offset_value(3, 30), 0, key, first),
+    ]
+    monkeypatch.setattr(segments, "raw_records", lambda _: (found, []))
+    (tmp_path / SEGMENT).touch()
+    groups, _ = read_group_log(tmp_path)
+    assert groups.select("at", "offset").rows() == [(3, 10)]
+
+
+def judged(folder: Path) -> Any:
+    results = judge_run(open_run(folder))
+    return results.findings().to_dicts(), verdict_of(results)["rules"]
+
+
+HISTORY = (
+    "{c.group.id=g started_at=2026-01-01T00:00:00+00:00} p:a@0 p:b@1"
+    " c:group=null^1 c:<a@0,b@1 c:handle<a@0 c:commit=1^1 c:crash"
+)
+
+
+@pytest.mark.parametrize(("member", "is_known"), [("c", True), ("other", False)])
+def test_a_stored_commit_without_a_record(tmp_path: Path, member: str, is_known: bool) -> None:
+    parse(HISTORY).write(tmp_path)
+    group = number(2, 2) + text("g")
+    records = [
+        (group, group_value(3, 1, {member: [("x", 0)]})),
+        *((offset_key("g", "x", 0), offset_value(3, offset, STARTED + 20)) for offset in (1, 2)),
+    ]
+    write_group_log(tmp_path / "brokers" / "1" / "data" / "__consumer_offsets-0", records)
+    findings, rules = judged(tmp_path)
+    losses = [finding for finding in findings if finding["rule"] == "consumer-loss"]
+    if not is_known:
+        assert (losses, rules["consumer-loss"]["verdict"]) == ([], "unknown")
+        return
+    [loss] = losses
+    assert (loss["values"], loss["first_offset"]) == (["b"], 1)
+    assert any("__consumer_offsets-0" in (item["source"] or "") for item in loss["evidence"])
+
+
+def test_an_offset_that_was_removed_is_no_commit(tmp_path: Path) -> None:
+    parse(HISTORY).write(tmp_path)
+    records = [(offset_key("g", "x", 0), offset_value(3, 2)), (offset_key("g", "x", 0), None)]
+    write_group_log(tmp_path / "brokers" / "1" / "data" / "__consumer_offsets-0", records)
+    findings, _ = judged(tmp_path)
+    assert not [finding for finding in findings if finding["rule"] == "consumer-loss"]
+
+
+def test_a_generation_with_two_owners(tmp_path: Path) -> None:
+    parse(HISTORY).write(tmp_path)
+    records = [(number(2, 2) + text("g"), group_value(3, 4, {"c": [("x", 0)], "d": [("x", 0), ("x", 1)]}))]
+    write_group_log(tmp_path / "brokers" / "1" / "data" / "__consumer_offsets-0", records)
+    findings, _ = judged(tmp_path)
+    [twice] = [finding for finding in findings if finding["rule"] == "ownership"]
+    assert (twice["partition"], twice["sentence"]) == (0, "generation 4 of group g assigns x-0 to c and d")
+
+
+def test_a_stored_commit_beyond_the_leaders_log(tmp_path: Path) -> None:
+    scenario = load("acks1-failover")
+    folder = write_bundle(scenario, tmp_path / "run").folder
+    records = [(offset_key("strangers", "orders", 0), offset_value(3, 10**6))]
+    for broker in sorted((folder / "brokers").iterdir()):
+        if list(broker.rglob("orders-0")):
+            write_group_log(next(broker.rglob("orders-0")).parent / "__consumer_offsets-0", records)
+    findings, _ = judged(folder)
+    [beyond] = [finding for finding in findings if finding["rule"] == "commit-beyond-end"]
+    assert beyond["last_offset"] == 10**6 - 1
+    assert "group strangers committed orders-0@1000000" in beyond["sentence"]
+    opened = Inspected(folder)
+    moments = [
+        moment["says"] for moment in events_of_partition(opened.partition("orders-0")) if moment["kind"] == "group"
+    ]
+    assert moments == ["group strangers committed orders-0@1000000, the last of 1 commit"]

@@ -1,0 +1,140 @@
+"""Consumer groups in the simulator: assignors, invariants under faults, bundles that are judged as what they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.verdict.document import verdict_of
+from logjudge.histories.bundle import open_run
+from logjudge.histories.evidence.group_log import read_group_log
+from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.histories.simulation.scenarios import load
+from logjudge.models.exploration.group_truth import group_truth
+from logjudge.models.exploration.invariants import breaches
+from logjudge.models.exploration.search import Space
+from logjudge.models.replication.config import Config, ConfigError, configure
+from logjudge.models.replication.coordinators.assignors import ASSIGNORS, cooperative_sticky, sticky
+from logjudge.models.replication.faults.fault import Fault
+from logjudge.models.replication.scenario import Scenario
+
+INVARIANTS = ("one-owner", "no-fenced-commit", "no-commit-loss", "no-acknowledged-loss")
+QUICK = {
+    "num.partitions": 3,
+    "min.insync.replicas": 2,
+    "simulation.consumers": 3,
+    "simulation.handle.ms": 20,
+    "session.timeout.ms": 1500,
+    "heartbeat.interval.ms": 300,
+    "group.initial.rebalance.delay.ms": 300,
+    "auto.commit.interval.ms": 500,
+    "max.poll.interval.ms": 4000,
+}
+members = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=7, unique=True)
+
+
+def scenario(seed: int, variant: str = "kraft") -> Scenario:
+    """A group with another assignor and way to commit for each seed, under faults of brokers and members."""
+    random = Random(seed)
+    times = [(random.randint(1500, 7000) * 1000, random.randint(500, 4000) * 1000) for _ in range(seed % 3)]
+    options = {
+        **QUICK,
+        "partition.assignment.strategy": list(ASSIGNORS)[seed % 4],
+        "simulation.commit": ("after", "auto", "before")[seed // 4 % 3],
+    }
+    drawn = Space(variant, options=options).scenario(seed)
+    crashes = [Fault(at, "consumer-crash", (random.randrange(3),), lasts) for at, lasts in times]
+    return drawn.with_faults(tuple(sorted([*drawn.faults, *crashes], key=lambda fault: fault.at)))
+
+
+@given(members, st.integers(1, 12), st.randoms(use_true_random=False))
+def test_assignors_share_every_partition_out_evenly(names: list[str], partitions: int, random: Random) -> None:
+    owned = {name: tuple(p for p in range(partitions) if random.random() < 0.3) for name in names}
+    for name, assign in ASSIGNORS.items():
+        shares = assign(partitions, owned)
+        assert set(shares) == set(names)
+        given_out = sorted(p for mine in shares.values() for p in mine)
+        if name != "cooperative-sticky":
+            assert given_out == list(range(partitions))
+            sizes = [len(mine) for mine in shares.values()]
+            assert max(sizes) - min(sizes) <= 1
+
+
+@given(members, st.integers(1, 12))
+def test_sticky_members_keep_what_they_may(names: list[str], partitions: int) -> None:
+    before = sticky(partitions, dict.fromkeys(names, ()))
+    assert sticky(partitions, before) == before
+    joined = {**before, "z": ()}
+    after = sticky(partitions, joined)
+    assert all(set(after[name]) <= set(before[name]) for name in names)
+    first = cooperative_sticky(partitions, joined)
+    assert first["z"] == ()  # what it gets, its owners give up first
+    assert cooperative_sticky(partitions, first) == after
+
+
+def test_an_unknown_assignor_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"partition.assignment.strategy must be range"):
+        configure(Config(), {"partition.assignment.strategy": "random"})
+    with pytest.raises(ConfigError, match=r"simulation.commit must be none, after, before, not"):
+        configure(Config(), {"simulation.commit": "auto"})
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_group_survives_faults(seed: int) -> None:
+    cluster = scenario(seed).run()
+    assert cluster.final
+    committed_first = cluster.config.commit == "before"
+    assert breaches(cluster, (*INVARIANTS, *(() if committed_first else ("no-consumer-loss",)))) == {}
+    truth = group_truth(cluster)
+    assert truth is not None
+    assert truth["generations"] >= 1
+    assert truth["commits"] > 5
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("variant", ["kip-320", "kraft", "kip-966"])
+def test_groups_survive_many_schedules(variant: str) -> None:
+    for seed in range(1000, 1400):
+        assert breaches(scenario(seed, variant).run(), INVARIANTS) == {}, seed
+
+
+def test_truncation_to_the_high_watermark_loses_a_commit() -> None:
+    """The group's log is replicated like any other, so KIP-101's hole concerns it, too."""
+    cluster = load("group-commit-lost").run()
+    assert set(breaches(cluster, INVARIANTS)) >= {"no-commit-loss"}
+
+
+@pytest.mark.parametrize("name", ["group-coordinator-failover", "group-zombie-member"])
+def test_the_judge_knows_what_happened(name: str, tmp_path: Path) -> None:
+    written = write_bundle(load(name), tmp_path / "run")
+    report = verdict_of(judge_run(open_run(written.folder)))
+    assert report["verdict"] == "valid"
+    rules = ("ownership", "commit-fenced", "consumer-loss", "commit-regression", "commit-beyond-end")
+    assert {rule: report["rules"][rule]["verdict"] for rule in rules} == dict.fromkeys(rules, "valid")
+    truth = json.loads((written.folder / "truth.json").read_text())["group"]
+    leader = written.cluster.quorum.states[written.cluster.config.group_log].leader
+    groups, damage = read_group_log(written.folder / "brokers" / str(leader) / "data" / "__consumer_offsets-0")
+    assert not len(damage)
+    assert groups.filter(groups["kind"] == "generation")["generation"].n_unique() == truth["generations"]
+    last = dict(groups.filter(groups["kind"] == "committed").select("partition", "offset").rows())
+    ends = {p: end for p, (_, end) in enumerate(filter(None, written.cluster.log_ranges()))}
+    assert last == ends  # everything was handled and committed
+
+
+def test_a_cooperative_rebalance_leaves_owners_their_partitions() -> None:
+    """When the killed member comes back, an eager rebalance revokes all six partitions, a cooperative one two."""
+    revoked = {}
+    for name in ("eager", "cooperative"):
+        holds = load(f"group-{name}-rebalance").run().group.holds
+        back = 20_000_000
+        before = [hold for hold in holds if hold.since < back < hold.until]
+        assert {hold.partition for hold in before} == set(range(6))
+        next_owner = {(hold.partition, hold.since): hold.member for hold in holds}
+        retained = [hold for hold in before if next_owner.get((hold.partition, hold.until)) == hold.member]
+        revoked[name] = 6 - len(retained)
+    assert revoked == {"eager": 6, "cooperative": 2}

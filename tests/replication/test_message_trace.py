@@ -1,0 +1,84 @@
+"""The message trace: how log ends and high watermarks move, as a table, a diagram and a player."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from click.testing import CliRunner
+from logjudge.cli.main import cli
+from logjudge.histories.errors import UsageError
+from logjudge.histories.simulation.message_page import player
+from logjudge.histories.simulation.scenarios import load
+from logjudge.models.exploration.message_trace import MAX_MESSAGES, Message, sequence_diagram, table, trace_messages
+
+
+def messages_of_the_round() -> list[Message]:
+    scenario = load("high-watermark-round")
+    assert scenario.trace is not None
+    return trace_messages(scenario, 0, *scenario.trace)
+
+
+def test_the_high_watermark_moves_a_round_after_the_log_ends() -> None:
+    """The articles' figures 8-4 to 8-8: append, fetch with the old mark, the next fetch moves the leader's mark, and
+    the answer after that the followers'."""
+    messages = messages_of_the_round()
+    assert [(m.source, m.text) for m in messages[:6]] == [
+        ("p0", "produce 1 record"),
+        ("broker 1", "1 record, high watermark 0"),
+        ("broker 1", "1 record, high watermark 0"),
+        ("broker 2", "fetch from offset 1"),
+        ("broker 3", "fetch from offset 1"),
+        ("broker 1", "acknowledged at offset 0"),
+    ]
+    assert [m.replicas for m in messages[:5]] == [
+        ((1, 1, 0), (2, 0, 0), (3, 0, 0)),
+        ((1, 1, 0), (2, 1, 0), (3, 0, 0)),
+        ((1, 1, 0), (2, 1, 0), (3, 1, 0)),
+        ((1, 1, 0), (2, 1, 0), (3, 1, 0)),
+        ((1, 1, 1), (2, 1, 0), (3, 1, 0)),
+    ]
+    assert [m.remote for m in messages[2:5]] == [((2, 0), (3, 0)), ((2, 1), (3, 0)), ((2, 1), (3, 1))]
+    assert messages[-1].replicas == ((1, 2, 2), (2, 2, 2), (3, 2, 2))
+    assert messages[-1].text == "no records, high watermark 2"
+
+
+def test_a_trace_changes_nothing_and_is_bounded() -> None:
+    scenario = load("kip-101-loss")
+    messages = trace_messages(scenario)
+    assert len(messages) == MAX_MESSAGES
+    later = trace_messages(scenario, since=11_000_000, until=12_000_000)
+    assert later
+    assert all(11_000_000 <= message.time <= 12_000_000 for message in later)
+
+
+def test_table_and_diagram_have_every_message() -> None:
+    messages = messages_of_the_round()
+    rows = table(messages).splitlines()
+    assert len(rows) == len(messages) + 2
+    assert "broker 3 → broker 1: fetch from offset 1 | **1, 1** | 1, 0 | 1, 0 | 2: 1, 3: 1" in rows[6]
+    diagram = sequence_diagram(messages)
+    assert len(re.findall("->>", diagram)) + len(re.findall("-->>", diagram)) >= len(messages)
+    assert "Note over b1: LEO 1, HW 1" in diagram
+
+
+def test_simulate_writes_a_trace(tmp_path: Path) -> None:
+    for name in ("trace.md", "trace.html"):
+        result = CliRunner().invoke(
+            cli, ["simulate", "--ops", "5", "--out", str(tmp_path / "run"), "--trace", str(tmp_path / name)]
+        )
+        assert result.exit_code == 0, result.output
+    assert "sequenceDiagram" in (tmp_path / "trace.md").read_text()
+    html = (tmp_path / "trace.html").read_text()
+    rows = json.loads(re.findall(r"^const messages = (.*);$", html, re.MULTILINE)[0])
+    assert any(row["text"].startswith("produce") for row in rows)
+    assert "http" not in html  # it needs no other file
+    refused = CliRunner().invoke(cli, ["simulate", "--out", str(tmp_path / "x"), "--trace", str(tmp_path / "t.txt")])
+    assert isinstance(refused.exception, UsageError)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_title_cannot_break_the_player() -> None:
+    html = player(messages_of_the_round(), "</script><script>alert(1)</script>")
+    assert "<script>alert" not in html

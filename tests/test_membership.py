@@ -1,0 +1,165 @@
+"""ownership and commit-fenced against naive twins, on random histories of groups."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from notation import judge, parse
+from twin_events import FOREVER, Op, operations
+
+
+def random_history(random: Random) -> str:
+    """Members of one or two groups in generations that mostly grow, and sometimes go wrong."""
+    options = [f"{name}.group.id={'h' if random.random() < 0.15 else 'g'}" for name in "cdef"]
+    options += [f"{name}.group.instance.id=i" for name in "cdef" if random.random() < 0.08]
+    options += [f"{name}.group.protocol=consumer" for name in "cdef" if random.random() < 0.15]
+    generation, tokens, late = 3, ["p:a@0"], []
+    reported: dict[str, int] = {}
+    for _ in range(random.randint(4, 18)):
+        generation += random.random() < 0.4
+        busy = {owner for owner, _ in late}
+        name = random.choice([each for each in "cde" if each not in busy] or ["f"])
+        now = max(0, generation - (random.random() < 0.4) * random.randint(1, 3))
+        if random.random() < 0.97:
+            now = max(now, reported.get(name, 0))
+        reported[name] = now
+        member = f"^{now}" + random.choice(("", "", "", f"/{name}2"))
+        verb = random.choice(
+            [
+                *(f"group=0{member}", f"group=0{member}", f"group=else{member}", f"group=else{member}+0", "group=0"),
+                *(f"revoked{member}", f"revoked=0{member}", "revoked=0", "revoked=else", "crash", "subscribe"),
+                *(f"commit={random.randint(1, 3)}{member}", f"auto={random.randint(1, 3)}{member}", "commit=1", "<a@0"),
+            ]
+        )
+        if verb.startswith("commit") and random.random() < 0.4:
+            tokens.append(f"{name}:{verb}..")
+            late.append((name, verb))
+            continue
+        tokens.append(f"{name}:{verb}" + random.choice((*[""] * 10, "!", "~")))
+        if late and random.random() < 0.4:
+            owner, verb = late.pop()
+            tokens.append(f"{owner}:..{verb}")
+    return " ".join(["{" + " ".join(options) + "}", *tokens, *(f"{owner}:..{verb}" for owner, verb in late)])
+
+
+class Twin:
+    """The rules as loops over all pairs of operations."""
+
+    def __init__(self, text: str) -> None:
+        history = parse(text)
+        self.about = history.config["processes"]
+        self.ops = list(operations(history.events))
+
+    def group(self, process: str) -> str:
+        return str(self.about.get(process, {}).get("group.id", ""))
+
+    def _fellows(self, one: Op, other: Op) -> bool:
+        instance = self.about[one.process].get("group.instance.id")
+        same = instance and instance == self.about[other.process].get("group.instance.id")
+        return one.process != other.process and self.group(one.process) == self.group(other.process) and not same
+
+    def _takes(self, op: Op) -> bool:
+        names = [*op.event.get("offsets", []), *op.event.get("assignment", [])]
+        is_assign = op.f == "assign" and op.event.get("group") and not op.event.get("revoked") and op.outcome == "ok"
+        return bool(is_assign and any(place["partition"] == 0 for place in names))
+
+    def _ends(self, op: Op) -> bool:
+        if op.outcome == "fail" or op.f not in ("assign", "crash", "subscribe"):
+            return False
+        here = any(place["partition"] == 0 for place in op.event.get("offsets", []))
+        return not op.event.get("revoked") or here or not op.event["offsets"]
+
+    def _end(self, hold: Op) -> tuple[int, bool]:
+        """When a hold ends, and whether by a revocation."""
+        after = [op for op in self.ops if op.process == hold.process and self._ends(op) and op.begun >= hold.done]
+        first = min(after, key=lambda op: op.begun, default=None)
+        return (FOREVER, False) if first is None else (first.begun, bool(first.event.get("revoked")))
+
+    def _reports(self, group: str) -> list[Op]:
+        kinds = ("assign", "commit")
+        return sorted(
+            (op for op in self.ops if op.f in kinds and op.done < FOREVER and "generation" in op.event
+             and self.group(op.process) == group),
+            key=lambda op: op.done,
+        )  # fmt: skip
+
+    def _is_sure(self, group: str) -> bool:
+        by_process: dict[str, list[int]] = {}
+        for op in self._reports(group):
+            by_process.setdefault(op.process, []).append(op.event["generation"])
+        return all(numbers == sorted(numbers) for numbers in by_process.values())
+
+    def ownership(self) -> Iterator[tuple[str, str]]:
+        holds = [op for op in self.ops if self._takes(op)]
+        for one, other in permutations(holds, 2):
+            end, revoked = self._end(one)
+            if (
+                not self._fellows(one, other)
+                or not one.done < other.done < end
+                or not self._is_sure(self.group(one.process))
+            ):
+                continue
+            first, second = one.event.get("generation"), other.event.get("generation")
+            if first is None or second is None:
+                continue
+            joined = [
+                op.event["generation"]
+                for op in self._reports(self.group(one.process))
+                if op.process == one.process and op.event["member"] == one.event["member"]
+            ]
+            classic = self.about[one.process].get("group.protocol") != "consumer"
+            if first == second or (first < second and revoked and classic and max(joined) >= second):
+                yield one.process, other.process
+
+    def commit_fenced(self) -> Iterator[tuple[int, int]]:
+        automatic: dict[str, int] = {}
+        for op in sorted(self.ops, key=lambda op: op.done):
+            if op.f != "commit" or op.outcome != "ok":
+                continue
+            begun = op.begun
+            if op.event.get("auto"):
+                begun, automatic[op.process] = automatic.get(op.process, -2) + 1, op.done
+            mine, offset = op.event.get("generation"), op.event["offsets"][0]["offset"]
+            if mine is None or not self._is_sure(self.group(op.process)):
+                continue
+            newer = [
+                o for o in self._reports(self.group(op.process)) if o.done < begun and o.event["generation"] > mine
+            ]
+            classic = self.about[op.process].get("group.protocol") != "consumer"
+            holds = [o for o in self.ops if self._takes(o) and o.event.get("generation") == mine]
+            owns = any(hold.process == op.process for hold in holds)
+            others = [o for o in holds if self._fellows(op, o) and o.done < begun and self._end(o)[0] > op.done]
+            if (newer and classic) or (others and not owns):
+                yield op.done, offset
+
+
+def compare(text: str) -> None:
+    twin = Twin(text)
+    with tempfile.TemporaryDirectory() as folder:
+        judged = judge(text, Path(folder), rules=("ownership", "commit-fenced"))
+    pairs = {tuple(finding["processes"]) for finding in judged.of("ownership") if finding["partition"] == 0}
+    assert pairs == set(twin.ownership()), text
+    ours = sorted(finding["first_offset"] for finding in judged.of("commit-fenced"))
+    assert ours == sorted(offset for _, offset in twin.commit_fenced()), text
+
+
+@settings(max_examples=40, derandomize=True)
+@given(st.randoms(use_true_random=False))
+def test_rules_of_membership_and_their_twins_agree(random: Random) -> None:
+    compare(random_history(random))
+
+
+def test_random_histories_break_both_rules() -> None:
+    broken: dict[str, int] = {"ownership": 0, "commit-fenced": 0}
+    for seed in range(300):
+        twin: Any = Twin(random_history(Random(seed)))
+        broken["ownership"] += bool(list(twin.ownership()))
+        broken["commit-fenced"] += bool(list(twin.commit_fenced()))
+    assert min(broken.values()) >= 10, broken
