@@ -17,22 +17,33 @@ from ..histories.tables import FINDINGS, MAX_INT64, Evidence, Finding
 from .batches import Unit, by_unit
 from .causes.explaining import explain
 from .figures import MAX_PARTITIONS, badness, own_figures_of
+from .finding_order import SEVERITIES
 from .partitions.partition import Partition
 from .partitions.unit import OBSERVED, Common, Tables, partitions_of
 from .rules import RULES, Judgement, Rule
+from .rules.cycles import RULES_OF_CYCLES, Found, judge_cycles
 from .screening import screen as screening
-from .summary import summarise
+from .summary import counts_of, summarise
+from .transactions.dependencies import dependencies
 from .verdict.consequences import accept_consequences, link_consequences
 
 if TYPE_CHECKING:
     from ..histories.bundle import Settings
 
-Judged = tuple[list[Finding], list[dict[str, Any]]]
+MAX_DRAWN = 6  # cycles of a run
 
 # The evidence of findings within the pipeline: Results resolves places to files and lines once all splits are counted.
 RAW_EVIDENCE = pl.List(
     pl.Struct({"place": pl.Int64, "source": pl.String, "line": pl.Int64, "byte": pl.Int64, "says": pl.String})
 )
+
+
+class Judged(NamedTuple):
+    """Findings and summaries of a unit, and the dependencies between its transactions (DEPENDENCIES)."""
+
+    findings: list[Finding]
+    summaries: list[dict[str, Any]]
+    dependencies: list[pl.DataFrame]
 
 
 def judge_unit(
@@ -44,16 +55,18 @@ def judge_unit(
     each: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map,
     unproved: Collection[str] | None = None,
 ) -> Judged:
-    """Findings of a unit, each with its id, and a bounded summary of each of its partitions.
+    """Findings of a unit, each with its id, a bounded summary of each of its partitions, and its dependencies.
 
     `each` applies a function to all items, like `map`; it may run several at once. The rules that are not
     `unproved` are known to report nothing (screening); None: all rules judge.
     """
     findings: list[Finding] = []
     summaries: list[dict[str, Any]] = []
+    between: list[pl.DataFrame] = []
     worst: list[_JudgedPartition] = []
     for judged in each(partial(_judged, unproved=unproved), partitions_of(topic, partition, tables, common, settings)):
         findings += judged.findings
+        between += [judged.dependencies] if len(judged.dependencies) else []
         if judged.summary is not None:
             summaries.append(judged.summary)
             if judged.summary["figures"]["bins"]:
@@ -62,7 +75,7 @@ def judge_unit(
                 del worst[MAX_PARTITIONS:]
     for judged, figures in zip(worst, each(lambda judged: own_figures_of(*judged[:2]), worst), strict=True):
         judged.summary["figures"] |= figures
-    return findings, summaries
+    return Judged(findings, summaries, between)
 
 
 class _JudgedPartition(NamedTuple):
@@ -71,14 +84,39 @@ class _JudgedPartition(NamedTuple):
     partition: Partition
     findings: list[Finding]
     summary: Any
+    dependencies: pl.DataFrame
 
 
 def _judged(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPartition:
     judgements = judge(p, unproved)
     findings, causes = explain(p, findings_of(p, judgements))
+    between = dependencies(p) if any(name in RULES_OF_CYCLES for name in judgements) else pl.DataFrame()
     if p.is_named_only and not causes:
-        return _JudgedPartition(p, findings, None)
-    return _JudgedPartition(p, findings, {**summarise(p, findings, judgements), "causes": causes})
+        return _JudgedPartition(p, findings, None, between)
+    return _JudgedPartition(p, findings, {**summarise(p, findings, judgements), "causes": causes}, between)
+
+
+def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[list[Finding], dict[str, Any]]:
+    """The findings of rules on the whole run, each with its id, and their record (as in a summary of a partition).
+
+    `found` are the cycles between its transactions (find_cycles).
+    """
+    judged = judge_cycles(found, settings)
+    findings: list[Finding] = []
+    drawings: list[dict[str, Any]] = []
+    chosen = [one for one in judged.findings if not settings.rules or one[0].rule in settings.rules]
+    for number, (finding, drawing) in enumerate(chosen):
+        of_rule = f"{finding.rule}/{finding.topic}-{finding.partition}/{number}"
+        findings.append(replace(finding, id=of_rule, severity=_configured_severity(finding, settings)))
+        drawings.append({"id": of_rule, "rule": finding.rule, "severity": findings[-1].severity, **drawing})
+    drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
+    missing = [list(one) for one in judged.missing_settings if not settings.rules or one[0] in settings.rules]
+    return findings, {
+        "findings": counts_of(findings),
+        "unjudged": {},
+        "missing settings": missing,
+        "cycles": drawings[:MAX_DRAWN],
+    }
 
 
 def screen_batch(

@@ -33,6 +33,7 @@ class Results:
         self.run = run
         self.counts: dict[str, int] = {}
         self._summaries: list[dict[str, Any]] = []
+        self._of_run: list[dict[str, Any]] = []
         self.context = pl.DataFrame(schema=CONTEXT)
         self._lines: dict[int, int] = {}
         self._findings: list[pl.DataFrame] = []
@@ -67,11 +68,21 @@ class Results:
             self._findings.append(findings)
         self._summaries.extend(summaries)
 
+    def add_run_record(self, record: dict[str, Any]) -> None:
+        """Adds the record of rules on the whole run (kernel.judge_whole_run)."""
+        self._of_run.append(record)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """What rules reported: of each partition (`summaries`), and of the whole run."""
+        return [*self.summaries, *self._of_run]
+
     def contents(self) -> Iterator[tuple[str, str, Any]]:
         """What was added, as kind, name and a frame or JSON, so that another process can add it to its Results."""
         for kind in ("findings", "quarantine", "damage"):
             yield from ((kind, "", frame) for frame in getattr(self, f"_{kind}"))
         yield "summaries", "", self._summaries
+        yield from (("run", "", record) for record in self._of_run)
         yield "context", "", self.context
         yield "counts", "", self.counts
         yield from (("lines", str(split), lines) for split, lines in self._lines.items())

@@ -49,7 +49,7 @@ def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Ju
         "missing settings": _missing_settings(p, findings, judgements),
         "evidence": evidence_coverage(p),
         "repeated_values": p.repeated_values,
-        "findings": _counts(findings),
+        "findings": counts_of(findings),
         "figures": figures_of(p, findings),
     }
 
@@ -82,7 +82,7 @@ def _latency(p: Partition) -> int | None:
     return None if quartile is None else int(quartile)
 
 
-def _counts(findings: list[Finding]) -> dict[str, dict[str, int]]:
+def counts_of(findings: list[Finding]) -> dict[str, dict[str, int]]:
     """By rule, then by severity: the number of findings (`violation`) and of records (`violation records`)."""
     counts: dict[str, dict[str, int]] = {}
     for finding in findings:

@@ -80,6 +80,11 @@ SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to star
     help="Count findings that the configuration permits as breaches, unless --allow accepts them.",
 )
 @click.option(
+    "--ww-deps",
+    is_flag=True,
+    help="In Jepsen histories: cycles may go through neighbouring offsets, and G1c is permitted, as with its ww-deps.",
+)
+@click.option(
     "--plots",
     type=click.Choice(["none", "findings", "all"]),
     default="findings",
@@ -148,6 +153,7 @@ def _judge(
         engine.check_target(folder, progress)
         run = engine.open_run(path, options["reader"], progress)
         settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules, strict=options["strict"])
+        settings = dataclasses.replace(settings, ww_deps=options["ww_deps"])
         if name and not settings.config.get("name"):
             settings = dataclasses.replace(settings, name=name)
         run = dataclasses.replace(run, settings=settings)
@@ -158,7 +164,7 @@ def _judge(
         called = shlex.join(["logjudge", *sys.argv[1:]])
         report = {**report_of(results, engine.name), "provenance": provenance_of(run, called)}
         progress("writing", 0, 1, "reports")
-        figures = merge_figures(results.summaries, results.context, results.run.settings)
+        figures = merge_figures(results.records, results.context, results.run.settings)
         engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
     if not quiet:
         from .output import render

@@ -77,7 +77,7 @@ def figures_of(
 
     results = judge_run(open_run(source, reader), progress)
     results.refuse_unusable()
-    return merge_figures(results.summaries, results.context, results.run.settings)
+    return merge_figures(results.records, results.context, results.run.settings)
 
 
 def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None
     parameters = inspect.signature(PLOTS[name].draw).parameters
     known = {
         "partition": [part["name"] for part in figures["partitions"]],
-        "finding": [window["id"] for window in figures["windows"]],
+        "finding": [one["id"] for one in figures["cycles" if name == "cycles" else "windows"]],
     }
     subject = {}
     for kind, value in requested.items():
@@ -102,5 +102,6 @@ def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None
     if default:
         return default[0]
     if any(parameter.default is inspect.Parameter.empty for parameter in list(parameters.values())[1:]):
-        raise UsageError(f"nothing to draw: the run has no {'findings' if name == 'around' else 'offsets'} for {name}")
+        subjects = {"around": "findings", "cycles": "cycles of transactions"}.get(name, "offsets")
+        raise UsageError(f"nothing to draw: the run has no {subjects} for {name}")
     return {}

@@ -92,7 +92,8 @@ have no record; final reads end at the log end; unaccounted offsets may be marke
 _DIFFERENCES = """
 ## Where verdicts differ from Jepsen's
 
-- Transaction cycles (G0, G1c) are not judged yet, so a history whose only error is a cycle is not called invalid.
+- Cycles (G0, G1c) are Elle's. `--ww-deps` is Jepsen's option of this name. Of several cycles of equal length Elle and
+  logjudge may show different ones, and where a step has two reasons the names of these may differ (2 of 553 cases).
 - An empty transaction graph is an error to Jepsen; here the rules without evidence are `not-judged`.
 - Jepsen calls a value unseen that no operation sent (its writer indeterminate); here `unseen`
   reports only acknowledged values.

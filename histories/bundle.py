@@ -40,6 +40,7 @@ class Settings:
     allow: tuple[str, ...] = ()  # accepted breaches: a rule, or rule:acks=1
     rules: tuple[str, ...] = ()  # the rules to judge; empty: all
     strict: bool = False  # also report breaches that the configuration permits
+    ww_deps: bool = False  # in Jepsen histories: cycles may contain write-write dependencies (Jepsen's option ww-deps)
     batches: int = 0  # in which small partitions are judged together (analysis/batches.py); 0: each by itself
 
     @cached_property

@@ -178,8 +178,9 @@ def test_spark_hands_blocks_on_and_judges_on_many_tasks(spark: Any, some: list[J
     judged = max(some, key=lambda each: len(each.run.topics))
     run = open_run(_packed(_gzipped, judged, tmp_path / "packed"))
     assert len(run.splits) == 1
-    units = plan(spark, run, None).filter(F.col("kind") == "summaries")
-    assert units.select(F.spark_partition_id()).distinct().count() > 1
+    with plan(spark, run, None) as (blocks, _):
+        units = blocks.filter(F.col("kind") == "summaries")
+        assert units.select(F.spark_partition_id()).distinct().count() > 1
     _same_but_for_names(judge_run(run, spark), judged.results)
 
 

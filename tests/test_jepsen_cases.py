@@ -70,6 +70,8 @@ def _ours(case: dict[str, Any], folder: Path) -> Errors:
     found: Errors = {rule: Counter() for rule in ALWAYS + WITHOUT_INCONSISTENCY}
     for finding in judge_run(open_run(file)).findings().iter_rows(named=True):
         rule, key, values = finding["rule"], finding["topic"], tuple(finding["values"])
+        if rule not in found:  # test_cycles.py compares cycles
+            continue
         ops = tuple(indices[item["line"] - 1] for item in finding["evidence"])
         if rule == "inconsistent-offsets":
             error: tuple[Any, ...] = (key, finding["first_offset"], *sorted(values))

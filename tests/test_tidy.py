@@ -26,7 +26,18 @@ MAY_IMPORT = {
 }
 API = ROOT / "cli" / "api"  # the package `logjudge` itself: it imports what `cli` does, and neither imports the other
 # Within analysis a folder may import from itself and from those before it; the steps of the pipeline stand above.
-WAY = ("wording", "replicas", "timelines", "partitions", "rules", "finding_order", "causes", "figures", "screening")
+WAY = (
+    "wording",
+    "replicas",
+    "timelines",
+    "partitions",
+    "transactions",
+    "rules",
+    "finding_order",
+    "causes",
+    "figures",
+    "screening",
+)
 MODULES = sorted(path for folder in MAY_IMPORT for path in (ROOT / folder).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 DOTTED = {

@@ -16,9 +16,10 @@ from ...histories.files import HANDED_ON_BLOCK_BYTES, Block, Split, blocks
 from ...histories.pairing import PLACED_EVENTS
 from ...histories.tables import CONTEXT, SENDS
 from ..batches import Unit, batches_of
-from ..kernel import Judged, judge_unit, screen_batch, to_frame
+from ..kernel import Judged, judge_unit, judge_whole_run, screen_batch, to_frame
 from ..partitions.unit import Common, Tables
 from ..results import Results
+from ..rules.cycles import find_cycles
 from ..stages import (
     REFERRING_TABLES,
     Parts,
@@ -65,9 +66,15 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
         return judge_unit(*unit, units.pop(unit), common, run.settings, each, unproved.get(unit))
 
     judged = _on_all_cores(judge, order)
-    for done, (findings, summaries) in enumerate(judged):
+    dependencies: list[pl.DataFrame] = []
+    for done, (findings, summaries, between) in enumerate(judged):
         progress("judging", done, len(order), "partitions")
         results.add_judged(to_frame(findings), summaries)
+        dependencies += between
+    if dependencies:
+        findings, record = judge_whole_run(find_cycles(pl.concat(dependencies), run.settings), run.settings)
+        results.add_judged(to_frame(findings), [])
+        results.add_run_record(record)
     return results
 
 

@@ -11,6 +11,7 @@ The record is figures.json:
     partitions [{name, topic, partition, violations, acknowledged, lost, lost_read, series, lags, offsets, replicas,
                causes}], the worst first
     windows    operations around the worst findings
+    cycles     cycles of transactions: id, rule, severity, operations, steps (rules/cycles.py)
     times      {finding id: {from, to, acked_from, acked_to}}
     ..._left_out  how many items exceed the bounds below
 """
@@ -43,8 +44,9 @@ MAX_NAMES = 40  # topics, producers and readers that are counted separately
 Record = dict[str, Any]
 
 
-def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: Settings) -> Record:
-    """The run's record. Partitions without observations add nothing."""
+def merge_figures(records: Iterable[Record], context: pl.DataFrame, settings: Settings) -> Record:
+    """The run's record, from `Results.records`. Partitions without observations add nothing."""
+    summaries = list(records)
     known = [summary for summary in summaries if summary.get("figures")]
     ordered = sorted(known, key=place_of)
     dated = [summary for summary in ordered if summary["figures"]["bins"]]
@@ -77,6 +79,7 @@ def merge_figures(summaries: Iterable[Record], context: pl.DataFrame, settings: 
         "partitions": [_partition(summary, bins) for summary in (worst + without_operations)[:MAX_PARTITIONS]],
         "partitions_left_out": max(len(worst) + len(without_operations) - MAX_PARTITIONS, 0),
         "windows": windows[:MAX_WINDOWS],
+        "cycles": [cycle for summary in summaries for cycle in summary.get("cycles", ())],
         "times": _times(worst),
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from . import (
     committed_offsets,
+    cycles,
     groups,
     identity,
     log_order,
@@ -35,6 +36,7 @@ RULES: dict[str, Rule] = {
         visibility.aborted_read,
         visibility.phantom_read,
         visibility.precommitted_read,
+        *cycles.RULES_OF_CYCLES.values(),
         polling.nonmonotonic_poll,
         polling.poll_skip,
         polling.int_nonmonotonic_poll,

@@ -35,12 +35,14 @@ VALUES = ("inconsistent-offsets", "duplicate", "aborted-read", "phantom-read", "
 POLLS = ("nonmonotonic-poll", "poll-skip", "int-nonmonotonic-poll", "int-poll-skip")
 SENDS = ("nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip")
 TIME = ("realtime-order", "stale-end-offset")
+CYCLES = ("G0", "G1c", "G0-process", "G1c-process", "G0-realtime", "G1c-realtime")
 GROUPS = ("consumer-loss", "commit-regression", "commit-beyond-end")
 MEMBERS = ("ownership", "commit-fenced")
 FILES = ("replica-divergence", "acknowledged-absent", "epoch-order", "checkpoint-order", "log-corruption")
 PROVED = (
     *LOSS,
     *VALUES,
+    *CYCLES,
     *POLLS,
     *SENDS,
     *TIME,

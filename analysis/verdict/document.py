@@ -91,12 +91,12 @@ def _totals(results: Results) -> dict[str, int]:
 def _rule_record(rule: Rule, results: Results, totals: dict[str, int], broken: bool) -> dict[str, Any]:
     counts = dict.fromkeys(SEVERITIES, 0)
     records = dict.fromkeys(SEVERITIES, 0)
-    for summary in results.summaries:
+    for summary in results.records:
         by_severity = summary["findings"].get(rule.name, {})
         for severity in SEVERITIES:
             counts[severity] += by_severity.get(severity, 0)
             records[severity] += by_severity.get(f"{severity} records", 0)
-    unjudged = any(rule.name in summary["unjudged"] for summary in results.summaries)
+    unjudged = any(rule.name in summary["unjudged"] for summary in results.records)
     if counts["violation"]:
         verdict = "invalid"
     elif results.run.settings.dialect not in rule.judges or not all(totals.get(need, 0) for need in rule.needs):
@@ -231,7 +231,7 @@ def _deleted_topics(results: Results) -> list[dict[str, Any]]:
 
 def _missing_settings(results: Results) -> list[dict[str, Any]]:
     """The assumption about settings that verdicts depend on and run.json does not set; empty if it sets all."""
-    missing = sorted({tuple(one) for summary in results.summaries for one in summary["missing settings"]})
+    missing = sorted({tuple(one) for summary in results.records for one in summary["missing settings"]})
     if not missing:
         return []
     sentence = f"run.json does not set {some(sorted({setting for _, setting in missing}))}, and verdicts depend on that"
@@ -241,7 +241,7 @@ def _missing_settings(results: Results) -> list[dict[str, Any]]:
 def _insufficient_evidence(results: Results) -> list[dict[str, Any]]:
     """The assumption that rules had enough evidence, with their reasons; empty if none gave a reason."""
     reasons: dict[str, list[str]] = {}
-    for summary in results.summaries:
+    for summary in results.records:
         for rule, sentences in summary["unjudged"].items():
             for sentence in sentences:
                 reasons.setdefault(sentence, []).append(rule)

@@ -92,7 +92,7 @@ class Result:
     def _figures(self) -> dict[str, Any]:
         from .analysis.figures import merge_figures
 
-        return merge_figures(self._results.summaries, self._results.context, self._results.run.settings)
+        return merge_figures(self._results.records, self._results.context, self._results.run.settings)
 
     def to_pandas(self) -> pd.DataFrame:
         """The findings as a DataFrame of pandas."""

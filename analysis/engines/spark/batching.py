@@ -12,8 +12,9 @@ import pyarrow as pa
 from ....histories.bundle import Settings
 from ....histories.tables import CONTEXT, SENDS
 from ...batches import Unit
-from ...kernel import judge_unit, screen_batch, to_frame
+from ...kernel import judge_unit, judge_whole_run, screen_batch, to_frame
 from ...partitions.unit import Common, Tables
+from ...rules.cycles import find_cycles
 from .blocks import Row, pack, to_batches, unpack
 
 if TYPE_CHECKING:
@@ -53,7 +54,13 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
             tables = units.pop(unit)
             for name, payload in packed.pop(unit, ()):
                 tables.setdefault(name, []).append(unpack(payload))
-            yield from to_batches(_results(*judge_unit(*unit, tables, common, settings, unproved=unproved.get(unit))))
+            judged = judge_unit(*unit, tables, common, settings, unproved=unproved.get(unit))
+            yield from to_batches(_results(judged.findings, judged.summaries))
+            if settings.dialect == "jepsen" and judged.dependencies:  # one unit: all of its cycles are here
+                found = find_cycles(pl.concat(judged.dependencies), settings)
+                yield from to_batches(results_of_run(*judge_whole_run(found, settings)))
+            else:
+                yield from to_batches([("dependencies", "", -1, "", 0, pack(one)) for one in judged.dependencies])
 
     return judge
 
@@ -71,3 +78,8 @@ def _common(tables: Tables) -> Common:
 def _results(findings: list[Any], summaries: list[dict[str, Any]]) -> list[Row]:
     rows: list[Row] = [("summaries", "", -1, "", 0, json.dumps(summaries).encode())] if summaries else []
     return [*rows, ("findings", "", -1, "", 0, pack(to_frame(findings)))] if findings else rows
+
+
+def results_of_run(findings: list[Any], record: dict[str, Any]) -> list[Row]:
+    """The blocks of rules on the whole run."""
+    return [*_results(findings, []), ("run", "", -1, "", 0, json.dumps(record).encode())]

@@ -14,10 +14,13 @@ import pyarrow as pa
 from ....histories.bundle import EXPECTED, Run
 from ....histories.errors import InputError
 from ....histories.pairing import PLACED_EVENTS
+from ...kernel import judge_whole_run
 from ...results import Results
 from ...stages import close_waiting
+from .batching import results_of_run
 from .blocks import unpack
 from .connecting import cluster_errors
+from .cycles import find_cycles
 from .driver_files import hurry
 from .frames import with_splits
 from .handing_on import COMPRESSION
@@ -36,7 +39,9 @@ Progress = Callable[..., None]  # what, done, of how many, unit
 def judge_run(
     run: Run, session: SparkSession, progress: Progress = lambda *_: None, events: DataFrame | None = None
 ) -> Results:
-    """Judges one run with one action. Nothing the size of a history reaches the driver.
+    """Judges one run with one action, and cycles of transactions with two more.
+
+    Nothing the size of a history reaches the driver.
 
     `events` is the history of a run from `frames.open_frame`.
 
@@ -69,19 +74,32 @@ def judge_run(
                 # Not toLocalIterator: it judges one partition after the other.
                 with cluster_errors():
                     if is_whole(run, size):
-                        rows = plan_whole(session, run).collect()
+                        _add_blocks(results, plan_whole(session, run))
                     else:
-                        with plan(session, run, lines, events) as blocks:
-                            rows = blocks.collect()
+                        with plan(session, run, lines, events) as (blocks, between):
+                            _add_blocks(results, blocks)
+                            _judge_cycles(results, session, between)
             except Exception as error:
                 _refuse_invisible_files(run, error)
                 raise
-        for row in rows:
-            _add_block(results, row["kind"], row["name"], bytes(row["payload"]))
     if events is not None:
         results.run = with_splits(run, results.splits)
     results.context = results.context.sort("completed", "at")
     return results
+
+
+def _add_blocks(results: Results, blocks: DataFrame) -> None:
+    for row in blocks.collect():
+        _add_block(results, row["kind"], row["name"], bytes(row["payload"]))
+
+
+def _judge_cycles(results: Results, session: SparkSession, dependencies: DataFrame) -> None:
+    """Adds the cycles of a native run with transactions; those of a Jepsen history are among its blocks."""
+    settings = results.run.settings
+    if settings.dialect == "native" and any(summary["counts"]["transactions"] for summary in results.summaries):
+        found = find_cycles(session, dependencies, settings)
+        for kind, _, _, name, _, payload in results_of_run(*judge_whole_run(found, settings)):
+            _add_block(results, kind, name, payload)
 
 
 def is_small(run: Run) -> bool:
@@ -141,6 +159,8 @@ def _add_block(results: Results, kind: str, name: str, payload: bytes) -> None:
         results.add_judged(unpack(payload), [])
     elif kind == "summaries":
         results.add_judged(pl.DataFrame(), json.loads(payload))
+    elif kind == "run":
+        results.add_run_record(json.loads(payload))
     elif kind == "quarantine":
         results.add_quarantine(unpack(payload))
     elif kind == "damage":

@@ -51,10 +51,11 @@ _LAST = 1 << 60  # the turn of blocks that come after all that tasks read
 @contextmanager
 def plan(
     session: SparkSession, run: Run, lines: Accumulator[int] | None, events: DataFrame | None = None
-) -> Iterator[DataFrame]:
-    """The blocks of a run's results. `lines` counts what tasks have read; `events` is the history of `open_frame`.
+) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """The blocks of a run's results, and those of the dependencies of its transactions, computed with them.
 
-    What Spark stores for them is removed afterwards.
+    `lines` counts what tasks have read; `events` is the history of `open_frame`. What Spark stores is removed
+    afterwards.
     """
     stored: list[DataFrame] = []
     try:
@@ -66,7 +67,7 @@ def plan(
 
 def _plan(
     session: SparkSession, run: Run, lines: Accumulator[int] | None, events: DataFrame | None, stored: list[DataFrame]
-) -> DataFrame:
+) -> tuple[DataFrame, DataFrame]:
     from pyspark.sql import functions as F  # noqa: N812
 
     run = replace(run, settings=replace(run.settings, batches=run.settings.batches or batches_of(run)))
@@ -87,9 +88,10 @@ def _plan(
     everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
     shared = everywhere.crossJoin(F.broadcast(observed.select("batch").distinct()))
     batches = observed.unionByName(shared).repartition(tasks, "batch")
-    judged = batches.groupBy("batch").applyInArrow(judging(settings), BLOCK)
+    judged = _store(batches.groupBy("batch").applyInArrow(judging(settings), BLOCK), stored)
     reported = blocks.filter(F.col("kind").isin("quarantine", "damage", "counts", "context"))
-    return judged.unionByName(reported)
+    between = F.col("kind") == "dependencies"
+    return judged.filter(~between).unionByName(reported), judged.filter(between)
 
 
 def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> DataFrame:

@@ -1,0 +1,120 @@
+"""Finds the cycles of dependencies that tasks made, each in a window of time; see analysis/transactions/windows.py.
+
+Two jobs. The first makes windows, of which most runs have few. The second takes the dependencies within windows to
+tasks, a bucket of windows each, which find their cycles. The driver only gets windows (at most MAX_WINDOWS a search)
+and cycles that become findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from ....histories.bundle import Settings
+from ...rules.cycles import Found, searches
+from ...transactions.cycles import cycles_of, from_record, join_cycles, to_record
+from ...transactions.windows import join_windows, slices, windows_of, within
+from .blocks import Map, pack, unpack
+from .session import shuffle_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MAX_ROWS = 1_000_000  # dependencies of one task, about
+_SPANS = "search string, number long, payload binary"
+_INSIDE = "search string, bucket int, payload binary"
+_FOUND = "search string, payload binary"
+_Table = Callable[[pa.Table], pa.Table]
+
+
+def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) -> dict[str, Found]:
+    """The cycles by search and type of blocks of DEPENDENCIES, as rules.cycles.find_cycles returns them."""
+    text = settings.to_json()
+    spans = blocks.select("payload").mapInArrow(_spans(text), _SPANS)
+    rows = spans.repartition(len(searches(settings)), "search").groupBy("search").applyInArrow(_join_spans, _SPANS)
+    windows: dict[str, pl.DataFrame] = {}
+    buckets = 1
+    for row in rows.collect():
+        number, found = row["number"], unpack(bytes(row["payload"]))
+        if searches(settings)[row["search"]].may_slice:
+            found = slices(found, number // MAX_ROWS + 1)
+        windows[row["search"]] = found
+        buckets = max(buckets, 2 * number // MAX_ROWS + 1)
+    nothing: dict[str, Found] = {name: {} for name in searches(settings)}
+    if not any(map(len, windows.values())):
+        return nothing
+    packed = {name: pack(frame) for name, frame in windows.items() if len(frame)}
+    inside = blocks.select("payload").mapInArrow(_inside(text, packed, buckets), _INSIDE)
+    tasks = min(len(packed) * buckets, shuffle_tasks(session))
+    found_cycles = inside.repartition(tasks, "search", "bucket").groupBy("search", "bucket")
+    joined = found_cycles.applyInArrow(_finding(text), _FOUND).groupBy("search").applyInArrow(_joining(text), _FOUND)
+    return nothing | {row["search"]: from_record(orjson.loads(bytes(row["payload"]))) for row in joined.collect()}
+
+
+def _spans(text: str) -> Map:
+    def spans(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        chosen = searches(Settings.from_json(text))
+        for batch in batches:
+            for payload in batch.column("payload").to_pylist():
+                dependencies = unpack(payload)
+                for name, search in chosen.items():
+                    rows = dependencies.filter(search.dependencies)
+                    yield _batch(search=name, number=len(rows), payload=pack(windows_of(rows)))
+
+    return spans
+
+
+def _join_spans(table: pa.Table) -> pa.Table:
+    windows = join_windows(unpack(payload) for payload in table.column("payload").to_pylist())
+    number = sum(table.column("number").to_pylist())
+    return pa.Table.from_batches(
+        [_batch(search=table.column("search")[0].as_py(), number=number, payload=pack(windows))]
+    )
+
+
+def _inside(text: str, packed: Mapping[str, bytes], buckets: int) -> Map:
+    def inside(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        chosen = searches(Settings.from_json(text))
+        windows = {name: unpack(payload) for name, payload in packed.items()}
+        for batch in batches:
+            for payload in batch.column("payload").to_pylist():
+                dependencies = unpack(payload)
+                for name, those in windows.items():
+                    rows = within(dependencies.filter(chosen[name].dependencies), those)
+                    for (bucket,), part in rows.group_by(pl.col("window") % buckets, maintain_order=True):
+                        yield _batch(search=name, bucket=pa.scalar(bucket, pa.int32()), payload=pack(part))
+
+    return inside
+
+
+def _finding(text: str) -> _Table:
+    def find(table: pa.Table) -> pa.Table:
+        name = table.column("search")[0].as_py()
+        search = searches(Settings.from_json(text))[name]
+        rows = pl.concat(unpack(payload) for payload in table.column("payload").to_pylist())
+        found = cycles_of(rows, search.most, search.as_elle)
+        return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(to_record(found)))])
+
+    return find
+
+
+def _joining(text: str) -> _Table:
+    def join(table: pa.Table) -> pa.Table:
+        name = table.column("search")[0].as_py()
+        parts = [from_record(orjson.loads(payload)) for payload in table.column("payload").to_pylist()]
+        found = join_cycles(parts, searches(Settings.from_json(text))[name].most)
+        return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(to_record(found)))])
+
+    return join
+
+
+def _batch(**row: object) -> pa.RecordBatch:
+    columns = {
+        name: pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else pa.array([value])
+        for name, value in row.items()
+    }
+    return pa.RecordBatch.from_pydict(columns)

@@ -1,0 +1,296 @@
+"""G0 and G1c: no cycle of dependencies between transactions, with process order or real-time order or without.
+
+Partitions contribute their dependencies (analysis/transactions/); `judge_cycles` judges those of the whole run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
+
+from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
+from ..partitions.foreign_clock import foreign_clock
+from ..partitions.partition import Partition
+from ..transactions.cycles import TYPES, Cycle, Cycles, Step, cycles_of
+from ..transactions.windows import windows_of, within
+from ..wording import plural
+from .findings import seconds
+from .judgement import Result, Unknown
+from .rule import Rule
+
+if TYPE_CHECKING:
+    from ...histories.bundle import Settings
+
+MAX_VIOLATIONS, MAX_PERMITTED = 100, 20  # components of a type that become findings; the last one counts the others
+_ORDERS = {
+    "": "",
+    "-process": ", with the order of the operations of each process",
+    "-realtime": ", with real-time order",
+}
+_EXAMPLES = {
+    "G0": "p:(a@0,e@2).. q:(b@1) p:..(a@0,e@2)",
+    "G0-process": "p:(a@3) p:(b@1)",
+    "G0-realtime": "p:(a@3) q:(b@1)",
+    "G1c": "{p.isolation.level=read_committed q.isolation.level=read_committed}"
+    " p:(a@0,<b@1).. q:(b@1,<a@0) p:..(a@0,<b@1)",
+    "G1c-process": "{p.isolation.level=read_committed q.isolation.level=read_committed}"
+    " p:(a@0,<b@1).. q:(<a@0) q:(b@1) p:..(a@0,<b@1)",
+    "G1c-realtime": "{p.isolation.level=read_committed q.isolation.level=read_committed}"
+    " p:(a@0,<b@1).. q:(<a@0) r:(b@1) p:..(a@0,<b@1)",
+}
+
+
+def _rule(base: str, suffix: str) -> Rule:
+    of_writes = base == "G0"
+    name = base + suffix
+    order = _ORDERS[suffix]
+    edges = "one wrote at the offset before that of the other"
+    if not of_writes:
+        edges += ", or one read what the other wrote"
+    in_time = {
+        "": "",
+        "-process": ", or both are of one process and one ended before the other began",
+        "-realtime": ", or one ended before the other began",
+    }[suffix]
+    return Rule(
+        name,
+        group="transactions",
+        summary=f"Transactions {'wrote' if of_writes else 'wrote and read'} in a cycle{order} ({name})",
+        breach=(
+            f"Each of some transactions must come before the next, and the last before the first: {edges}{in_time}."
+            + ("" if of_writes else " At least one read.")
+            + " A finding is the shortest cycle of a component of transactions."
+        ),
+        not_a_breach=(
+            "Permitted: cycles with writes at neighbouring offsets, as Kafka does not isolate the writes of "
+            "transactions from each other"
+            + ("." if of_writes else ", and cycles in which a read_uncommitted consumer read.")
+            + " A value that several operations sent, and an offset with several values, show no order. A value that"
+            " was read before its write began is a precommitted-read or phantom-read."
+            + f" At most {MAX_PERMITTED} permitted cycles are findings; the last one counts the others."
+        ),
+        unknown_when=("Only when the run's evidence is incomplete." if of_writes else _UNKNOWN)
+        + (_CLOCK if suffix == "-realtime" else ""),
+        in_jepsen=_IN_JEPSEN + (_NO_PROCESS if suffix == "-process" else ""),
+        example=_EXAMPLES[name],
+        needs=("transactions",),
+        assumes=("values", "outcomes", *(("clock", "order") if suffix else ())),
+    )
+
+
+_UNKNOWN = "All writes and reads of a cycle are known, but run.json does not set isolation.level of a consumer in it."
+_CLOCK = " A process recorded its times in another unit or by a clock that is hours off."
+_IN_JEPSEN = (
+    "Elle's dependencies: an operation of any outcome that wrote or read; of several writers of a value the last "
+    "counts. Neighbouring offsets only count with `--ww-deps`, as with Jepsen's option of this name: cycles of G1c "
+    "are then permitted. Cycles of G0 always are. An ok operation comes before those invoked after it."
+)
+_NO_PROCESS = " Jepsen looks for real-time order alone, which contains process order: never found."
+
+RULES_OF_CYCLES = {rule.name: rule for suffix in _ORDERS for rule in (_rule("G0", suffix), _rule("G1c", suffix))}
+
+
+def _unjudgeable(p: Partition) -> Iterator[Result]:
+    if (p.transactional or p.reads["txn"].any()) and (clock := foreign_clock(p)):
+        yield Unknown(clock)
+
+
+def _nothing(_: Partition) -> Iterator[Result]:
+    yield from ()
+
+
+for _name, _one in RULES_OF_CYCLES.items():
+    _one.judged_by(_unjudgeable if _name.endswith("-realtime") else _nothing)
+    _one.judged_in_jepsen_by(_nothing)
+
+
+Found = Mapping[str, Cycles]  # by type
+Drawing = dict[str, Any]  # what plots/cycles.py draws: operations and steps
+
+
+@dataclass(frozen=True)
+class CyclesJudged:
+    """What the rules of this module report of a run."""
+
+    findings: tuple[tuple[Finding, Drawing], ...] = ()
+    missing_settings: tuple[tuple[str, str], ...] = ()  # of each rule
+
+
+class Search(NamedTuple):
+    """Which dependencies to search for cycles, and of how many components of a type to return them."""
+
+    dependencies: pl.Expr  # a filter
+    most: int
+    as_elle: bool = False
+    may_slice: bool = False  # its cycles are permitted: some of a window that is too large for a task are enough
+
+
+def searches(settings: Settings) -> dict[str, Search]:
+    """The searches of `judge_cycles`: no cycle of read_committed reads is permitted, but all others are."""
+    if settings.dialect == "jepsen":
+        return {"all": Search(pl.lit(True), MAX_VIOLATIONS, as_elle=True)}
+    level = pl.col("target_process").replace_strict(_levels(settings), default="", return_dtype=pl.String)
+    is_read = pl.col("kind") == "wr"
+    return {
+        "committed": Search(is_read & (level == "read_committed"), MAX_VIOLATIONS),
+        "unless uncommitted": Search(is_read & (level != "read_uncommitted"), MAX_VIOLATIONS),
+        "all": Search(pl.lit(True), MAX_PERMITTED, may_slice=True),
+    }
+
+
+def find_cycles(dependencies: pl.DataFrame, settings: Settings) -> dict[str, Found]:
+    """The cycles of a run's DEPENDENCIES, by search and type."""
+    found = {}
+    for name, search in searches(settings).items():
+        chosen = dependencies.filter(search.dependencies)
+        found[name] = cycles_of(within(chosen, windows_of(chosen)), search.most, search.as_elle)
+    return found
+
+
+def judge_cycles(found: Mapping[str, Found], settings: Settings) -> CyclesJudged:
+    """The findings of what `find_cycles` found, and the settings that are missing to judge the rest."""
+    if settings.dialect == "jepsen":
+        severity = {name: "permitted" if settings.ww_deps or name[:2] == "G0" else "violation" for name in TYPES}
+        return CyclesJudged(tuple(_findings(found["all"], severity, _sentence, in_jepsen=True)))
+    missing = []
+    for name, cycles in found["unless uncommitted"].items():
+        readers = {step.row["target_process"] for cycle in cycles.shortest for step in _reads(cycle)}
+        missing += [(name, f"isolation.level of {reader}") for reader in sorted(readers - _levels(settings).keys())]
+    breaking = {at for cycles in found["committed"].values() for cycle in cycles.shortest for at in cycle.operations}
+    permitted = {}
+    for name, cycles in found["all"].items():
+        shown = tuple(
+            cycle
+            for cycle in cycles.shortest
+            if _why_permitted(cycle, settings) and breaking.isdisjoint(cycle.operations)
+        )
+        if shown:
+            permitted[name] = Cycles(cycles.count - len(cycles.shortest) + len(shown), shown)
+
+    def sentence(about: _About) -> str:
+        return f"{_sentence(about)} ({_why_permitted(about.cycle, settings)})"
+
+    violations = _findings(found["committed"], dict.fromkeys(TYPES, "violation"), _sentence)
+    return CyclesJudged(
+        (*violations, *_findings(permitted, dict.fromkeys(TYPES, "permitted"), sentence)), tuple(missing)
+    )
+
+
+def _levels(settings: Settings) -> dict[str, str]:
+    """The isolation level of each process that run.json sets."""
+    levels = {name: str(about.get("isolation.level")) for name, about in settings.processes.items()}
+    return {name: level for name, level in levels.items() if level in ("read_committed", "read_uncommitted")}
+
+
+def _reads(cycle: Cycle) -> list[Step]:
+    return [step for step in cycle.steps if step.kind == "wr"]
+
+
+def _why_permitted(cycle: Cycle, settings: Settings) -> str:
+    if any(step.kind == "ww" for step in cycle.steps):
+        return "permitted, as Kafka does not isolate the writes of transactions from each other"
+    if any(settings.reads_uncommitted(step.row["target_process"]) for step in _reads(cycle)):
+        return "isolation.level=read_uncommitted permits it"
+    return ""
+
+
+def _findings(
+    found: Found, severities: Mapping[str, str], sentence_of: Callable[[_About], str], in_jepsen: bool = False
+) -> Iterator[tuple[Finding, Drawing]]:
+    for name, cycles in found.items():
+        for number, cycle in enumerate(cycles.shortest):
+            is_last = number == len(cycles.shortest) - 1
+            others = cycles.count - len(cycles.shortest) if is_last else 0
+            more = f"; {plural(others, 'more component has', 'more components have')} such a cycle" if others else ""
+            about = _About(cycle, in_jepsen)
+            yield _finding(name, about, sentence_of(about) + more, severities[name], 1 + others), about.drawing()
+
+
+def _finding(name: str, about: _About, sentence: str, severity: str, count: int) -> Finding:
+    cycle = about.cycle
+    rows = [step.row for step in cycle.steps if step.kind in ("ww", "wr")]
+    first = rows[0]
+    here = [row for row in rows if (row["topic"], row["partition"]) == (first["topic"], first["partition"])]
+    offsets = [row[f"{end}_offset"] for row in here for end in ("source", "target")]
+    known = [offset for offset in offsets if offset is not None]
+    values = [row[f"{end}_value"] for row in rows for end in ("source", "target")]
+    return Finding(
+        rule=name,
+        sentence=sentence,
+        topic=first["topic"],
+        partition=first["partition"],
+        severity=severity,
+        first_offset=min(known, default=None),
+        last_offset=max(known, default=None),
+        count=count,
+        values=list(dict.fromkeys(value for value in values if value is not None)),
+        processes=list(dict.fromkeys(step.row["source_process"] for step in cycle.steps)),
+        evidence=[
+            Evidence(f"{step.row['source_process']}: {about.step(step)}", step.row["source_at"]) for step in cycle.steps
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class _About:
+    """A cycle in words."""
+
+    cycle: Cycle
+    in_jepsen: bool = False  # keys in place of partitions, and no times
+
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        return {step.row["source_at"]: f"T{number}" for number, step in enumerate(self.cycle.steps, 1)}
+
+    def name(self, step: Step) -> str:
+        """The transaction that a step leads from, with its process."""
+        return f"{self._names[step.row['source_at']]} ({step.row['source_process']})"
+
+    def step(self, step: Step) -> str:
+        """Why one transaction comes before the other."""
+        row = step.row
+        one, other = self._names[row["source_at"]], self._names[row["target_at"]]
+        if step.kind == "process":
+            return f"{row['source_process']} executed {one} before {other}"
+        if step.kind == "realtime":
+            ended = "" if self.in_jepsen else f" at {seconds(row['source_end'])}"
+            began = "" if self.in_jepsen else f" at {seconds(row['target_start'])}"
+            return f"{one} ended{ended}, before {other} began{began}"
+        wrote = f"{one} wrote {row['source_value']} at {self._where(row, 'source')}"
+        if step.kind == "wr":
+            return f"{wrote}, {other} read it"
+        return f"{wrote}, before {other} wrote {row['target_value']} at {self._where(row, 'target')}"
+
+    def _where(self, row: dict[str, Any], end: str) -> str:
+        offset = "?" if row[f"{end}_offset"] is None else row[f"{end}_offset"]
+        return (
+            f"offset {offset} of key {row['topic']}"
+            if self.in_jepsen
+            else f"{row['topic']}-{row['partition']}@{offset}"
+        )
+
+    def drawing(self) -> Drawing:
+        """Its operations in the order of its steps, and the steps: their sources and targets are those numbers."""
+        numbers = {step.row["source_at"]: number for number, step in enumerate(self.cycle.steps)}
+        operations = [
+            {"process": row["source_process"], "start": row["source_start"], "end": row["source_end"]}
+            for row in (step.row for step in self.cycle.steps)
+        ]
+        for operation in operations:
+            operation["start"] = None if operation["start"] == MIN_INT64 else operation["start"]
+            operation["end"] = None if operation["end"] == MAX_INT64 else operation["end"]
+        steps = [
+            {"kind": step.kind, "target": numbers[step.row["target_at"]], "text": self.step(step)}
+            for step in self.cycle.steps
+        ]
+        return {"operations": operations, "steps": steps, "has_times": not self.in_jepsen}
+
+
+def _sentence(about: _About) -> str:
+    steps = about.cycle.steps
+    end = "each must come before the other" if len(steps) == 2 else "each must come before the next in a circle"
+    return f"{', '.join(map(about.name, steps))}: {'; '.join(map(about.step, steps))}: {end}"

@@ -1,0 +1,1 @@
+"""Dependencies between transactions, and the cycles that they form."""

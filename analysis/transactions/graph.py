@@ -1,0 +1,146 @@
+"""The graph of some dependencies as arrays, its orders in time, and its strongly connected components.
+
+Components come from scipy.sparse.csgraph, which takes and returns arrays. python-igraph and rustworkx return a Python
+object for each operation, and networkx is pure Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...histories.tables import MAX_INT64
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Order = Literal["", "process", "realtime"]
+_OPERATION = ("at", "start", "end", "process")
+
+
+class Edges(NamedTuple):
+    """Edges as arrays of the numbers of their nodes."""
+
+    source: Ints
+    target: Ints
+
+    def where(self, mask: Mask) -> Edges:
+        """The edges of a mask."""
+        return Edges(self.source[mask], self.target[mask])
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Operations and their dependencies, row by row of `rows`: sorted by source and target."""
+
+    rows: pl.DataFrame  # DEPENDENCIES
+    at: Ints
+    start: Ints
+    end: Ints  # MAX_INT64: the operation is not acknowledged
+    process: Ints  # the number of its process in its window
+    edges: Edges
+    is_ww: Mask
+    joined_by_real_time: bool  # whether unrelated transactions are of one component, as in Elle
+
+    @staticmethod
+    def of(dependencies: pl.DataFrame, joined_by_real_time: bool) -> Graph:
+        """The graph of rows of DEPENDENCIES in windows. Operations are numbered in time, whatever their files."""
+        ends = [
+            dependencies.select("window", *(pl.col(f"{end}_{name}").alias(name) for name in _OPERATION))
+            for end in ("source", "target")
+        ]
+        # A partition's brokers' log may decide an outcome that other partitions do not know.
+        operations = (
+            pl.concat(ends)
+            .group_by("at")
+            .agg(pl.col("start").max(), pl.col("end").min(), pl.col("process", "window").first())
+            .sort("start", "end", "process", "at")
+            .with_row_index("number")
+        )
+        for end in ("source", "target"):
+            numbers = operations.select(pl.col("at").alias(f"{end}_at"), pl.col("number").alias(end))
+            dependencies = dependencies.join(numbers, on=f"{end}_at", how="left")
+        rows = dependencies.sort("source", "target", "kind", "topic", "partition", "source_offset", "target_offset")
+        edges = Edges(*(rows[end].cast(pl.Int64).to_numpy() for end in ("source", "target")))
+        at, start, end = (operations[name].to_numpy() for name in ("at", "start", "end"))
+        process = operations.select(pl.struct("window", "process").rank("dense")).to_series().cast(pl.Int64).to_numpy()
+        is_ww = (rows["kind"] == "ww").to_numpy()
+        return Graph(rows.drop("source", "target"), at, start, end, process, edges, is_ww, joined_by_real_time)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def only(self, mask: Mask) -> Graph:
+        """The graph with the dependencies of a mask alone."""
+        return Graph.of(self.rows.filter(pl.Series(mask)), self.joined_by_real_time)
+
+    @cached_property
+    def real_time(self) -> Edges:
+        """Real-time order (see `order_in_time`), of operations that dependencies and processes connect, or of all.
+
+        A shortest cycle never needs operations that they do not connect (see `cycles._Search`).
+        """
+        group = np.zeros(len(self), np.int64)
+        if not self.joined_by_real_time:
+            group = _components(2 * len(self), _both(self.edges, self.process_order), "weak")[: len(self)]
+        return order_in_time(self.start, self.end, group)
+
+    @cached_property
+    def process_order(self) -> Edges:
+        """The order of the operations of each process (see `order_in_time`)."""
+        return order_in_time(self.start, self.end, self.process)
+
+    def order(self, name: Order) -> Edges | None:
+        """The edges of process order or real-time order; None: of neither."""
+        if name == "process":
+            return self.process_order
+        return self.real_time if name else None
+
+    def components(self, mask: Mask, order: Edges | None = None) -> tuple[Ints, Ints]:
+        """The component of each operation and the number of operations in it: by edges of a mask, and an order."""
+        chosen = self.edges.where(mask)
+        if order is not None:
+            chosen = _both(chosen, order)
+        label = _components(2 * len(self), chosen, "strong")[: len(self)]
+        return label, np.bincount(label)[label] if len(label) else label
+
+
+def order_in_time(start: Ints, end: Ints, group: Ints) -> Edges:
+    """Edges by which an operation reaches those of its group that start after its end, and no others.
+
+    Elle links each completion to the invocations until the next one completes, which is quadratic where many operations
+    overlap. Here each end is a node of its own (from len(start) on), linked to the next one: three edges an operation.
+    """
+    count = len(start)
+    order = np.lexsort((end, group))
+    order = order[end[order] < MAX_INT64]
+    ends = count + np.arange(len(order))  # nodes in the order of groups and ends
+    same = group[order][1:] == group[order][:-1]
+    times, key = np.unique(np.concatenate([start, end]), return_inverse=True)
+    starts = group * (len(times) + 1) + key[:count]
+    before = np.searchsorted((group * (len(times) + 1) + key[count:])[order], starts, "left") - 1
+    has_one = before >= 0
+    has_one[has_one] = group[order][before[has_one]] == group[has_one]
+    return Edges(
+        np.concatenate([order, ends[:-1][same], ends[before[has_one]]]),
+        np.concatenate([ends, ends[1:][same], np.flatnonzero(has_one)]),
+    )
+
+
+def _both(one: Edges, other: Edges) -> Edges:
+    return Edges(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
+
+
+def _components(count: int, edges: Edges, connection: Literal["strong", "weak"]) -> Ints:
+    """The number of each node's component."""
+    from scipy.sparse import coo_array  # they take a while to load, and most histories need none
+    from scipy.sparse.csgraph import connected_components
+
+    ones = np.ones(len(edges.source), np.float32)
+    matrix = coo_array((ones, (edges.source, edges.target)), shape=(count, count)).tocsr()
+    label: Ints = connected_components(matrix, connection=connection)[1].astype(np.int64)
+    return label

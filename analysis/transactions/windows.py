@@ -1,0 +1,75 @@
+"""Spans of time outside of which no cycle of dependencies can be.
+
+Every operation has a moment: its end, or its start if it has no end. Real time and process order lead from a moment to
+a later one. So a cycle needs a dependency that leads back, from a later moment to an earlier one, and to return over
+any moment between its operations it needs one that leads back over that moment. Hence all operations of a cycle are in
+one window: a union of overlapping spans of dependencies that lead back. In most histories few of them do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...histories.tables import MAX_INT64
+
+Ints = npt.NDArray[np.int64]
+WINDOWS = {"low": pl.Int64, "high": pl.Int64}  # moments, both inclusive; sorted and disjoint
+MAX_WINDOWS = 100_000  # of a run: nearest ones are joined, which only adds operations that are in no cycle
+
+
+def windows_of(dependencies: pl.DataFrame) -> pl.DataFrame:
+    """The WINDOWS of some dependencies."""
+    back = dependencies.select(low=_moment("target"), high=_moment("source")).filter(pl.col("low") <= pl.col("high"))
+    return join_windows([back])
+
+
+def join_windows(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """The WINDOWS that cover all of `frames`, at most MAX_WINDOWS."""
+    spans = pl.concat([pl.DataFrame(schema=WINDOWS), *frames]).sort("low")
+    begins = pl.col("low") > pl.col("high").cum_max().shift(1)
+    windows = (
+        spans.with_columns(number=begins.fill_null(True).cum_sum())
+        .group_by("number", maintain_order=True)
+        .agg(pl.col("low").first(), pl.col("high").max())
+        .drop("number")
+    )
+    if len(windows) <= MAX_WINDOWS:
+        return windows
+    gaps = windows["low"].to_numpy()[1:] - windows["high"].to_numpy()[:-1]
+    widest = np.sort(np.argsort(-gaps, kind="stable")[: MAX_WINDOWS - 1])
+    first, last = np.append(0, widest + 1), np.append(widest, len(windows) - 1)
+    return pl.DataFrame({"low": windows["low"].gather(first), "high": windows["high"].gather(last)})
+
+
+def slices(windows: pl.DataFrame, most: int) -> pl.DataFrame:
+    """The windows, the long ones cut so that each has at most its share of all their time. Cycles may be cut, too."""
+    share = int((windows["high"] - windows["low"]).sum()) // most + 1
+    lows = pl.int_ranges("low", pl.col("high") + 1, step=share, dtype=pl.Int64)
+    cut = windows.with_columns(low=lows).explode("low")
+    return cut.with_columns(high=pl.min_horizontal("high", pl.col("low") + share - 1)).select(list(WINDOWS))
+
+
+def within(dependencies: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
+    """The dependencies between two operations of the same window, with its number in the column `window`."""
+    if not len(windows) or not len(dependencies):
+        return dependencies.clear().with_columns(window=pl.lit(0, pl.Int64))
+    moments = dependencies.select(source=_moment("source"), target=_moment("target"))
+    source, target = (_window_of(moments[name].to_numpy(), windows) for name in ("source", "target"))
+    numbered = dependencies.with_columns(window=pl.Series(source))
+    return numbered.filter(pl.Series((source == target) & (source >= 0)))
+
+
+def _window_of(moments: Ints, windows: pl.DataFrame) -> Ints:
+    """The number of the window of each moment; -1: it is in none."""
+    number = np.searchsorted(windows["low"].to_numpy(), moments, "right") - 1
+    inside = (number >= 0) & (moments <= windows["high"].to_numpy()[np.maximum(number, 0)])
+    return np.where(inside, number, -1)
+
+
+def _moment(end: str) -> pl.Expr:
+    finished = pl.col(f"{end}_end") < MAX_INT64
+    return pl.when(finished).then(f"{end}_end").otherwise(f"{end}_start")
