@@ -3,10 +3,11 @@
     python benchmarks/linearize_generated.py [COUNT [SEED [SECONDS [CLASSES]]]]
 
 A class is an object, a number of clients, of keys, and a fault or none; its histories have few or unique values, and
-outcomes that are all known or not. Of each of these kinds so many histories are generated. Prints each class's ratio of
-sums of CPU seconds of the search alone, the sums, and histories whose verdicts differ or that Go alone decides. SECONDS
-limits one search. CLASSES draws so many kinds at random instead of all. CPU time counts, and the least of many
-searches, as other work on the machine comes and goes.
+outcomes that are all known or not. COUNT histories of each of these kinds are generated, the kinds in random order;
+CLASSES ends after so many kinds, Ctrl-C at once. Prints each class's ratio of sums of CPU seconds of the search alone,
+the sums, and the histories whose verdicts differ or that Go alone decides. What neither decides is not in the sums.
+SECONDS limits one search of Go; this engine has three times the CPU time that Go took. The least time of many searches
+counts, as other work on the machine comes and goes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -215,45 +217,82 @@ def here(name: str, operations: list[Operation], timeout: float) -> tuple[float,
     return best, verdict
 
 
+class Comparison:
+    """Sums by class, and where the verdicts differ."""
+
+    def __init__(self) -> None:
+        self.sums: dict[tuple[object, ...], list[float]] = {}  # by class: Go's seconds, and ours
+        self.illegal: dict[tuple[str, str], list[bool]] = {}
+        self.histories = self.neither = self.differ = self.undecided = 0
+
+    def add(self, kind: Class, go: dict[str, Any], seconds: float, verdict: str) -> None:
+        """Count one history that both have checked."""
+        self.histories += 1
+        if verdict == "unknown" == go["verdict"]:
+            self.neither += 1
+            return
+        group = self.sums.setdefault((kind.name, kind.clients, kind.keys, kind.fault != "none"), [0.0, 0.0])
+        group[0], group[1] = group[0] + go["cpu"], group[1] + seconds
+        self.illegal.setdefault((kind.name, kind.fault), []).append(verdict == "illegal")
+        if verdict == "unknown":
+            self.undecided += 1
+            print(f"Go alone decides ({go['verdict']}, {go['cpu']:.2f} s): {kind}", flush=True)
+        elif go["verdict"] != "unknown" and verdict != go["verdict"]:
+            self.differ += 1
+            print(f"**{verdict} here, {go['verdict']} by Go: {kind}**", flush=True)
+
+    def total(self) -> str:
+        """The sums of all, and what differs."""
+        theirs, ours = (sum(group[side] for group in self.sums.values()) for side in (0, 1))
+        over = sum(group[1] > 3 * group[0] for group in self.sums.values())
+        return (
+            f"{self.histories} histories: Go {theirs:.2f} s, here {ours:.2f} s, ratio {ours / theirs:.3f}; "
+            f"{self.differ} verdicts differ; Go alone decides {self.undecided}, neither {self.neither}; "
+            f"{over} of {len(self.sums)} classes above 3 x"
+        )
+
+    def report(self) -> None:
+        """Print the worst classes, the totals, and the share of illegal histories by fault."""
+        rows = sorted(((group[1] / group[0], *group, kind) for kind, group in self.sums.items()), reverse=True)
+        print("\n| object, clients, keys, faulty | Go, ms | here, ms | ratio |\n|---|---:|---:|---:|")
+        for ratio, theirs, ours, kind in rows[:25]:
+            print(f"| {', '.join(map(str, kind))} | {theirs * 1e3:.2f} | {ours * 1e3:.2f} | {ratio:.2f} |")
+        print(f"\n{self.total()}")
+        shares = (
+            f"{name} {fault} {sum(found) / len(found):.0%}" for (name, fault), found in sorted(self.illegal.items())
+        )
+        print("illegal: " + ", ".join(shares))
+
+
+def compare(kinds: list[Class], count: int, rng: Random, seconds: int, binary: Path, comparison: Comparison) -> None:
+    """Check so many histories of each kind with both."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{number}.ops" for number in range(count)]
+        command = [str(binary), str(MILLISECONDS), str(seconds), *map(str, paths)]
+        for number, kind in enumerate(kinds):
+            made = [generate(kind, rng.choice((100, 300, 1000)), rng) for _ in paths]
+            for path, operations in zip(paths, made, strict=True):
+                write(path, kind.name, operations)
+            outcomes = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            for path, operations in zip(paths, made, strict=True):
+                spelled = as_text(operations) if kind.name == "key-value" else operations
+                go = outcomes[str(path)]
+                comparison.add(kind, go, *here(kind.name, spelled, max(0.1, 3 * go["cpu"])))
+            if number % 20 == 19:
+                print(comparison.total(), file=sys.stderr, flush=True)
+
+
 def main() -> None:
     count, seed, seconds, drawn = [*map(int, sys.argv[1:]), *(5, 1, 10, 0)[len(sys.argv) - 1 :]]
     rng = Random(seed)
+    kinds = list(classes())
+    rng.shuffle(kinds)
     binary = build_peer()
     warm_up()
-    sums: dict[tuple[object, ...], list[float]] = {}
-    illegal: dict[tuple[str, str], list[bool]] = {}
-    differ = undecided = histories = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in rng.sample(list(classes()), drawn) if drawn else classes():
-            made = [generate(kind, rng.choice((100, 300, 1000)), rng) for _ in range(count)]
-            paths = [Path(folder) / f"{number}.ops" for number in range(count)]
-            for path, operations in zip(paths, made, strict=True):
-                write(path, kind.name, operations)
-            command = [str(binary), str(MILLISECONDS), str(seconds), *map(str, paths)]
-            outcomes = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            group = sums.setdefault((kind.name, kind.clients, kind.keys, kind.fault != "none"), [0.0, 0.0])
-            for path, operations in zip(paths, made, strict=True):
-                go, go_verdict = outcomes[str(path)]["cpu"], outcomes[str(path)]["verdict"]
-                spelled = as_text(operations) if kind.name == "key-value" else operations
-                mine, verdict = here(kind.name, spelled, seconds)
-                group[0], group[1], histories = group[0] + go, group[1] + mine, histories + 1
-                illegal.setdefault((kind.name, kind.fault), []).append(verdict == "illegal")
-                if verdict == "unknown" != go_verdict:
-                    undecided += 1
-                    print(f"Go alone decides ({go_verdict}, {go:.2f} s): {kind}", flush=True)
-                elif go_verdict != "unknown" and verdict != go_verdict:
-                    differ += 1
-                    print(f"**{verdict} here, {go_verdict} by Go: {kind}**", flush=True)
-    rows = sorted(((ours / theirs, theirs, ours, group) for group, (theirs, ours) in sums.items()), reverse=True)
-    print("\n| object, clients, keys, faulty | Go, ms | here, ms | ratio |\n|---|---:|---:|---:|")
-    for ratio, theirs, ours, group in rows[:25]:
-        print(f"| {', '.join(map(str, group))} | {theirs * 1e3:.2f} | {ours * 1e3:.2f} | {ratio:.2f} |")
-    theirs, ours = sum(row[1] for row in rows), sum(row[2] for row in rows)
-    print(f"| all {len(rows)} | {theirs * 1e3:.0f} | {ours * 1e3:.0f} | {ours / theirs:.3f} |")
-    over = sum(row[0] > 3 for row in rows)
-    print(f"{histories} histories; {differ} verdicts differ; Go alone decides {undecided}; {over} classes above 3 x")
-    shares = (f"{name} {fault} {sum(found) / len(found):.0%}" for (name, fault), found in sorted(illegal.items()))
-    print("illegal: " + ", ".join(shares))
+    comparison = Comparison()
+    with suppress(KeyboardInterrupt):
+        compare(kinds[: drawn or len(kinds)], count, rng, seconds, binary, comparison)
+    comparison.report()
 
 
 if __name__ == "__main__":

@@ -68,9 +68,10 @@ def fill(name: str, count: int, rng: np.random.Generator) -> list[NDArray[np.int
         result[reads] = number[f == 0][value[reads]]
         result[f == 2] = 0
     elif name == "set":
-        f = number % 4  # add, contains, remove, contains of one value, and of another one later
-        value = number // 4
-        f, result[number % 4 == 1], result[number % 4 == 3] = np.array([0, 2, 1, 2])[f], 1, 0
+        # Add a value; find one that was added long before; remove one; miss one that was removed long before.
+        turn = number % 4
+        f, value = np.array([0, 2, 1, 2])[turn], number // 4 - np.array([0, 20, 50, 80])[turn]
+        result[f == 2] = (turn == 1)[f == 2] & (value[f == 2] >= 0)
     else:
         f, value = number % 2, number // 2 % 50
     return [f, value, result]

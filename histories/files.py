@@ -16,7 +16,7 @@ import numpy as np
 
 from .errors import NO_SUCH_FILE, InputError
 
-BLOCK_BYTES = 32 << 20
+BLOCK_BYTES = 16 << 20  # a block takes ten times its size while it is parsed; smaller ones take more time
 SPLIT_BYTES = 32 << 20
 HANDED_ON_BYTES = 1 << 20  # of a compressed file; a smaller one is parsed where it is decompressed
 HANDED_ON_BLOCK_BYTES = 8 << 20  # decompressed

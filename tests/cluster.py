@@ -35,7 +35,7 @@ def spark_process(log: Path, program: str, *arguments: str) -> Iterator[subproce
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": HOST,
         "SPARK_NO_DAEMONIZE": "1",
-        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_MEMORY": "600m",
         "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     with log.open("wb") as output:

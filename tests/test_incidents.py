@@ -16,7 +16,7 @@ from logjudge.analysis.causes.incidents import Incident, from_record, incidents_
 from logjudge.cli.document import Document
 from logjudge.histories.tables import FINDINGS
 from logjudge.plots.report.incidents import timeline, worst_incidents
-from logjudge.plots.report.root_causes import MAX_STEPS, cause_headline, impact_by_cause, root_cause_of, sentence_of
+from logjudge.plots.report.root_causes import MAX_STEPS, cause_headlines, impact_by_cause, root_cause_of, sentence_of
 
 KILL = {
     "says": "broker 1 was killed",
@@ -280,14 +280,13 @@ def test_a_headline_names_the_causes_of_breaches_alone() -> None:
     known = (
         f"Cause: unclean-election ({title_of('unclean-election')}). Prevented by: unclean.leader.election.enable=false."
     )
-    assert cause_headline(joined([cause(), other], finding(duplicate, severity="permitted"))) == known
-    assert (
-        cause_headline(joined([cause(), other])) == f"{known} Cause: retry-duplicate ({title_of('retry-duplicate')})."
-    )
-    assert not cause_headline([])
+    assert cause_headlines(joined([cause(), other], finding(duplicate, severity="permitted"))) == [known]
+    both = [known, f"Cause: retry-duplicate ({title_of('retry-duplicate')})."]
+    assert cause_headlines(joined([cause(), other])) == both
+    assert not cause_headlines([])
     unknown = of_partition(1, cause="unknown", chain=[], missing=["a log"])
-    assert cause_headline(joined([unknown])) == "The cause is not known."
-    assert cause_headline(joined([cause(), unknown])) == f"{known} The cause of the other breaches is not known."
+    assert cause_headlines(joined([unknown])) == ["The cause is not known."]
+    assert cause_headlines(joined([cause(), unknown])) == [known, "The cause of the other breaches is not known."]
 
 
 def test_a_sentence_names_what_is_missing_or_what_would_have_prevented_it() -> None:

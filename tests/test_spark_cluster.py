@@ -15,9 +15,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import logjudge
 import polars as pl
 import pytest
 from cluster import HOST, free_port, spark_process, wait_for_port, wait_for_text
+from event_lines import CONFIG, frame
 from logjudge.analysis.engines import local
 from logjudge.cli.doctor import java
 from logjudge.histories.bundle import open_run
@@ -60,6 +62,26 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return generate(tmp_path_factory.mktemp("runs") / "faulty", 100_000, faulty=True)
 
 
+# What a user does in a Connect session; prints what the session has before and after, and the findings.
+IN_A_SESSION = """
+import json, sys
+import logjudge
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+spark.conf.set("spark.sql.adaptive.enabled", "true")
+def state():
+    tables = [table.name for table in spark.catalog.listTables()]
+    return dict(spark.conf.getAll), tables, spark.getActiveSession() is spark
+before = state()
+result = logjudge.spark.check(spark, sys.argv[2])
+rows = spark.createDataFrame(json.loads(sys.argv[3]), sys.argv[4]).repartitionByRange(3, "time")
+of_rows = logjudge.spark.check(spark, rows, config=json.loads(sys.argv[5]))
+ids = [row[0] for row in result.findings_spark.select("id").collect()]
+print(json.dumps([state() == before, ids, of_rows.verdict, of_rows.findings["sentence"].to_list()]))
+"""
+
+
 def test_connect_server(tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "connect.log"
     arguments = [
@@ -75,6 +97,15 @@ def test_connect_server(tmp_path: Path) -> None:
         arguments = ["search", "--variant", "high-watermark", "--runs", "300", "--engine", "spark", *remote]
         search = [sys.executable, "-m", "logjudge.cli", *arguments]
         found = subprocess.run(search, capture_output=True, text=True, cwd=tmp_path, check=False)
+        events = frame(lost=True).select("time", "process", "op", "type", "f", "topic", "partition", "value", "offset")
+        columns = "time long, process string, op long, type string, f string, topic string, partition int, value string"
+        rows = json.dumps(events.rows()), f"{columns}, offset long", json.dumps(CONFIG)
+        session = [sys.executable, "-c", IN_A_SESSION, remote[1], str(EXAMPLE), *rows]
+        shown = subprocess.run(session, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert shown.returncode == 0, shown.stderr[-3000:]
+    of_file, of_rows = local.judge_run(open_run(EXAMPLE)), logjudge.check(events, config=CONFIG)
+    sentences = of_rows.findings["sentence"].to_list()
+    assert json.loads(shown.stdout) == [True, of_file.findings()["id"].to_list(), of_rows.verdict, sentences]
     assert (found.returncode, "is broken" in found.stdout) == (1, True), found.stderr[-3000:]
     assert code == 1
     assert report["findings"] == expected(EXAMPLE)

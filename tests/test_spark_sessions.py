@@ -158,6 +158,21 @@ def test_a_run_that_spark_gives_up_is_one_sentence() -> None:
         raise KeyError("a bug of ours")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "PythonException:\n  ModuleNotFoundError: No module named 'logjudge'\n",
+            "lack logjudge; start the session",
+        ),
+        ("[PYTHON_VERSION_MISMATCH] Python in worker has 3.9", "lack the Python version of the driver"),
+    ],
+)
+def test_workers_of_another_python_are_one_sentence(text: str, message: str) -> None:
+    with pytest.raises(MissingComponentError, match=message), cluster_errors():
+        raise RuntimeError(text)
+
+
 @pytest.mark.spark
 def test_a_run_that_workers_cannot_see_is_one_sentence(spark: Any, tmp_path: Path) -> None:
     from logjudge.analysis.engines.spark import judge_run

@@ -164,9 +164,8 @@ def _groups(p: Partition) -> dict[str, list[str]]:
 
 
 def _reporting(p: Partition) -> list[str]:
-    """The processes that recorded a generation."""
-    frames = [frame.filter(pl.col("group_generation").is_not_null())["process"] for frame in (p.marks, p.context)]
-    return sorted(pl.concat(frames).unique())
+    """The processes that recorded a generation in this partition."""
+    return sorted(p.marks.filter(pl.col("group_generation").is_not_null())["process"].unique())
 
 
 def _missing_groups(p: Partition) -> Iterator[MissingSetting]:

@@ -35,8 +35,7 @@ from .rule import Rule
 ).judged_by
 def nonmonotonic_send(p: Partition) -> Iterator[Result]:
     """Sends with a smaller offset than the previous one of their producer, which did not crash in between."""
-    sent = _in_order_of_invocation(p)
-    back = sent.filter((pl.col("offset") < pl.col("previous")) & (pl.col("at") != pl.col("previous_at")))
+    back = _odd_steps(p).filter((pl.col("offset") < pl.col("previous")) & (pl.col("at") != pl.col("previous_at")))
     back = _without_crash_between(p, back)
     excused = _excused(p, back)
     for row in back.iter_rows(named=True):
@@ -64,9 +63,7 @@ def nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
 ).judged_by
 def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
     """Sends of one transaction with a smaller offset than the previous one."""
-    back = _in_order_of_invocation(p).filter(
-        (pl.col("offset") < pl.col("previous")) & (pl.col("at") == pl.col("previous_at"))
-    )
+    back = _odd_steps(p).filter((pl.col("offset") < pl.col("previous")) & (pl.col("at") == pl.col("previous_at")))
     excused = _excused(p, back)
     for row in back.iter_rows(named=True):
         yield _back(p, row, excused)
@@ -90,9 +87,7 @@ def int_nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
 ).judged_by
 def int_send_skip(p: Partition) -> Iterator[Result]:
     """Records of other producers between those of one transaction: allowed, so a note."""
-    ahead = _in_order_of_invocation(p).filter(
-        (pl.col("offset") > pl.col("previous") + 1) & (pl.col("at") == pl.col("previous_at"))
-    )
+    ahead = _odd_steps(p).filter((pl.col("offset") > pl.col("previous") + 1) & (pl.col("at") == pl.col("previous_at")))
     for row in ahead.iter_rows(named=True):
         first, last = np.searchsorted(lasting(p), [row["previous"] + 1, row["offset"]], "left")
         between = np.setdiff1d(lasting(p)[first:last], p.sends.filter(pl.col("at") == row["at"])["offset"].to_numpy())
@@ -155,12 +150,17 @@ def _back(p: Partition, row: Row, excused: set[tuple[str, str]]) -> Finding:
 
 
 @once
-def _in_order_of_invocation(p: Partition) -> pl.DataFrame:
-    """Acknowledged sends with an offset, each with the previous one of its producer."""
+def _odd_steps(p: Partition) -> pl.DataFrame:
+    """Acknowledged sends behind the previous one of their producer, or apart from it within one operation.
+
+    Columns: process, invoked, at, offset, value, and the previous send's (previous is its offset). Few sends are odd,
+    so only their rows are held.
+    """
     known = p.acknowledged.filter(pl.col("offset").is_not_null() & ~pl.col("synthetic"))
     sent = known.select("process", "invoked", "at", "offset", "value")
-    previous = {
-        "previous" if name == "offset" else f"previous_{name}": pl.col(name).shift(1).over("process")
-        for name in ("offset", "value", "at", "invoked")
-    }
-    return sent.with_columns(**previous).filter(pl.col("previous") + 1 != pl.col("offset"))
+    row = sent.select("process").with_row_index("row").select(pl.col("row").shift(1).over("process"))["row"]
+    offset, at = sent["offset"].gather(row), sent["at"].gather(row)
+    is_odd = (sent["offset"] < offset) | ((sent["at"] == at) & (sent["offset"] > offset + 1))
+    odd = is_odd.fill_null(False).arg_true()
+    names = {"offset": "previous", "value": "previous_value", "at": "previous_at", "invoked": "previous_invoked"}
+    return sent[odd].hstack(sent[row.gather(odd)].select(pl.col(name).alias(new) for name, new in names.items()))

@@ -15,7 +15,7 @@ from .machine import COLUMNS, Machine, grow_trie, new_trie
 from .steps import FURTHEST, Budget, Found, History, Steps
 from .tables import FRONT, rehash_memo, rehash_pairs
 
-FUEL = 100_000  # candidates between two looks at the clock: a few milliseconds
+FUEL = 10_000  # candidates between two looks at the clock: a millisecond, or half a second where contents are long
 NO_MACHINE = Machine(  # of a model that is Python alone
     code=np.empty((0, 3), np.int32),
     units=np.empty(0, np.int32),
@@ -200,12 +200,17 @@ class CompiledSearch:
 
 
 class AlternatingSearch:
-    """Searches of one history in two orders, by ends and by calls, in turns."""
+    """Searches of one history in two orders, by ends and by calls, in turns.
+
+    Where the steps are not compiled, they take most of the time, and the order by ends goes alone: the other one would
+    call the model for other states.
+    """
 
     def __init__(self, history: History, steps: Steps, budget: Budget, by_calls_first: bool) -> None:
         self.start = partial(CompiledSearch, history, steps, budget)
         self.budget = budget
-        self.orders = [by_calls_first, not by_calls_first]  # whether it is by calls
+        # Whether each of them is by calls.
+        self.orders = [False] if steps.encoding is None else [by_calls_first, not by_calls_first]
         self.searches: dict[bool, CompiledSearch] = {}
         self.least_fuel = 16 * len(history.calls)  # enough for most histories with few concurrent operations
 

@@ -200,7 +200,7 @@ def sort_ways(s: Search, ways: int, front: int) -> None:
 @compiled_in_place
 def may_use_lost(s: Search, row: int) -> bool:
     """Whether some operation of unknown outcome was called by the end of the front."""
-    return len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]]
+    return bool(len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]])
 
 
 @compiled_in_place

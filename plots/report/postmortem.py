@@ -21,7 +21,7 @@ from ..clock import clock
 from ..escaping import markdown
 from ..painting import jobs_of, paint
 from .incidents import IncidentFindings, faults_before, first_sign, place_of, timeline, worst_incidents
-from .root_causes import cause_headline, impact_by_cause, root_cause_of
+from .root_causes import cause_headlines, impact_by_cause, root_cause_of
 
 MAX_ROOT_CAUSES = 12
 VERDICTS = {
@@ -144,7 +144,7 @@ def _template_values(
         "never_received": [_never_received(*row) for row in figures["never_received"]],
         "missed": rules.get("consumer-loss", {}).get("count", 0),
         "headline": summary,
-        "cause_headline": cause_headline(incidents),
+        "cause_headlines": cause_headlines(incidents),
         "moments": moments,
         "moments_left_out": moments_left_out,
         "faults": faults_before(listed, figures),

@@ -134,15 +134,15 @@ def source_of(fact: Record) -> str:
     return f"{source} byte {fact['byte']}" if fact["byte"] is not None else source
 
 
-def cause_headline(incidents: Iterable[Incident]) -> str:
-    """The causes of the breaches, each with its prevention, for a headline; empty if no cause was searched.
+def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
+    """The causes of the breaches, each with its prevention, a line each; none if no cause was searched.
 
     Losses that the configuration permits have causes too, but are no breaches.
     """
     breaches = [one for one in incidents if one.severity == "violation" and one.explained]
     causes = {one.cause: one.prevented_by for one in breaches if one.known}
     if breaches and not causes:
-        return "The cause is not known."
+        return ["The cause is not known."]
     sentences = [
         f"Cause: {_cause_sentence(cause)}." + (f" Prevented by: {either(prevented)}." if prevented else "")
         for cause, prevented in list(causes.items())[:MAX_BLAMED]
@@ -151,7 +151,7 @@ def cause_headline(incidents: Iterable[Incident]) -> str:
         sentences.append(f"{plural(len(causes) - MAX_BLAMED, 'more cause')} below.")
     if not all(one.known for one in breaches):
         sentences.append("The cause of the other breaches is not known.")
-    return " ".join(sentences)
+    return sentences
 
 
 def _cause_sentence(cause: str) -> str:

@@ -25,6 +25,7 @@ _LOST = re.compile(
     "|stopped SparkContext|StatusCode.UNAVAILABLE|RETRIES_EXCEEDED|Retries[ _]?[Ee]xceeded|INVALID_HANDLE"
     "|OutOfMemoryError|No space left on device"
 )
+_LACKING = re.compile("No module named '(logjudge|polars|pyarrow|numpy|numba|pandas|orjson)|PYTHON_VERSION_MISMATCH")
 Found = TypeVar("Found")
 
 
@@ -83,12 +84,18 @@ def limit_retries(session: SparkSession) -> None:
 
 @contextmanager
 def cluster_errors() -> Iterator[None]:
-    """Turns the loss of workers, of the session or of a server into a ClusterError; other errors pass."""
+    """Turns the loss of workers, of the session or of a server into a ClusterError, and workers of another Python into
+    a MissingComponentError; other errors pass."""
     try:
         yield
     except LogjudgeError:
         raise
     except Exception as error:
+        if lacking := _LACKING.search(str(error)):
+            raise MissingComponentError(
+                f"Spark's Python workers lack {lacking[1] or 'the Python version of the driver'}; start the session"
+                " with spark.pyspark.python set to a Python that has it (docs/cluster.md: what workers need)"
+            ) from error
         found = _LOST.search(str(error))
         if found is None:
             raise
