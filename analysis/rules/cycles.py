@@ -144,7 +144,7 @@ def searches(settings: Settings) -> dict[str, Search]:
 
 def find_cycles(dependencies: pl.DataFrame, settings: Settings) -> dict[str, Found]:
     """The cycles of a run's DEPENDENCIES, by search and type."""
-    found = {}
+    found: dict[str, Found] = {}
     for name, search in searches(settings).items():
         chosen = dependencies.filter(search.dependencies)
         found[name] = cycles_of(within(chosen, windows_of(chosen)), search.most, search.as_elle)

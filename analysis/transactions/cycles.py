@@ -174,7 +174,7 @@ def _by_type(graph: Graph, most: int, as_elle: bool) -> Iterator[tuple[str, list
 
 
 def _inside(edges: Edges, label: Ints) -> Mask:
-    return label[edges.source] == label[edges.target]
+    return np.asarray(label[edges.source] == label[edges.target])
 
 
 class _Search:

@@ -66,10 +66,10 @@ class Graph:
             dependencies = dependencies.join(numbers, on=f"{end}_at", how="left")
         rows = dependencies.sort("source", "target", "kind", "topic", "partition", "source_offset", "target_offset")
         edges = Edges(*(rows[end].cast(pl.Int64).to_numpy() for end in ("source", "target")))
-        at, start, end = (operations[name].to_numpy() for name in ("at", "start", "end"))
+        at, start, done = (operations[name].to_numpy() for name in ("at", "start", "end"))
         process = operations.select(pl.struct("window", "process").rank("dense")).to_series().cast(pl.Int64).to_numpy()
         is_ww = (rows["kind"] == "ww").to_numpy()
-        return Graph(rows.drop("source", "target"), at, start, end, process, edges, is_ww, joined_by_real_time)
+        return Graph(rows.drop("source", "target"), at, start, done, process, edges, is_ww, joined_by_real_time)
 
     def __len__(self) -> int:
         return len(self.at)
