@@ -86,7 +86,7 @@ _UNKNOWN = "All writes and reads of a cycle are known, but run.json does not set
 _CLOCK = " A process recorded its times in another unit or by a clock that is hours off."
 _IN_JEPSEN = (
     "Elle's dependencies: an operation of any outcome that wrote or read; of several writers of a value the last "
-    "counts. Neighbouring offsets only count with `--ww-deps`, as with Jepsen's option of this name: cycles of G1c "
+    "counts. Neighbouring offsets only count with --ww-deps, as with Jepsen's option of this name: cycles of G1c "
     "are then permitted. Cycles of G0 always are. An ok operation comes before those invoked after it."
 )
 _NO_PROCESS = " Jepsen looks for real-time order alone, which contains process order: never found."
