@@ -231,7 +231,7 @@ def test_spark_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 def test_spark_checks_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Spark has to offer is one function; here it is the builtin map, on what is no session."""
     opened: list[object] = []
-    monkeypatch.setattr(spark, "open_session", lambda *arguments: opened.append(arguments))
+    monkeypatch.setattr(spark, "open_session", lambda *arguments, **_options: opened.append(arguments))
     monkeypatch.setattr(spark, "map_payloads", lambda judge, payloads, session: map(judge, payloads))  # noqa: ARG005
     assert run(DATA / "c01-ok.txt", "--engine", "spark").return_value == 0
     result = run(DATA / "c01-bad.txt", "--engine", "spark", "--master", "local[1]", "--conf", "a=b=c")
