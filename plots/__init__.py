@@ -1,6 +1,6 @@
 """The figures: one module per figure, listed in PLOTS. Each draws small records with matplotlib.
 
-A new plot is one module with `subjects` (what the report draws), `draw` and CAPTION, and one line in PLOTS.
+A new plot is one module with `subjects` (what the report draws), `draw`, LABEL and CAPTION, and one line in PLOTS.
 The records are figures.json (analysis/figures/merge.py). matplotlib is imported when a figure is drawn.
 """
 
@@ -19,6 +19,7 @@ __all__ = ["PLOTS", "Plot", "draw"]
 class Plot(Protocol):
     """A module of this folder."""
 
+    LABEL: str  # its name in the report
     CAPTION: str  # explains the figure to its reader
 
     def subjects(self, figures: dict[str, Any]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+LABEL = "Operations"
 CAPTION = (
     "One lane per client; each bar lasts from the call to its response. Bold: the operations that prove the finding, or"
     " that ended a client; the others are their neighbours. Red: it wrote or read a lost record. Time without"

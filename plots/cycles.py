@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+LABEL = "Cycle of transactions"
 CAPTION = (
     "The shortest cycle of a component of transactions. A bar: from the invocation of a transaction to its completion;"
     " pale if one of them is not recorded. An arrow: why the transaction must come before the other. Blue: the other"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+LABEL = "Run at a glance"
 CAPTION = (
     "Above: sends by outcome, counted when they completed. Red: acknowledged, then lost; compare their time with the"
     " faults (grey). Below: how long acknowledged sends took, on a logarithmic scale."

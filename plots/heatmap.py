@@ -12,6 +12,7 @@ from .time_axis import time_axis
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LABEL = "Findings by partition and time"
 CAPTION = (
     "One row per partition, worst first; darker means more records. A loss is drawn when its records were acknowledged,"
     " any other finding when a client or broker first showed it. A column through many rows is one event; a single"

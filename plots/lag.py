@@ -12,6 +12,7 @@ from .time_axis import time_axis
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LABEL = "Consumer lag"
 CAPTION = (
     "One line per consumer: the age of the oldest acknowledged record beyond its position, the worst of its partitions."
     " 0: it is up to date. A line that climbs is a consumer that receives nothing; one that climbs to the right edge"

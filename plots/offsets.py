@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+LABEL = "Offsets"
 CAPTION = (
     "Offsets from left to right. First lane: the state of the first record known at each offset. Second lane: the"
     " present content of the offsets of lost records. Then the cause of each loss, if broker files prove one."

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+LABEL = "Replicas"
 CAPTION = (
     "Each replica's log at the times when its files were copied; offsets from left to right. One colour per leader"
     " epoch. Red frame: the replicas have different records here. ▼: the high watermark in the broker's checkpoint,"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+LABEL = "Leaders and ISR"
 CAPTION = (
     "One lane per broker. Full colour: it led (with its leader epoch). Pale blue: it was in the last known ISR;"
     " hatched: in that ISR though down or fenced. Thin line: running, not in the ISR. Red edge: two led the same epoch."

@@ -13,6 +13,7 @@ from .time_axis import time_axis
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LABEL = "Unread records"
 CAPTION = (
     "Acknowledged records that no recorded consumer had read yet. Blue: read later. Orange: never read by a recorded"
     " consumer, counted from their acknowledgement on. A hill that comes down is a consumer that caught up."

@@ -83,6 +83,18 @@ def test_the_same_cycles_as_a_naive_search(random: Random) -> None:
     assert from_record(orjson.loads(orjson.dumps(to_record(found)))) == found
 
 
+def test_the_shortest_cycle_of_a_component_is_found_in_any_part_of_it() -> None:
+    """All are one component in real time; writes alone make two parts of it, and the second has the shorter cycle."""
+    operations = [(0, 1, "q"), (1, None, "q"), (0, None, "q"), (0, 1, "p"), (0, 2, "q"), (0, 1, "q")]
+    writes = [("ww", *pair) for pair in ((0, 5), (1, 3), (2, 1), (3, 0), (3, 2), (4, 5), (5, 0))]
+    reads = [("wr", *pair) for pair in ((0, 2), (0, 4), (4, 0), (5, 1), (5, 3))]
+    dependencies = frame(operations, writes + reads)
+    [cycle] = cycles_of(windows.within(dependencies, windows.windows_of(dependencies)), 100, as_elle=True)[
+        "G0"
+    ].shortest
+    assert len(cycle.steps) == 2
+
+
 def _check_steps(cycle: Cycle, operations: list[twin_cycles.Operation], edges: list[twin_cycles.Edge]) -> None:
     for step, after in zip(cycle.steps, cycle.steps[1:] + cycle.steps[:1], strict=True):
         one, other = step.row["source_at"], step.row["target_at"]

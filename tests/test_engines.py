@@ -6,6 +6,7 @@ import gzip
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,7 @@ def test_spark_hands_blocks_on_and_judges_on_many_tasks(spark: Any, some: list[J
 
     judged = max(some, key=lambda each: len(each.run.topics))
     run = open_run(_packed(_gzipped, judged, tmp_path / "packed"))
+    run = replace(run, settings=replace(run.settings, batches=8))  # as a larger run has
     assert len(run.splits) == 1
     with plan(spark, run, None) as (blocks, _):
         units = blocks.filter(F.col("kind") == "summaries")

@@ -78,6 +78,13 @@ EVIDENCE_CHECKS: dict[str, Any] = {
     r"(\S+) is assigned the committed offset (\d+)": lambda e, p, o: e["process"] == p and o in _offsets(e, "assign"),
     r"(\S+) is at position (\d+)": lambda e, p, _: _is_move(e, p),
     r"(?:(?:\S+) commits|commit of) (\d+)": lambda e, o: _offsets(e, "commit") == [o],
+    r"(\S+): .*\bT\d+ .*": lambda e, p: e["process"] == p,
+    r"(\S+) is assigned \S+ in generation (\d+)": lambda e, p, g: (
+        (e["process"], e["f"], str(e["generation"])) == (p, "assign", g)
+    ),
+    r"(\S+) is in generation (\d+)": lambda e, p, g: (e["process"], str(e["generation"])) == (p, g),
+    r"(\S+) gives it up": lambda e, p: e["process"] == p and (e["f"] == "revoke" or e.get("revoked")),
+    r"(\S+) commits (\d+) in generation \d+": lambda e, p, o: e["process"] == p and _offsets(e, "commit") == [o],
     r"the transaction": lambda e: e["f"] == "txn" and e["type"] == "ok",
 }
 
@@ -267,6 +274,23 @@ def test_a_divergence_may_span_unacknowledged_records_beside_the_loss(values: li
     )  # fmt: skip
     it = Finding("replica-divergence", "", **place, id="it", first_offset=1, count=4, values=values, related=["loss"])
     assert [one.severity for one in accept_consequences([loss, it])] == ["permitted", severity]
+
+
+def test_a_consequence_of_a_permitted_loss_and_of_a_breach_is_a_breach() -> None:
+    place: dict[str, Any] = {"topic": "x", "partition": 0}
+    permitted = Finding("lost-write", "", **place, id="one", severity="permitted", first_offset=1, last_offset=1,
+                        values=["a"])  # fmt: skip
+    breach = Finding("lost-write", "", **place, id="other", first_offset=9, last_offset=9, values=["z"])
+    it = Finding("realtime-order", "", **place, id="it", first_offset=1, last_offset=1, values=["a"])
+    of_one, of_both = replace(it, related=["one"]), replace(it, related=["one", "other"])
+    assert accept_consequences([permitted, breach, of_one])[-1].severity == "permitted"
+    assert accept_consequences([permitted, breach, of_both])[-1].severity == "violation"
+
+
+def test_the_first_commit_beyond_a_missed_record_proves_the_loss(tmp_path: Path) -> None:
+    [found] = judge("p:a@0 p:b@1 c:<a@0 c:commit=1 c:commit=2 c:commit=2", tmp_path).of("consumer-loss")
+    assert "committed x-0@2 at 0.010 s" in found["sentence"]
+    assert [item["says"] for item in found["evidence"]] == ["b acknowledged at offset 1", "c commits 2"]
 
 
 ASSUMPTIONS = {

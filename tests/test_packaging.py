@@ -24,7 +24,8 @@ def installed() -> Path:
     shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools packs what an earlier build left there
     target.mkdir(parents=True)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True, cwd=target)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=target)
+    assert done.returncode == 0, done.stderr
     return target
 
 

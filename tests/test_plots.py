@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from figure_cases import REAL, judged
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from logjudge.plots import PLOTS, around, draw, glance, heatmap, lag, offsets, style, time_axis, unread
 from logjudge.plots.bands import bands_of
@@ -128,8 +128,12 @@ def test_file_names_are_harmless_and_apart(one: str, other: str) -> None:
 
 
 @given(st.text(max_size=200))
+@example("see https://a.example and www.b.example")
 def test_markdown_shows_text_as_it_is(text: str) -> None:
     from markdown_it import MarkdownIt
+
+    assert "://" not in markdown(text)  # GitHub makes links of these
+    assert "www." not in markdown(text)
 
     tokens = MarkdownIt("commonmark").enable("table").parse("- x " + markdown(text))
     inline = [child for token in tokens if token.type == "inline" for child in token.children or []]

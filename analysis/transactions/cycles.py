@@ -158,15 +158,13 @@ def _by_type(graph: Graph, most: int, as_elle: bool) -> Iterator[tuple[str, list
         mask = graph.is_ww if base == "G0" else np.ones(len(graph.rows), bool)
         part, part_size = graph.components(mask, graph.order(order))
         on_cycle = _inside(graph.edges, part) & mask & (part_size[graph.edges.source] > 1)
-        having, first = np.unique(whole[on_cycle], return_index=True)
-        part_of_first = part[graph.edges.source[np.flatnonzero(on_cycle)[first]]]
-        new = ~np.isin(having, np.concatenate(excused[name]))
-        having, part_of_first = having[new], part_of_first[new]
+        having = np.unique(whole[on_cycle])
+        having = having[~np.isin(having, np.concatenate(excused[name]))]
         for implied in _IMPLIED[name]:
             excused[implied].append(having)
         cycles = []
         for one in np.lexsort((first_of[having], size[having]))[:most].tolist():
-            edges = np.flatnonzero(on_cycle & (part[graph.edges.source] == part_of_first[one]))
+            edges = np.flatnonzero(on_cycle & (whole == having[one]))
             begin = first_of[having[one]]
             component = int(size[having[one]]), int(graph.start[begin]), int(graph.end[begin])
             cycles.append(_Search(graph, edges, order, component).shortest())
@@ -178,7 +176,7 @@ def _inside(edges: Edges, label: Ints) -> Mask:
 
 
 class _Search:
-    """A search for the shortest cycle of a strongly connected component, breadth first from each of its operations.
+    """A search for the shortest cycle of dependencies that are all on cycles, breadth first from each operation.
 
     A shortest cycle takes at most one step in real time: of several, one leads from an end to a start that the steps
     between reach again, as ends of a cycle cannot all grow.

@@ -30,16 +30,6 @@ VERDICTS = {
     "unknown": "No breach was found, but the evidence is incomplete, so the verdict is unknown.",
     "not-judged": "There was nothing to judge.",
 }
-LABELS = {
-    "glance": "Run at a glance",
-    "offsets": "Offsets",
-    "replicas": "Replicas",
-    "swimlane": "Leaders and ISR",
-    "around": "Operations",
-    "unread": "Unread records",
-    "lag": "Consumer lag",
-    "heatmap": "Findings by partition and time",
-}
 _REFERENCE = re.compile(r"\b(KIP|KAFKA)-(\d{1,6})\b")
 _SOURCES = {
     "KIP": "https://cwiki.apache.org/confluence/dosearchsite.action?queryString=KIP-",
@@ -91,9 +81,9 @@ def _draw_all(folder: Path, figures: dict[str, Any], endings: Sequence[str]) -> 
                 "stem": job.stem,
                 "files": [f"plots/{job.stem}.{ending}" for ending in endings],
                 "title": title,
-                "label": style.printable(f"{LABELS[job.plot]} {title}".strip()),
+                "label": style.printable(f"{PLOTS[job.plot].LABEL} {title}".strip()),
                 "caption": PLOTS[job.plot].CAPTION if is_first else "",  # once per kind
-                "svg": inline_svg(svg, job.stem, f"{LABELS[job.plot]}: {' '.join(heading.split())}"),
+                "svg": inline_svg(svg, job.stem, f"{PLOTS[job.plot].LABEL}: {' '.join(heading.split())}"),
             }
         )
     return pictures

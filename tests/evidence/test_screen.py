@@ -74,9 +74,12 @@ def test_no_citation_is_cut(reports: dict[str, Report], name: str, width: int, m
 
 def test_few_rules_that_were_not_judged_are_named(reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch) -> None:
     text = " ".join(" ".join(screen(reports["kip-101-c"], 100, monkeypatch)).split())
-    names = [name for name, rule in reports["kip-101-c"]["rules"].items() if rule["verdict"] == "not-judged"]
-    assert len(names) == 6
-    assert f"not-judged: {', '.join(names)}" in text
+    rules = reports["kip-101-c"]["rules"]
+    names = [name for name, rule in rules.items() if rule["verdict"] == "not-judged"]
+    assert f"not-judged: {len(names)} rules are not applicable" in text
+    few = {name: rule for name, rule in rules.items() if name not in names[4:]}
+    text = " ".join(" ".join(screen({**reports["kip-101-c"], "rules": few}, 100, monkeypatch)).split())
+    assert f"not-judged: {', '.join(names[:4])}" in text
 
 
 @WIDTHS

@@ -69,7 +69,7 @@ def test_a_broker_on_another_machine_is_copied_by_ssh(sshd: int, tmp_path: Path)
     out = tmp_path / "runs" / "run"
     done = shell("collect", f"{host}{data}", f"7={host}{tmp_path}/logs", "--out", out, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"{out}: 5 files" in done.stdout
+    assert f"{out}: 7 files" in done.stdout
     collect(fetch_sources([str(data), f"7={tmp_path}/logs"], tmp_path)[0], tmp_path / "local")
     assert collected(out) == collected(tmp_path / "local")
     assert (out / "brokers" / "7" / "data" / "orders-0" / SEGMENT).read_bytes() == LOG.read_bytes()

@@ -17,7 +17,8 @@ from ..workloads import WORKLOADS
 
 FOLDER = Path(__file__).parent
 CLUSTER = ("kafka", "brokers", "settings", "broker_settings", "features")  # keys of the table [cluster]
-ROLES = ("leader", "followers", "others")  # of the first partition's brokers; a broker's number is a name, too
+# Of brokers: three of the first partition, and the leader of the groups' log. A broker's number is a name, too.
+ROLES = ("leader", "followers", "others", "coordinator")
 UNTIL = ("in-sync", "leader-alone", "leader-changed", "led")
 NODES: dict[str, type | tuple[type, ...]] = {"nodes": list}
 # What a step does, and its keys besides `do`.
