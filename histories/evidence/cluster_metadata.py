@@ -15,8 +15,9 @@ from typing import Any
 
 import polars as pl
 
-from .metadata_records import IGNORED, SCHEMAS, MalformedRecordError, decode
+from .metadata_records import IGNORED, SCHEMAS, decode
 from .tables import DAMAGE, METADATA, damage_row
+from .wire_cursor import MalformedRecordError
 
 NO_LEADER_CHANGE = -2
 TOPIC_RESOURCE = 2  # ConfigResource.Type.TOPIC

@@ -14,12 +14,12 @@ import polars as pl
 
 from .group_records import (
     GroupMetadata,
-    MalformedGroupRecordError,
     OffsetCommit,
     assigned_partitions,
     decode,
 )
 from .tables import DAMAGE, GROUPS, damage_row
+from .wire_cursor import MalformedRecordError
 
 COMMIT_MARKER = 1
 Row = dict[str, Any]
@@ -92,7 +92,7 @@ def read_group_log(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
                 continue
             try:
                 replay.apply(record.key or b"", record.value, where, record.producer)
-            except MalformedGroupRecordError as error:
+            except MalformedRecordError as error:
                 reason = f"the record at offset {record.offset} cannot be decoded: {error}"
                 replay.damage.append(
                     {**damage_row("decode", reason, record.byte, None, record.offset, record.offset), "file": path.name}

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .wire_cursor import MalformedRecordError, WireCursor
+
 MAX_FLEXIBLE = 4  # of the values that are known; a later version may have fields that cannot be passed over
 OFFSET_KEYS, GROUP_KEY = (0, 1), 2
 
@@ -55,10 +57,6 @@ GROUP_VALUE = (
 )
 
 
-class MalformedGroupRecordError(Exception):
-    """A record of `__consumer_offsets` that cannot be decoded. group_log.py reports it as damage."""
-
-
 @dataclass(frozen=True)
 class OffsetCommit:
     """A group's committed offset of a partition; `value` None: it was removed."""
@@ -77,51 +75,29 @@ class GroupMetadata:
     value: dict[str, Any] | None
 
 
-class _Cursor:
-    def __init__(self, data: bytes) -> None:
-        self.data, self.pos = data, 0
-
-    def take(self, count: int) -> bytes:
-        if count < 0 or self.pos + count > len(self.data):
-            raise MalformedGroupRecordError(f"ends within a field at byte {self.pos}")
-        self.pos += count
-        return self.data[self.pos - count : self.pos]
-
-    def integer(self, width: int) -> int:
-        return int.from_bytes(self.take(width), "big", signed=True)
-
-    def varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise MalformedGroupRecordError(f"a varint at byte {self.pos} does not end")
-
-    def length(self, width: int, flexible: bool) -> int:
-        """The length of a string, bytes or array; -1: null."""
-        return self.varint() - 1 if flexible else self.integer(width)
+def _length(cursor: WireCursor, width: int, flexible: bool) -> int:
+    """The length of a string, bytes or array; -1: null."""
+    return cursor.varint() - 1 if flexible else cursor.integer(width)
 
 
 _WIDTHS = {"int16": 2, "int32": 4, "int64": 8}
 
 
-def _value(cursor: _Cursor, type_: str, version: int, flexible: bool) -> Any:
+def _value(cursor: WireCursor, type_: str, version: int, flexible: bool) -> Any:
     if type_ in _WIDTHS:
         return cursor.integer(_WIDTHS[type_])
     if type_ == "string":
-        length = cursor.length(2, flexible)
+        length = _length(cursor, 2, flexible)
         return None if length < 0 else cursor.take(length).decode("utf-8", "replace")
-    length = cursor.length(4, flexible)
+    length = _length(cursor, 4, flexible)
     if type_ == "bytes":
         return None if length < 0 else cursor.take(length)
     if length > len(cursor.data):
-        raise MalformedGroupRecordError(f"an array of {length} entries in {len(cursor.data)} bytes")
+        raise MalformedRecordError(f"an array of {length} entries in {len(cursor.data)} bytes")
     return [_fields(cursor, MEMBER, version, flexible) for _ in range(max(length, 0))]
 
 
-def _fields(cursor: _Cursor, fields: tuple[Field, ...], version: int, flexible: bool) -> dict[str, Any]:
+def _fields(cursor: WireCursor, fields: tuple[Field, ...], version: int, flexible: bool) -> dict[str, Any]:
     out = {
         field.name: _value(cursor, field.type, version, flexible)
         for field in fields
@@ -135,16 +111,16 @@ def _fields(cursor: _Cursor, fields: tuple[Field, ...], version: int, flexible: 
 
 
 def _versioned(data: bytes, fields: tuple[Field, ...]) -> dict[str, Any]:
-    cursor = _Cursor(data)
+    cursor = WireCursor(data)
     version = cursor.integer(2)
     if not 0 <= version <= MAX_FLEXIBLE:
-        raise MalformedGroupRecordError(f"found a value of version {version}, expected at most {MAX_FLEXIBLE}")
+        raise MalformedRecordError(f"found a value of version {version}, expected at most {MAX_FLEXIBLE}")
     return _fields(cursor, fields, version, flexible=version >= MAX_FLEXIBLE)
 
 
 def decode(key: bytes, value: bytes | None) -> OffsetCommit | GroupMetadata | None:
-    """The record; None: of another kind, such as those of KIP-848. Raises MalformedGroupRecordError."""
-    cursor = _Cursor(key)
+    """The record; None: of another kind, such as those of KIP-848. Raises MalformedRecordError."""
+    cursor = WireCursor(key)
     kind = cursor.integer(2)
     if kind in OFFSET_KEYS:
         named = _fields(cursor, OFFSET_KEY, kind, flexible=False)
@@ -160,14 +136,14 @@ def decode(key: bytes, value: bytes | None) -> OffsetCommit | GroupMetadata | No
 
 def _need(named: dict[str, Any], key: bytes) -> None:
     if any(part is None for part in named.values()):
-        raise MalformedGroupRecordError(f"found a key without a group or topic in its {len(key)} bytes")
+        raise MalformedRecordError(f"found a key without a group or topic in its {len(key)} bytes")
 
 
 def assigned_partitions(assignment: bytes | None) -> list[tuple[str, int]]:
-    """The partitions of a member's assignment (ConsumerProtocolAssignment). Raises MalformedGroupRecordError."""
+    """The partitions of a member's assignment (ConsumerProtocolAssignment). Raises MalformedRecordError."""
     if not assignment:
         return []
-    cursor = _Cursor(assignment)
+    cursor = WireCursor(assignment)
     cursor.integer(2)  # later versions only append fields
     found: list[tuple[str, int]] = []
     for _ in range(cursor.integer(4)):

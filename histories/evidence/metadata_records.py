@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .wire_cursor import MalformedRecordError, WireCursor
+
 
 @dataclass(frozen=True)
 class Field:
@@ -138,37 +140,10 @@ SCHEMAS: dict[int, RecordSchema] = {
 IGNORED = frozenset((6, 10, 11, 13, 14, 15, 16, 18, 19, 20, 21, 22, 26, 27))
 
 
-class MalformedRecordError(Exception):
-    """A metadata record that cannot be decoded. cluster_metadata.py reports it as damage."""
-
-
-class _Cursor:
-    def __init__(self, data: bytes) -> None:
-        self.data, self.pos = data, 0
-
-    def take(self, count: int) -> bytes:
-        if count < 0 or self.pos + count > len(self.data):
-            raise MalformedRecordError(f"ends within a field at byte {self.pos} of the record")
-        self.pos += count
-        return self.data[self.pos - count : self.pos]
-
-    def integer(self, width: int, signed: bool = True) -> int:
-        return int.from_bytes(self.take(width), "big", signed=signed)
-
-    def varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise MalformedRecordError(f"a varint at byte {self.pos} of the record does not end")
-
-
 _WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8}
 
 
-def _value(cursor: _Cursor, type_: str, version: int) -> Any:
+def _value(cursor: WireCursor, type_: str, version: int) -> Any:
     if type_ in _WIDTHS:
         return cursor.integer(_WIDTHS[type_])
     if type_ == "uint16":
@@ -192,7 +167,7 @@ def _value(cursor: _Cursor, type_: str, version: int) -> Any:
     return [_value(cursor, inner, version) for _ in range(length - 1)]
 
 
-def _fields(cursor: _Cursor, fields: tuple[Field, ...], version: int) -> dict[str, Any]:
+def _fields(cursor: WireCursor, fields: tuple[Field, ...], version: int) -> dict[str, Any]:
     out = {field.name: field.default for field in fields}
     for field in fields:
         if field.tag is None and version >= field.since:
@@ -200,7 +175,7 @@ def _fields(cursor: _Cursor, fields: tuple[Field, ...], version: int) -> dict[st
     by_tag = {field.tag: field for field in fields if field.tag is not None}
     for _ in range(cursor.varint()):
         tag, size = cursor.varint(), cursor.varint()
-        inner = _Cursor(cursor.take(size))
+        inner = WireCursor(cursor.take(size))
         if tag in by_tag:
             out[by_tag[tag].name] = _value(inner, by_tag[tag].type, version)
     return out
@@ -208,7 +183,7 @@ def _fields(cursor: _Cursor, fields: tuple[Field, ...], version: int) -> dict[st
 
 def decode(data: bytes) -> tuple[int, int, dict[str, Any] | None]:
     """Type, version and fields of a metadata record; no fields (None) for an ignored type."""
-    cursor = _Cursor(data)
+    cursor = WireCursor(data)
     frame, type_, version = cursor.varint(), cursor.varint(), cursor.varint()
     if frame != 1:
         raise MalformedRecordError(f"found frame version {frame}, expected 1")

@@ -15,7 +15,8 @@ from logjudge.histories.evidence.cluster_metadata import (
     replay_records,
     without_aborted,
 )
-from logjudge.histories.evidence.metadata_records import MalformedRecordError, decode
+from logjudge.histories.evidence.metadata_records import decode
+from logjudge.histories.evidence.wire_cursor import MalformedRecordError
 from polars.testing import assert_frame_equal
 
 TOPIC, UUID = "orders", "AAAAAAAAAAAAAAAAAAAAAA"

@@ -21,8 +21,9 @@ from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence import segments
 from logjudge.histories.evidence.group_log import read_group_log
-from logjudge.histories.evidence.group_records import MalformedGroupRecordError, decode
+from logjudge.histories.evidence.group_records import decode
 from logjudge.histories.evidence.segments import RawRecord
+from logjudge.histories.evidence.wire_cursor import MalformedRecordError
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from notation import parse
@@ -132,7 +133,7 @@ def test_all_versions_of_values(version: int) -> None:
 
 @given(st.binary(max_size=60), st.one_of(st.none(), st.binary(max_size=80)), st.sampled_from([0, 1, 2]))
 def test_noise_is_damage(key: bytes, value: bytes | None, kind: int) -> None:
-    with contextlib.suppress(MalformedGroupRecordError):
+    with contextlib.suppress(MalformedRecordError):
         decode(number(kind, 2) + key, value)
 
 
