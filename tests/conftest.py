@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("any machine", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("any machine")
 
-# Tests that share one of these fixtures run on one worker, so that it is made once.
+# Tests that share one of these fixtures are one group. pytest-xdist 3.8 does not keep groups together under pytest 9.2,
+# as it marks them in an attribute of tests that this pytest ignores; then each worker makes the fixture.
 SHARED = ("spark", "combined_corpus")
 # What takes longest goes first, so that no core waits for it at the end.
 FIRST = (
@@ -36,7 +37,7 @@ UNTRACED = (
 
 
 def _group(item: pytest.Item) -> str:
-    """The tests that pytest-xdist sends to one worker: those of a shared fixture, or of a file."""
+    """The group of a test: the tests of a shared fixture, or those of its file."""
     fixtures = getattr(item, "fixturenames", ())
     return next((name for name in SHARED if name in fixtures), item.path.name)
 
