@@ -24,7 +24,7 @@ from .progress import Progress, note
 @click.option(
     "--partition", metavar="TOPIC-N", help="The partition to draw (offsets, replicas, swimlane, unread, lag)."
 )
-@click.option("--finding", metavar="ID", help="The finding to draw (around).")
+@click.option("--finding", metavar="ID", help="The finding to draw (around, cycles).")
 @from_option
 @click.option("--out", "file", type=LocalPath(), help="A .png or .svg file. [default: NAME.png]")
 @click.option(
@@ -40,7 +40,7 @@ def command(
     file: Path | None,
     scale: int,
 ) -> None:
-    """Draw the figure NAME: glance, offsets, replicas, swimlane, around, unread, lag or heatmap.
+    """Draw the figure NAME: glance, cycles, offsets, replicas, swimlane, around, unread, lag or heatmap.
 
     DIR is a folder that `logjudge check` wrote. A RUN is judged first, by the local engine. Without --partition or
     --finding the worst one is drawn.

@@ -38,7 +38,7 @@ def draw(figures: Record, finding: str) -> Figure:
             return style.empty_sheet(style.printable(finding), "No cycle of this id is recorded.")
         count = len(found["operations"])
         permitted = " (permitted)" if found["severity"] == "permitted" else ""
-        title = f"{found['rule']}{permitted}: {count} transactions in a circle"
+        title = f"{found['rule']}{permitted}: {count} transactions in a cycle"
         if count > MAX_ROWS:
             return style.empty_sheet(title, f"A cycle of more than {MAX_ROWS} transactions is not drawn.")
         figure, (axis,) = style.sheet(title, [1], 1.5 + 0.85 * count)

@@ -292,5 +292,9 @@ class _About:
 
 def _sentence(about: _About) -> str:
     steps = about.cycle.steps
-    end = "each must come before the other" if len(steps) == 2 else "each must come before the next in a circle"
+    end = (
+        "each must come before the other"
+        if len(steps) == 2
+        else "each must come before the next, and the last before the first"
+    )
     return f"{', '.join(map(about.name, steps))}: {'; '.join(map(about.step, steps))}: {end}"
