@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -205,6 +206,19 @@ def test_torn_transactions(name: str, tmp_path: Path) -> None:
     offsets = (0, 0) if outcome == "ok" else (None, None)
     events = transaction("t", 0, [(0, "a", offsets[0]), (1, "b", offsets[1])], outcome, (0, 5))
     assert torn_findings(write_run(tmp_path, {0: one, 1: other}, events)) == expected
+
+
+@pytest.mark.spark
+def test_torn_transactions_are_the_same_on_spark(tmp_path: Path, spark: Any) -> None:
+    from logjudge.analysis.engines import spark as engine
+
+    logs = {0: "7a 7! 8e 8!", 1: "7b 7~ 8f 8!", 2: "z"}
+    events = transaction("t", 0, [(0, "a", 0), (1, "b", 0)], "ok", (0, 5))
+    events += transaction("u", 0, [(0, "e", 2), (1, "f", 2), (2, "g", 1)], "ok", (6, 9))
+    run = open_run(write_run(tmp_path, logs, events))
+    found = judge_run(run).findings()
+    assert {*found.filter(pl.col("rule") == "torn-transaction")["values"].list.first()} == {"b", "g"}
+    assert engine.judge_run(run, spark).findings().to_dicts() == found.to_dicts()
 
 
 def test_what_retention_may_have_removed_is_not_torn(tmp_path: Path) -> None:
