@@ -289,6 +289,8 @@ def test_a_headline_names_the_causes_of_breaches_alone() -> None:
     assert cause_headlines(joined([cause(), other], finding(duplicate, severity="permitted"))) == [known]
     both = [known, f"Cause: retry-duplicate ({title_of('retry-duplicate')})."]
     assert cause_headlines(joined([cause(), other])) == both
+    again = cause(**{**other, "prevented_by": ["unclean.leader.election.enable=false", "idempotence"]})
+    assert cause_headlines(joined([cause(), again]))[1].endswith("Prevented by: the same or idempotence.")
     assert not cause_headlines([])
     unknown = of_partition(1, cause="unknown", chain=[], missing=["a log"])
     assert cause_headlines(joined([unknown])) == ["The cause is not known."]

@@ -19,7 +19,7 @@ from .missed import Missed, Processes
 NAME = "truncation-below-position"
 CITATION = "KIP-320 (clients detect the truncation of a log)"
 REMEDY = "The remedy of the truncation's own cause; commits with the leader epoch of the position."
-PREVENTION = "commits with the leader epoch of the position, so that the next member notices the truncation (KIP-320)"
+PREVENTION = "commits with the leader epoch of the position, so that a client notices the truncation (KIP-320)"
 
 
 def explain_missed(events: pl.DataFrame, missed: Missed, _: Processes) -> Attempt:
