@@ -162,7 +162,7 @@ def test_the_postmortem_has_its_sections_in_order(report_of: Callable[[str], Pat
         "Timeline",
         "Supporting information",
     ]
-    assert "| lost after being consumed | 198 |" in text
+    assert "| lost after being read | 198 |" in text
     assert "| p0 | 125 | 72 | 0 |" in text
     assert "- c0 never received 198 acknowledged records at orders-0@635-832" in text.replace("\\", "")
     assert "Seek it back to offset 635." in text

@@ -167,7 +167,7 @@ def _cause_sentence(cause: str) -> str:
 
 
 def impact_by_cause(incidents: Iterable[Incident]) -> list[tuple[str, int, int | None]]:
-    """Per cause: its name, lost records, and those of them that had been consumed (None if not known)."""
+    """Per cause: its name, lost records, and those of them that had been read (None if not known)."""
     totals: dict[str, tuple[int, int | None]] = {}
     for one in (one for one in incidents if one.explained):
         for lost in one.lost:
