@@ -8,6 +8,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import stretches, with_aborted
 from .observations import Observations
+from .ranges import ranges_in
 
 
 def hidden_from(p: Observations, processes: tuple[str, ...], end: int, until: int) -> int:
@@ -64,15 +65,17 @@ def _first_open_transaction_in_log(p: Observations) -> tuple[int | None, int | N
     return (int(left["first_offset"][0]), left["producer_id"][0]) if left.height else (None, None)
 
 
-def count_in_logs(p: Observations, sends: pl.DataFrame) -> int:
-    """The number of sends (value, offset) that are in the leader's last log, committed or outside of transactions."""
+def is_in_leaders_log(p: Observations, sends: pl.DataFrame) -> pl.Series:
+    """Whether sends (value, offset) are, or may be, in the leader's last log, committed or outside of transactions."""
     logs = p.replica_logs
-    if logs is None or logs.leader is None:
-        return 0
-    held = with_aborted(logs.records.filter(logs.is_of_leader).sort("offset")).filter(
-        ~pl.col("aborted").fill_null(True)
-    )
-    return sends.join(held, on=["value", "offset"], how="semi").height
+    if logs is None or logs.leader is None or not len(sends):
+        return pl.Series([False] * len(sends), dtype=pl.Boolean)
+    held = with_aborted(logs.records.filter(logs.is_of_leader).sort("offset"))
+    held = held.filter(~pl.col("aborted").fill_null(True)).select("value", "offset", held=pl.lit(True)).unique()
+    found = sends.join(held, on=["value", "offset"], how="left", maintain_order="left")["held"].fill_null(False)
+    # Ranges that are the same in all replicas are not decoded.
+    equal = ranges_in(logs.identical.filter(logs.is_of_leader)).hold(sends["offset"].fill_null(-1).to_numpy())
+    return found | pl.Series(equal)
 
 
 def _may_be_read_committed(p: Observations, processes: tuple[str, ...]) -> bool:
