@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import stretches, with_aborted
 from .observations import Observations
@@ -66,16 +67,24 @@ def _first_open_transaction_in_log(p: Observations) -> tuple[int | None, int | N
 
 
 def is_in_leaders_log(p: Observations, sends: pl.DataFrame) -> pl.Series:
-    """Whether sends (value, offset) are, or may be, in the leader's last log, committed or outside of transactions."""
+    """Whether sends (value, offset) are in the leader's log at the end, committed or outside of transactions."""
     logs = p.replica_logs
-    if logs is None or logs.leader is None or not len(sends):
+    if logs is None or logs.leader is None or logs.last != FINAL or not len(sends):
         return pl.Series([False] * len(sends), dtype=pl.Boolean)
-    held = with_aborted(logs.records.filter(logs.is_of_leader).sort("offset"))
-    held = held.filter(~pl.col("aborted").fill_null(True)).select("value", "offset", held=pl.lit(True)).unique()
-    found = sends.join(held, on=["value", "offset"], how="left", maintain_order="left")["held"].fill_null(False)
     # Ranges that are the same in all replicas are not decoded.
     equal = ranges_in(logs.identical.filter(logs.is_of_leader)).hold(sends["offset"].fill_null(-1).to_numpy())
+    held = values_in_leaders_log(p, sends["value"]).select("value", "offset", held=pl.lit(True)).unique()
+    found = sends.join(held, on=["value", "offset"], how="left", maintain_order="left")["held"].fill_null(False)
     return found | pl.Series(equal)
+
+
+def values_in_leaders_log(p: Observations, values: pl.Series) -> pl.DataFrame:
+    """The records with these values in the leader's log at the end, committed or outside of transactions."""
+    logs = p.replica_logs
+    if logs is None or logs.leader is None or logs.last != FINAL or not len(values):
+        return pl.DataFrame(schema={"value": pl.String, "offset": pl.Int64})
+    held = with_aborted(logs.records.filter(logs.is_of_leader).sort("offset"))
+    return held.filter(~pl.col("aborted").fill_null(True) & pl.col("value").is_in(values.implode()))
 
 
 def _may_be_read_committed(p: Observations, processes: tuple[str, ...]) -> bool:

@@ -13,7 +13,7 @@ from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
-from ..partitions.open_transactions import describe_open_transaction, is_in_leaders_log
+from ..partitions.open_transactions import describe_open_transaction, is_in_leaders_log, values_in_leaders_log
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.ranges import ranges_in
 from ..partitions.rewrites import events, generations
@@ -191,6 +191,9 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     missed = (pl.col("absent") | (pl.col("passed") & pl.lit(final is None))) & ~pl.col("legal")
     maybe_legal = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")
     lost = (truncated | (missed & ~maybe_legal)) & ~pl.col("in_final")
+    # A producer that wrote it again gave it another offset.
+    held = values_in_leaders_log(p, sends.filter(lost)["value"])["value"]
+    lost = lost & ~pl.col("value").is_in(held.implode())
 
     unread = pl.col("first_read").is_null() & ~pl.col("legal")
     too_late = _is_too_late(final) if final else pl.lit(False)
