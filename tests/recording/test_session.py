@@ -146,3 +146,14 @@ def test_open_transactions_are_aborted_before_the_final_reads(
 def test_a_run_without_transactions_has_no_such_step(session: Session) -> None:
     abort_transactions.abort_transactions(session)
     assert not (session.recorder.finish() / "history.jsonl").read_text()
+
+
+def test_a_refused_permission_ends_the_recording_and_names_what_the_user_lacks(session: Session) -> None:
+    kafka_error = pytest.importorskip("confluent_kafka").KafkaError
+    session.completed("p0", kafka_error(kafka_error._MSG_TIMED_OUT))
+    assert not session.stopping.is_set()
+    session.completed("p0", kafka_error(kafka_error.TOPIC_AUTHORIZATION_FAILED))
+    assert session.stopping.is_set()
+    assert str(session.error).startswith("p0: the cluster refused a request (TOPIC_AUTHORIZATION_FAILED); ")
+    assert "WRITE on the topic" in str(session.error)
+    assert session.progress.sends == {"info": 1, "fail": 1}
