@@ -129,8 +129,8 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
 def _sent_at(p: Partition, offset: int) -> int | None:
     """When the send of the record that is at an offset now began (ns); None if that is not recorded."""
     held = p.sends.filter((pl.col("offset") == offset) & (pl.col("outcome") != "fail"))
-    times = held.filter(~pl.col("value").is_in(lost_sends(p)["value"].implode()))["invoked"]
-    return times.min() if len(times) else None  # type: ignore[return-value]
+    began = held.filter(~pl.col("value").is_in(lost_sends(p)["value"].implode()))["invoked"].min()
+    return began if isinstance(began, int) else None
 
 
 def _skipped(p: Partition, group: str, members: list[str], missed: Offsets, done: Offsets) -> Iterator[Result]:
