@@ -191,9 +191,10 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     missed = (pl.col("absent") | (pl.col("passed") & pl.lit(final is None))) & ~pl.col("legal")
     maybe_legal = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")
     lost = (truncated | (missed & ~maybe_legal)) & ~pl.col("in_final")
-    # A producer that wrote it again gave it another offset.
-    held = values_in_leaders_log(p, sends.filter(lost)["value"])["value"]
-    lost = lost & ~pl.col("value").is_in(held.implode())
+    if final is None:
+        # A producer that wrote it again gave it another offset. Final reads show that themselves.
+        held = values_in_leaders_log(p, sends.filter(lost)["value"])["value"]
+        lost = lost & ~pl.col("value").is_in(held.implode())
 
     unread = pl.col("first_read").is_null() & ~pl.col("legal")
     too_late = _is_too_late(final) if final else pl.lit(False)
