@@ -40,8 +40,9 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
     ),
     not_a_breach=(
         "Retention, delete-records, or compaction by key removed the record. acks=0 acknowledges nothing. "
-        "One consumer that passes over a value is a poll-skip. Under acks=1 the configuration permits the "
-        "loss, but it stays a violation unless --allow lost-write:acks=1 accepts it."
+        "Without final reads: the leader's log at the end holds the value, at whatever offset. One consumer "
+        "that passes over a value is a poll-skip. Under acks=1 the configuration permits the loss, but it stays "
+        "a violation unless --allow lost-write:acks=1 accepts it."
     ),
     unknown_when=(
         "The run has no final reads. A poll without a known outcome may have read the value. An open "
