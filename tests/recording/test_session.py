@@ -134,13 +134,13 @@ def test_open_transactions_are_aborted_before_the_final_reads(
     abort_transactions.abort_transactions(session)
     assert coordinator.initialised == initialised
     lines = (session.recorder.finish() / "history.jsonl").read_text().splitlines()
-    asked, done = (json.loads(line) for line in lines)
-    assert asked["fault"] == {
+    begun, done = (json.loads(line) for line in lines)
+    assert begun["fault"] == {
         "kind": "init-transactions",
         "nodes": [],
         "transactional_ids": ["orders-t0", "orders-t1"],
     }
-    assert (asked["process"], done["type"]) == ("nemesis", outcome)
+    assert (begun["process"], done["type"]) == ("nemesis", outcome)
 
 
 def test_a_run_without_transactions_has_no_such_step(session: Session) -> None:
