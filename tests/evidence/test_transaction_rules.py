@@ -300,7 +300,7 @@ def test_an_index_has_all_aborted_transactions(name: str, tmp_path: Path) -> Non
 
 @given(st.lists(st.sampled_from(["7a", "8a", "7~", "8~", "7!", "8!"]), max_size=10), st.integers(0, 1023))
 @settings(max_examples=30, deadline=None)
-def test_the_index_agrees_with_a_twin(entries: list[str], kept: int) -> None:
+def test_the_index_agrees_with_a_twin(entries: list[str], chosen: int) -> None:
     began: dict[str, int] = {}
     aborted = []
     for offset, entry in enumerate(entries):
@@ -310,7 +310,7 @@ def test_the_index_agrees_with_a_twin(entries: list[str], kept: int) -> None:
         began = (
             {**began, pid: began.get(pid, offset)} if what == "a" else {p: at for p, at in began.items() if p != pid}
         )
-    index = [entry for number, entry in enumerate(aborted) if kept >> number & 1]
+    index = [entry for number, entry in enumerate(aborted) if chosen >> number & 1]
     expected = {entry[1] for entry in aborted if entry not in index and index and entry[2] < index[-1][2]}
     text = " ".join(entry.replace("a", f"a{number}") for number, entry in enumerate(entries)) or "z"
     with tempfile.TemporaryDirectory() as name:
