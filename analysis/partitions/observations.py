@@ -76,6 +76,11 @@ class Observations:
         """Whether it only occurs in lines of brokers' logs: it has no recorded operations and no collected log."""
         return self.replica_logs is None and not any(len(frame) for frame in (self.sends, self.reads, self.marks))
 
+    @property
+    def is_unobserved(self) -> bool:
+        """Whether no rule has anything to judge: it is only named, and no send or group may belong to it."""
+        return self.is_named_only and not len(self.unplaced) and not len(self.groups)
+
     @cached_property
     def acknowledged(self) -> pl.DataFrame:
         """Acknowledged sends with a value, in the order of invocation. Tombstones are named by their offset."""
