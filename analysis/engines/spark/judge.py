@@ -25,7 +25,7 @@ from .driver_files import hurry
 from .frames import with_splits
 from .handing_on import COMPRESSION
 from .plan import INVISIBLE, plan, tasks_of
-from .session import UNKNOWN_SIZE, context_of, size_shuffles
+from .session import UNKNOWN_SIZE, context_of, is_cluster, size_shuffles
 from .whole_run import is_whole, judge_in_one_task, plan_whole
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def judge_run(
 
     Raises InputError, ClusterError."""
     context = context_of(session)
-    if context is not None and events is None and is_small(run):
+    if context is not None and not is_cluster(session) and events is None and is_small(run):
         return judge_small(run, context, progress)
     results = _counted_none(run)
     if run.splits or run.evidence or events is not None:
@@ -84,7 +84,7 @@ def judge_run(
 
 
 def judge_small(run: Run, context: SparkContext, progress: Progress = lambda *_: None) -> Results:
-    """Judges a run that `is_small` in one task. Raises InputError, ClusterError."""
+    """Judges a run that `is_small` in one task of this machine. Raises InputError, ClusterError."""
     results = _counted_none(run)
     if run.splits or run.evidence:
         progress("Spark is judging", 0, 1, "tasks")

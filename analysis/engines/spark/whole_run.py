@@ -32,7 +32,7 @@ def judge_in_one_task(context: SparkContext, run: Run) -> Iterable[Block]:
 
 
 def plan_whole(session: SparkSession, run: Run) -> DataFrame:
-    """The same by Spark Connect, which has no context."""
+    """The same for a cluster: code is sent to workers for tasks of a session alone, and Connect has no context."""
     settings = run.settings.to_json()
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
