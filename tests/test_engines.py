@@ -85,6 +85,7 @@ def test_spark_finds_the_same_in_the_whole_corpus(spark: Any, combined_corpus: l
     _compare_on_spark(spark, combined_corpus)
 
 
+@pytest.mark.usefixtures("judged_anew")
 def test_partitions_that_only_logs_name_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[str] = []
     judge = kernel.judge
