@@ -79,7 +79,7 @@ class Observations:
 
     @property
     def is_unobserved(self) -> bool:
-        """Whether no rule has anything to judge: it is only named, and no send or coordinator's record belongs to it."""
+        """Whether no rule has anything to judge: it is only named, and no send or coordinator.s record is its own."""
         return self.is_named_only and not any(len(frame) for frame in (self.unplaced, self.groups, self.coordinated))
 
     @cached_property
