@@ -7,7 +7,7 @@ final_reads.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -81,8 +81,9 @@ class Observations:
 
     @property
     def is_unobserved(self) -> bool:
-        """Whether no rule has anything to judge: it is only named, and no send or coordinator.s record is its own."""
-        return self.is_named_only and not any(len(frame) for frame in (self.unplaced, self.groups, self.coordinated))
+        """Whether no rule has anything to judge: it is only named, and all its tables are empty."""
+        own = (getattr(self, each.name) for each in fields(self) if each.name != "context")
+        return self.is_named_only and not any(isinstance(one, pl.DataFrame) and len(one) for one in own)
 
     @cached_property
     def acknowledged(self) -> pl.DataFrame:
