@@ -31,7 +31,7 @@ def doubtful_unit(span: Sequence[int] | None, latencies: Sequence[int | None], o
         since_1970 = first >= YEAR_2000 * per_second and last <= YEAR_2100 * per_second
         if since_1970 and took < MIN_ROUND_TRIP_NS:
             return (
-                f"times begin at {first:,}, a recent date in {unit} since 1970, and operations took {took:,} {unit};"
+                f"times begin at {first:,}, a date in {unit} since 1970, and operations took {took:,} {unit};"
                 " expected nanoseconds since the start of the run"
             )
     is_too_dense = operations >= MIN_OPERATIONS and last - first < operations * MIN_NS_PER_OPERATION
