@@ -53,8 +53,8 @@ class Request:
         """The run, to be judged as requested."""
         rules = select_rules(self.only, self.skip, self.allow)
         name = self.name or run.settings.name
-        about = {"allow": self.allow, "rules": rules, "strict": self.strict, "ww_deps": self.ww_deps, "name": name}
-        return replace(run, settings=replace(run.settings, **about))
+        chosen = replace(run.settings, allow=self.allow, rules=rules, name=name)
+        return replace(run, settings=replace(chosen, strict=self.strict, ww_deps=self.ww_deps))
 
 
 Judge = Callable[[Request], Results]
