@@ -16,6 +16,7 @@ import orjson
 import polars as pl
 import pytest
 import twin_cycles
+from combined_corpus import CombinedRun
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
@@ -257,16 +258,19 @@ def test_spark_finds_the_same_cycles(spark: Any, tmp_path: Path, monkeypatch: py
     from logjudge.analysis.engines.spark import whole_run
 
     monkeypatch.setattr(whole_run, "MAX_BYTES", 0)
-    texts = [
+    both = CombinedRun()
+    both.add(
         "{p.isolation.level=read_committed q.isolation.level=read_committed}"
         " p:(a@0,<b@1).. q:(b@1,<a@0) p:..(a@0,<b@1) p:(e@2,g@4).. q:(f@3) p:..(e@2,g@4)",
-        "p:(a@0,<b@1).. q:(b@1,<a@0) p:..(a@0,<b@1)",
-        "p:(a@0) q:(<a@0,b@2)",
-    ]
+        0,
+    )
+    both.add("p:(a@0,<b@1).. q:(b@1,<a@0) p:..(a@0,<b@1)", 1)
+    both.add("p:(a@0) q:(<a@0,b@2)", 2)
     jepsen = tmp_path / "history.edn"
     jepsen.write_text(next(case["history"] for case in CASES if case["errors"]))
-    for path in [parse(text).write(tmp_path / str(number)) for number, text in enumerate(texts)] + [jepsen]:
+    for path in (both.history.write(tmp_path / "native"), jepsen):
         run = open_run(path)
         here, there = judge_run(run), judge_on_spark(run, spark)
+        assert len(here.findings())
         assert there.findings().to_dicts() == here.findings().to_dicts()
         assert verdict_of(there) == verdict_of(here)
