@@ -22,12 +22,13 @@ settings.load_profile("any machine")
 # What takes longest goes first, so that no core waits for it at the end. test_porcupine.py is before that: what it
 # compiles in a fresh clone (a minute) waits on disk when the tests on Spark need it.
 FIRST = (
-    *("spark", "test_porcupine.py", "corpus", "test_scenarios.py", "test_report.py", "test_engines.py"),
-    *("test_commands.py", "test_jepsen_cases.py", "test_recorded_runs.py", "test_packaging.py", "test_judge.py"),
-    *("test_cli.py", "test_matrix.py", "test_cli_verdicts.py", "test_identical_batches.py", "test_twins.py"),
-    *("test_search.py", "test_hostile_values.py", "test_hostile.py"),
+    *("spark", "test_porcupine.py", "evidence", "corpus", "test_scenarios.py", "test_report.py", "test_engines.py"),
+    *("test_packaging.py", "test_lab_scenarios.py", "test_judge.py", "test_cli.py", "test_matrix.py"),
+    *("test_cli_verdicts.py", "test_twins.py", "test_hostile_values.py", "test_jepsen_cases.py", "test_search.py"),
+    *("test_record_command.py", "test_hostile.py"),
 )
-# Files that share the fixture combined_corpus. What shares the fixture spark has "spark" in its name.
+# Files that share the fixture combined_corpus. Those in evidence/ share recorded runs. The tests that share the fixture
+# spark have "spark" in their names.
 CORPUS = ("test_rules.py", "test_findings.py")
 
 # Masses of runs of what other tests cover: tracing their lines costs as much again, and shows nothing more.
@@ -40,8 +41,10 @@ UNTRACED = (
 
 def group_of(nodeid: str) -> str:
     """The group of a test: the tests of a shared fixture, or those of its file."""
-    file = nodeid.partition("::")[0].rpartition("/")[2]
-    return "spark" if "spark" in nodeid else "corpus" if file in CORPUS else file
+    folder, _, file = nodeid.partition("::")[0].rpartition("/")
+    if "spark" in nodeid:
+        return "spark"
+    return "corpus" if file in CORPUS else "evidence" if folder.endswith("evidence") else file
 
 
 class GroupScheduling(LoadScopeScheduling):
