@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ...histories.tables import Finding
+from ..partitions.group_evidence import committed_at_last
 from ..partitions.partition import Partition, once
 from ..rules import RULES
 from ..rules.evidence import sends_of
@@ -155,7 +156,9 @@ def _explain_missed(p: Partition, finding: Finding) -> Explanation | None:
     group = finding.processes[0]
     members = {name: about for name, about in p.settings.processes.items() if p.settings.group_of(name) == group}
     earlier = _earlier_record(p, list(members), finding)
-    missed = Missed(p.topic, p.partition, group, finding.first_offset, finding.last_offset, finding.count, earlier)
+    stored = next(committed_at_last(p).filter(pl.col("group") == group).iter_rows(named=True), None)
+    at = (finding.first_offset, finding.last_offset, finding.count)
+    missed = Missed(p.topic, p.partition, group, *at, earlier, stored)
     return explain_missed(_group_events(p, list(members)), missed, members)
 
 

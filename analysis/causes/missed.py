@@ -39,6 +39,7 @@ class Missed:
     last: int
     count: int
     earlier: Mapping[str, Any] | None = None  # a poll of another record at `first`: time, place, process, value
+    stored: Mapping[str, Any] | None = None  # the group's last record in __consumer_offsets: dated, offset, file, byte
 
     @property
     def name(self) -> str:

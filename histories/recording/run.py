@@ -62,7 +62,8 @@ def record_scenario(scenario: LabScenario, folder: Path, report: Report, notice:
     notice(f"starting Kafka {kafka.version}: {scenario.brokers} brokers in {lab_folder}")
     with Lab.start(plan) as lab:
         load = Load(**{"topic": "orders", **scenario.load, "topic_config": scenario.topic})
-        settings = ClientSettings(lab.bootstrap, {}, dict(scenario.producer), dict(scenario.consumer))
+        producer = {} if kafka.release.has_idempotence else {"enable.idempotence": "false"}
+        settings = ClientSettings(lab.bootstrap, {}, {**producer, **scenario.producer}, dict(scenario.consumer))
         request = Request(folder, scenario.workload, 0.0, load, settings, lab.version)
         done = record(request, report, notice, lambda session: Nemesis(session, lab, scenario))
         collect_evidence(lab, folder)

@@ -73,6 +73,32 @@ def test_the_next_assignment_proves_a_commit_without_a_recorded_callback(events,
     assert of_group(events).cause == cause
 
 
+STORED = {"dated": 3, "offset": 3, "file": "f", "byte": 0}
+
+
+@pytest.mark.parametrize(
+    ("events", "stored", "cause"),
+    [
+        (DIED, STORED, "commit-before-handle"),
+        (DIED, None, "unknown"),
+        # Its time is not known, or it is not beyond the record, or beyond what the member had polled.
+        (DIED, {**STORED, "dated": None}, "unknown"),
+        (DIED, {**STORED, "offset": 1}, "unknown"),
+        (DIED, {**STORED, "offset": 4}, "unknown"),
+        # The member did not end.
+        (SILENT, STORED, "unknown"),
+        # Another member was at work meanwhile, and may have committed it.
+        ([*DIED, ("g2", "assign", None, None)], STORED, "unknown"),
+        ([*SILENT, ("g2", "poll", 2, 2), DIED[-1]], STORED, "unknown"),
+    ],
+)
+def test_the_stored_offset_proves_a_commit_without_a_recorded_callback(events, stored, cause) -> None:
+    rows = [(time, time, *event) for time, event in enumerate(events)]
+    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
+    explained = explain_missed(frame, Missed("x", 0, "g", 1, 1, 1, None, stored), AUTO)
+    assert explained.cause == cause
+
+
 FRESH = [("g1", "assign", None, None)]
 READ = [("g1", "poll", 0, 4), ("g1", "handle", 0, 4), ("g1", "commit", 5, None)]
 AGAIN = [("g2", "assign", None, None), ("g2", "poll", 10, 12), ("g2", "commit", 13, None)]

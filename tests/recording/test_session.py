@@ -99,3 +99,14 @@ def test_lag_is_what_was_acknowledged_and_not_read() -> None:
     progress.completed("MSG_SIZE_TOO_LARGE: too large")
     assert (progress.sends["info"], progress.sends["fail"]) == (1, 1)
     assert progress.errors == {"_MSG_TIMED_OUT": 1, "MSG_SIZE_TOO_LARGE": 1}
+
+
+def test_a_refused_permission_ends_the_recording_and_names_what_the_user_lacks(session: Session) -> None:
+    kafka_error = pytest.importorskip("confluent_kafka").KafkaError
+    session.completed("p0", kafka_error(kafka_error._MSG_TIMED_OUT))
+    assert not session.stopping.is_set()
+    session.completed("p0", kafka_error(kafka_error.TOPIC_AUTHORIZATION_FAILED))
+    assert session.stopping.is_set()
+    assert str(session.error).startswith("p0: the cluster refused a request (TOPIC_AUTHORIZATION_FAILED); ")
+    assert "WRITE on the topic" in str(session.error)
+    assert session.progress.sends == {"info": 1, "fail": 1}
