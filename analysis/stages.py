@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from ..histories.bundle import Settings
-from ..histories.evidence.layout import read_part
+from ..histories.evidence.part_blocks import read_part
 from ..histories.evidence.parts import Part
 from ..histories.evidence.tables import LOOKUPS
 from ..histories.files import Block, Split

@@ -17,7 +17,9 @@ def hidden_from(p: Observations, processes: tuple[str, ...], end: int, until: in
     """
     if not p.transactional or not (_may_be_read_committed(p, processes) or _may_end_at_last_stable_offset(p)):
         return MAX_INT64
-    ended = pl.when(pl.col("outcome") == "info").then(MAX_INT64).otherwise(pl.col("completed").fill_null(MAX_INT64))
+    # Brokers' files resolve outcomes that no client knew (ok but not acknowledged), at an unknown time.
+    is_known = (pl.col("outcome") == "fail") | pl.col("acknowledged")
+    ended = pl.when(is_known).then(pl.col("completed").fill_null(MAX_INT64)).otherwise(MAX_INT64)
     columns = ("at", "offset")
     is_open = pl.col("txn") & (ended >= until) & (pl.col("invoked") <= until)
     steps = pl.concat([frame.filter(is_open).select(columns) for frame in (p.sends, p.unplaced)])

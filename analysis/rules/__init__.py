@@ -10,6 +10,7 @@ from . import (
     committed_offsets,
     cycles,
     groups,
+    hanging,
     identity,
     log_order,
     loss,
@@ -19,6 +20,7 @@ from . import (
     replica_absent,
     replica_divergence,
     sending,
+    torn,
     visibility,
 )
 from .judgement import Judgement
@@ -37,6 +39,8 @@ RULES: dict[str, Rule] = {
         visibility.phantom_read,
         visibility.precommitted_read,
         *cycles.RULES_OF_CYCLES.values(),
+        torn.torn_transaction,
+        hanging.hanging_transaction,
         polling.nonmonotonic_poll,
         polling.poll_skip,
         polling.int_nonmonotonic_poll,
