@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import LogjudgeError, UsageError
+from .abort_transactions import abort_transactions
 from .final_reads import FINAL, read_to_the_end
 from .kafka_clients import ClientSettings, admin_client
 from .lab.cluster import Plan
@@ -106,6 +107,7 @@ def record(
         session.stop()
         if session.error:
             raise session.error
+        abort_transactions(session)
         notice("reading every partition to its end")
         read_to_the_end(session)
         is_complete = True

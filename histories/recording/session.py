@@ -102,6 +102,7 @@ class Session:
         self.partitions = load.partitions  # of the topic, as producers know them
         self.stopping = threading.Event()
         self.topics: list[str] = []
+        self.transactional: dict[str, dict[str, Any]] = {}  # transactional.id -> the configuration of its producers
         self.error: LogjudgeError | None = None  # that ended the recording
         self._threads: list[threading.Thread] = []
         self._bugs: list[BaseException] = []

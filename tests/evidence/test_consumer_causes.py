@@ -5,7 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_missed
+from logjudge.analysis.causes.attempts import Explanation
 from logjudge.analysis.causes.missed import GROUP_EVENTS, Missed
+from logjudge.analysis.timelines.facts import Fact
 
 POLLED = [("poll", 0, 2), ("handle", 0, 0), ("commit", 3, 3)]
 BEFORE = [("poll", 0, 2), ("handle", 0, 0), ("handle", 2, 2), ("commit", 3, 3)]
@@ -151,3 +153,12 @@ def test_a_position_beyond_a_truncation_skips_what_is_written_there(events, earl
     rows = [(time, time, *event) for time, event in enumerate(events)]
     frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
     assert explain_missed(frame, Missed("x", 0, "g", 1, 1, 1, earlier), {}).cause == cause
+
+
+def test_the_cause_of_a_truncation_explains_what_the_group_skipped_after_it() -> None:
+    elected = Fact("an election", "elected", 3)
+    truncation = Explanation("unclean-election", [elected], ["unclean.leader.election.enable=false"])
+    frame = pl.DataFrame([(0, 0, *READ), (9, 9, "g1", "poll", 5, 6)], schema=GROUP_EVENTS, orient="row")
+    explained = explain_missed(frame, Missed("x", 0, "g", 1, 1, 1, EARLIER, truncation=truncation), {})
+    assert elected in explained.chain
+    assert explained.prevented_by[0] == "unclean.leader.election.enable=false"

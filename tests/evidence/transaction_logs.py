@@ -69,6 +69,14 @@ def log(text: str) -> bytes:
     return b"".join(out)
 
 
+def aborted_index(*entries: tuple[int, int, int]) -> bytes:
+    """A .txnindex: producer id, first offset and marker of each aborted transaction."""
+    return b"".join(
+        number(0, 2) + number(pid, 8) + number(first, 8) + number(last, 8) + number(last + 1, 8)
+        for pid, first, last in entries
+    )
+
+
 def transaction_key(name: str) -> bytes:
     return number(0, 2) + number(len(name), 2) + name.encode()
 

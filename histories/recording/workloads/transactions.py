@@ -43,6 +43,7 @@ class Transactor:
         }
         self._count = 0
         self._successor: Any = None  # the producer that has fenced the present one
+        session.transactional[self._config["transactional.id"]] = self._config
         session.recorder.configure(name, **recorded(self._config))
 
     def run(self) -> None:
