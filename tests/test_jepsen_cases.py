@@ -116,7 +116,7 @@ def parameters() -> Iterator[Any]:
         yield pytest.param(case, id=case["name"], marks=() if some else pytest.mark.campaign)
 
 
-@pytest.mark.parametrize("case", parameters())
+@pytest.mark.parametrize("case", list(parameters()))
 def test_agrees_with_jepsen(case: dict[str, Any], tmp_path: Path) -> None:
     theirs = _theirs(case)
     ours = _ours(case, tmp_path)
