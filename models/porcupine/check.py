@@ -51,9 +51,9 @@ ILLEGAL = Found("illegal", 0, [], [], 0)  # without the evidence, which another 
 class _Parts:
     """The independent objects of a history, numbered by first appearance; operations are indices into the history."""
 
-    def __init__(self, model: Model[Any], actions: list[Action], history: History) -> None:
+    def __init__(self, model: Model[Any], actions: list[Action], action_of: Ints) -> None:
         self.keys: list[Hashable] = [None]
-        self.of = np.zeros(len(history.action_of), np.int32)  # the part of each operation
+        self.of = np.zeros(len(action_of), np.int32)  # the part of each operation
         if model.partition is not None:
             keys = list(map(itemgetter(3) if model.partition is by_key else model.partition, actions))
             try:
@@ -62,7 +62,7 @@ class _Parts:
                 raise ModelError(f"a key that cannot be hashed ({error})") from error
             self.keys = list(numbers)
             if len(self.keys) > 1:
-                self.of = np.array([numbers[key] for key in keys], np.int32)[np.asarray(history.action_of)]
+                self.of = np.array([numbers[key] for key in keys], np.int32)[action_of]
         self.sizes = np.bincount(self.of, minlength=len(self.keys))
 
     @cached_property
@@ -83,6 +83,8 @@ class _Check:
     def __init__(self, model: Model[Any], operations: Sequence[Operation], budget: Budget) -> None:
         self.model, self.budget = model, budget
         self.actions, self.observes, self.history = number_actions(model, operations)
+        self.action_of = np.array(self.history.action_of, np.int32)
+        self.observing = np.array(self.observes, np.int32)
         self.encoding: Encoding | None = None
         if any(model.step is known.step for known in MODELS.values()):
             from .encoding import Counts, encode
@@ -95,13 +97,14 @@ class _Check:
             if self.encoding is not None and len(self.actions) <= SMALL:
                 _ = self._searched  # as all numbering of actions, before the search
         self.began = time.perf_counter()
-        self.parts = _Parts(model, self.actions, self.history)
+        self.parts = _Parts(model, self.actions, self.action_of)
         self.found: dict[int, Found] = {}
         self.short: list[tuple[Any, ...]] = []  # what short searches found, which is collected after the verdict
         self.witness: dict[int, list[int]] = {}  # by part that a monitor decided
         self.begun: dict[int, tuple[Steps, Found]] = {}  # by part, what a short search in Python learnt
-        for part in np.flatnonzero(OPERATION_BYTES * self.parts.sizes > budget.memory).tolist():
-            self.found[part] = NOT_BEGUN._replace(reason="the memory ran out")
+        if OPERATION_BYTES * len(operations) > budget.memory:
+            for part in np.flatnonzero(OPERATION_BYTES * self.parts.sizes > budget.memory).tolist():
+                self.found[part] = NOT_BEGUN._replace(reason="the memory ran out")
         self.seconds = 0.0
 
     def run(self) -> Result:
@@ -149,7 +152,7 @@ class _Check:
         first: dict[tuple[Any, ...], int] = {}
         rows = enumerate(zip(self.encoding.machine.code.tolist(), self.observes, strict=True))
         merged = [first.setdefault((*code, observes), number) for number, (code, observes) in rows]
-        return np.array(merged, np.int32)[np.array(self.history.action_of, np.int32)]
+        return np.array(merged, np.int32)[self.action_of]
 
     def _completed(self, part: int) -> int:
         starts = self._events[1]
@@ -164,11 +167,10 @@ class _Check:
         from .part_history import LINEARIZABLE, UNDECIDED
 
         events, starts = self._events
-        action_of = np.array(self.history.action_of, np.int32)
         _, initial, _, values, kind = self.encoding
         chosen = np.array(parts, np.int32)
         verdicts, witness = monitor_parts(
-            kind, events, starts, chosen, action_of, self.encoding.machine, values, initial
+            kind, events, starts, chosen, self.action_of, self.encoding.machine, values, initial
         )
         for part, verdict in zip(parts, verdicts.tolist(), strict=True):
             if verdict == UNDECIDED:
@@ -183,33 +185,33 @@ class _Check:
 
     def _short_machine(self, parts: list[int]) -> list[int]:
         """Search small parts in a few calls of compiled code; returns the parts that are not decided."""
-        from .machine import new_trie
-        from .search_kernel import EXHAUSTED, FOUND
         from .short_search import search_parts
 
         assert self.encoding is not None
         sizes = self.parts.sizes
-        small = np.array([part for part in parts if sizes[part] <= SMALL], np.int32)
+        small, left = np.array(parts, np.int32), []
+        if len(self.action_of) > SMALL:
+            is_small = sizes[small] <= SMALL
+            small, left = small[is_small], small[~is_small].tolist()
         if not small.size or self.budget.is_late():
             return parts
-        left = [part for part in parts if sizes[part] > SMALL]
         events, starts = self._events
-        action_of, observes = self._searched, np.array(self.observes, np.int32)
-        scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
-        batch = np.cumsum(sizes[small]) // CHUNK
-        for chosen in np.split(small, np.flatnonzero(np.diff(batch)) + 1):
+        machine, initial = self.encoding.machine, self.encoding.initial
+        batches = [small]
+        if len(self.action_of) > CHUNK:
+            batches = np.split(small, np.flatnonzero(np.diff(np.cumsum(sizes[small]) // CHUNK)) + 1)
+        for chosen in batches:
             if self.budget.is_late():
                 left += chosen.tolist()
                 continue
-            machine = new_trie(self.encoding.machine, 4 * int(sizes[chosen].sum()) + 1024)
-            outcomes, *evidence = search_parts(
-                events, starts, action_of, observes, machine, self.encoding.initial, chosen, SHORT, *scratch
+            illegal, is_found, *evidence = search_parts(
+                events, starts, self._searched, self.observing, machine, initial, chosen, SHORT
             )
-            if EXHAUSTED in outcomes:
-                self.found[int(chosen[int((outcomes == EXHAUSTED).argmax())])] = ILLEGAL
+            if illegal >= 0:
+                self.found[illegal] = ILLEGAL
                 return []
-            self.short.append((chosen, outcomes == FOUND, *evidence))
-            left += chosen[outcomes != FOUND].tolist()
+            self.short.append((chosen, is_found, *evidence))
+            left += chosen[~is_found].tolist()
         return sorted(left)
 
     def _collect_short(self) -> None:
