@@ -38,8 +38,9 @@ STATES = 100  # states that a result keeps at most
 # What both searches lay out of a history before they begin takes so many bytes for each operation, as measured by
 # benchmarks/linearize.py --long.
 OPERATION_BYTES = 300
-# Parts of so many operations at most are searched shortly first, so many candidates each; so many operations in a call.
-SMALL, SHORT, CHUNK = 5_000, 20_000, 20_000
+# Parts of so many operations at most are searched shortly first: so many candidates before a monitor is asked, and so
+# many after it; so many operations in a call.
+SMALL, EASY, SHORT, CHUNK = 5_000, 2_000, 20_000, 20_000
 NEVER = float("inf")
 EXPLAINED = 100_000  # operations of an illegal part with a witness that is searched for the one that cannot be placed
 FIRST_TURN = 30_000  # candidates of a first turn of a long search
@@ -111,7 +112,10 @@ class _Check:
         """Search until one part is illegal, or all are decided, or the budget is gone."""
         open_parts = [part for part in range(len(self.parts.keys)) if part not in self.found]
         if self.encoding is not None:
-            left = self._monitor(self._short_machine(open_parts))
+            left = open_parts
+            if self.encoding.monitor:
+                left = self._monitor(self._short_machine(left, EASY))
+            left = self._short_machine(left, SHORT)
         else:
             left = self._short_python(open_parts)
         if left:
@@ -161,7 +165,7 @@ class _Check:
     def _monitor(self, parts: list[int]) -> list[int]:
         """Decide those parts that are unambiguous without a search; returns the others."""
         assert self.encoding is not None
-        if not parts or not self.encoding.monitor or self.budget.is_late():
+        if not parts or self.budget.is_late():
             return parts
         from .monitors import monitor_parts
         from .part_history import LINEARIZABLE, UNDECIDED
@@ -183,7 +187,7 @@ class _Check:
                 return []
         return [part for part in parts if part not in self.found]
 
-    def _short_machine(self, parts: list[int]) -> list[int]:
+    def _short_machine(self, parts: list[int], fuel: int) -> list[int]:
         """Search small parts in a few calls of compiled code; returns the parts that are not decided."""
         from .short_search import search_parts
 
@@ -205,7 +209,7 @@ class _Check:
                 left += chosen.tolist()
                 continue
             illegal, is_found, *evidence = search_parts(
-                events, starts, self._searched, self.observing, machine, initial, chosen, SHORT
+                events, starts, self._searched, self.observing, machine, initial, chosen, fuel
             )
             if illegal >= 0:
                 self.found[illegal] = ILLEGAL
@@ -324,6 +328,11 @@ def check_operations(
     `timeout` is in seconds (None: no limit), `memory` in bytes (None: 2 GiB) and counts what the search holds
     beside the operations themselves. Raises ModelError where the model cannot take an operation.
     """
+    return check_within(model, operations, Budget(timeout, DEFAULT_MEMORY if memory is None else memory))
+
+
+def check_within(model: Model[State], operations: Sequence[Operation], budget: Budget) -> Result:
+    """`check_operations` with a budget of any kind."""
     # The search makes millions of small tuples and no cycles: the collector of cycles would only walk them,
     # again and again, for a third of the time and more.
     collecting = gc.isenabled()
@@ -331,7 +340,7 @@ def check_operations(
     try:
         if not operations:
             return Result("ok", 0.0, [])
-        return _Check(model, operations, Budget(timeout, DEFAULT_MEMORY if memory is None else memory)).run()
+        return _Check(model, operations, budget).run()
     finally:
         if collecting:
             gc.enable()

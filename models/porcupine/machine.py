@@ -67,12 +67,15 @@ def new_trie(machine: Machine, room: int) -> Machine:
     )
 
 
+@compiled
 def grow_trie(machine: Machine) -> Machine:
     """The machine with room for twice as many nodes."""
     grown = new_trie(machine, 2 * len(machine.nodes))
     grown.nodes[: len(machine.nodes)] = machine.nodes
     rehash_pairs(machine.node_keys, machine.node_values, grown.node_keys, grown.node_values)
-    return grown._replace(node_count=machine.node_count, matched=machine.matched)
+    grown.node_count[0] = machine.node_count[0]
+    grown.matched[:] = machine.matched
+    return grown
 
 
 @compiled_in_place

@@ -7,8 +7,20 @@ import numpy as np
 from ..compiled import Ints, compiled, compiled_in_place
 from .layout import lay_out, trace
 from .machine import NOT_KNOWN, Machine, new_trie, step
-from .search_kernel import EXHAUSTED, FOUND, PAUSED, search
-from .search_state import BEST, COUNT, FUEL, new_search
+from .search_kernel import EXHAUSTED, FOUND, FULL, MISSING, PAUSED, search
+from .search_state import (
+    BEST,
+    COUNT,
+    FUEL,
+    bags_needed,
+    lacks_configs,
+    new_search,
+    with_more_bags,
+    with_more_configs,
+    with_more_nodes,
+)
+
+MAX_ROOM = 1 << 18  # of an array of a short search
 
 
 @compiled_in_place
@@ -68,6 +80,18 @@ def search_parts(  # type: ignore[no-untyped-def]
             s = new_search(layout, machine, observes, initial, class_of)
             s.registers[FUEL] = fuel
             outcome = search(s)
+            while outcome == MISSING or outcome == FULL:  # noqa: SIM109 (numba has no `in` for these)
+                size = 2 * len(s.machine.nodes)
+                if outcome == FULL:
+                    size = 2 * len(s.configs) if lacks_configs(s) else bags_needed(s)
+                if size > MAX_ROOM:
+                    break
+                if outcome == MISSING:
+                    s = with_more_nodes(s)
+                    machine = s.machine
+                else:
+                    s = with_more_configs(s) if lacks_configs(s) else with_more_bags(s, size)
+                outcome = search(s)
             configurations[place] = s.registers[COUNT]
             if outcome == FOUND:
                 order = trace(s.configs, s.registers[BEST], layout.number, layout.class_start, layout.member)
