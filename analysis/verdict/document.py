@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
+
 from ...histories.bundle import ROLES, Settings
 from ..causes.incidents import incidents_of, rows_of
 from ..finding_order import SEVERITIES, worst_rows_first
@@ -15,6 +17,13 @@ from .assumptions import assumption, evidence_assumptions
 from .time_units import doubtful_unit
 
 FORMAT = 1
+# By role of a process: the data of rules (Rule.needs) that its events are.
+_OF_PRODUCERS, _OF_CONSUMERS = ("acknowledged", "sends"), ("reads", "groups", "commits", "generations")
+DATA_OF_ROLES = {
+    "producer": _OF_PRODUCERS,
+    "consumer": _OF_CONSUMERS,
+    "producer+consumer": (*_OF_PRODUCERS, *_OF_CONSUMERS),
+}
 NO_CLIENTS = "no client history: acknowledged writes are not known, so losses cannot be found"
 
 
@@ -125,7 +134,7 @@ def _is_final(results: Results) -> bool:
 
 
 def _needing_final_reads(results: Results) -> list[dict[str, Any]]:
-    """The summaries of partitions that final reads have to cover. A deleted topic has nothing to read."""
+    """The summaries of partitions that final reads must cover: without deleted topics, whose records cannot be read."""
     return [
         summary
         for summary in results.summaries
@@ -189,8 +198,10 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             )
         )
     if results.run.settings.dialect == "native" and not any(s["counts"]["records"] for s in results.summaries):
-        sentence = "no send was acknowledged and no poll returned a record, so no guarantee was put to the test"
+        sentence = "no send was acknowledged and no poll returned a record, so no guarantee was tested"
         items.append(assumption("clients were served", False, sentence, ()))
+    if silent := _silent_clients(results):
+        items.append(silent)
     rest = (
         _deleted_topics(results)
         + _missing_settings(results)
@@ -202,6 +213,18 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         unread = [_well_formed(results)] if results.left_out else []
         return [assumption("clients recorded", False, NO_CLIENTS, ()), *unread, *rest]
     return [*items, _final_reads(results), *rest]
+
+
+def _silent_clients(results: Results) -> dict[str, Any] | None:
+    """The broken assumption about clients in run.json of which the history has no event; None if there are none."""
+    settings, recorded = results.run.settings, results.context.filter(pl.col("kind") == "events")["process"]
+    silent = [name for name in settings.processes if name not in recorded and settings.role(name) in DATA_OF_ROLES]
+    if settings.dialect != "native" or not silent:
+        return None
+    lacking = {need for name in silent for need in DATA_OF_ROLES[settings.role(name)]}
+    touched = tuple(rule.name for rule in RULES.values() if lacking & {*rule.needs})
+    sentence = f"run.json names {some(silent)}, of which no event is recorded, so what they did is not known"
+    return assumption("clients recorded", False, sentence, touched)
 
 
 def _well_formed(results: Results) -> dict[str, Any]:
@@ -230,7 +253,7 @@ def _deleted_topics(results: Results) -> list[dict[str, Any]]:
 
 
 def _missing_settings(results: Results) -> list[dict[str, Any]]:
-    """The assumption about settings that verdicts depend on and run.json does not set; empty if it sets all."""
+    """The assumption that run.json sets what verdicts depend on; empty if it does."""
     missing = sorted({tuple(one) for summary in results.records for one in summary["missing settings"]})
     if not missing:
         return []
@@ -239,7 +262,7 @@ def _missing_settings(results: Results) -> list[dict[str, Any]]:
 
 
 def _insufficient_evidence(results: Results) -> list[dict[str, Any]]:
-    """The assumption that rules had enough evidence, with their reasons; empty if none gave a reason."""
+    """The assumption that every rule had enough evidence, with the reasons of those that had not; empty if all had."""
     reasons: dict[str, list[str]] = {}
     for summary in results.records:
         for rule, sentences in summary["unjudged"].items():

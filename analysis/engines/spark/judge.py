@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -14,19 +14,20 @@ import pyarrow as pa
 from ....histories.bundle import EXPECTED, Run
 from ....histories.errors import InputError
 from ....histories.pairing import PLACED_EVENTS
-from ...kernel import judge_whole_run
+from ...kernel import judge_pieces, judge_whole_run
 from ...results import Results
 from ...stages import close_waiting
+from ...transactions.pieces import Expected, beside
 from .batching import results_of_run
-from .blocks import unpack
+from .blocks import pack, unpack
 from .connecting import cluster_errors
 from .cycles import find_cycles
 from .driver_files import hurry
 from .frames import with_splits
 from .handing_on import COMPRESSION
 from .plan import INVISIBLE, plan, tasks_of
-from .session import UNKNOWN_SIZE, context_of, size_shuffles
-from .whole_run import is_whole, plan_whole
+from .session import UNKNOWN_SIZE, context_of, is_cluster, size_shuffles
+from .whole_run import is_whole, judge_in_one_task, plan_whole
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -39,18 +40,18 @@ Progress = Callable[..., None]  # what, done, of how many, unit
 def judge_run(
     run: Run, session: SparkSession, progress: Progress = lambda *_: None, events: DataFrame | None = None
 ) -> Results:
-    """Judges one run with one action, and cycles of transactions with two more.
+    """Judges one run with one action, cycles of transactions with two more, and torn transactions, if any, with one.
 
     Nothing the size of a history reaches the driver.
 
     `events` is the history of a run from `frames.open_frame`.
 
     Raises InputError, ClusterError."""
-    results = Results(run)
-    # Tasks report counts of waiting events only where there are some.
-    results.add_counts(close_waiting(pl.DataFrame(schema=PLACED_EVENTS), run.settings).counts)
+    context = context_of(session)
+    if context is not None and not is_cluster(session) and events is None and is_small(run):
+        return judge_small(run, context, progress)
+    results = _counted_none(run)
     if run.splits or run.evidence or events is not None:
-        context = context_of(session)
         lines = context.accumulator(0) if context is not None else None
         tasks = len(tasks_of(run))
         has_begun = False  # the first stages hand out the tasks
@@ -69,35 +70,88 @@ def judge_run(
         progress("Spark is reading", 0, tasks)
         size = _expanded_bytes(run) if events is None else UNKNOWN_SIZE
         size_shuffles(session, size)
-        with _StageWatcher(context, report):
-            try:
-                # Not toLocalIterator: it judges one partition after the other.
-                with cluster_errors():
-                    if is_whole(run, size):
-                        _add_blocks(results, plan_whole(session, run))
-                    else:
-                        with plan(session, run, lines, events) as (blocks, between):
-                            _add_blocks(results, blocks)
-                            _judge_cycles(results, session, between)
-            except Exception as error:
-                _refuse_invisible_files(run, error)
-                raise
+        with _StageWatcher(context, report), _errors(run):
+            # Not toLocalIterator: it judges one partition after the other.
+            if is_whole(run, size):
+                _add_blocks(results, plan_whole(session, run))
+            else:
+                with plan(session, run, lines, events) as (blocks, between):
+                    odd = _add_blocks(results, blocks)
+                    _judge_pieces(results, odd, between)
+                    _judge_cycles(results, session, between)
     if events is not None:
         results.run = with_splits(run, results.splits)
     results.context = results.context.sort("completed", "at")
     return results
 
 
-def _add_blocks(results: Results, blocks: DataFrame) -> None:
+def judge_small(run: Run, context: SparkContext, progress: Progress = lambda *_: None) -> Results:
+    """Judges a run that `is_small` in one task of this machine. Raises InputError, ClusterError."""
+    results = _counted_none(run)
+    if run.splits or run.evidence:
+        progress("Spark is judging", 0, 1, "tasks")
+        with _StageWatcher(context, lambda _: None), _errors(run):
+            for block in judge_in_one_task(context, run):
+                _add_block(results, *block)
+    results.context = results.context.sort("completed", "at")
+    return results
+
+
+def _counted_none(run: Run) -> Results:
+    """Results without findings. Tasks report counts of waiting events only where there are some."""
+    results = Results(run)
+    results.add_counts(close_waiting(pl.DataFrame(schema=PLACED_EVENTS), run.settings).counts)
+    return results
+
+
+@contextmanager
+def _errors(run: Run) -> Iterator[None]:
+    """Context for an action of the run. Raises InputError, ClusterError."""
+    try:
+        with cluster_errors():
+            yield
+    except Exception as error:
+        _refuse_invisible_files(run, error)
+        raise
+
+
+def _add_blocks(results: Results, blocks: DataFrame) -> list[pl.DataFrame]:
+    """Adds blocks of results; returns the odd pieces of transactions, of which each partition has few."""
+    odd = []
     for row in blocks.collect():
-        _add_block(results, row["kind"], row["name"], bytes(row["payload"]))
+        payload = bytes(row["payload"])
+        if row["kind"] == "odd":
+            odd.append(unpack(payload))
+        else:
+            _add_block(results, row["kind"], row["name"], payload)
+    return odd
+
+
+def _judge_pieces(results: Results, odd: list[pl.DataFrame], blocks: DataFrame) -> None:
+    """Adds torn transactions, by one more action where a piece is odd: the expected pieces beside it."""
+    if not odd:
+        return
+    packed = [pack(frame) for frame in odd]
+
+    def choose(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        frames = [unpack(frame) for frame in packed]
+        for batch in batches:
+            for row in batch.to_pylist():
+                found = beside(frames, Expected(row["topic"], row["partition"], unpack(row["payload"])))
+                if len(found):
+                    yield pa.RecordBatch.from_pydict({"payload": pa.array([pack(found)], pa.binary())})
+
+    chosen = blocks.filter("kind = 'expected'").select("topic", "partition", "payload")
+    found = [unpack(bytes(row["payload"])) for row in chosen.mapInArrow(choose, "payload binary").collect()]
+    for kind, _, _, name, _, payload in results_of_run(*judge_pieces(odd, found, results.run.settings)):
+        _add_block(results, kind, name, payload)
 
 
 def _judge_cycles(results: Results, session: SparkSession, dependencies: DataFrame) -> None:
     """Adds the cycles of a native run with transactions; those of a Jepsen history are among its blocks."""
     settings = results.run.settings
     if settings.dialect == "native" and any(summary["counts"]["transactions"] for summary in results.summaries):
-        found = find_cycles(session, dependencies, settings)
+        found = find_cycles(session, dependencies.filter("kind = 'dependencies'"), settings)
         for kind, _, _, name, _, payload in results_of_run(*judge_whole_run(found, settings)):
             _add_block(results, kind, name, payload)
 

@@ -52,7 +52,8 @@ _LAST = 1 << 60  # the turn of blocks that come after all that tasks read
 def plan(
     session: SparkSession, run: Run, lines: Accumulator[int] | None, events: DataFrame | None = None
 ) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """The blocks of a run's results, and those of the dependencies of its transactions, computed with them.
+    """The blocks of a run's results, and those that its transactions are compared by, computed with them: their
+    dependencies, and what became of them (kind expected).
 
     `lines` counts what tasks have read; `events` is the history of `open_frame`. What Spark stores is removed
     afterwards.
@@ -90,7 +91,7 @@ def _plan(
     batches = observed.unionByName(shared).repartition(tasks, "batch")
     judged = _store(batches.groupBy("batch").applyInArrow(judging(settings), BLOCK), stored)
     reported = blocks.filter(F.col("kind").isin("quarantine", "damage", "counts", "context"))
-    between = F.col("kind") == "dependencies"
+    between = F.col("kind").isin("dependencies", "expected")
     return judged.filter(~between).unionByName(reported), judged.filter(between)
 
 
