@@ -48,13 +48,15 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
                 home.setdefault(row["name"] or row["kind"], []).append(unpack(row["payload"]))
         common = _common(shared)
         units: dict[Unit, Tables] = {unit: {} for unit in packed}
-        summaries, unproved = screen_batch(small, units, common, settings)
-        yield from to_batches(_results([], summaries))
+        screened = screen_batch(small, units.keys(), common, settings)
+        for unit, name, rows in screened.left:
+            units.setdefault(unit, {}).setdefault(name, []).append(rows)
+        yield from to_batches(_results([], screened.summaries))
         for unit in sorted(units):
             tables = units.pop(unit)
             for name, payload in packed.pop(unit, ()):
                 tables.setdefault(name, []).append(unpack(payload))
-            judged = judge_unit(*unit, tables, common, settings, unproved=unproved.get(unit))
+            judged = judge_unit(*unit, tables, common, settings, unproved=screened.unproved.get(unit))
             yield from to_batches(_results(judged.findings, judged.summaries))
             if settings.dialect == "jepsen" and judged.dependencies:  # one unit: all of its cycles are here
                 found = find_cycles(pl.concat(judged.dependencies), settings)
