@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -123,3 +124,24 @@ def test_a_valid_partition_is_proved_by_its_ranges(tmp_path: Path) -> None:
     figures = merge_figures(results.summaries, results.context, results.run.settings)
     assert (sum(figures["series"]["ok"]), sum(figures["series"]["info"]), sum(figures["series"]["read"])) == (9, 1, 18)
     assert figures["impact"]["acknowledged"] == 9
+
+
+@pytest.mark.spark
+def test_spark_proves_the_same(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One partition is among the small ones in some splits; some are valid, some not, one has no offsets."""
+    from logjudge.analysis.engines.spark import judge_run
+
+    large = range(1_500)
+    texts = [*random_texts(Random(11), 12), "p:a~ p:b~", "p:a@0 p:b@1 c:<a@0 final:assign=0 final:<a@0,b@1"]
+    texts.append(" ".join([f"p:v{n}@{n}" for n in large] + ["c:<" + ",".join(f"v{n}@{n}" for n in large)]))
+    folder = together(texts).write(tmp_path)
+    run = open_run(folder, split_bytes=(folder / "history.jsonl").stat().st_size // 3)
+    run = replace(run, settings=replace(run.settings, range_offsets=4, large_rows=0))
+    for batches in (0, 3):
+        monkeypatch.setattr(local, "batches_of", lambda _, number=batches: number)
+        monkeypatch.setattr("logjudge.analysis.engines.spark.plan.batches_of", lambda _, number=batches: number)
+        here, there = local.judge_run(run), judge_run(run, spark)
+        assert there.findings().equals(here.findings())
+        assert [without_figures(one) for one in there.summaries] == json.loads(
+            json.dumps([without_figures(one) for one in here.summaries])
+        )

@@ -21,7 +21,7 @@ from ..partitions.offset_ranges import REST
 from ..partitions.unit import Common, Tables
 from ..results import Results
 from ..rules.cycles import find_cycles
-from ..screening.ranges import MAX_REST, Facts, Proof, can_be_proved, proof_of, range_facts, ranges_of, rows_of
+from ..screening.ranges import Facts, Proof, can_be_proved, proof_of, range_facts, ranges_of, rows_of
 from ..stages import (
     REFERRING_TABLES,
     Parts,
@@ -97,8 +97,7 @@ def _prove_large(
         unit
         for unit in sorted(units)
         if units.rows_of(unit) > settings.large_rows
-        and units.rows_of(unit, REST) <= MAX_REST
-        and can_be_proved(unit.topic, units.tables_of(unit), common, settings)
+        and can_be_proved(unit.topic, units.tables_of(unit), units.rows_of(unit, REST), common, settings)
     ]
     rests = {unit: rows_of(units.range_of(unit, REST)) for unit in large}
     items = [(unit, number) for unit in large for number in ranges_of(units.ranges_of(unit), rests[unit], settings)]

@@ -18,7 +18,7 @@ from ..batches import WHOLE, Unit
 from ..partitions.offset_ranges import REST, by_range
 from ..partitions.unit import OBSERVED, Tables
 
-MAX_BYTES = 1 << 30  # of observations in memory
+MAX_BYTES = 1 << 29  # of observations in memory, as polars estimates them: text takes about twice as much
 
 _Place = tuple[int, int]  # position and length in the file
 

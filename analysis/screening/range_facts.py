@@ -7,6 +7,7 @@ were written, in which order processes went through the range, and a hash of eac
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -70,6 +71,23 @@ class RangeFacts(NamedTuple):
     latencies: list[int]
     figures: dict[str, Any] | None
     hash_check: int
+
+    def to_json(self) -> str:
+        """The facts as JSON, for another process."""
+        return json.dumps(self._asdict())
+
+    @classmethod
+    def of_json(cls, text: bytes) -> RangeFacts:
+        """The facts of `to_json`."""
+        values = json.loads(text)
+        runs = [RunOfReads(run[0], _key(run[1]), _key(run[2]), *run[3:]) for run in values.pop("runs")]
+        sent_by = [(process, _key(first), _key(last)) for process, first, last in values.pop("sent_by")]
+        return cls(**values, runs=runs, sent_by=sent_by)
+
+
+def _key(numbers: list[int]) -> Key:
+    time, place, index = numbers
+    return time, place, index
 
 
 def facts_of(

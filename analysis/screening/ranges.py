@@ -6,7 +6,7 @@ and between them, which the facts show. A test compares both with the rules, wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
@@ -70,11 +70,14 @@ def rows_of(tables: Tables) -> Rows:
     return Rows(**{name: pl.concat(frames) for name, frames in own.items()})
 
 
-def can_be_proved(topic: str, tables: set[str], common: Common, settings: Settings) -> bool:
-    """Whether ranges can prove something of a partition: no brokers' files, transactions, or deletions of its topic."""
+def can_be_proved(topic: str, tables: Collection[str], rest: int, common: Common, settings: Settings) -> bool:
+    """Whether ranges can prove something of a partition.
+
+    It has no brokers' files, transactions or deletions of its topic, and few rows in the `rest`, which is in no range.
+    """
     transactional = common.unplaced.filter(pl.col("txn"))["topic"].eq(topic).any()
     deleted = topic in topics_with_deletions([topic], common.shared, common.context, settings)
-    is_plain = settings.dialect == "native" and tables <= {"sends", "reads", "marks"}
+    is_plain = settings.dialect == "native" and {*tables} <= {*OBSERVED} and rest <= MAX_REST
     return is_plain and not (transactional or deleted or settings.compacted(topic))
 
 
