@@ -23,7 +23,7 @@ from logjudge.analysis.screening.ranges import Proof
 from logjudge.histories.bundle import Run, open_run
 from notation import parse
 from screened import judged
-from test_screening import random_texts, together
+from test_screening import GROUPS, random_texts, together
 
 OFFSETS = 3  # of a range in these tests: most histories have several
 Proofs = dict[tuple[str, int], Proof]
@@ -44,10 +44,13 @@ def judged_by_ranges(run: Run, offsets: int = OFFSETS, held: int = 1 << 30) -> t
         return judged(replace(run, settings=replace(run.settings, range_offsets=offsets, large_rows=0)), 0), proofs
 
 
-def compare(run: Run, offsets: int = OFFSETS, held: int = 1 << 30) -> int:
-    """Asserts that ranges change nothing; the number of partitions that they prove to be plainly valid."""
+def compare(run: Run, *sizes: int, held: int = 1 << 30) -> int:
+    """Asserts that ranges of these sizes change nothing; the number of partitions that they prove to be valid."""
     plain = judged(run, 0)
-    results, proofs = judged_by_ranges(run, offsets, held)
+    return sum(_compare(plain, *judged_by_ranges(run, offsets, held)) for offsets in sizes)
+
+
+def _compare(plain: Results, results: Results, proofs: Proofs) -> int:
     assert results.findings().equals(plain.findings())
     for before, after in zip(plain.summaries, results.summaries, strict=True):
         key = before["topic"], before["partition"]
@@ -69,7 +72,7 @@ def compare_together(texts: Sequence[str], offsets: int = OFFSETS) -> int:
 
 def test_the_corpus_is_judged_the_same(tmp_path: Path) -> None:
     runs = (open_run(run.history.write(tmp_path / str(number))) for number, run in enumerate(combine(HISTORIES)))
-    assert sum(compare(run, offsets) for run in runs for offsets in (2, 10)) > 60
+    assert sum(compare(run, 2, 10) for run in runs) > 60
 
 
 @pytest.mark.campaign
@@ -87,7 +90,7 @@ def test_random_histories_are_judged_the_same(random: Random, offsets: int) -> N
 
 def test_what_memory_does_not_hold_is_judged_the_same(tmp_path: Path) -> None:
     run = open_run(together(random_texts(Random(5), 20)).write(tmp_path))
-    assert compare(run, held=0)
+    assert compare(run, OFFSETS, held=0)
 
 
 # Histories without a breach within a range of two offsets, and the rules that must judge what lies between ranges.
@@ -104,6 +107,11 @@ BETWEEN = {
     "a record before others that nobody read": ("p:a@0 p:b@1 p:d@2 c:<d@2", premises.LOSS),
     "final reads that begin late": ("p:a@0 p:b@1 p:d@2 final:assign=2 final:<d@2", premises.LOSS),
     "final reads of some records": ("p:a@0 p:b@1 p:d@2 final:assign=0 final:<a@0,b@1", premises.LOSS),
+    "a commit over a record": (f"{GROUPS} p:a@0 p:b@1 p:d@2 c:<a@0,b@1 c:commit=3", premises.GROUPS),
+    "a commit beyond the log": (f"{GROUPS} p:a@0 c:<a@0 c:commit=5", premises.GROUPS),
+    "a commit that goes back": (f"{GROUPS} p:a@0 p:b@1 p:d@2 c:<a@0,b@1,d@2 c:commit=3 d:commit=1", premises.GROUPS),
+    "a record below a group's first": (f"{GROUPS} p:a@0 p:b@1 p:d@2 d:group=2 d:<d@2", premises.GROUPS),
+    "a group without a name": ("p:a@0 p:b@1 p:d@2 c:<a@0,b@1,d@2 c:commit=3", premises.GROUPS),
     "a deletion": ("p:a@0 p:b@1 p:d@2 delete=1", premises.PROVED),
 }
 
@@ -118,7 +126,7 @@ def test_what_ranges_contradict_is_judged(name: str, tmp_path: Path) -> None:
 def test_a_valid_partition_is_proved_by_its_ranges(tmp_path: Path) -> None:
     sends = " ".join(f"p:v{number}@{number}" for number in range(9))
     reads = ",".join(f"v{number}@{number}" for number in range(9))
-    text = f"{sends} p:w?~ c:assign=0 c:<{reads} end=9 final:assign=0 final:<{reads}"
+    text = f"{GROUPS} {sends} p:w?~ c:group=0 c:<{reads} c:commit=7 end=9 final:assign=0 final:<{reads}"
     results, proofs = judged_by_ranges(open_run(parse(text).write(tmp_path)), 2)
     assert proofs["x", 0].unproved == frozenset()
     figures = merge_figures(results.summaries, results.context, results.run.settings)

@@ -10,6 +10,7 @@ import io
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import IO, NamedTuple
 
 import polars as pl
@@ -24,9 +25,10 @@ _Place = tuple[int, int]  # position and length in the file
 
 
 class _Part(NamedTuple):
+    turn: int  # of the rows that were added together
     table: str
     number: int  # of the range
-    count: int  # of rows
+    height: int
     rows: pl.DataFrame | _Place
 
 
@@ -64,10 +66,11 @@ class ObservationStore(Mapping[Unit, Tables]):
         """Adds rows of one table of a unit."""
         parts = by_range(table, rows, self._range_offsets) if table in OBSERVED and unit != WHOLE else [(REST, rows)]
         held = self._parts.setdefault(unit, [])
+        turn = held[-1].turn + 1 if held else 0
         for number, part in parts:
-            self._bytes += part.estimated_size()
+            self._bytes += int(part.estimated_size())
             is_held = self._bytes <= MAX_BYTES
-            held.append(_Part(table, number, len(part), part if is_held else self._write(part)))
+            held.append(_Part(turn, table, number, len(part), part if is_held else self._write(part)))
 
     def pop(self, unit: Unit) -> Tables:
         """The tables of a unit, which the store does not hold any longer."""
@@ -79,7 +82,7 @@ class ObservationStore(Mapping[Unit, Tables]):
 
     def rows_of(self, unit: Unit, number: int | None = None) -> int:
         """The number of rows of a unit, or of one range of it."""
-        return sum(part.count for part in self._parts[unit] if number is None or part.number == number)
+        return sum(part.height for part in self._parts[unit] if number is None or part.number == number)
 
     def tables_of(self, unit: Unit) -> set[str]:
         """The names of the tables of a unit."""
@@ -109,7 +112,9 @@ class ObservationStore(Mapping[Unit, Tables]):
 
     def _tables(self, parts: list[_Part]) -> Tables:
         tables: Tables = {}
-        for part in parts:
-            rows = part.rows if isinstance(part.rows, pl.DataFrame) else self._read(part.rows)
-            tables.setdefault(part.table, []).append(rows)
+        for (_, table), added in groupby(parts, key=lambda part: (part.turn, part.table)):
+            rows = [part.rows if isinstance(part.rows, pl.DataFrame) else self._read(part.rows) for part in added]
+            # In the order in which they came, as whoever takes all rows would sort them otherwise.
+            whole = rows[0] if len(rows) == 1 else pl.concat(rows).sort("at", "index", maintain_order=True)
+            tables.setdefault(table, []).append(whole)
         return tables

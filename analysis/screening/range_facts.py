@@ -20,8 +20,10 @@ from ...histories.tables import MAX_INT64, MIN_INT64
 from ..figures.bins import bins_over
 from ..figures.series import latency, over_time
 from ..partitions.entries import Ints, Mask
-from ..partitions.marks import IS_LOG_END, IS_POSITION
-from .premises import LOSS, POLLS, PROVED, SENDS, TIME
+from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END, IS_POSITION
+from ..partitions.observations import last_heal
+from .premises import GROUPS, LOSS, POLLS, PROVED, SENDS, TIME
+from .range_groups import Unhandled, ends_are_known, groups_of, unhandled_by
 
 MAX_RUNS = 10_000  # of reads in a range
 SAMPLE = 1_000  # operations of a range for the quartile of latencies
@@ -62,6 +64,7 @@ class RangeFacts(NamedTuple):
     sent_by: list[tuple[str, Key, Key]]  # the first and the last acknowledged send of each process
     runs: list[RunOfReads]
     found: list[str]  # values of sends without offset that were read here
+    unhandled: Unhandled
     unread: tuple[int, int] | None  # the first and last acknowledged offset that nobody read
     in_final: bool  # the final reads returned all acknowledged records
     final: tuple[int, int, int] | None  # of final reads: last offset, first and last completion (ns)
@@ -91,11 +94,11 @@ def _key(numbers: list[int]) -> Key:
 
 
 def facts_of(
-    rows: Rows, rest: Rows, first: int, end: int, healed: int, settings: Settings
+    rows: Rows, rest: Rows, first: int, end: int, context: pl.DataFrame, settings: Settings
 ) -> tuple[RangeFacts, Hashes]:
     """The facts of the offsets from `first` to `end` (exclusive), and the sorted hashes of the values sent there.
 
-    `rest` are the rows of the partition without an offset, and its marks. Faults `healed` at that time (ns).
+    `rest` are the rows of the partition without an offset, and its marks.
     """
     unproved: set[str] = set()
     sends, reads = _by_offset(rows.sends), _by_time(rows.reads)
@@ -113,7 +116,10 @@ def facts_of(
         unproved.update(SENDS)
     if runs is None:
         unproved.update(POLLS)
-    is_final = _is_final(reads, healed, settings)
+    commits = rest.marks.filter(IS_COMMIT & pl.col("offset").is_between(first, end, closed="right"))
+    if not ends_are_known(commits, known.offsets + 1, known.times):
+        unproved.update(GROUPS)
+    is_final = _is_final(reads, last_heal(context), settings)
     unread = sends["offset"].filter(pl.Series(matched.first_read == MAX_INT64))
     facts = RangeFacts(
         unproved=sorted(unproved),
@@ -123,6 +129,7 @@ def facts_of(
         sent_by=sent_by or [],
         runs=runs or [],
         found=found["value"].to_list(),
+        unhandled=_unhandled(sends, found, reads, rows.marks, groups_of(rest.marks, settings), context, settings),
         unread=_extent(unread),
         in_final=len(np.unique(matched.entry[is_final & (matched.entry >= 0)])) == len(sends),
         final=_last_and_times(reads.filter(pl.Series(is_final))),
@@ -130,10 +137,27 @@ def facts_of(
         sent_since=_extent(sends["invoked"]),
         stamped_since=_extent(pl.concat([frame["timestamp"].drop_nulls() for frame in (sends, reads)]), least=0),
         latencies=_latencies(sends, reads),
-        figures=_figures(sends, reads, matched.first_read),
+        figures=_figures(Rows(sends, reads, rows.marks), matched.first_read),
         hash_check=int(pl.Series([HASH_CHECK]).hash()[0]),
     )
     return facts, np.sort(sends["value"].hash().to_numpy())
+
+
+def _unhandled(
+    sends: pl.DataFrame,
+    found: pl.DataFrame,
+    reads: pl.DataFrame,
+    marks: pl.DataFrame,
+    groups: list[str],
+    context: pl.DataFrame,
+    settings: Settings,
+) -> Unhandled:
+    if not groups:
+        return {}
+    placed = pl.concat([frame.select("offset", "value") for frame in (sends, found)])
+    handlers = context.filter(pl.col("kind") == "handles")["process"].unique().to_list()
+    done = marks.filter(IS_HANDLED) if handlers else reads
+    return unhandled_by(groups, placed, done, handlers, settings)
 
 
 def _by_offset(sends: pl.DataFrame) -> pl.DataFrame:
@@ -299,20 +323,19 @@ def _handled_again(marks: pl.DataFrame, settings: Settings) -> int:
     return int((done.group_by(owner, "offset").len()["len"] > 1).sum()) if len(done) else 0
 
 
-def _figures(sends: pl.DataFrame, reads: pl.DataFrame, first_read: Ints) -> dict[str, Any] | None:
+def _figures(rows: Rows, first_read: Ints) -> dict[str, Any] | None:
     """The span of the observations, and the figures of all partitions that add up (figures/merge.py)."""
-    span = span_of(sends, reads)
+    span = span_of(rows.sends, rows.reads, rows.marks)
     if span is None:
         return None
     bins = bins_over(*span)
     never = first_read == MAX_INT64
-    acknowledged = sends.select(
+    acknowledged = rows.sends.select(
         first_read=pl.Series(first_read).set(pl.Series(never), None),
         acked=pl.coalesce("completed", "invoked"),
         lost=pl.lit(False),
         legal=pl.lit(False),
     )
-    rows = Rows(sends, reads, pl.DataFrame())
     series = over_time(rows, acknowledged, bins)
     return {"bins": bins.to_json(), "span": [*span], "series": series, "latency": latency(rows, bins)}
 

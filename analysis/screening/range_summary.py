@@ -31,7 +31,7 @@ def summary_of(
     latencies = pl.Series([*took, *(took for fact in facts for took in fact.latencies)], dtype=pl.Int64)
     quartile = latencies.quantile(0.25, "lower")
     figures = _figures(topic, facts, rest, common)
-    final = _final_reads(facts, rest, common, settings)
+    final = final_reads_of(facts, rest, common, settings)
     return {
         "topic": topic,
         "partition": partition,
@@ -67,7 +67,7 @@ def _counts(facts: Sequence[RangeFacts], rest: Rows) -> dict[str, int]:
     }
 
 
-def _final_reads(facts: Sequence[RangeFacts], rest: Rows, common: Common, settings: Settings) -> FinalReads | None:
+def final_reads_of(facts: Sequence[RangeFacts], rest: Rows, common: Common, settings: Settings) -> FinalReads | None:
     """The final reads: they return all acknowledged records from offset 0 on."""
     reads = [fact.final for fact in facts if fact.final]
     position = final_position(rest, settings)

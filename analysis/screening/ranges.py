@@ -18,13 +18,13 @@ from ...histories.observations import deletions_of
 from ...histories.tables import MAX_INT64, MIN_INT64, without_key
 from ..partitions.evidence import started_ms
 from ..partitions.generation_parts import topics_with_deletions
-from ..partitions.marks import IS_LOG_END, IS_OF_GROUP
-from ..partitions.observations import last_heal
+from ..partitions.marks import IS_COMMIT, IS_LOG_END, IS_OF_GROUP
 from ..partitions.offset_ranges import REST, range_of
 from ..partitions.unit import OBSERVED, Common, Tables
 from .premises import GROUPS, LOSS, MEMBERS, POLLS, PROVED, SENDS
 from .range_facts import ORDER, ORDERED_BY_TIME, Hashes, RangeFacts, Rows, RunOfReads, facts_of, final_position
-from .range_summary import summary_of
+from .range_groups import groups_follow
+from .range_summary import final_reads_of, summary_of
 from .screen import chosen_rules
 
 MAX_REST = 200_000  # rows of a partition that belong to no range
@@ -45,7 +45,7 @@ def range_facts(tables: Tables, rest: Rows, number: int, common: Common, setting
     """The facts of the range of that number (partitions/offset_ranges.py)."""
     first = number * settings.range_offsets
     end = first + settings.range_offsets
-    return facts_of(rows_of(tables), rest, first, end, last_heal(common.context), settings)
+    return facts_of(rows_of(tables), rest, first, end, common.context, settings)
 
 
 def proof_of(
@@ -59,9 +59,16 @@ def proof_of(
 
 
 def ranges_of(numbers: Iterable[int], rest: Rows, settings: Settings) -> list[int]:
-    """The ranges to prove, in order: those with records, and those of answered end offsets."""
-    ends = rest.marks.filter(IS_LOG_END).select(range_of(pl.col("offset"), settings.range_offsets)).to_series()
-    return sorted({*numbers, *ends} - {REST})
+    """The ranges to prove, in order: those with records, and those of end offsets and commits."""
+    return sorted({*numbers, *rest.marks.filter(_HAS_END).select(_range_of_end(settings)).to_series()} - {REST})
+
+
+_HAS_END = IS_LOG_END | (IS_COMMIT & (pl.col("offset") > 0))
+
+
+def _range_of_end(settings: Settings) -> pl.Expr:
+    """The range in whose facts an end offset counts; a commit is of the record before it."""
+    return range_of(pl.col("offset") - IS_COMMIT.cast(pl.Int64), settings.range_offsets)
 
 
 def rows_of(tables: Tables) -> Rows:
@@ -104,9 +111,21 @@ def unproved_rules(topic: str, ranges: Sequence[Facts], rest: Rows, common: Comm
         unproved.update(POLLS)
     if rest.marks["group_generation"].is_not_null().any():
         unproved.update(MEMBERS)
-    if rest.marks.select(IS_OF_GROUP.any()).item():
+    if rest.marks.select(IS_OF_GROUP.any()).item() and not _groups_follow(facts, rest, unproved, common, settings):
         unproved.update(GROUPS)
     return unproved
+
+
+def _groups_follow(
+    facts: Sequence[RangeFacts], rest: Rows, unproved: set[str], common: Common, settings: Settings
+) -> bool:
+    """Whether groups handle what they commit, as far as the facts of other rules show it."""
+    if unproved.intersection((*LOSS, *POLLS)):
+        return False
+    final = final_reads_of(facts, rest, common, settings)
+    runs = sorted((run for fact in facts for run in fact.runs), key=lambda run: run.first or 0, reverse=True)
+    first_read = {settings.group_of(run.process): run.first or 0 for run in runs}  # the least is written last
+    return groups_follow(rest.marks, first_read, [fact.unhandled for fact in facts], final and final.end, settings)
 
 
 def _only_grows(rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
@@ -114,7 +133,7 @@ def _only_grows(rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
     if len(rest.reads):
         return False
     odd_sends = pl.col("txn") | pl.col("synthetic") | pl.col("value").is_null() | pl.col("acknowledged")
-    beyond = IS_LOG_END & (range_of(pl.col("offset"), settings.range_offsets) == REST)
+    beyond = _HAS_END & (_range_of_end(settings) == REST)
     odd_marks = pl.col("txn") | (pl.col("kind") == "delete-records") | (pl.col("start") > 0) | beyond
     faults = context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail"))["detail"].unique()
     is_odd = rest.sends.select(odd_sends.any()).item() or rest.marks.select(odd_marks.any()).item()
