@@ -22,9 +22,11 @@ from .partitions.partition import Partition
 from .partitions.unit import OBSERVED, Common, Tables, partitions_of
 from .rules import RULES, Judgement, Rule
 from .rules.cycles import RULES_OF_CYCLES, Found, judge_cycles
+from .rules.torn import judge_torn, torn_transaction
 from .screening import screen as screening
 from .summary import counts_of, summarise
 from .transactions.dependencies import dependencies
+from .transactions.pieces import NO_PIECES, Expected, Pieces, bounded_pieces
 from .verdict.consequences import accept_consequences, link_consequences
 
 if TYPE_CHECKING:
@@ -39,11 +41,14 @@ RAW_EVIDENCE = pl.List(
 
 
 class Judged(NamedTuple):
-    """Findings and summaries of a unit, and the dependencies between its transactions (DEPENDENCIES)."""
+    """Findings and summaries of a unit, the dependencies between its transactions (DEPENDENCIES), and what became of
+    them (transactions/pieces.py)."""
 
     findings: list[Finding]
     summaries: list[dict[str, Any]]
     dependencies: list[pl.DataFrame]
+    odd: list[pl.DataFrame]
+    expected: list[Expected]
 
 
 def judge_unit(
@@ -63,10 +68,14 @@ def judge_unit(
     findings: list[Finding] = []
     summaries: list[dict[str, Any]] = []
     between: list[pl.DataFrame] = []
+    odd: list[pl.DataFrame] = []
+    expected: list[Expected] = []
     worst: list[_JudgedPartition] = []
     for judged in each(partial(_judged, unproved=unproved), partitions_of(topic, partition, tables, common, settings)):
         findings += judged.findings
         between += [judged.dependencies] if len(judged.dependencies) else []
+        odd += [judged.pieces.odd] if len(judged.pieces.odd) else []
+        expected += [judged.pieces.expected] if len(judged.pieces.expected.states) else []
         if judged.summary is not None:
             summaries.append(judged.summary)
             if judged.summary["figures"]["bins"]:
@@ -75,7 +84,7 @@ def judge_unit(
                 del worst[MAX_PARTITIONS:]
     for judged, figures in zip(worst, each(lambda judged: own_figures_of(*judged[:2]), worst), strict=True):
         judged.summary["figures"] |= figures
-    return Judged(findings, summaries, between)
+    return Judged(findings, summaries, between, odd, expected)
 
 
 class _JudgedPartition(NamedTuple):
@@ -85,15 +94,35 @@ class _JudgedPartition(NamedTuple):
     findings: list[Finding]
     summary: Any
     dependencies: pl.DataFrame
+    pieces: Pieces
 
 
 def _judged(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPartition:
     judgements = judge(p, unproved)
     findings, causes = explain(p, findings_of(p, judgements))
     between = dependencies(p) if any(name in RULES_OF_CYCLES for name in judgements) else pl.DataFrame()
+    pieces = bounded_pieces(p) if torn_transaction.name in judgements else NO_PIECES
     if p.is_named_only and not causes:
-        return _JudgedPartition(p, findings, None, between)
-    return _JudgedPartition(p, findings, {**summarise(p, findings, judgements), "causes": causes}, between)
+        return _JudgedPartition(p, findings, None, between, pieces)
+    return _JudgedPartition(p, findings, {**summarise(p, findings, judgements), "causes": causes}, between, pieces)
+
+
+def judge_pieces(
+    odd: list[pl.DataFrame], beside: list[pl.DataFrame], settings: Settings
+) -> tuple[list[Finding], dict[str, Any]]:
+    """The findings of torn-transaction, each with its id, and their record (as in a summary of a partition).
+
+    `odd` are PIECES, `beside` the pieces beside them (pieces.beside).
+    """
+    findings = [
+        replace(
+            finding,
+            id=f"{finding.rule}/{finding.topic}-{finding.partition}/{number}",
+            severity=_configured_severity(finding, settings),
+        )
+        for number, finding in enumerate(judge_torn(odd, beside))
+    ]
+    return findings, {"findings": counts_of(findings), "unjudged": {}, "missing settings": [], "cycles": []}
 
 
 def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[list[Finding], dict[str, Any]]:

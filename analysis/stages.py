@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from ..histories.bundle import Settings
-from ..histories.evidence.layout import read_part
+from ..histories.evidence.part_blocks import read_part
 from ..histories.evidence.parts import Part
 from ..histories.evidence.tables import LOOKUPS
 from ..histories.files import Block, Split
@@ -50,7 +50,9 @@ class Parts:
     jobs: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # batches of large logs to decode
     damage: list[pl.DataFrame] = field(default_factory=list)  # in brokers' files without a partition
     counts: dict[str, int] = field(default_factory=dict)
-    senders: set[str] = field(default_factory=set)  # producers in run.json that sent something
+    recorded: set[tuple[str, str]] = field(
+        default_factory=set
+    )  # kind and process of `_context`, for run.json's processes
 
     def add(self, name: str, number: int) -> None:
         """Adds a number to the count of that name."""
@@ -60,7 +62,7 @@ class Parts:
         """Adds lines that could not be read: users see which (quarantine), rules see that there are some (context)."""
         if len(rows):
             self.quarantine.append(rows)
-            self.context.append(_context("left out", [""]))
+            self.context.append(_context([("left out", "")]))
 
 
 def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
@@ -80,7 +82,7 @@ def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings, first_
     # Sends are paired separately: their table is narrow, and most events are sends.
     carried: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
     lines = first_line
-    senders: set[str] = set()
+    recorded: set[tuple[str, str]] = set()
     for parsed in blocks:
         parts = Parts()
         lines += parsed.lines
@@ -96,11 +98,11 @@ def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings, first_
         if parsed.damage:
             row = {"place": [base + max(lines - 1, 0)], "reason": [parsed.damage]}
             parts.leave_out(pl.DataFrame(row, schema=QUARANTINED))
-        senders |= parts.senders
+        recorded |= parts.recorded
         yield parts
     last = Parts(waiting=[complete(frame, PLACED_EVENTS) for frame in carried if len(frame)])
-    if senders:
-        last.context.append(_context("sends", sorted(senders)))
+    if recorded:
+        last.context.append(_context(recorded))
     last.add("lines", lines - first_line)
     yield last
 
@@ -169,13 +171,13 @@ def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
     parts.add("never completed", int(paired.operations["completed"].null_count()))
     _take_apart(paired.operations, settings, parts)
     parts.leave_out(paired.malformed)
-    if parts.senders:
-        parts.context.append(_context("sends", sorted(parts.senders)))
+    if parts.recorded:
+        parts.context.append(_context(parts.recorded))
     return parts
 
 
-def _context(kind: str, processes: list[str]) -> pl.DataFrame:
-    return complete(pl.DataFrame({"kind": [kind] * len(processes), "process": processes}), CONTEXT)
+def _context(rows: Iterable[tuple[str, str]]) -> pl.DataFrame:
+    return complete(pl.DataFrame(sorted(rows), schema=["kind", "process"], orient="row"), CONTEXT)
 
 
 def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
@@ -186,8 +188,10 @@ def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> N
         parts.add("called failed", count_indeterminate_failures(operations))
     backwards = operations.select((pl.col("completed") < pl.col("invoked")).sum()).item()
     parts.add("completed before invoked", int(backwards or 0))
-    if settings.producers():
-        parts.senders |= {*operations.filter(pl.col("f").is_in(["send", "txn"]))["process"].drop_nulls().unique()}
+    if settings.processes:
+        for process, f in operations.select("process", "f").unique().iter_rows():
+            if process in settings.processes:
+                parts.recorded |= {("events", process)} | ({("sends", process)} if f in ("send", "txn") else set())
     seen = observe(operations, settings)
     for table in ("sends", "reads", "marks"):
         frame: pl.DataFrame = getattr(seen, table)

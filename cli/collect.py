@@ -18,7 +18,7 @@ from .paths import LocalPath
     "--out", required=True, type=LocalPath(), help="The bundle: a new folder, or a recorded run without brokers/."
 )
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
-@click.option("--internal", is_flag=True, help="Kafka's own topics too, such as __transaction_state.")
+@click.option("--internal", is_flag=True, help="Kafka's own topics too, such as __share_group_state.")
 def command(folders: tuple[str, ...], out: Path, topics: tuple[str, ...], internal: bool) -> None:
     """Copy segments, checkpoints, metadata and logs of brokers into a bundle that `check` judges.
 

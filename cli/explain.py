@@ -193,6 +193,8 @@ def _explain_story(document: Document, opened: Inspected, p: Partition, story: R
     _facts(document, "Read", story["read"], story["read_left_out"], "No recorded consumer read it.")
     if story["passed"]:
         _facts(document, "Groups", story["passed"], 0, "")
+    if story["transaction"]:
+        _facts(document, "Transaction", story["transaction"], 0, "")
     _facts(document, "Findings", story["found"], story["found_left_out"], "No rule found a breach here.")
     document.sentences(*why_no_cause(unexplained(here, story["causes"]), opened.with_files()))
     if story["held"]:

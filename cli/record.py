@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from .check import command as check
 from .completing import completed
 from .main import EXIT_USAGE
 from .paths import LocalPath
+from .progress import silenced
 from .settings import settings_of
 
 if TYPE_CHECKING:
@@ -131,7 +133,8 @@ def command(
     if not judges:
         click.echo(f"{folder}: judge it with `logjudge check {folder}`")
         ctx.exit(EXIT_USAGE if done.problem else 0)
-    ctx.exit(ctx.invoke(check, runs=(str(folder),), out=str(judged), engine="local"))
+    with silenced() if quiet else nullcontext():
+        ctx.exit(ctx.invoke(check, runs=(str(folder),), out=str(judged), engine="local"))
 
 
 def _refuse_options_that_do_nothing(ctx: click.Context, is_scenario: bool) -> None:

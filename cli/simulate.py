@@ -15,7 +15,8 @@ from ..histories.simulation.outcome import outcome
 from ..histories.simulation.request import DRAWABLE, FILE_ONLY, late_faults, simulate_request
 from ..models.exploration.message_trace import trace_messages
 from ..models.exploration.schedule import PATTERNS
-from ..models.replication.config import OPTIONS, SECOND
+from ..models.replication.config import SECOND
+from ..models.replication.options import OPTIONS
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .completing import completed

@@ -142,7 +142,7 @@ class _Writer:
         name, _, membership = what.partition("^")
         verb, _, argument = name.partition("=")
         if what.startswith("("):
-            return {"f": "txn", "ops": [self._step(step) for step in what.strip("()").split(",")]}
+            return {"f": "txn", "ops": [self._step(step) for step in what.strip("()").split(",") if step]}
         if what.startswith(("<", "handle<")):
             f, _, records = what.partition("<")
             return {"f": f or "poll", "records": list(self._records(records.split(",")))}

@@ -240,9 +240,13 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
     """The rows of CONTEXT, and one `handles` for each process that recorded a handle."""
     kinds = ["assign", "subscribe", "seek", "crash", "fault", "heal"]
     indeterminate_poll = (pl.col("f") == "poll") & (pl.col("outcome") == "info")
-    rows = operations.filter(pl.col("f").is_in(kinds) | indeterminate_poll).with_columns(
+    # The steps of a transaction are in its completion, so without one it may have sent anything.
+    is_empty = (pl.col("f") == "txn") & (pl.col("outcome") == "info") & (pl.col("ops").list.len().fill_null(0) == 0)
+    rows = operations.filter(pl.col("f").is_in(kinds) | indeterminate_poll | is_empty).with_columns(
         pl.when((pl.col("f") == "assign") & pl.col("revoked").fill_null(False))
         .then(pl.lit("revoke"))
+        .when(pl.col("f") == "txn")
+        .then(pl.lit("txn without steps"))
         .otherwise("f")
         .alias("kind"),
         pl.coalesce("fault", pl.format("{}", pl.col("offsets").list.len())).alias("detail"),

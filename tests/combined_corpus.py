@@ -83,7 +83,8 @@ def _kind(history: History) -> tuple[Any, ...]:
     level = history.config["processes"].get("final", {}).get("isolation.level")
     senders = {event["process"] for event in history.events if event["f"] in ("send", "txn")}
     producers = {name for name, about in history.config["processes"].items() if about.get("role") == "producer"}
-    return named, history.config.get("final") is True, handles, level, producers <= senders
+    without_steps = tuple(event["time"] for event in history.events if event["f"] == "txn" and not event.get("ops"))
+    return named, history.config.get("final") is True, handles, level, producers <= senders, without_steps
 
 
 def _calmed(history: History) -> Iterator[Event]:

@@ -172,3 +172,18 @@ def test_linearizability_of_operations() -> None:
     assert "cannot be placed: " in repr(illegal)
     with pytest.raises(logjudge.UsageError):
         logjudge.linearizable("no-such-model", [write])
+
+
+@pytest.mark.parametrize("ww_deps", [False, True])
+def test_ww_deps_is_that_of_the_command(ww_deps: bool, tmp_path: Path) -> None:
+    """Two transactions that wrote in another order to each of two keys: a cycle by neighbouring offsets alone."""
+    steps = {0: "[:send :x [0 1]] [:send :y [1 2]]", 1: "[:send :x [1 3]] [:send :y [0 4]]"}
+    history = tmp_path / "history.edn"
+    history.write_text(
+        "".join(
+            f"{{:index {index}, :time {index}, :type {kind}, :process {process}, :f :txn, :value [{steps[process]}]}}\n"
+            for index, (kind, process) in enumerate(((":invoke", 0), (":invoke", 1), (":ok", 0), (":ok", 1)))
+        )
+    )
+    found = logjudge.check(history, reader="jepsen", ww_deps=ww_deps).findings
+    assert ("G0" in found["rule"].to_list()) == ww_deps

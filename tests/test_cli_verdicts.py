@@ -63,7 +63,7 @@ def test_skipped_rules_are_named_and_have_no_verdict(tmp_path: Path) -> None:
     assert "| lost | not judged |" in (tmp_path / "only" / "report.md").read_text()
     check(LOSSY, "--skip", "lost-write", "--out", tmp_path / "skip")
     report = (tmp_path / "skip" / "report.md").read_text()
-    assert "| lost | not judged |\n| lost after being consumed | not judged |\n| duplicated | 0 |" in report
+    assert "| lost | not judged |\n| lost after being read | not judged |\n| duplicated | 0 |" in report
     check(CLEAN, "--out", tmp_path / "all")
     assert json.loads((tmp_path / "all" / "verdict.json").read_text())["skipped"] == []
     assert "kipped" not in (tmp_path / "all" / "report.md").read_text()

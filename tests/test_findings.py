@@ -297,6 +297,7 @@ ASSUMPTIONS = {
     "values unique": ("p:a@0 q:a@1 final:<a@0,a@1", "p:a@0 q:b@1 final:<a@0,b@1"),
     "timeouts not called failures": ("p:a@0 p:b!REQUEST_TIMED_OUT final:<a@0", "p:a@0 p:b!TOO_LARGE final:<a@0"),
     "final reads complete": ("p:a@0 p:b@1 end=2 final:<a@0", "p:a@0 p:b@1 end=2 final:<a@0,b@1"),
+    "clients recorded": ("{c.role=consumer} p:a@0 final:<a@0", "{c.role=consumer} p:a@0 c:<a@0 final:<a@0"),
     "lines well formed": ("p:a@0 p:b.. p:b.. p:..b@1 final:<a@0,b@1", "p:a@0 p:b.. p:..b@1 final:<a@0,b@1"),
 }
 

@@ -103,6 +103,12 @@ def test_headlines_read_like_english(count: int, read: int | None, ending: str) 
     assert incident.headline == ending
 
 
+def test_one_event_is_one_incident_whatever_would_have_prevented_its_parts() -> None:
+    first, second = "unclean.leader.election.enable=false", "min.insync.replicas=2"
+    (incident,) = joined([of_partition(0, prevented_by=[second, first]), of_partition(1, prevented_by=[first])])
+    assert incident.prevented_by == (first, f"{second}, for some of the records")
+
+
 def test_what_two_rules_find_of_one_loss_is_counted_once() -> None:
     absent = "acknowledged-absent/orders-0/0"
     again = cause(findings=[absent], lost={**LOST, "first": 300, "count": 331})
@@ -195,7 +201,7 @@ def test_acknowledgements_of_many_ranges_of_a_partition_are_two_steps() -> None:
     (incident,) = joined(map(part, range(9)))
     which = "acknowledgement of offsets 0 to 84 of orders-0"
     first, last, killed = incident.chain
-    assert (first["says"], first["time"]) == (f"first {which} (45 records, lost later)", 0)
+    assert (first["says"], first["time"]) == (f"first {which} (45 lost records)", 0)
     assert (last["says"], last["time"]) == (f"last {which}", 8)
     assert killed == KILL
 
@@ -283,6 +289,8 @@ def test_a_headline_names_the_causes_of_breaches_alone() -> None:
     assert cause_headlines(joined([cause(), other], finding(duplicate, severity="permitted"))) == [known]
     both = [known, f"Cause: retry-duplicate ({title_of('retry-duplicate')})."]
     assert cause_headlines(joined([cause(), other])) == both
+    again = cause(**{**other, "prevented_by": ["unclean.leader.election.enable=false", "idempotence"]})
+    assert cause_headlines(joined([cause(), again]))[1].endswith("Prevented by: the same or idempotence.")
     assert not cause_headlines([])
     unknown = of_partition(1, cause="unknown", chain=[], missing=["a log"])
     assert cause_headlines(joined([unknown])) == ["The cause is not known."]

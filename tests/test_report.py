@@ -145,7 +145,7 @@ def test_the_summary_names_what_is_incomplete(tmp_path: Path) -> None:
     summary = (out / "report.md").read_text().split("## ")[1]
     assert "lines well formed" in summary
     assert "1 line was left out" in summary
-    head = (out / "report.html").read_text().split('<ul class="numbers">')[0]
+    head = (out / "report.html").read_text().split('<ul class="numbers"')[0]
     assert "1 line was left out" in head
 
 
@@ -162,7 +162,7 @@ def test_the_postmortem_has_its_sections_in_order(report_of: Callable[[str], Pat
         "Timeline",
         "Supporting information",
     ]
-    assert "| lost after being consumed | 198 |" in text
+    assert "| lost after being read | 198 |" in text
     assert "| p0 | 125 | 72 | 0 |" in text
     assert "- c0 never received 198 acknowledged records at orders-0@635-832" in text.replace("\\", "")
     assert "Seek it back to offset 635." in text
@@ -243,6 +243,11 @@ def test_a_known_cause_is_in_the_report(tmp_path: Path) -> None:
         assert "Cause: high-watermark-truncation (a follower truncated to a stale high watermark" in summary
         assert "Prevented by: Kafka 0.11." in summary
     assert not (tmp_path / "plots").exists()
+
+
+def test_the_counts_stand_in_full_rows(page_text: str) -> None:
+    style, tiles = page_text.split('<ul class="numbers" style="')[1].split("</ul>")[0].split(">", 1)
+    assert (tiles.count("<li"), style) == (7, '--columns: 7; --half: 4"')
 
 
 def test_the_causes_stand_before_pictures_and_findings(page_text: str) -> None:

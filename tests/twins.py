@@ -249,7 +249,7 @@ class Twin:
         spans: dict[str, list[int]] = {}
         for read in self.reads:
             spans.setdefault(read.process, []).append(read.offset)
-        return any(min(mine) < offset < max(mine) for mine in spans.values())
+        return any(min(mine) < offset < max(mine) and offset not in mine for mine in spans.values())
 
     def written_anew(self, send: Send) -> bool:
         """Whether its offset held another value later, or the log's end came to stand at or below it."""

@@ -8,14 +8,11 @@ from typing import Any
 
 from ...histories.tables import MIN_INT64
 from ..wording import plural
-from .losses import LostRange
+from .losses import ACKNOWLEDGEMENTS, LostRange
 
 # Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them.
-DECISIVE_KINDS = (
-    ("elected", "elected-unclean"),
-    ("begins",),
-    ("power-loss", "fault-truncate", "kill", "failed", "fenced"),
-)
+DEATHS = ("power-loss", "fault-truncate", "kill", "failed", "fenced")
+DECISIVE_KINDS = (("elected", "elected-unclean"), ("begins",), DEATHS)
 
 Record = dict[str, Any]
 
@@ -54,14 +51,15 @@ def merge_chains(explanations: Iterable[Record], lost: Sequence[LostRange]) -> l
 
 def _is_acknowledgement(fact: Record) -> bool:
     """Whether a fact is the dated acknowledgement of a lost record. That of a replacing record has an offset."""
-    return fact.get("kind") == "acknowledged" and fact["time"] is not None and fact.get("offset") is None
+    return fact.get("kind") in ACKNOWLEDGEMENTS and fact["time"] is not None and fact.get("offset") is None
 
 
 def _first_and_last(name: str, facts: list[Record], ranges: Sequence[LostRange]) -> list[Record]:
-    records = plural(sum(one.count for one in ranges), "record")
+    records = plural(sum(one.count for one in ranges), "lost record")
     ordered = sorted(facts, key=lambda fact: fact["time"])
     first = min((one.first for one in ranges if one.first is not None), default=0)
     last = max((one.last for one in ranges if one.last is not None), default=0)
     which = f"offsets {first} to {last} of {name}"
-    first_fact = {**ordered[0], "says": f"first acknowledgement of {which} ({records}, lost later)"}
-    return [first_fact, {**ordered[-1], "says": f"last acknowledgement of {which}"}]
+    what = ACKNOWLEDGEMENTS[ordered[0]["kind"]] if len({fact["kind"] for fact in facts}) == 1 else "acknowledgement"
+    first_fact = {**ordered[0], "says": f"first {what} of {which} ({records})"}
+    return [first_fact, {**ordered[-1], "says": f"last {what} of {which}"}]

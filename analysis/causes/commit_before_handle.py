@@ -1,8 +1,9 @@
 """commit-before-handle: a member committed records that it had polled and not handled, and never handled them.
 
-Needs: a member polled the records; a commit beyond them, either recorded or proved by the offset at which the next
-member was assigned (an automatic commit runs in the background, and its callback never reaches a killed client); and
-the member handled no later record before it ended, by a crash or because another member took over the partition.
+Needs: a member polled the records; a commit beyond them; and the member handled no later record before it ended, by a
+crash or because another member took over the partition. The commit is recorded, or proved by the offset at which the
+next member was assigned, or by `__consumer_offsets`: an automatic commit runs in the background, and its callback never
+reaches a killed client.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from ..timelines.facts import Fact, ordered
+from ..timelines.facts import SECOND, Fact, ordered
 from ..wording import plural, span
 from .attempts import NOT_THE_CASE, Attempt, needs
 from .missed import Missed, Processes, touching
@@ -36,12 +37,13 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     )
     commit = commits.row(0, named=True) if commits.height else None
     assigned = _assigned_beyond(events, missed, poll)
-    if commit is None and assigned is None:
+    stored = _stored_beyond(events, missed, poll)
+    if commit is None and assigned is None and stored is None:
         return needs(f"a commit of group {missed.group} beyond offset {missed.last} of {missed.name}")
     # Only the member's own commit proves which offset it committed; a commit of another member does not.
     own = commit if commit is not None and commit["process"] == poll["process"] else None
     end = _end_of(events, poll, own["time"] if own else poll["time"], assigned)
-    if end is None or not (own or assigned):
+    if end is None or not (own or assigned or stored):
         return needs(f"evidence that {poll['process']}, which polled the records, ended before it handled them")
     later = _handled_later(events, missed, poll, end)
     if later is not None:
@@ -57,6 +59,8 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
         facts.append(missed.fact(own, "committed", text))
     elif assigned:
         facts.append(missed.fact(assigned, "assigned", _background_commit_text(missed, poll, assigned)))
+    elif stored:
+        facts.append(_stored_fact(missed, poll, stored))
     automatic = processes.get(poll["process"], {}).get("enable.auto.commit")
     prevented = ["committing only after the records are handled"]
     if automatic:
@@ -83,6 +87,20 @@ def _assigned_beyond(events: pl.DataFrame, missed: Missed, poll: Event) -> Event
     reached = between.filter(own & (pl.col("f") == "poll"))["last_offset"].max()
     foreign = between.filter(~own & pl.col("f").is_in(["commit", "commit-info"]))
     return None if foreign.height or not isinstance(reached, int) or reached < missed.last else assigned
+
+
+def _stored_beyond(events: pl.DataFrame, missed: Missed, poll: Event) -> Event | None:
+    """The committed offset in `__consumer_offsets`, if it is beyond the records and only the member that polled them
+    can have committed it."""
+    stored = missed.stored
+    if stored is None or stored["dated"] is None or stored["offset"] <= missed.last:
+        return None
+    # The coordinator's clock has milliseconds.
+    until = events.filter(pl.col("time").is_between(poll["time"], stored["dated"] + SECOND))
+    own = pl.col("process") == poll["process"]
+    reached = until.filter(own & (pl.col("f") == "poll"))["last_offset"].max()
+    others = until.filter(~own & (pl.col("f") != "crash"))
+    return None if others.height or reached != stored["offset"] - 1 else stored
 
 
 def _end_of(events: pl.DataFrame, poll: Event, since: int, assigned: Event | None) -> Event | None:
@@ -125,3 +143,13 @@ def _background_commit_text(missed: Missed, poll: Event, assigned: Event) -> str
         f"{assigned['process']} was assigned {missed.name} with committed offset {offset}: {poll['process']} had"
         " committed it in the background, and its callback was not recorded"
     )
+
+
+def _stored_fact(missed: Missed, poll: Event, stored: Event) -> Fact:
+    offset = stored["offset"]
+    text = (
+        f"__consumer_offsets has committed offset {offset} of {missed.name}, which only {poll['process']} had reached:"
+        " it had committed it in the background, and its callback was not recorded"
+    )
+    source = {"source": stored["file"], "byte": stored["byte"]}
+    return Fact(text, "committed", stored["dated"], **source, partition=missed.name, offset=offset)

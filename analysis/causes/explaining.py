@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ...histories.tables import Finding
+from ..partitions.group_evidence import committed_at_last
 from ..partitions.partition import Partition, once
 from ..rules import RULES
 from ..rules.evidence import sends_of
@@ -26,6 +27,8 @@ from .repeated import Repeated, records_at
 MAX_TEXT = 400  # characters of a finding's sentence
 
 Record = dict[str, Any]
+Explained = tuple[Sequence[Finding], Lost | None, Explanation]
+Losses = Sequence[Explained]  # the explanations of a partition's losses
 
 
 def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[Record]]:
@@ -57,15 +60,16 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
     return [replace(finding, cause=known[finding.id]) for finding in findings], records
 
 
-def _explained(p: Partition, findings: list[Finding]) -> list[tuple[Sequence[Finding], Lost | None, Explanation]]:
+def _explained(p: Partition, findings: list[Finding]) -> list[Explained]:
     """All explanations in the order of findings: each with the findings and the lost range that it is about."""
     losses = [finding for finding in findings if finding.rule in LOSSES]
-    explained: list[tuple[Sequence[Finding], Lost | None, Explanation]] = []
+    explained: list[Explained] = []
     if p.timeline is not None and losses:
         explained += explain_losses(p.timeline, losses, sends_of(p))
+    of_losses = tuple(explained)
     for finding in findings:
         explain_finding = EXPLAINERS.get(RULES[finding.rule].explained_as or "")
-        if explain_finding is not None and (explanation := explain_finding(p, finding)) is not None:
+        if explain_finding is not None and (explanation := explain_finding(p, finding, of_losses)) is not None:
             explained.append(([finding], None, explanation))
     position = {finding.id: number for number, finding in enumerate(findings)}
     return sorted(explained, key=lambda item: position[item[0][0].id])
@@ -130,11 +134,11 @@ def _lost_range(lost: Lost | None) -> Record | None:
     if lost is None:
         return None
     offsets = {"first": lost.first, "last": lost.last, "count": lost.count}
-    times = {"first_acked": lost.first_acked, "last_acked": lost.last_acked}
+    times = dict(zip(("first_acked", "last_acked"), lost.reported, strict=True))
     return {"topic": lost.topic, "partition": lost.partition, **offsets, "read": lost.read, **times}
 
 
-def _explain_divergence(p: Partition, finding: Finding) -> Explanation | None:
+def _explain_divergence(p: Partition, finding: Finding, _: Losses = ()) -> Explanation | None:
     """Why replicas differ at the end. None without a proof: the replica may not have truncated yet."""
     first, last = finding.first_offset, finding.last_offset
     if (
@@ -149,13 +153,16 @@ def _explain_divergence(p: Partition, finding: Finding) -> Explanation | None:
     return None if explanation.cause == "unknown" else explanation
 
 
-def _explain_missed(p: Partition, finding: Finding) -> Explanation | None:
+def _explain_missed(p: Partition, finding: Finding, losses: Losses) -> Explanation | None:
     if finding.first_offset is None or finding.last_offset is None or not finding.processes:
         return None
     group = finding.processes[0]
     members = {name: about for name, about in p.settings.processes.items() if p.settings.group_of(name) == group}
     earlier = _earlier_record(p, list(members), finding)
-    missed = Missed(p.topic, p.partition, group, finding.first_offset, finding.last_offset, finding.count, earlier)
+    stored = next(committed_at_last(p).filter(pl.col("group") == group).iter_rows(named=True), None)
+    at = (finding.first_offset, finding.last_offset, finding.count)
+    truncation = _truncation_of(p, finding.first_offset, earlier, losses)
+    missed = Missed(p.topic, p.partition, group, *at, earlier, stored, truncation)
     return explain_missed(_group_events(p, list(members)), missed, members)
 
 
@@ -165,6 +172,18 @@ def _earlier_record(p: Partition, members: list[str], finding: Finding) -> Recor
     polls = polls.select("process", "value", time="completed", place="at").drop_nulls()
     others = polls.filter(~pl.col("value").is_in(finding.values)).sort("time")
     return others.row(0, named=True) if len(others) and len(others) == len(polls) else None
+
+
+def _truncation_of(p: Partition, offset: int, earlier: Record | None, losses: Losses) -> Explanation | None:
+    """The proved cause of the truncation of a record that was read at an offset and is replaced there."""
+    if p.timeline is None or earlier is None:
+        return None
+    for _, lost, explanation in losses:
+        if lost is not None and lost.first <= offset <= lost.last and earlier["value"] in lost.values:
+            return None if explanation.cause == "unknown" else explanation
+    truncated = Lost(p.topic, p.partition, offset, offset, 1, values=(earlier["value"],), written=earlier["time"])
+    explanation = explain_loss(p.timeline, truncated)
+    return None if explanation.cause == "unknown" else explanation
 
 
 def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
@@ -198,7 +217,7 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     ).select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())
 
 
-def _explain_misread(p: Partition, finding: Finding) -> Explanation | None:
+def _explain_misread(p: Partition, finding: Finding, _: Losses = ()) -> Explanation | None:
     """The proved cause of a read at any of the finding's offsets that returned a damaged copy."""
     if p.timeline is None or finding.first_offset is None or finding.last_offset is None:
         return None
@@ -213,7 +232,7 @@ def _explain_misread(p: Partition, finding: Finding) -> Explanation | None:
     return None
 
 
-def _explain_duplicate(p: Partition, finding: Finding) -> Explanation | None:
+def _explain_duplicate(p: Partition, finding: Finding, _: Losses = ()) -> Explanation | None:
     if p.timeline is None or not finding.values:
         return None
     if (misread := _explain_misread(p, finding)) is not None:
@@ -249,7 +268,7 @@ def _repeats(p: Partition) -> _Repeats:
 
 
 # By what a rule's findings are explained as (Rule.explained_as); losses have `explain_losses`.
-EXPLAINERS: dict[str, Callable[[Partition, Finding], Explanation | None]] = {
+EXPLAINERS: dict[str, Callable[[Partition, Finding, Losses], Explanation | None]] = {
     "divergence": _explain_divergence,
     "missed": _explain_missed,
     "duplicate": _explain_duplicate,

@@ -21,7 +21,7 @@ import polars as pl
 
 from ..finding_order import rank
 from ..wording import plural, some
-from .chains import decisive_fact, merge_chains
+from .chains import DEATHS, decisive_fact, merge_chains
 from .losses import LOSSES, LostRange
 
 MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
@@ -206,8 +206,8 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
         if first is None or turn is None:
             out.append(group)
         else:
-            key = (group.cause, *first["prevented_by"], turn["kind"], turn.get("broker"))
-            alike.setdefault(key, []).append((turn["time"], group))
+            kind = turn["kind"] if turn["kind"] in DEATHS else "leader change"
+            alike.setdefault((group.cause, kind, turn.get("broker")), []).append((turn["time"], group))
     for same in alike.values():
         latest: int | None = None
         for time, group in sorted(same, key=lambda item: item[0]):
@@ -237,11 +237,19 @@ def _incident(group: _Group) -> Incident:
         tuple({"rule": rule, "findings": many, "records": records} for rule, (many, records) in rules.items()),
         lost,
         tuple(merge_chains(group.explanations, lost)) if group.cause != UNKNOWN else (),
-        tuple(dict.fromkeys(measure for one in group.explanations for measure in one["prevented_by"])),
+        _measures(group),
         first["citation"] if first else "",
         tuple(dict.fromkeys(item for one in group.explanations for item in one["missing"])),
         tuple(first["readings"]) if first else (),
     )
+
+
+def _measures(group: _Group) -> tuple[str, ...]:
+    """What would have prevented the event. Measures that only help some of its records come last, marked as such."""
+    of_parts = [one["prevented_by"] for one in group.explanations if one["prevented_by"]]
+    measures = list(dict.fromkeys(measure for part in of_parts for measure in part))
+    whole = [measure for measure in measures if all(measure in part for part in of_parts)]
+    return *whole, *(f"{measure}, for some of the records" for measure in measures if measure not in whole)
 
 
 def _finding_order(row: Record) -> tuple[Any, ...]:

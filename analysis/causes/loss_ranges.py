@@ -19,8 +19,9 @@ import polars as pl
 from ...histories.tables import Finding
 from ..timelines.timeline import Timeline
 from . import explain_loss
+from .acknowledgement_times import with_acknowledgement_times
 from .attempts import Explanation
-from .losses import Lost, lost_of, lost_part
+from .losses import ACKED_BY, Lost, lost_of, lost_part
 
 MAX_PARTS = 40  # of a range; if the ISR changes more often, its changes explain no single record
 MAX_SINGLE = 20  # findings with the same evidence that are explained one by one
@@ -34,6 +35,7 @@ def explain_losses(
 ) -> Iterator[tuple[Sequence[Finding], Lost, Explanation]]:
     """The causes of lost ranges: each explanation with the findings and the range that it explains."""
     values = list({value for finding in findings for value in finding.values})
+    sends = with_acknowledgement_times(timeline, sends, values)
     gone = _with_evidence(timeline, sends.filter(pl.col("acknowledged") & pl.col("value").is_in(values)))
     shared = _findings_with_same_evidence(findings, gone) if len(findings) > MAX_SINGLE else []
     for together in shared:
@@ -100,7 +102,7 @@ def _with_evidence(timeline: Timeline, gone: pl.DataFrame) -> pl.DataFrame:
     starts = sorted(term.start for term in timeline.terms.values() if term.start is not None)
     ends = sorted({end.end for end in timeline.ends})
     return known.with_columns(
-        pl.Series("isr", np.searchsorted(changes, known["completed"], side="right")),
+        pl.Series("isr", np.searchsorted(changes, known.select(ACKED_BY).to_series(), side="right")),
         pl.Series("starts", np.searchsorted(starts, known["offset"], side="right")),
         pl.Series("ends", np.searchsorted(ends, known["offset"], side="right")),
     )

@@ -13,6 +13,9 @@ from ..wording import plural, span
 
 # Rules that find losses: lost-write from the clients' view, acknowledged-absent from the brokers' logs.
 LOSSES = tuple(name for name, rule in RULES.items() if rule.explained_as == "loss")
+# By kind of fact: the report to a client that its records are written.
+ACKNOWLEDGEMENTS = {"acknowledged": "acknowledgement", "committed-transaction": "commit of a transaction with records"}
+ACKED_BY = pl.coalesce("acked_by", "completed")  # ns, of sends with acknowledgement_times
 
 
 @dataclass(frozen=True)
@@ -45,19 +48,27 @@ class Lost:
     count: int
     acks: frozenset[str] = frozenset()  # "all", "1"; empty if not recorded
     values: tuple[str, ...] = ()
-    first_acked: int | None = None  # ns
+    # ns: the records were acknowledged between these times. A client reports an acknowledgement at once, but of a send
+    # in a transaction only the transaction's end (acknowledgement_times.py).
+    first_acked: int | None = None
     last_acked: int | None = None
-    place: int | None = None  # of the first acknowledgement
+    place: int | None = None  # of the first acknowledgement, or end of a transaction
     last_place: int | None = None
     read: int | None = None  # records that a consumer had read
     written: int | None = None  # ns at which they had been written, if no acknowledgement is known
     replaced: int | None = None  # ns of a later acknowledgement of another record at the first lost offset
     replaced_place: int | None = None
+    committed: tuple[int, int] | None = None  # ns: the first and the last end of their transactions, if any
 
     @property
     def name(self) -> str:
         """topic-partition, as orders-0."""
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def reported(self) -> tuple[int | None, int | None]:
+        """When clients had the first and the last acknowledgement, or end of a transaction (ns)."""
+        return self.committed or (self.first_acked, self.last_acked)
 
 
 def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
@@ -87,8 +98,11 @@ def lost_part(finding: Finding, gone: pl.DataFrame, sends: pl.DataFrame) -> Lost
 
 
 def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: int, sends: pl.DataFrame) -> Lost:
+    times = gone.select(pl.coalesce("acked_from", "completed").min().alias("first"), ACKED_BY.max().alias("last"))
+    first_acked, last_acked = times.row(0)
+    acked_from = pl.when(pl.col("txn").fill_null(False)).then("invoked").otherwise("completed")
     others = sends.filter(pl.col("acknowledged") & (pl.col("offset") == first) & ~pl.col("value").is_in(finding.values))
-    later = others.filter(pl.col("completed") > gone["completed"][-1]).sort("completed")
+    later = others.filter(acked_from > last_acked).sort("completed")
     return Lost(
         str(finding.topic),
         int(finding.partition or 0),
@@ -97,13 +111,14 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
         count,
         frozenset(gone["acks"].drop_nulls()),
         tuple(finding.values) if count == finding.count else tuple(gone.sort("offset")["value"]),
-        gone["completed"][0],
-        gone["completed"][-1],
+        first_acked,
+        last_acked,
         gone["place"][0],
         gone["place"][-1],
         int(gone["read"].sum()) if gone["read"].null_count() == 0 else None,
         replaced=later["completed"][0] if later.height else None,
         replaced_place=later["place"][0] if later.height else None,
+        committed=(gone["completed"][0], gone["completed"][-1]) if gone["txn"].any() else None,
     )
 
 
@@ -113,10 +128,13 @@ def acknowledgement(lost: Lost) -> list[Fact]:
         return []
     acks = f" with acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
     offsets = f"{span(lost.first, lost.last)} of {lost.name}"
-    which = "acknowledgement" if lost.last_acked in (None, lost.first_acked) else "first acknowledgement"
-    text = f"{which}{acks} of {offsets} ({plural(lost.count, 'record')}, lost later)"
-    facts = [Fact(text, "acknowledged", lost.first_acked, place=lost.place, partition=lost.name)]
-    if lost.last_acked is not None and lost.last_acked != lost.first_acked:
-        text = f"last acknowledgement of {offsets}"
-        facts.append(Fact(text, "acknowledged", lost.last_acked, place=lost.last_place, partition=lost.name))
+    first, last = lost.reported
+    kind = "acknowledged" if lost.committed is None else "committed-transaction"
+    what = ACKNOWLEDGEMENTS[kind]
+    text = (
+        f"{what if last in (None, first) else f'first {what}'}{acks} of {offsets} ({plural(lost.count, 'lost record')})"
+    )
+    facts = [Fact(text, kind, first, place=lost.place, partition=lost.name)]
+    if last is not None and last != first:
+        facts.append(Fact(f"last {what} of {offsets}", kind, last, place=lost.last_place, partition=lost.name))
     return facts

@@ -18,7 +18,7 @@ from ..timelines.facts import Fact, fact_of, ordered
 from ..timelines.timeline import Timeline
 from ..wording import span
 from .attempts import Explanation
-from .losses import Lost, acknowledgement
+from .losses import ACKNOWLEDGEMENTS, Lost, acknowledgement
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def with_marker(explanation: Explanation, marker: LostMarker, lost: Lost) -> Exp
         text = f"why the COMMIT marker of {records} was lost: the records are still in the log, but were aborted later"
         missing = [text, *explanation.missing]
         return replace(explanation, missing=missing, readings=[])
-    rest = [fact for fact in explanation.chain if fact.kind != "acknowledged"]
+    rest = [fact for fact in explanation.chain if fact.kind not in ACKNOWLEDGEMENTS]
     # The ABORT marker has no time of its own; it is the last step.
     chain = [*ordered([*acknowledgement(lost), *marker.facts[:-1], *rest]), marker.facts[-1]]
     return replace(explanation, chain=chain)

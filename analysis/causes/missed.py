@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from ..timelines.facts import Fact
+from .attempts import Explanation
 
 GROUP_EVENTS = {
     "time": pl.Int64,
@@ -39,6 +40,8 @@ class Missed:
     last: int
     count: int
     earlier: Mapping[str, Any] | None = None  # a poll of another record at `first`: time, place, process, value
+    stored: Mapping[str, Any] | None = None  # the group's last record in __consumer_offsets: dated, offset, file, byte
+    truncation: Explanation | None = None  # why that other record was truncated, if a cause is proved
 
     @property
     def name(self) -> str:

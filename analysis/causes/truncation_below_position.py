@@ -18,7 +18,8 @@ from .missed import Missed, Processes
 
 NAME = "truncation-below-position"
 CITATION = "KIP-320 (clients detect the truncation of a log)"
-REMEDY = "What prevents the truncation; consumers that seek back after it."
+REMEDY = "The remedy of the truncation's own cause; commits with the leader epoch of the position."
+PREVENTION = "commits with the leader epoch of the position, so that a client notices the truncation (KIP-320)"
 
 
 def explain_missed(events: pl.DataFrame, missed: Missed, _: Processes) -> Attempt:
@@ -40,4 +41,6 @@ def explain_missed(events: pl.DataFrame, missed: Missed, _: Processes) -> Attemp
         missed.fact({**earlier, "first_offset": missed.first}, "polled", text),
         missed.fact(row, "committed", f"{row['process']} {did} offset {offset}, which is past all missed records"),
     ]
-    return Attempt(True, ordered(facts), ["preventing the truncation"])
+    if missed.truncation is None:
+        return Attempt(True, ordered(facts), [PREVENTION])
+    return Attempt(True, ordered([*missed.truncation.chain, *facts]), [*missed.truncation.prevented_by, PREVENTION])

@@ -16,7 +16,7 @@ from ...histories.files import HANDED_ON_BLOCK_BYTES, Block, Split, blocks
 from ...histories.pairing import PLACED_EVENTS
 from ...histories.tables import CONTEXT, SENDS
 from ..batches import Unit, batches_of
-from ..kernel import Judged, judge_unit, judge_whole_run, screen_batch, to_frame
+from ..kernel import Judged, judge_pieces, judge_unit, judge_whole_run, screen_batch, to_frame
 from ..partitions.offset_ranges import REST
 from ..partitions.unit import Common, Tables
 from ..results import Results
@@ -33,6 +33,7 @@ from ..stages import (
     read_evidence,
     read_split,
 )
+from ..transactions.pieces import Expected, beside
 from .store import ObservationStore
 
 Item = TypeVar("Item")
@@ -78,10 +79,18 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
 
     judged = _on_all_cores(judge, order)
     dependencies: list[pl.DataFrame] = []
-    for done, (findings, summaries, between) in enumerate(judged):
+    odd: list[pl.DataFrame] = []
+    expected: list[Expected] = []
+    for done, unit in enumerate(judged):
         progress("judging", done, len(order), "partitions")
-        results.add_judged(to_frame(findings), summaries)
-        dependencies += between
+        results.add_judged(to_frame(unit.findings), unit.summaries)
+        dependencies += unit.dependencies
+        odd += unit.odd
+        expected += unit.expected
+    if odd:
+        findings, record = judge_pieces(odd, [beside(odd, one) for one in expected], run.settings)
+        results.add_judged(to_frame(findings), [])
+        results.add_run_record(record)
     if dependencies:
         findings, record = judge_whole_run(find_cycles(pl.concat(dependencies), run.settings), run.settings)
         results.add_judged(to_frame(findings), [])

@@ -11,7 +11,7 @@ MAX_FAULTS = 120
 # Faults without a duration: they need no heal.
 INSTANT = (
     *("delete-records", "delete-topic", "create-topic", "add-partitions", "preferred-election"),
-    *("reassignment", "cancel-reassignment"),
+    *("reassignment", "cancel-reassignment", "init-transactions"),
     *("truncate", "restore", "restore-backup", "corrupt", "bit-flip"),  # of files
 )
 STOPS = ("kill", "stop", "pause", "power-loss", "shutdown", "disk-full")  # a restart of the process ends them

@@ -14,6 +14,7 @@ from ..timelines.facts import Fact
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .groups import facts_of_groups
+from .transactions import facts_of_transactions
 
 Record = dict[str, Any]
 Moment = tuple[str, str, Fact]  # kind, how the leader was elected (or empty), what happened
@@ -24,13 +25,15 @@ def events_of_partition(p: Partition) -> list[Record]:
     and the fact's other data (facts.ABOUT).
 
     Kinds, coarser than those of facts: topic (deleted or created), election, leader, isr, truncation, noop, log, died,
-    started, unfenced, fault, reassignment, retention, compaction, group, snapshot. Undated moments come last.
+    started, unfenced, fault, reassignment, retention, compaction, group, transaction, snapshot. Undated moments come
+    last.
     """
     if p.timeline is None:
         return []
     moments: dict[Fact, Record] = {}
     of_groups = [("group", "", fact) for fact in facts_of_groups(p)]
-    for kind, how, fact in [*_facts(p.timeline), *of_groups, *_snapshots(p)]:
+    of_transactions = [("transaction", "", fact) for fact in facts_of_transactions(p)]
+    for kind, how, fact in [*_facts(p.timeline), *of_groups, *of_transactions, *_snapshots(p)]:
         merged = p.timeline.merged.get(fact, fact)
         sentence = f"{merged.sentence} [{how}]" if how else merged.sentence
         moments.setdefault(merged, {**merged.record(), "kind": kind, "says": sentence})

@@ -16,8 +16,8 @@ from ..causes.losses import Lost
 from ..finding_order import worst_first
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import is_of_copy, where
+from . import groups, transactions
 from .differences import cell
-from .groups import facts_of_offset
 
 MAX_SHOWN = 20  # senders, readers, findings; further ones are counted
 DELETED = "deleting a topic deletes its logs, and a topic created again has another id; KIP-516"
@@ -29,9 +29,9 @@ Record = dict[str, Any]
 def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes: list[Record]) -> Record | None:
     """What is known of an offset; None if nothing is.
 
-    Keys: sent, read, found (facts with places); passed (by groups' commits); held (a row for each snapshot and
-    broker); led (the terms of the records' epochs); causes (that cover the offset); absence (the legal reason, or
-    None).
+    Keys: sent, read, found (facts with places); passed (by groups' commits); transaction (its story); held (a row for
+    each snapshot and broker); led (the terms of the records' epochs); causes (that cover the offset); absence (the
+    legal reason, or None).
     """
     sent = p.sends.filter(pl.col("offset") == offset).sort("invoked", "at")
     read = p.reads.filter((pl.col("offset") == offset) & (pl.col("outcome") == "ok")).sort("completed", "at")
@@ -54,7 +54,8 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
         "sent_left_out": max(len(sent) - MAX_SHOWN, 0),
         "read": [_read(row) for row in read.head(MAX_SHOWN).iter_rows(named=True)],
         "read_left_out": max(len(read) - MAX_SHOWN, 0),
-        "passed": [fact.record() for fact in facts_of_offset(p, offset)[:MAX_SHOWN]],
+        "passed": [fact.record() for fact in groups.facts_of_offset(p, offset)[:MAX_SHOWN]],
+        "transaction": [fact.record() for fact in transactions.facts_of_offset(p, offset)],
         "found": [found_record(one) for one in found[:MAX_SHOWN]],
         "found_left_out": max(len(found) - MAX_SHOWN, 0),
         "held": held,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import polars as pl
@@ -80,27 +80,41 @@ def _table_or_empty(frames: Frames, name: str) -> pl.DataFrame:
     return frames[name] if name in frames else empty(schema, True)
 
 
-def resolved_sends(sends: pl.DataFrame, logs: ReplicaLogs) -> tuple[pl.DataFrame, int]:
+def resolved_sends(sends: pl.DataFrame, logs: ReplicaLogs, confirmed: Sequence[int] = ()) -> tuple[pl.DataFrame, int]:
     """SENDS with outcomes and offsets resolved by the leader's log, and the number of resolved sends.
 
-    An indeterminate send in the log took effect. One that is not in the log may have been there before, so it stays
-    indeterminate. Missing offsets of acknowledged sends are filled in.
+    An indeterminate send in the log took effect, unless its transaction was certainly aborted: then it failed at an
+    unknown time. One that is not in the log may have been there before, so it stays indeterminate. Missing offsets of
+    acknowledged sends are filled in. `confirmed` as in resolve_outcomes.
     """
     is_open = (pl.col("outcome") == "info") | ((pl.col("outcome") == "ok") & pl.col("offset").is_null())
     open_sends = sends.with_row_index("row").filter(is_open & pl.col("value").is_not_null())
     if not len(open_sends):
         return sends, 0
-    resolved = resolve_outcomes(logs, open_sends.select("value", pl.col("row").cast(pl.Int64).alias("place")))
-    in_log = resolved.filter(pl.col("is_in_log").fill_null(False)).select(
-        pl.col("place").cast(pl.UInt32).alias("row"), pl.col("offset").alias("offset_in_log")
+    placed = open_sends.select("value", pl.col("row").cast(pl.Int64).alias("place"))
+    resolved = resolve_outcomes(logs, placed, confirmed)
+    in_log = resolved.filter(pl.col("is_in_log").fill_null(False) | pl.col("is_aborted")).select(
+        pl.col("place").cast(pl.UInt32).alias("row"), pl.col("offset").alias("offset_in_log"), "is_aborted"
     )
     joined = sends.with_row_index("row").join(in_log, on="row", how="left", maintain_order="left")
-    is_in_log = pl.col("offset_in_log").is_not_null()
+    # An acknowledged record that was aborted later is lost: its client knows that the transaction was committed.
+    is_aborted = pl.col("is_aborted").fill_null(False) & (pl.col("outcome") == "info")
+    is_in_log = pl.col("is_aborted").eq(False).fill_null(False)
     sends_resolved = joined.with_columns(
-        pl.coalesce("offset", "offset_in_log").alias("offset"),
-        pl.when(is_in_log).then(pl.lit("ok").cast(OUTCOME)).otherwise("outcome").alias("outcome"),
+        pl.when(is_in_log | is_aborted)
+        .then(pl.coalesce("offset", "offset_in_log"))
+        .otherwise("offset")
+        .alias("offset"),
+        pl.when(is_aborted)
+        .then(pl.lit("fail").cast(OUTCOME))
+        .when(is_in_log)
+        .then(pl.lit("ok").cast(OUTCOME))
+        .otherwise("outcome")
+        .alias("outcome"),
+        pl.when(is_aborted).then(None).otherwise("completed").alias("completed"),
     )
-    return sends_resolved.drop("row", "offset_in_log"), len(in_log)
+    resolved_count = sends_resolved.select((is_in_log | is_aborted).sum()).item()
+    return sends_resolved.drop("row", "offset_in_log", "is_aborted"), int(resolved_count)
 
 
 def timeline_of(

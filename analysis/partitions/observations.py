@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from ...histories.evidence.tables import GROUPS, empty
+from ...histories.evidence.tables import ABORTED, GROUPS, PRODUCERS, TRANSACTIONS, empty
 from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, Schema, without_key
 from ..replicas.replica_logs import ReplicaLogs
 from ..replicas.resolved_outcomes import ABSENCES, legal_absences
@@ -46,6 +46,9 @@ class Observations:
     confirmed: pl.Series = field(default_factory=lambda: pl.Series("at", [], dtype=pl.Int64))
     replica_logs: ReplicaLogs | None = None  # the collected logs of the brokers
     groups: pl.DataFrame = field(default_factory=lambda: empty(GROUPS, True))  # from __consumer_offsets
+    aborted: pl.DataFrame = field(default_factory=lambda: empty(ABORTED, True))  # from the brokers' .txnindex
+    producers: pl.DataFrame = field(default_factory=lambda: empty(PRODUCERS, True))  # from their producer snapshots
+    coordinated: pl.DataFrame = field(default_factory=lambda: empty(TRANSACTIONS, True))  # from __transaction_state
     timeline: Timeline | None = None  # dated facts about it, for causes
     resolved_count: int = 0  # sends with an outcome or offset from the leader's log
     generation: TopicGeneration | None = None  # of its topic; None: the topic was never deleted

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import stretches, with_aborted
 from .observations import Observations
+from .ranges import ranges_in
 
 
 def hidden_from(p: Observations, processes: tuple[str, ...], end: int, until: int) -> int:
@@ -17,7 +19,9 @@ def hidden_from(p: Observations, processes: tuple[str, ...], end: int, until: in
     """
     if not p.transactional or not (_may_be_read_committed(p, processes) or _may_end_at_last_stable_offset(p)):
         return MAX_INT64
-    ended = pl.when(pl.col("outcome") == "info").then(MAX_INT64).otherwise(pl.col("completed").fill_null(MAX_INT64))
+    # Brokers' files resolve outcomes that no client knew (ok but not acknowledged), at an unknown time.
+    is_known = (pl.col("outcome") == "fail") | pl.col("acknowledged")
+    ended = pl.when(is_known).then(pl.col("completed").fill_null(MAX_INT64)).otherwise(MAX_INT64)
     columns = ("at", "offset")
     is_open = pl.col("txn") & (ended >= until) & (pl.col("invoked") <= until)
     steps = pl.concat([frame.filter(is_open).select(columns) for frame in (p.sends, p.unplaced)])
@@ -64,15 +68,25 @@ def _first_open_transaction_in_log(p: Observations) -> tuple[int | None, int | N
     return (int(left["first_offset"][0]), left["producer_id"][0]) if left.height else (None, None)
 
 
-def count_in_logs(p: Observations, sends: pl.DataFrame) -> int:
-    """The number of sends (value, offset) that are in the leader's last log, committed or outside of transactions."""
+def is_in_leaders_log(p: Observations, sends: pl.DataFrame) -> pl.Series:
+    """Whether sends (value, offset) are in the leader's log at the end, committed or outside of transactions."""
     logs = p.replica_logs
-    if logs is None or logs.leader is None:
-        return 0
-    held = with_aborted(logs.records.filter(logs.is_of_leader).sort("offset")).filter(
-        ~pl.col("aborted").fill_null(True)
-    )
-    return sends.join(held, on=["value", "offset"], how="semi").height
+    if logs is None or logs.leader is None or logs.last != FINAL or not len(sends):
+        return pl.Series([False] * len(sends), dtype=pl.Boolean)
+    # Ranges that are the same in all replicas are not decoded.
+    equal = ranges_in(logs.identical.filter(logs.is_of_leader)).hold(sends["offset"].fill_null(-1).to_numpy())
+    held = values_in_leaders_log(p, sends["value"]).select("value", "offset", held=pl.lit(True)).unique()
+    found = sends.join(held, on=["value", "offset"], how="left", maintain_order="left")["held"].fill_null(False)
+    return found | pl.Series(equal)
+
+
+def values_in_leaders_log(p: Observations, values: pl.Series) -> pl.DataFrame:
+    """The records with these values in the leader's log at the end, committed or outside of transactions."""
+    logs = p.replica_logs
+    if logs is None or logs.leader is None or logs.last != FINAL or not len(values):
+        return pl.DataFrame(schema={"value": pl.String, "offset": pl.Int64})
+    held = with_aborted(logs.records.filter(logs.is_of_leader).sort("offset"))
+    return held.filter(~pl.col("aborted").fill_null(True) & pl.col("value").is_in(values.implode()))
 
 
 def _may_be_read_committed(p: Observations, processes: tuple[str, ...]) -> bool:

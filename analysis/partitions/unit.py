@@ -15,6 +15,7 @@ from .generation_parts import parts_of
 from .generation_split import Part
 from .partition import Partition
 from .topic_generations import TopicGeneration
+from .transaction_evidence import confirmed_producers, coordinated
 
 if TYPE_CHECKING:
     from ...histories.bundle import Settings
@@ -53,12 +54,12 @@ def _native_partitions(
 ) -> Iterator[Partition]:
     """The partition, or one Partition for each generation of a topic that was deleted."""
     observed = {name: whole.get(name, pl.DataFrame(schema=without_key(schema))) for name, schema in OBSERVED.items()}
-    groups = whole.get("groups")
-    whole = {name: frame for name, frame in whole.items() if name != "groups"} | observed
+    named = {"groups": "groups", "coordinated": "transactions", "aborted": "aborted", "producers": "producers"}
+    beside_logs: dict[str, Any] = {name: whole[table] for name, table in named.items() if table in whole}
+    whole = {name: frame for name, frame in whole.items() if name not in named.values()} | observed
     readings = parts_of(topic, whole, common.shared, common.context, settings)
     if readings is None:
-        known: dict[str, Any] = {} if groups is None else {"groups": groups}
-        yield _native(topic, partition, whole, common, settings, **known)
+        yield _native(topic, partition, whole, common, settings, **beside_logs)
         return
 
     def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:
@@ -88,7 +89,9 @@ def _native(
         logs = replace(logs, at_rest=False)
     sends, resolved_count = whole["sends"], 0
     if logs is not None:
-        sends, resolved_count = resolved_sends(sends, logs)
+        known = coordinated(readings["coordinated"], settings) if "coordinated" in readings else None
+        confirmed = () if known is None else confirmed_producers(logs, known).to_list()
+        sends, resolved_count = resolved_sends(sends, logs, confirmed)
     unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(without_key(SENDS)))
     timeline = None
     if logs is not None or is_mentioned(whole):

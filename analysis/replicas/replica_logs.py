@@ -34,6 +34,10 @@ SENT_RECORDS: Schema = {
     "acknowledged": pl.Boolean,
     "invoked": pl.Int64,  # ns
     "completed": pl.Int64,  # ns
+    "txn": pl.Boolean,  # sent in a transaction: `completed` is the transaction's end
+    "first_read": pl.Int64,  # ns of the first completed read
+    "acked_from": pl.Int64,  # ns; between these times it was acknowledged, where that is not `completed`
+    "acked_by": pl.Int64,
     "place": pl.Int64,
     "acks": pl.String,  # "all" or "1"
     "read": pl.Boolean,  # whether a consumer read it

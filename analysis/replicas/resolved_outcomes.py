@@ -6,48 +6,68 @@ reader can miss: below the log start, markers, aborted records, and records remo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from .replica_logs import ReplicaLogs, stretches, with_aborted
 
-RESOLVED = {"place": pl.Int64, "offset": pl.Int64, "is_in_log": pl.Boolean}
+RESOLVED = {
+    "place": pl.Int64,
+    "offset": pl.Int64,
+    "is_in_log": pl.Boolean,
+    "is_aborted": pl.Boolean,  # in the log and certainly never committed
+}
 BELOW_START, COMPACTED, ABORTED = "below the log start", "compacted", "of an aborted transaction"
 ABSENCES = {"first_offset": pl.Int64, "last_offset": pl.Int64, "reason": pl.String}
 
 
-def resolve_outcomes(logs: ReplicaLogs, open_sends: pl.DataFrame) -> pl.DataFrame:
+def resolve_outcomes(logs: ReplicaLogs, open_sends: pl.DataFrame, confirmed: Sequence[int] = ()) -> pl.DataFrame:
     """One row of RESOLVED for each send (columns value, place): whether the leader's last log has it, and where.
 
     is_in_log is true, with the offset, if the log has the record and it is not aborted; false if it is aborted, or if
     the log is complete and lacks it. It is null if damage, retention or compaction may hide the record, if its
     transaction is open, if the send has no value, or if the leader or its log is unknown.
+
+    An ABORT marker proves that the transaction was never committed only if the same leader wrote it in the same epoch:
+    then no COMMIT marker between was lost. `confirmed` are producer ids with other proof of their outcomes. In a log
+    with damage any marker may be missing.
     """
     if not is_leader_collected(logs):
         return open_sends.select(
-            "place", pl.lit(None, pl.Int64).alias("offset"), pl.lit(None, pl.Boolean).alias("is_in_log")
+            "place",
+            pl.lit(None, pl.Int64).alias("offset"),
+            pl.lit(None, pl.Boolean).alias("is_in_log"),
+            pl.lit(False).alias("is_aborted"),
         )
     here = logs.is_of_leader
     start = logs.extents.filter(here)["start"][0]
     # A record that an earlier snapshot lacks may have been written later.
-    whole = start == 0 and not logs.damage.filter(here).height and logs.compacted is False and logs.last == FINAL
+    is_damaged = logs.damage.filter(here).height > 0
+    whole = start == 0 and not is_damaged and logs.compacted is False and logs.last == FINAL
     records = logs.records.filter(here).sort("offset")
-    held = with_aborted(records).filter(pl.col("control").is_null())
+    ended_in = pl.when(pl.col("control").is_not_null()).then("leader_epoch").fill_null(strategy="backward")
+    is_proved = (ended_in.over("producer_id") == pl.col("leader_epoch")) | pl.col("producer_id").is_in(list(confirmed))
+    held = with_aborted(records.with_columns(is_proved=is_proved)).filter(pl.col("control").is_null())
     found = (
         held.filter(pl.col("value").is_not_null())
         .sort("offset")
         .group_by("value", maintain_order=True)
-        .agg(pl.col("offset").first(), pl.col("aborted").first())
+        .agg(pl.col("offset", "aborted", "is_proved", "transactional").first())
     )
     joined = open_sends.join(found.with_columns(found=pl.lit(True)), on="value", how="left", maintain_order="left")
     is_in_log = (
         pl.when(pl.col("value").is_null())
         .then(None)
+        .when(pl.col("transactional") & is_damaged)
+        .then(None)
         .when(pl.col("found"))
         .then(~pl.col("aborted"))
         .otherwise(pl.lit(False if whole else None, pl.Boolean))
     )
-    return joined.select("place", "offset", is_in_log.alias("is_in_log")).cast(RESOLVED)  # type: ignore[arg-type]
+    is_aborted = (pl.col("found") & pl.col("aborted") & pl.col("is_proved")).fill_null(False) & (not is_damaged)
+    return joined.select("place", "offset", is_in_log=is_in_log, is_aborted=is_aborted).cast(RESOLVED)  # type: ignore[arg-type]
 
 
 def legal_absences(logs: ReplicaLogs) -> pl.DataFrame:

@@ -7,18 +7,22 @@ dict is the order of reports.
 from __future__ import annotations
 
 from . import (
+    aborted_index,
     committed_offsets,
     cycles,
     groups,
+    hanging,
     identity,
     log_order,
     loss,
     membership,
     polling,
+    producer_order,
     realtime,
     replica_absent,
     replica_divergence,
     sending,
+    torn,
     visibility,
 )
 from .judgement import Judgement
@@ -37,6 +41,10 @@ RULES: dict[str, Rule] = {
         visibility.phantom_read,
         visibility.precommitted_read,
         *cycles.RULES_OF_CYCLES.values(),
+        torn.torn_transaction,
+        hanging.hanging_transaction,
+        producer_order.producer_epoch_order,
+        aborted_index.aborted_index,
         polling.nonmonotonic_poll,
         polling.poll_skip,
         polling.int_nonmonotonic_poll,

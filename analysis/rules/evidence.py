@@ -32,12 +32,13 @@ def _nameless(p: Partition) -> pl.DataFrame:
 @once
 def sends_of(p: Partition) -> pl.DataFrame:
     """Acknowledged sends, with the columns that replica rules and causes take (replica_logs.SENT_RECORDS)."""
-    seen = p.entries.select((pl.col("times") > 0).alias("read"), pl.col("in_final").alias("held"))
+    seen = p.entries.select((pl.col("times") > 0).alias("read"), pl.col("in_final").alias("held"), "first_read")
     if not len(seen):
-        seen = pl.DataFrame({"read": [False], "held": [False]})
+        seen = pl.DataFrame({"read": [False], "held": [False], "first_read": pl.Series([None], dtype=pl.Int64)})
     entry = pl.Series(p.entry_of_send)
     columns = p.sends.with_columns(
-        *(seen[name].gather(entry.set(entry < 0, None)).fill_null(False) for name in seen.columns),
+        *(seen[name].gather(entry.set(entry < 0, None)).fill_null(False) for name in ("read", "held")),
+        seen["first_read"].gather(entry.set(entry < 0, None)),
         pl.col("at").alias("place"),
     )
     # A send whose outcome only the log shows was not acknowledged to a client.

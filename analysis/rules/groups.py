@@ -102,7 +102,11 @@ def _first_position(p: Partition, members: list[str], polled: pl.DataFrame) -> t
 def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, done: Offsets) -> Iterator[Result]:
     for run in _runs(missed, done):
         covering = commits.filter(pl.col("offset") > int(run[-1]))
-        row = covering.row(0, named=True) if len(covering) else commits.row(-1, named=True)
+        covering = covering if len(covering) else commits.tail(1)
+        # After a truncation, an earlier commit is of records that had these offsets before.
+        sent = _sent_at(p, int(run[0]))
+        since = covering if sent is None else covering.filter(pl.col("completed") >= sent)
+        row = (since if len(since) else covering).row(0, named=True)
         is_recorded = row["kind"] == "commit"
         when = f"at {seconds(row['completed'])}" if is_recorded else f"before {seconds(row['completed'])}"
         proof: Proof = (f"{row['process']} commits {row['offset']}", row["at"])
@@ -115,10 +119,18 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
             group,
             run,
             f"{_called(group)} committed {p.name}@{row['offset']} {when}, but no member"
-            f" handled the {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}",
+            f" handled the {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
+            + ("" if len(since) else f", {'which was' if len(run) == 1 else 'which were'} sent later"),
             "violation",
             proof,
         )
+
+
+def _sent_at(p: Partition, offset: int) -> int | None:
+    """When the send of the record that is at an offset now began (ns); None if that is not recorded."""
+    held = p.sends.filter((pl.col("offset") == offset) & (pl.col("outcome") != "fail"))
+    began = held.filter(~pl.col("value").is_in(lost_sends(p)["value"].implode()))["invoked"].min()
+    return began if isinstance(began, int) else None
 
 
 def _skipped(p: Partition, group: str, members: list[str], missed: Offsets, done: Offsets) -> Iterator[Result]:

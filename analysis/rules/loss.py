@@ -13,7 +13,7 @@ from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
-from ..partitions.open_transactions import count_in_logs, describe_open_transaction
+from ..partitions.open_transactions import describe_open_transaction, is_in_leaders_log, values_in_leaders_log
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.ranges import ranges_in
 from ..partitions.rewrites import events, generations
@@ -34,13 +34,15 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
         "these proves it: (1) its offset later holds another value; (2) a later end offset is at or below its"
         " offset, and no end offset or send since goes beyond it; (3) the final reads pass its offset without"
         " it; (4) the final reads reach the end without it, after a consumer had read it. In a run without "
-        "final reads: no consumer read it, though one consumer read before and behind it. A consumer that "
-        "read the value before it vanished does not excuse the loss. A tombstone is identified by its offset."
+        "final reads: no consumer read it, though one consumer read before and behind it and no other value at "
+        "its offset, and the leader's log lacks it. A consumer that read the value before it vanished does not "
+        "excuse the loss. A tombstone is identified by its offset."
     ),
     not_a_breach=(
         "Retention, delete-records, or compaction by key removed the record. acks=0 acknowledges nothing. "
-        "One consumer that passes over a value is a poll-skip. Under acks=1 the configuration permits the "
-        "loss, but it stays a violation unless --allow lost-write:acks=1 accepts it."
+        "Without final reads: the leader's log at the end holds the value, at whatever offset. One consumer "
+        "that passes over a value is a poll-skip. Under acks=1 the configuration permits the loss, but it stays "
+        "a violation unless --allow lost-write:acks=1 accepts it."
     ),
     unknown_when=(
         "The run has no final reads. A poll without a known outcome may have read the value. An open "
@@ -190,6 +192,10 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     missed = (pl.col("absent") | (pl.col("passed") & pl.lit(final is None))) & ~pl.col("legal")
     maybe_legal = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")
     lost = (truncated | (missed & ~maybe_legal)) & ~pl.col("in_final")
+    if final is None:
+        # A producer that wrote it again gave it another offset. Final reads show that themselves.
+        held = values_in_leaders_log(p, sends.filter(lost)["value"])["value"]
+        lost = lost & ~pl.col("value").is_in(held.implode())
 
     unread = pl.col("first_read").is_null() & ~pl.col("legal")
     too_late = _is_too_late(final) if final else pl.lit(False)
@@ -380,5 +386,5 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
 
 
 def _held_by_leader(p: Partition, doubtful: pl.DataFrame) -> str:
-    held = count_in_logs(p, doubtful)
+    held = int(is_in_leaders_log(p, doubtful).sum())
     return f"; the leader's log holds {'all' if held == len(doubtful) else f'{held:,}'} of them" if held else ""

@@ -66,6 +66,7 @@ def poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
     in_jepsen="The same, unless the assignment changed during the poll.",
     example="p:a@0 p:b@1 p:e@2 c:<a@0,e@2 d:<a@0,b@1,e@2",
     needs=("reads",),
+    follows="offset",
 ).judged_by
 def int_poll_skip(p: Partition) -> Iterator[Result]:
     """Records that one poll passed over."""

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ..partitions.open_transactions import is_in_leaders_log
 from ..partitions.partition import Offsets, Partition
 
 
@@ -123,12 +124,20 @@ def _last_above(p: Partition, offsets: Offsets) -> Offsets:
 
 
 def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:
-    """Whether no read returned it, although one consumer read before and behind it (Jepsen's lost-write)."""
+    """Whether it is gone: no read returned it, although one consumer read before and behind it (Jepsen's lost-write).
+
+    A consumer that read another record at its offset read that before a truncation, and may never have seen this one.
+    """
     spans = p.reads.group_by("process").agg(pl.col("offset").min().alias("low"), pl.col("offset").max().alias("high"))
-    if not len(spans):
-        return pl.Series(np.zeros(len(sent), bool))
-    offset = sent["offset"].fill_null(-1).to_numpy()
-    within = np.zeros(len(sent), bool)
-    for low, high in spans.select("low", "high").drop_nulls().iter_rows():  # polls may have no offsets
-        within |= (offset > low) & (offset < high)
-    return pl.Series(within & sent["first_read"].is_null().to_numpy())
+    unread = sent["first_read"].is_null() & sent["offset"].is_not_null()
+    rows = unread.arg_true().to_numpy()
+    offset = sent["offset"].gather(rows).to_numpy()
+    others = p.reads.filter(pl.col("offset").is_in(pl.Series(offset).implode()))
+    passed = np.zeros(len(rows), bool)
+    for process, low, high in spans.drop_nulls().iter_rows():  # polls may have no offsets
+        own = others.filter(pl.col("process") == process)["offset"].to_numpy()
+        passed |= (offset > low) & (offset < high) & ~np.isin(offset, own)
+    held = is_in_leaders_log(p, sent.select("offset", "value")[rows[passed]]).to_numpy()
+    found = np.zeros(len(sent), bool)
+    found[rows[passed]] = ~held
+    return pl.Series(found)

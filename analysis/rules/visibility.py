@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from ...histories.tables import Finding
+from ...histories.tables import MIN_INT64, Finding
 from ..partitions.absences import lasting
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
@@ -90,8 +90,9 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Fi
     breach=("A consumer polled a value that no recorded send explains, or polled it before its send was invoked."),
     not_a_breach="The invocation of the send is not recorded, so a read may come first.",
     unknown_when=(
-        "Sends may be missing from the history: some lines could not be read, or run.json names a producer "
-        "without any recorded event. A process recorded its times in another unit or by a clock that is hours off."
+        "Sends may be missing from the history: some lines could not be read, run.json names a producer "
+        "without any recorded event, or a transaction without an outcome has no recorded steps. A process "
+        "recorded its times in another unit or by a clock that is hours off."
     ),
     example="p:a@0 c:<a@0,b@1",
     needs=("reads", "sends"),
@@ -103,11 +104,12 @@ def phantom_read(p: Partition) -> Iterator[Result]:
     if not len(p.sends) and not len(p.unplaced):
         return
     unsent = _reads_of(p, pl.col("sender").is_null())
-    missing = _missing(p)
-    if missing and len(unsent):
-        values = some(distinct(unsent["value"]))
+    missing, since = _missing(p)
+    doubtful = unsent.filter(pl.col("first_read") >= since) if missing else unsent.clear()
+    if len(doubtful):
+        values = some(distinct(doubtful["value"]))
         yield Unknown(f"no send is recorded of {values}, which {p.name} returned to consumers; but {missing}")
-        unsent = unsent.clear()
+        unsent = unsent.filter(pl.col("first_read") < since)
     for run in _runs(unsent):
         them = "it" if len(run) == 1 else "them"
         sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, but no recorded send wrote {them}"
@@ -129,13 +131,20 @@ def phantom_read(p: Partition) -> Iterator[Result]:
         )
 
 
-def _missing(p: Partition) -> str:
-    """Why the history may lack sends, if it may."""
+def _missing(p: Partition) -> tuple[str, int]:
+    """Why the history may lack sends, and from which time on (ns); an empty reason if it lacks none."""
     if p.context["kind"].is_in(["left out"]).any():
-        return "lines of the history are missing or could not be read"
+        return "lines of the history are missing or could not be read", MIN_INT64
     senders = p.context.filter(pl.col("kind") == "sends")["process"]
     silent = [name for name in p.settings.producers() if name not in senders]
-    return f"run.json names {some(silent)}, of which no event is recorded" if silent else ""
+    if silent:
+        return f"run.json names {some(silent)}, of which no event is recorded", MIN_INT64
+    undecided = p.context.filter(pl.col("kind") == "txn without steps").sort("process")
+    if not len(undecided):
+        return "", MIN_INT64
+    since = undecided["invoked"].min()
+    reason = f"a transaction of {some(distinct(undecided['process']))} has no recorded steps and no outcome"
+    return reason, since if isinstance(since, int) else MIN_INT64
 
 
 @Rule(

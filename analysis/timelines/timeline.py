@@ -45,6 +45,7 @@ DISK_FAULTS = {
 OF_ADMINISTRATORS = {
     "reassignment": "an administrator began to move a partition to {}",
     "cancel-reassignment": "an administrator cancelled a reassignment",
+    "init-transactions": "an administrator initialised the transactional ids again, which aborts open transactions",
 }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
+
 from ...histories.bundle import ROLES, Settings
 from ..causes.incidents import incidents_of, rows_of
 from ..finding_order import SEVERITIES, worst_rows_first
@@ -15,6 +17,13 @@ from .assumptions import assumption, evidence_assumptions
 from .time_units import doubtful_unit
 
 FORMAT = 1
+# By role of a process: the data of rules (Rule.needs) that its events are.
+_OF_PRODUCERS, _OF_CONSUMERS = ("acknowledged", "sends"), ("reads", "groups", "commits", "generations")
+DATA_OF_ROLES = {
+    "producer": _OF_PRODUCERS,
+    "consumer": _OF_CONSUMERS,
+    "producer+consumer": (*_OF_PRODUCERS, *_OF_CONSUMERS),
+}
 NO_CLIENTS = "no client history: acknowledged writes are not known, so losses cannot be found"
 
 
@@ -191,6 +200,8 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     if results.run.settings.dialect == "native" and not any(s["counts"]["records"] for s in results.summaries):
         sentence = "no send was acknowledged and no poll returned a record, so no guarantee was put to the test"
         items.append(assumption("clients were served", False, sentence, ()))
+    if silent := _silent_clients(results):
+        items.append(silent)
     rest = (
         _deleted_topics(results)
         + _missing_settings(results)
@@ -202,6 +213,18 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         unread = [_well_formed(results)] if results.left_out else []
         return [assumption("clients recorded", False, NO_CLIENTS, ()), *unread, *rest]
     return [*items, _final_reads(results), *rest]
+
+
+def _silent_clients(results: Results) -> dict[str, Any] | None:
+    """The broken assumption about clients in run.json of which the history has no event; None if there are none."""
+    settings, recorded = results.run.settings, results.context.filter(pl.col("kind") == "events")["process"]
+    silent = [name for name in settings.processes if name not in recorded and settings.role(name) in DATA_OF_ROLES]
+    if settings.dialect != "native" or not silent:
+        return None
+    lacking = {need for name in silent for need in DATA_OF_ROLES[settings.role(name)]}
+    touched = tuple(rule.name for rule in RULES.values() if lacking & {*rule.needs})
+    sentence = f"run.json names {some(silent)}, of which no event is recorded, so what they did is not known"
+    return assumption("clients recorded", False, sentence, touched)
 
 
 def _well_formed(results: Results) -> dict[str, Any]:

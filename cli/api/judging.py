@@ -36,6 +36,7 @@ class Request:
     only: tuple[str, ...]
     skip: tuple[str, ...]
     strict: bool
+    ww_deps: bool
     reader: str | None
     name: str | None
 
@@ -52,9 +53,8 @@ class Request:
         """The run, to be judged as requested."""
         rules = select_rules(self.only, self.skip, self.allow)
         name = self.name or run.settings.name
-        return replace(
-            run, settings=replace(run.settings, allow=self.allow, rules=rules, strict=self.strict, name=name)
-        )
+        chosen = replace(run.settings, allow=self.allow, rules=rules, name=name)
+        return replace(run, settings=replace(chosen, strict=self.strict, ww_deps=self.ww_deps))
 
 
 Judge = Callable[[Request], Results]
@@ -67,6 +67,7 @@ class Options(TypedDict, total=False):
     only: str | Iterable[str]
     skip: str | Iterable[str]
     strict: bool
+    ww_deps: bool
     reader: str | None
     name: str | None
     config: Mapping[str, Any] | None
@@ -90,6 +91,7 @@ def check(
     skip: str | Iterable[str] = (),
     *,
     strict: bool = False,
+    ww_deps: bool = False,
     reader: str | None = None,
     name: str | None = None,
     config: Mapping[str, Any] | None = None,
@@ -101,12 +103,13 @@ def check(
     run.json. A list or tuple of paths gives a list of results.
 
     `allow`, `only` and `skip` name rules, as the options of the command do; `strict` makes permitted findings breaches.
+    `ww_deps` is Jepsen's option of this name: in Jepsen histories cycles may go through neighbouring offsets.
     `reader` names the format instead of recognising it. Raises LogjudgeError, with one sentence, where the run cannot
     be read or the arguments do not fit.
     """
     if engine not in ENGINES:
         raise UsageError(f"found engine={engine!r}, expected one of {', '.join(ENGINES)}")
-    request = Request.of(allow, only, skip, strict=strict, reader=reader, name=name)
+    request = Request.of(allow, only, skip, strict=strict, ww_deps=ww_deps, reader=reader, name=name)
     if library_of(run):
         return _check_frame(run, engine, request, config or {})
     results = [_check_path(path, engine, request) for path in paths_of(run, config)]

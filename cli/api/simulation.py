@@ -9,7 +9,7 @@ from typing import Any
 
 from .histories.errors import UsageError
 from .histories.simulation.request import simulate_request
-from .models.replication.config import OPTIONS
+from .models.replication.options import OPTIONS
 from .models.replication.variants import VARIANTS
 
 

@@ -38,6 +38,7 @@ def check(
     skip: str | Iterable[str] = (),
     *,
     strict: bool = False,
+    ww_deps: bool = False,
     reader: str | None = None,
     name: str | None = None,
     config: Mapping[str, Any] | None = None,
@@ -48,7 +49,7 @@ def check(
     session with a row for each event; `config` is then the content of run.json. Row n in the order of `collect` is line
     n in findings. Its rows are judged where they are, and never collected. All else is as in `logjudge.check`.
     """
-    request = Request.of(allow, only, skip, strict=strict, reader=reader, name=name)
+    request = Request.of(allow, only, skip, strict=strict, ww_deps=ww_deps, reader=reader, name=name)
     if library_of(source) == "pyspark":
         return _result(
             spark, partial(_judge_frame, spark, source, {"name": name or "events", **(config or {})}), request

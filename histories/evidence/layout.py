@@ -1,4 +1,4 @@
-"""Finds the brokers' files below a folder, and reads each part of them into blocks.
+"""Finds the brokers' files below a folder, as parts for tasks (part_blocks.py reads them).
 
 Accepts a bundle (`brokers/<id>/…`, `snapshots/<name>/brokers/<id>/…`), a lone `brokers/` folder, one broker's folder or
 log.dirs, a lone partition folder, a lone server.log or dump. Other files are ignored. Odd names, unreadable folders and
@@ -12,9 +12,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
-
-import polars as pl
 
 from ..errors import InputError
 from ..files import file_type_of, reason_of
@@ -23,29 +20,23 @@ from .checkpoints import (
     EPOCH_CHECKPOINT,
     OFFSET_CHECKPOINTS,
     PROPERTY_FILES,
-    read_epoch_checkpoint,
-    read_offset_checkpoint,
-    read_properties,
 )
-from .cluster_metadata import read_cluster_metadata
-from .dump_text import is_dump, read_dump
+from .dump_text import is_dump
 from .duplicate_copies import nodes_of
 from .foreign_files import without_foreign_files
-from .group_log import read_group_log
 from .parts import Part
-from .server_log import read_server_log, split_log
-from .tables import DAMAGE, FINAL, SEGMENTS, Block, damage_row, located
+from .server_log import split_log
+from .tables import FINAL
 
-if TYPE_CHECKING:
-    from .segments import Segment
-
-# segments.py is imported where a segment is read: its compiled loops and codecs take a third of a second to load.
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
 SEGMENT = re.compile(r"[0-9]{20}\.log")
 _LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
 BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")
 METADATA_TOPIC = "__cluster_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+PRODUCER_FILE = re.compile(r"[0-9]{20}\.(txnindex|snapshot)")  # what a broker keeps of the producers of a partition
+COORDINATORS = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactions"}  # kinds of parts
 UNKNOWN_BROKER = "?"
 MAX_DEPTH = 12  # of folders below the opened one
 MAX_ENTRIES = 1_000_000  # files and folders of a run
@@ -161,6 +152,8 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
         return Part(snapshot, broker, "offsets", path, name)
     if path.name == EPOCH_CHECKPOINT and found:
         return Part(snapshot, broker, "epochs", path, name, topic, partition)
+    if PRODUCER_FILE.fullmatch(path.name) and found:
+        return Part(snapshot, broker, path.suffix[1:], path, name, topic, partition)
     if path.name in PROPERTY_FILES:
         return Part(snapshot, broker, "properties", path, name, topic, partition)
     if BROKER_LOG.fullmatch(path.name):
@@ -220,14 +213,15 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
     readable = [part for part in out if part.kind != "unreadable"]
     left = [part for part in out if part.kind == "unreadable"]
     found = without_foreign_files(_without_dumps_of_segments(readable), nodes)
-    return [*found, *_group_logs(found), *left]
+    return [*found, *_coordinators_logs(found), *left]
 
 
-def _group_logs(parts: list[Part]) -> list[Part]:
-    """A part for each folder of `__consumer_offsets`: its records are decoded beside what every segment is read for."""
-    folders = {part.path.parent: part for part in parts if part.kind == "segment" and part.topic == OFFSETS_TOPIC}
+def _coordinators_logs(parts: list[Part]) -> list[Part]:
+    """A part for each folder of a coordinator's topic, whose segments are read like any others, too."""
+    segments = [part for part in parts if part.kind == "segment" and part.topic in COORDINATORS]
+    folders = {part.path.parent: part for part in segments}
     return [
-        replace(part, kind="groups", path=folder, name=str(PurePosixPath(part.name).parent))
+        replace(part, kind=COORDINATORS[str(part.topic)], path=folder, name=str(PurePosixPath(part.name).parent))
         for folder, part in sorted(folders.items())
     ]
 
@@ -277,124 +271,3 @@ def with_headers_first(parts: Iterable[Part], large: int) -> list[Part]:
         return parts
     is_large = [part.kind == "segment" and (part.topic, part.partition) not in dumped for part in parts]
     return [replace(part, kind="headers") if large_ else part for part, large_ in zip(parts, is_large, strict=True)]
-
-
-def read_part(part: Part) -> list[Block]:
-    """The blocks of a part, by topic-partition: tables of tables.py with their location."""
-    return list(_READERS[part.kind](part))
-
-
-def _block(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
-    if frame.height:
-        frame = located(frame, part.snapshot, part.broker, part.name)
-        yield Block(table, part.topic, part.partition, frame)
-
-
-def _grouped(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
-    """A frame with columns topic and partition, as blocks of one topic-partition each."""
-    if not frame.height:
-        return
-    if "file" in frame.columns:
-        frame = frame.with_columns(pl.concat_str(pl.lit(part.name + "/"), "file").alias("file"))
-        order = ["snapshot", "broker", "file", *(c for c in frame.columns if c != "file")]
-        located_ = frame.with_columns(snapshot=pl.lit(part.snapshot), broker=pl.lit(part.broker))
-        frame = located_.select(order)
-    else:
-        frame = located(frame, part.snapshot, part.broker, part.name)
-    for group in frame.partition_by("topic", "partition", maintain_order=True):
-        yield Block(table, group["topic"][0], group["partition"][0], group)
-
-
-def _read_segment(part: Part) -> Iterator[Block]:
-    from .segments import read_segment
-
-    segment = read_segment(part.path, part.start, part.end)
-    yield from _empty_segment(part, segment)
-    yield from _block("batches", part, segment.batches)
-    yield from _block("records", part, segment.records)
-    yield from _block("damage", part, segment.damage)
-
-
-def _empty_segment(part: Part, segment: Segment) -> Iterator[Block]:
-    if not segment.batches.height and not segment.damage.height and part.start == 0:
-        yield from _block("segments", part, pl.DataFrame({"base_offset": [int(part.path.stem)]}, schema=SEGMENTS))
-
-
-def _read_headers(part: Part) -> Iterator[Block]:
-    from .segments import read_headers
-
-    segment = read_headers(part.path, part.start, part.end)
-    yield from _empty_segment(part, segment)
-    yield from _block("headers", part, segment.batches.with_columns(pl.lit(str(part.path)).alias("path")))
-    yield from _block("damage", part, segment.damage)
-
-
-def _read_metadata(part: Part) -> Iterator[Block]:
-    yield from _of_folder("metadata", part, *read_cluster_metadata(part.path))
-
-
-def _read_groups(part: Part) -> Iterator[Block]:
-    yield from _of_folder("groups", part, *read_group_log(part.path))
-
-
-def _of_folder(table: str, part: Part, frame: pl.DataFrame, damage: pl.DataFrame) -> Iterator[Block]:
-    """The blocks of a part that is a folder: its frames name the file of each row."""
-    yield from _grouped(table, part, frame)
-    if damage.height:
-        named = pl.concat_str(pl.lit(part.name + "/"), pl.col("file").fill_null("")).alias("file")
-        located_ = located(damage.drop("file"), part.snapshot, part.broker, part.name)
-        yield Block("damage", None, None, located_.with_columns(damage.select(named)["file"]))
-
-
-def _read_offsets(part: Part) -> Iterator[Block]:
-    frame, damage = read_offset_checkpoint(part.path)
-    yield from _grouped("checkpoints", part, frame)
-    yield from _block("damage", part, damage)
-
-
-def _read_epochs(part: Part) -> Iterator[Block]:
-    frame, damage = read_epoch_checkpoint(part.path)
-    yield from _block("epochs", part, frame)
-    yield from _block("damage", part, damage)
-
-
-def _read_properties(part: Part) -> Iterator[Block]:
-    frame, damage = read_properties(part.path)
-    yield from _block("properties", part, frame)
-    yield from _block("damage", part, damage)
-
-
-def _read_log(part: Part) -> Iterator[Block]:
-    frame, damage = read_server_log(part.path, part.start, part.end, part.first_line)
-    yield from _grouped("log_events", part, frame)
-    yield from _block("damage", part, damage)
-
-
-def _read_dump(part: Part) -> Iterator[Block]:
-    for dump in read_dump(part.path):
-        topic, partition = dump.topic or part.topic, dump.partition
-        here = replace(part, topic=topic, partition=part.partition if partition is None else partition)
-        yield from _block("batches", here, dump.batches)
-        yield from _block("records", here, dump.records)
-        yield from _grouped("metadata", part, dump.metadata)
-        yield from _block("damage", here, dump.damage)
-
-
-def _read_nothing(part: Part) -> Iterator[Block]:
-    """The reason of a part that is left out or unreadable, as damage."""
-    yield from _block("damage", part, pl.DataFrame([damage_row(part.kind, part.reason)], schema=DAMAGE))
-
-
-_READERS = {
-    "segment": _read_segment,
-    "headers": _read_headers,
-    "metadata": _read_metadata,
-    "groups": _read_groups,
-    "offsets": _read_offsets,
-    "epochs": _read_epochs,
-    "properties": _read_properties,
-    "log": _read_log,
-    "dump": _read_dump,
-    "left-out": _read_nothing,
-    "unreadable": _read_nothing,
-}

@@ -12,7 +12,8 @@ class Part:
 
     snapshot: str  # "" is the end of the run
     broker: str
-    # segment, headers (a segment of a large log), metadata, groups, offsets, epochs, properties, log, dump;
+    # segment, headers (a segment of a large log), txnindex, snapshot (of producers), metadata, groups, transactions,
+    # offsets, epochs, properties, log, dump;
     # left-out: excluded from the judgement; unreadable: not a readable file
     kind: str
     path: Path

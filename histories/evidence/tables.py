@@ -149,6 +149,52 @@ GROUPS: Schema = {
     "byte": pl.Int64,
 }
 
+# One row for each transaction in __transaction_state and each of its partitions.
+TRANSACTIONS: Schema = {
+    "at": pl.Int64,  # offset in __transaction_state of its last record; began_at: of its first
+    "began_at": pl.Int64,
+    "time": pl.Int64,  # ms, the coordinator's clock, of its last record
+    "state": pl.String,  # after its last record: ongoing, prepare-commit, … (transaction_records.STATES)
+    "outcome": pl.String,  # commit or abort; null: not decided
+    "transactional_id": pl.String,
+    "producer_id": pl.Int64,
+    "producer_epoch": pl.Int32,  # of its markers: after fencing, and with KIP-890, one more than that of its records
+    "topic": pl.String,
+    "partition": pl.Int32,
+    "partitions": pl.List(pl.String),  # all of the transaction, in the order in which they were added
+    "began": pl.Int64,  # ms, as prepared, completed and added (when the partition was added)
+    "added": pl.Int64,
+    "prepared": pl.Int64,  # when it was decided
+    "completed": pl.Int64,  # when all of its markers were written
+    "timeout_ms": pl.Int64,
+    "last_state": pl.String,  # of the transactional id at the end of the log, with its producer epoch and time (ms)
+    "last_epoch": pl.Int32,
+    "last_time": pl.Int64,
+    "byte": pl.Int64,
+}
+
+# One row for each aborted transaction in the .txnindex of a segment.
+ABORTED: Schema = {
+    "producer_id": pl.Int64,
+    "first_offset": pl.Int64,
+    "last_offset": pl.Int64,  # of its ABORT marker
+    "last_stable_offset": pl.Int64,
+    "byte": pl.Int64,
+}
+
+# One row for each producer in a producer snapshot, whose offset is in the name of its file.
+PRODUCERS: Schema = {
+    "snapshot_offset": pl.Int64,  # the state before the record at this offset
+    "producer_id": pl.Int64,
+    "producer_epoch": pl.Int32,
+    "last_sequence": pl.Int32,
+    "last_offset": pl.Int64,
+    "timestamp": pl.Int64,  # ms, of its last batch
+    "coordinator_epoch": pl.Int32,  # of its last marker; null without one
+    "open_since": pl.Int64,  # first offset of its open transaction; null without one
+    "byte": pl.Int64,
+}
+
 # One row for each line of server.log, controller.log or state-change.log that matches a pattern.
 LOG_EVENTS: Schema = {
     "time": pl.Int64,  # ms since the epoch, the broker's clock read as UTC

@@ -15,7 +15,11 @@ from ...models.compiled import compiled
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
 
-BRACE, BRACKET = 125, 93  # the ends of an object and of a list
+QUOTE, COMMA, COLON, MINUS, BACKSLASH = map(ord, '",:-\\')
+OBJECT, OBJECT_END, LIST, LIST_END = map(ord, "{}[]")
+ZERO, NINE = map(ord, "09")
+SPACE, TAB, LINE_FEED, RETURN = map(ord, " \t\n\r")
+NULL, TRUE, FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"true", b"false"))
 INLINE = 12  # bytes within an Arrow string view itself
 COPIED = 512  # rows of `copied`, a cache of long texts that were copied; the row after them counts their bytes
 
@@ -47,7 +51,7 @@ hash_of = compiled(_hash)
 @compiled
 def skip_blanks(buf: Bytes, i: int, end: int) -> int:
     """The first position from i on that is not a blank."""
-    while i < end and (buf[i] == 32 or buf[i] == 9 or buf[i] == 13):
+    while i < end and (buf[i] == SPACE or buf[i] == TAB or buf[i] == RETURN):
         i += 1
     return i
 
@@ -57,9 +61,9 @@ def close_quote(buf: Bytes, i: int, end: int) -> int:
     """The closing quote of the string with its text from i on; -1 for an escape, a control character, or no end."""
     while i < end:
         c = buf[i]
-        if c == 34:
+        if c == QUOTE:
             return i
-        if c == 92 or c < 32:
+        if c == BACKSLASH or c < SPACE:
             return -1
         i += 1
     return -1
@@ -72,7 +76,7 @@ def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
     start = i
     while i < end:
         c: Any = np.int64(buf[i])
-        if c == 34:
+        if c == QUOTE:
             slot = hash_of(packed, i - start)
             if words[slot, 0] != packed or words[slot, 1] != i - start:
                 return -1, i
@@ -80,7 +84,7 @@ def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
             for k in range(start, i - 8):
                 before = before << 8 | np.int64(buf[k])
             return (words[slot, 2] if before == words[slot, 3] else -1), i
-        if c == 92 or c < 32:
+        if c == BACKSLASH or c < SPACE:
             return -1, -1
         packed = packed << 8 | c
         i += 1
@@ -90,16 +94,16 @@ def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
 @compiled
 def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
     """The plain integer of at most 18 digits at i, and its end; the end is -1 if there is none."""
-    negative = buf[i] == 45
+    negative = buf[i] == MINUS
     if negative:
         i += 1
     first = i
     value: Any = np.int64(0)
-    while i < end and 48 <= buf[i] <= 57:
-        value = value * 10 + np.int64(buf[i]) - 48
+    while i < end and ZERO <= buf[i] <= NINE:
+        value = value * 10 + np.int64(buf[i]) - ZERO
         i += 1
     digits = i - first
-    if digits < 1 or digits > 18 or (buf[first] == 48 and (digits > 1 or negative)):
+    if digits < 1 or digits > 18 or (buf[first] == ZERO and (digits > 1 or negative)):
         return 0, -1
     return (-value if negative else value), i
 
@@ -143,15 +147,20 @@ def long_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, l
 
 
 @compiled
+def begins_with(buf: Bytes, i: int, end: int, word: Bytes) -> bool:
+    """Whether the word is at i."""
+    k = 0
+    while k < len(word) and i + k < end and buf[i + k] == word[k]:
+        k += 1
+    return k == len(word)
+
+
+@compiled
 def literal_end(buf: Bytes, i: int, end: int) -> int:
     """The end of null, true or false at i, or -1."""
-    if i + 4 <= end and buf[i] == 110 and buf[i + 1] == 117 and buf[i + 2] == 108 and buf[i + 3] == 108:
-        return i + 4
-    if i + 4 <= end and buf[i] == 116 and buf[i + 1] == 114 and buf[i + 2] == 117 and buf[i + 3] == 101:
-        return i + 4
-    if i + 5 <= end and buf[i] == 102 and buf[i + 1] == 97 and buf[i + 2] == 108 and buf[i + 3] == 115:
-        return i + 5 if buf[i + 4] == 101 else -1
-    return -1
+    if begins_with(buf, i, end, NULL) or begins_with(buf, i, end, TRUE):
+        return i + len(NULL)
+    return i + len(FALSE) if begins_with(buf, i, end, FALSE) else -1
 
 
 @compiled
@@ -160,7 +169,7 @@ def value_after_key(buf: Bytes, stop: int, end: int) -> int:
     if stop < 0:
         return -1
     i = skip_blanks(buf, stop + 1, end)
-    if i >= end or buf[i] != 58:
+    if i >= end or buf[i] != COLON:
         return -1
     i = skip_blanks(buf, i + 1, end)
     return i if i < end else -1
@@ -172,6 +181,6 @@ def after_value(buf: Bytes, i: int, end: int, close: int) -> tuple[int, bool]:
     if i < 0:
         return -1, False
     i = skip_blanks(buf, i, end)
-    if i < end and (buf[i] == 44 or buf[i] == close):
+    if i < end and (buf[i] == COMMA or buf[i] == close):
         return i + 1, buf[i] == close
     return -1, False

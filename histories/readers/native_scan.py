@@ -16,9 +16,18 @@ import numpy as np
 from ...models.compiled import compiled
 from ..tables import FUNCTIONS, TYPES
 from .json_tokens import (
-    BRACE,
-    BRACKET,
     INLINE,
+    LINE_FEED,
+    LIST,
+    LIST_END,
+    MINUS,
+    NINE,
+    NULL,
+    OBJECT,
+    OBJECT_END,
+    QUOTE,
+    TRUE,
+    ZERO,
     Bytes,
     Longs,
     after_value,
@@ -80,7 +89,7 @@ def scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, lon
     kind = _KINDS[field] if field >= 0 else -1
     slot = _SLOT_OF[field] if field >= 0 else 0
     value: Any = np.int64(0)
-    if c == 34:
+    if c == QUOTE:
         i += 1
         if kind == _TYPE:
             value, stop = word_at(buf, i, end, _TYPES)
@@ -91,17 +100,17 @@ def scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, lon
         after = stop + 1
         if stop < 0 or value < 0:
             return -1
-    elif c == 45 or 48 <= c <= 57:
+    elif c == MINUS or ZERO <= c <= NINE:
         value, stop = integer(buf, i, end)
         after = stop
         if stop < 0:
             return -1
     else:
         stop = literal_end(buf, i, end)
-        if stop < 0 or c == 110:
+        if stop < 0 or c == NULL[0]:
             return stop
         if kind == _FLAG:
-            table[row, slot] = c == 116
+            table[row, slot] = c == TRUE[0]
             table[row, PRESENT] |= 1 << field
             return stop
         return stop if field < 0 else -1
@@ -111,7 +120,7 @@ def scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, lon
         short_view(buf, i, stop, table, row, slot)
     elif kind == _TEXT:
         long_view(buf, i, stop, table, row, slot, long, copied)
-    elif kind != _FLAG and (kind == _INTEGER) == (c != 34):
+    elif kind != _FLAG and (kind == _INTEGER) == (c != QUOTE):
         table[row, slot] = value
     else:
         return -1
@@ -144,7 +153,7 @@ def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copi
     seen = 0
     while True:
         i = skip_blanks(buf, i, end)
-        if i >= end or buf[i] != 34:
+        if i >= end or buf[i] != QUOTE:
             return -1
         field, stop = word_at(buf, i + 1, end, _NAMES)
         i = value_after_key(buf, stop, end)
@@ -153,7 +162,7 @@ def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copi
         if field >= 0:
             seen |= 1 << field
         i = scalar(buf, i, end, field if field < N_ITEM_FIELDS else -1, table, row, long, copied)
-        i, closed = after_value(buf, i, end, BRACE)
+        i, closed = after_value(buf, i, end, OBJECT_END)
         if i < 0 or closed:
             return i
 
@@ -163,15 +172,15 @@ def items(buf: Bytes, i: int, end: int, which: int, table: Longs, long: Bytes, c
     """Reads the list at i into rows of the table that `which` counts. Returns the end of the list, or -1."""
     needed = ITEM_NEEDED[which & 1]
     i = skip_blanks(buf, i + 1, end)
-    if i < end and buf[i] == 93:
+    if i < end and buf[i] == LIST_END:
         return i + 1
-    while i < end and buf[i] == 123:
+    while i < end and buf[i] == OBJECT:
         row = filled[which]
         i = item(buf, i + 1, end, table, row, long, copied)
         if i < 0 or table[row, PRESENT] & needed != needed or is_out_of_range(table, row):
             return -1
         filled[which] = row + 1
-        i, closed = after_value(buf, i, end, BRACKET)
+        i, closed = after_value(buf, i, end, LIST_END)
         if i < 0 or closed:
             return i
         i = skip_blanks(buf, i, end)
@@ -198,7 +207,7 @@ def fields(
     """
     while True:
         i = skip_blanks(buf, i, end)
-        if i >= end or buf[i] != 34:
+        if i >= end or buf[i] != QUOTE:
             return -1, False
         field, stop = word_at(buf, i + 1, end, _NAMES)
         i = value_after_key(buf, stop, end)
@@ -208,9 +217,9 @@ def fields(
             table[row, SEEN] |= 1 << field
         if field < N_FIELDS:
             i = scalar(buf, i, end, field, table, row, long, copied)
-        elif buf[i] == 110:
+        elif buf[i] == NULL[0]:
             i = literal_end(buf, i, end)
-        elif buf[i] != 91:
+        elif buf[i] != LIST:
             return -1, False
         else:
             table[row, PRESENT] |= 1 << field
@@ -218,7 +227,7 @@ def fields(
                 return i, False
             side = field - N_FIELDS
             i = items(buf, i, end, which + side, records if side == 0 else offsets, long, copied, filled)
-        i, closed = after_value(buf, i, end, BRACE)
+        i, closed = after_value(buf, i, end, OBJECT_END)
         if i < 0 or closed:
             return i, closed
 
@@ -238,9 +247,9 @@ def steps(
 ) -> int:
     """Reads the steps of a transaction at i, one row for each. Returns the end of the list, or -1."""
     i = skip_blanks(buf, i + 1, end)
-    if i < end and buf[i] == 93:
+    if i < end and buf[i] == LIST_END:
         return i + 1
-    while i < end and buf[i] == 123:
+    while i < end and buf[i] == OBJECT:
         row = filled[STEPS]
         table[row, PRESENT] = table[row, SEEN] = 0
         i, closed = fields(buf, i + 1, end, table, row, STEP_RECORDS, records, offsets, long, copied, filled)
@@ -248,7 +257,7 @@ def steps(
             return -1
         ends[row, 1], ends[row, 2] = filled[STEP_RECORDS], filled[STEP_OFFSETS]
         filled[STEPS] = row + 1
-        i, closed = after_value(buf, i, end, BRACKET)
+        i, closed = after_value(buf, i, end, LIST_END)
         if i < 0 or closed:
             return i
         i = skip_blanks(buf, i, end)
@@ -268,7 +277,7 @@ def event(
             return False
         if not closed:
             i = steps(buf, i, end, of_steps, step_ends, step_records, step_offsets, long, copied, filled)
-            i, closed = after_value(buf, i, end, BRACE)
+            i, closed = after_value(buf, i, end, OBJECT_END)
         if i < 0:
             return False
         if closed:
@@ -293,12 +302,12 @@ def scan(
     i, number, row, other = 0, 0, 0, 0
     while i < len(buf):
         end = i
-        while end < len(buf) and buf[end] != 10:
+        while end < len(buf) and buf[end] != LINE_FEED:
             end += 1
         start = skip_blanks(buf, i, end)
         if start < end:
             before[:] = filled
-            if buf[start] == 123 and event(buf, start + 1, end, row, tables, long, copied, filled):
+            if buf[start] == OBJECT and event(buf, start + 1, end, row, tables, long, copied, filled):
                 ends[row, 0], ends[row, 1], ends[row, 2] = number, filled[RECORDS], filled[OFFSETS]
                 ends[row, 3] = filled[STEPS]
                 row += 1

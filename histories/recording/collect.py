@@ -10,7 +10,16 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
 from ..errors import LogjudgeError, UsageError
-from ..evidence.layout import BROKER_LOG, METADATA_TOPIC, OFFSETS_TOPIC, PARTITION_FOLDER, SEGMENT, SMALL_FILES
+from ..evidence.layout import (
+    BROKER_LOG,
+    METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    PARTITION_FOLDER,
+    PRODUCER_FILE,
+    SEGMENT,
+    SMALL_FILES,
+    TRANSACTIONS_TOPIC,
+)
 from .batch_bounds import batches
 from .remote_copy import fetch, place_of
 
@@ -173,7 +182,8 @@ def _place(source: Source, file: Path) -> Path | None:
 
 
 def _is_stored(file: PurePath) -> bool:
-    return bool(file.name in SMALL_FILES or SEGMENT.fullmatch(file.name) or file.suffix == ".checkpoint")
+    is_named = file.name in SMALL_FILES or SEGMENT.fullmatch(file.name) or PRODUCER_FILE.fullmatch(file.name)
+    return bool(is_named or file.suffix == ".checkpoint")
 
 
 def _is_evidence(file: PurePath) -> bool:
@@ -189,8 +199,9 @@ def _is_wanted(place: PurePath, topics: frozenset[str], internal: bool) -> bool:
     if not found or found["topic"] == METADATA_TOPIC:
         return True
     topic = found["topic"]
-    # What groups committed is evidence of every topic.
-    return topic in topics if topics else internal or topic == OFFSETS_TOPIC or not topic.startswith(INTERNAL)
+    # What groups committed and how transactions ended is evidence of every topic.
+    is_evidence = topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or not topic.startswith(INTERNAL)
+    return topic in topics if topics else internal or is_evidence
 
 
 def _link(file: Path, target: Path) -> int:

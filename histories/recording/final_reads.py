@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import LogjudgeError
 from .kafka_clients import confluent_kafka, make, recorded
+from .permissions import refuse
 from .session import Session
 from .topics import are_in_sync, metadata
 
@@ -67,6 +68,7 @@ def _watermarks(consumer: Any, partition: Any) -> tuple[int, int]:
         try:
             low, high = consumer.get_watermark_offsets(partition, timeout=5)
         except confluent_kafka().KafkaException as error:
+            refuse(FINAL, error.args[0])
             if time.monotonic() > end:
                 reason = error.args[0].str()
                 raise LogjudgeError(
@@ -81,7 +83,7 @@ def _read(session: Session, consumer: Any, ends: dict[tuple[str, int], int]) -> 
     at_end = confluent_kafka().KafkaError._PARTITION_EOF
     left = {place for place, high in ends.items() if high > 0}
     end = time.monotonic() + READ_SECONDS
-    while left:
+    while True:
         if time.monotonic() > end:
             places = ", ".join(f"{topic}-{number}" for topic, number in sorted(left))
             raise LogjudgeError(f"the final reads of {places} did not reach the end within {READ_SECONDS:.0f} s")
@@ -90,6 +92,9 @@ def _read(session: Session, consumer: Any, ends: dict[tuple[str, int], int]) -> 
             poll.ok(messages)
         for message in messages:
             place, error = (message.topic(), message.partition()), message.error()
+            refuse(FINAL, error)
             reached = message.offset() + (error is None)
             if (error is None or error.code() == at_end) and reached >= ends.get(place, 0):
                 left.discard(place)
+        if not left:
+            return

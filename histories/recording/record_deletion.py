@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .kafka_clients import confluent_kafka
+from .permissions import refuse
 from .session import Session
 
 REQUEST_SECONDS = 30.0
@@ -19,7 +20,10 @@ def delete_records(session: Session, share: float) -> None:
         try:
             for future in session.admin.delete_records(wanted).values():
                 future.result(REQUEST_SECONDS)
-        except (library.KafkaException, TimeoutError) as error:
+        except TimeoutError as error:
             fault.info(error)
+        except library.KafkaException as error:
+            fault.info(error)
+            refuse("delete-records", error.args[0])
         else:
             fault.ok()

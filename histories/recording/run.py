@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import LogjudgeError, UsageError
+from .abort_transactions import abort_transactions
 from .final_reads import FINAL, read_to_the_end
 from .kafka_clients import ClientSettings, admin_client
 from .lab.cluster import Plan
@@ -62,7 +63,8 @@ def record_scenario(scenario: LabScenario, folder: Path, report: Report, notice:
     notice(f"starting Kafka {kafka.version}: {scenario.brokers} brokers in {lab_folder}")
     with Lab.start(plan) as lab:
         load = Load(**{"topic": "orders", **scenario.load, "topic_config": scenario.topic})
-        settings = ClientSettings(lab.bootstrap, {}, dict(scenario.producer), dict(scenario.consumer))
+        producer = {} if kafka.release.has_idempotence else {"enable.idempotence": "false"}
+        settings = ClientSettings(lab.bootstrap, {}, {**producer, **scenario.producer}, dict(scenario.consumer))
         request = Request(folder, scenario.workload, 0.0, load, settings, lab.version)
         done = record(request, report, notice, lambda session: Nemesis(session, lab, scenario))
         collect_evidence(lab, folder)
@@ -105,6 +107,7 @@ def record(
         session.stop()
         if session.error:
             raise session.error
+        abort_transactions(session)
         notice("reading every partition to its end")
         read_to_the_end(session)
         is_complete = True

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from ..errors import LogjudgeError
 from ..send_errors import outcome_of
 from .kafka_clients import ClientSettings
+from .permissions import is_refusal, refusal
 from .recorder import Recorder
 from .topics import Topic, create_topics, describe_topics
 
@@ -101,6 +102,7 @@ class Session:
         self.partitions = load.partitions  # of the topic, as producers know them
         self.stopping = threading.Event()
         self.topics: list[str] = []
+        self.transactional: dict[str, dict[str, Any]] = {}  # transactional.id -> the configuration of its producers
         self.error: LogjudgeError | None = None  # that ended the recording
         self._threads: list[threading.Thread] = []
         self._bugs: list[BaseException] = []
@@ -112,6 +114,12 @@ class Session:
         self.topics = [topic.name for topic in wanted]
         for name, about in describe_topics(self.admin, wanted).items():
             self.recorder.configure_topic(name, **about)
+
+    def completed(self, client: str, error: Any, message: Any = None) -> None:
+        """Count a send of a client; a refused permission ends the recording."""
+        self.progress.completed(error, message)
+        if is_refusal(error):
+            self._end(refusal(client, error))
 
     def start(self, clients: Iterable[Client]) -> None:
         """Run clients, each in a thread."""
@@ -149,8 +157,12 @@ class Session:
         try:
             work()
         except LogjudgeError as error:
-            self.error = self.error or error
-            self.stopping.set()
+            self._end(error)
         except Exception as error:
             self._bugs.append(error)
             self.stopping.set()
+
+    def _end(self, error: LogjudgeError) -> None:
+        """End the recording with an error; the first counts."""
+        self.error = self.error or error
+        self.stopping.set()

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import LogjudgeError, UsageError
 from .kafka_clients import confluent_kafka, typed
+from .permissions import is_refusal, refusal, refuse
 
 REQUEST_SECONDS = 30.0
 # Settings that decide whether a loss is legal; run.json has them also where they are the defaults.
@@ -62,11 +63,11 @@ def create_topics(admin: Any, topics: Iterable[Topic]) -> None:
             time.sleep(0.1)
 
 
-def _refusal(name: str, error: Any) -> LogjudgeError:
+def _refusal(name: str, error: Any) -> UsageError:
+    if is_refusal(error):
+        return refusal(f"topic {name}", error)
     advice = {
         "TOPIC_ALREADY_EXISTS": "its earlier records would be judged too; choose another --topic",
-        "TOPIC_AUTHORIZATION_FAILED": "the user needs CREATE, WRITE, READ and DESCRIBE on it",
-        "CLUSTER_AUTHORIZATION_FAILED": "the user needs CREATE on the cluster or on the topic",
         "INVALID_REPLICATION_FACTOR": "choose a --replication-factor of at most the number of brokers",
     }.get(error.name(), "see --topic, --partitions, --replication-factor and --topic-config")
     return UsageError(f"topic {name}: the cluster refused to create it ({error.name()}: {error.str()}); {advice}")
@@ -75,9 +76,11 @@ def _refusal(name: str, error: Any) -> LogjudgeError:
 def metadata(admin: Any, topic: str) -> Any:
     """The cluster's description of a topic. Raises LogjudgeError."""
     try:
-        return admin.list_topics(topic, timeout=REQUEST_SECONDS).topics[topic]
+        found = admin.list_topics(topic, timeout=REQUEST_SECONDS).topics[topic]
     except confluent_kafka().KafkaException as error:
         raise LogjudgeError(f"topic {topic}: the cluster does not answer ({error.args[0].str()})") from error
+    refuse(f"topic {topic}", found.error)
+    return found
 
 
 def leaders(admin: Any, topic: str) -> dict[int, int]:

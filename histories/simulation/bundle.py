@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ...models.exploration.truth import divergences
+from ...models.replication.clients.transactional_producer import TransactionalProducer
 from ...models.replication.cluster import Cluster
-from ...models.replication.config import Config, kafka_names
+from ...models.replication.config import Config
 from ...models.replication.events import ClusterEvent
+from ...models.replication.options import kafka_names
 from ...models.replication.scenario import Scenario
 from .disks import write_disk
 from .group_log import GROUP
@@ -181,18 +183,21 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
     names = tuple(name for name in PRODUCER_NAMES if name not in cluster.rules.era.absent)
     for producer in cluster.producers:
         processes[producer.name] = {"role": "producer", **kafka_names(config, names)}
+        if isinstance(producer, TransactionalProducer):
+            own = {"transactional.id": producer.id, **kafka_names(config, ("transaction.timeout.ms",))}
+            processes[producer.name].update(own)
     for consumer in cluster.consumers:
         processes[consumer.name] = {
             "role": "consumer",
             "group.id": GROUP if config.strategy else f"direct-{consumer.name}",
             "enable.auto.commit": config.commit == "auto",
-            "isolation.level": "read_uncommitted",
+            "isolation.level": config.isolation,
             **kafka_names(config, CONSUMER_NAMES + (GROUP_NAMES if config.strategy else ())),
         }
     processes["admin"] = {"role": "admin"}
     processes["final"] = {
         "role": "final",
-        "isolation.level": "read_uncommitted",
+        "isolation.level": "read_committed" if config.transactional else "read_uncommitted",
         "auto.offset.reset": "earliest",
     }
     return processes

@@ -10,6 +10,7 @@ from ...models.replication.config import Config
 from .group_log import group_content
 from .names import uuid
 from .segments import values_of, write_segments
+from .transaction_log import transaction_content
 
 
 def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
@@ -21,7 +22,12 @@ def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
         log = broker.replicas[partition].log
         home = folder / config.log_name(partition)
         home.mkdir(exist_ok=True)
-        content = values_of(partition) if partition < config.partitions else group_content(cluster, magic)
+        if partition < config.partitions:
+            content = values_of(partition)
+        elif config.transactional and partition == config.transaction_log:
+            content = transaction_content(cluster)
+        else:
+            content = group_content(cluster, magic)
         write_segments(home, log, content, magic, config)
         if rules.era.epochs_in_log:
             _write(home / "leader-epoch-checkpoint", _checkpoint([f"{e} {start}" for e, start in log.epochs]))

@@ -10,6 +10,8 @@ from ...models.replication.coordinators.requests import GroupRecord
 from ...models.replication.storage.batches import Batch
 from .names import epoch_ms
 from .segments import Content
+from .wire import integer as _int
+from .wire import string as _text
 
 GROUP = "workers"
 
@@ -19,7 +21,7 @@ def group_content(cluster: Cluster, magic: int) -> Content:
     version = 3 if magic == 2 else 1
 
     def content(batch: Batch, index: int) -> tuple[bytes, bytes]:
-        record = cluster.group_records[batch.first + index]
+        record = cluster.coordinator_logs.group_records[batch.first + index]
         if record.offset is None:
             return _int(2, 2) + _text(GROUP), _generation(cluster, record, version)
         partition, offset = record.offset
@@ -45,11 +47,3 @@ def _generation(cluster: Cluster, record: GroupRecord, version: int) -> bytes:
         subscription = _int(1, 2) + _int(1, 4) + _text(config.topic) + _int(-1, 4) + _int(0, 4)
         out += b"".join(_int(len(part), 4) + part for part in (subscription, _int(1, 2) + places + _int(-1, 4)))
     return out
-
-
-def _int(value: int, width: int) -> bytes:
-    return value.to_bytes(width, "big", signed=True)
-
-
-def _text(text: str | None) -> bytes:
-    return _int(-1, 2) if text is None else _int(len(text.encode()), 2) + text.encode()

@@ -77,6 +77,33 @@ class Recorder(History):
             else:
                 self._write(f'{head},"error":"{error}"}}')
 
+    def transact(self, time: int, process: str, op: int, sends: list[tuple[int, int]]) -> None:
+        self.last_send = time
+        ops = self._sends(process, [(partition, number, None) for partition, number in sends])
+        self._write(f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"invoke","f":"txn","ops":[{ops}]}}')
+
+    def transacted(
+        self,
+        time: int,
+        process: str,
+        op: int,
+        sends: list[tuple[int, int, int | None]],
+        outcome: str,
+        error: str,
+    ) -> None:
+        more = f',"error":"{error}"' if error else ""
+        self._write(
+            f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"{outcome}","f":"txn",'
+            f'"ops":[{self._sends(process, sends)}]{more}}}'
+        )
+
+    def _sends(self, process: str, sends: list[tuple[int, int, int | None]]) -> str:
+        return ",".join(
+            f'{{"f":"send","topic":"{self._topic}","partition":{partition},'
+            f'"value":"{value(int(process[1:]), partition, number)}"{_offset(offset)}}}'
+            for partition, number, offset in sends
+        )
+
     # --- consumers
 
     def poll(self, time: int, process: str, op: int) -> None:
@@ -191,6 +218,10 @@ class Recorder(History):
             self._nemesis,
             f'"f":"{function}","fault":{json.dumps(fault, separators=(",", ":"))}',
         )
+
+
+def _offset(offset: int | None) -> str:
+    return "" if offset is None else f',"offset":{offset}'
 
 
 def _membership(member: str, generation: int) -> str:

@@ -10,19 +10,24 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
 
 from ...models.replication.config import Config
 from ...models.replication.storage.batches import Batch
 from ...models.replication.storage.replica_log import ReplicaLog
 from ...models.replication.storage.segments import segments as roll
+from ...models.replication.storage.transactions import FIRST_TRANSACTIONAL, MARKER, is_commit
 from .names import epoch_ms, value
 
 HEAD = struct.Struct(">qii")  # base offset, batch length, partition leader epoch
+CRC_AT, ATTRIBUTES_AT = 17, 21
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+ABORTED = struct.Struct(">hqqqq")  # version, producer id, first and last offset, last stable offset (AbortedTxn)
 
 
 Content = Callable[[Batch, int], tuple[bytes | None, bytes]]  # key and value of a record, by its number in the batch
@@ -38,18 +43,27 @@ def batch_bytes(batch: Batch, content: Content) -> bytes:
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
-        is_transactional=0,
+        is_transactional=int(batch.pid >= FIRST_TRANSACTIONAL),
         producer_id=batch.pid,
         producer_epoch=batch.producer_epoch,
-        base_sequence=batch.sequence,
+        base_sequence=max(batch.sequence, -1),
         batch_size=1 << 30,
     )
     timestamp = epoch_ms(batch.time)
     for index in range(batch.end - batch.base):
-        builder.append(index, timestamp, *content(batch, index), [])
+        record = _marker(batch) if batch.producer == MARKER else content(batch, index)
+        builder.append(index, timestamp, *record, [])
     raw = bytearray(builder.build())
+    if batch.producer == MARKER:
+        raw[ATTRIBUTES_AT : ATTRIBUTES_AT + 2] = struct.pack(">H", TRANSACTIONAL | CONTROL)
+        raw[CRC_AT:ATTRIBUTES_AT] = struct.pack(">I", calc_crc32c(bytes(raw[ATTRIBUTES_AT:])))
     HEAD.pack_into(raw, 0, batch.base, len(raw) - 12, batch.epoch)
     return bytes(raw)
+
+
+def _marker(batch: Batch) -> tuple[bytes, bytes]:
+    """Key and value of a control record: version and type; version and coordinator epoch."""
+    return struct.pack(">hh", 0, is_commit(batch)), struct.pack(">hi", 0, -2 - batch.sequence)
 
 
 def message_set(batch: Batch, content: Content) -> bytes:
@@ -80,7 +94,13 @@ def segments(log: ReplicaLog, content: Content, magic: int, config: Config) -> I
 def write_segments(folder: Path, log: ReplicaLog, content: Content, magic: int, config: Config) -> None:
     """Write the segment files of a log into its folder."""
     chunks = segments(log, content, magic, config)
+    bases: list[int] = []
     for base, own in groupby(chunks, key=itemgetter(0)):
+        bases.append(base)
         with (folder / f"{base:020d}.log").open("wb") as out:
             for _, chunk in own:
                 out.write(chunk)
+    for base, after in pairwise([*bases, log.end]):
+        entries = [ABORTED.pack(0, *entry) for entry in log.transactions.aborted if base <= entry[2] < after]
+        if entries:
+            (folder / f"{base:020d}.txnindex").write_bytes(b"".join(entries))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...models.exploration.group_truth import group_truth
+from ...models.exploration.transaction_truth import transaction_truth
 from ...models.exploration.truth import (
     LostAck,
     Repeat,
@@ -105,6 +106,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         ],
         **_consumed(cluster),
         **({} if (group := group_truth(cluster)) is None else {"group": group}),
+        **({} if (transactions := transaction_truth(cluster)) is None else {"transactions": transactions}),
         "final": cluster.final,
         "protocol_events": cluster.loop.processed,
     }

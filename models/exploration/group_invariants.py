@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ..replication.cluster import Cluster
+from ..replication.coordinators.log_coordinator import COORDINATOR
 from ..replication.ledger import Breach
 
 
@@ -35,7 +36,12 @@ def no_commit_loss(cluster: Cluster) -> list[Breach]:
     """A commit that its member knows of stays in the group's log."""
     if not cluster.config.strategy or (log := cluster.leader_log(cluster.config.group_log)) is None:
         return []
-    records = [cluster.group_records[batch.first + n] for batch in log.batches() for n in range(batch.end - batch.base)]
+    records = [
+        record
+        for batch in log.batches()
+        if batch.producer == COORDINATOR
+        for record in cluster.coordinator_logs.group_records[batch.first : batch.first + batch.end - batch.base]
+    ]
     stored = {(record.generation, record.member, record.offset) for record in records}
     return [
         Breach("no-commit-loss", time, cluster.config.group_log, f"{member}'s commit of {name}@{offset} is gone")

@@ -11,6 +11,13 @@ from ..replication.acks import Ranges
 from ..replication.cluster import Cluster
 from ..replication.ledger import Breach, offsets
 from .group_invariants import no_commit_loss, no_fenced_commit, one_owner
+from .transaction_invariants import (
+    atomic_transactions,
+    hidden_ranges,
+    no_aborted_read,
+    no_hanging_transaction,
+    one_producer_epoch,
+)
 from .truth import LostAck, adjacent_losses, divergences, find_repeats, losses
 
 
@@ -101,7 +108,8 @@ def no_consumer_loss(cluster: Cluster) -> list[Breach]:
         for partition, ends in enumerate(cluster.log_ranges()):
             if ends is None or not consumer.alive:
                 continue
-            missed = _first_gap(ranges.get(consumer.name, {}).get(partition, []), *ends)
+            read = ranges.get(consumer.name, {}).get(partition, [])
+            missed = _first_gap([*read, *hidden_ranges(cluster, partition)], *ends)
             if missed is not None:
                 text = f"{consumer.name} never handled {offsets(*missed)}"
                 found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text, *missed))
@@ -115,7 +123,10 @@ def _no_group_loss(cluster: Cluster) -> list[Breach]:
     if not any(c.alive for c in cluster.consumers) or not all(c.has_caught_up(ranges) for c in cluster.consumers):
         return found
     for partition, ends in enumerate(ranges):
-        missed = None if ends is None else _first_gap(cluster.group.handled.get(partition, []), *ends)
+        if ends is None:
+            continue
+        handled = cluster.group.handled.get(partition, [])
+        missed = _first_gap([*handled, *hidden_ranges(cluster, partition)], *ends)
         if missed is not None:
             text = f"no member of the group handled {offsets(*missed)}"
             found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text, *missed))
@@ -157,6 +168,10 @@ INVARIANTS: dict[str, tuple[Callable[[Cluster], list[Breach]], str]] = {
     "one-owner": (one_owner, "in a generation of a group a partition has one owner"),
     "no-fenced-commit": (no_fenced_commit, "members of an older generation commit nothing"),
     "no-commit-loss": (no_commit_loss, "a group's acknowledged commit stays"),
+    "atomic-transactions": (atomic_transactions, "a transaction is visible in all of its partitions or in none"),
+    "no-aborted-read": (no_aborted_read, "read_committed consumers read committed transactions alone"),
+    "no-hanging-transaction": (no_hanging_transaction, "no transaction holds the last stable offset back for ever"),
+    "one-producer-epoch": (one_producer_epoch, "once a producer epoch is granted, no older one writes"),
 }
 
 

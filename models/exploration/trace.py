@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ..replication.clients.transactional_producer import BY_APPLICATION
 from ..replication.cluster import Cluster
 from ..replication.ports import Records
 from ..replication.producer_batch import ProducerBatch
@@ -92,7 +93,17 @@ class MemberChange:
     error: str = ""
 
 
-ClientEvent = ConsumerStart | ConsumerCrash | HandledAgain | FaultEvent | MemberChange
+@dataclass(frozen=True, slots=True)
+class FailedTransaction:
+    """A transaction ends neither committed nor aborted by its application."""
+
+    time: int
+    producer: str
+    outcome: str
+    error: str
+
+
+ClientEvent = ConsumerStart | ConsumerCrash | HandledAgain | FaultEvent | MemberChange | FailedTransaction
 _Ends = dict[int, int]  # partition -> offset
 
 
@@ -123,6 +134,27 @@ class Tracer:
     def send(self, time: int, process: str, op: int, partition: int, value: int) -> None:  # noqa: ARG002
         """A producer sends a value."""
         self.events.append(TraceEvent(time, Step(process, SEND), partition, int(process[1:]), value, value + 1))
+
+    def transact(self, time: int, process: str, op: int, sends: list[tuple[int, int]]) -> None:  # noqa: ARG002
+        """A producer begins a transaction."""
+        step = Step(process, SEND)
+        for partition, value in sends:
+            self.events.append(TraceEvent(time, step, partition, int(process[1:]), value, value + 1))
+
+    def transacted(
+        self,
+        time: int,
+        process: str,
+        op: int,  # noqa: ARG002
+        sends: list[tuple[int, int, int | None]],
+        outcome: str,
+        error: str,
+    ) -> None:
+        """A transaction ended."""
+        if outcome == "ok":
+            self.acknowledged += len(sends)
+        elif error != BY_APPLICATION:
+            self.client_events.append(FailedTransaction(time, process, outcome, error))
 
     def _appended(self, batch: ProducerBatch) -> None:
         assert self._cluster is not None

@@ -170,6 +170,8 @@ def find_repeats(log: ReplicaLog, partition: int) -> tuple[list[Repeat], list[Re
     for batch in log.batches():
         if batch.end <= log.start:
             continue  # deleted, though its segment is there
+        if batch.producer < 0:
+            continue  # a transaction marker
         ranges = seen.setdefault(batch.producer, _Ranges())
         end = batch.first + batch.end - batch.base
         place = bisect_right(ranges.firsts, batch.first)

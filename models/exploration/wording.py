@@ -15,6 +15,7 @@ from .trace import (
     ClientEvent,
     ConsumerCrash,
     ConsumerStart,
+    FailedTransaction,
     HandledAgain,
     MemberChange,
     Step,
@@ -66,6 +67,9 @@ def client_sentence(event: ClientEvent) -> str:
         return f"{event.consumer} crashes" + (f"; it had {', '.join(progress)}" if progress else "")
     if isinstance(event, MemberChange):
         return _member_sentence(event)
+    if isinstance(event, FailedTransaction):
+        verb = "fails" if event.outcome == "fail" else "ends with an unknown outcome"
+        return f"{event.producer}'s transaction {verb}: {event.error}"
     fault = _FAULTS.get(event.kind)
     return fault(_named(event.nodes), event.parameters)[event.ends] if fault is not None else ""
 
@@ -253,6 +257,16 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     "group-loaded": lambda node, generation, members, offsets: (
         f"coordinator {node} has loaded the group: generation {generation}, {members} members,"
         f" {len(offsets)} committed offsets"
+    ),
+    "transactions-loaded": lambda node, ids, ongoing, prepared: (
+        f"coordinator {node} has loaded {ids} transactional ids: {ongoing} open transactions, {prepared} prepared ones"
+    ),
+    "transaction-fenced": lambda node, name, epoch, new: (
+        f"coordinator {node} aborts {name}'s open transaction of epoch {epoch} in epoch {new}, as another producer"
+        " begins with this id"
+    ),
+    "transaction-timed-out": lambda node, name, epoch, lasted: (
+        f"coordinator {node} aborts {name}'s transaction of epoch {epoch}, as it is open for {lasted / 1_000_000:.1f} s"
     ),
     "session-ended": lambda node, member, generation: (
         f"coordinator {node} removes {member} from generation {generation}, as its session ended"

@@ -5,6 +5,7 @@ Each part gets what it needs of the others here, as a callable or as a port (por
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from random import Random
@@ -14,12 +15,13 @@ from .brokers.replica import Replica
 from .clients.consumer import Consumer
 from .clients.group_consumer import GroupConsumer
 from .clients.producer import Producer
+from .clients.transactional_producer import TransactionalProducer
 from .config import Config
 from .controllers.quorum import Quorum
-from .coordinators.coordinator import GroupCoordinator
 from .coordinators.group_ledger import GroupLedger
 from .coordinators.offsets import OffsetCoordinator
-from .coordinators.requests import GroupRecord
+from .coordinators.services import CoordinatorLogs, CoordinatorServices
+from .coordinators.transaction_ledger import TransactionLedger
 from .event_loop import EventLoop
 from .events import Listener
 from .ledger import Ledger
@@ -55,8 +57,10 @@ class Cluster:
         self.broker_ids = tuple(range(1, config.brokers + 1))
         self.brokers: dict[int, Broker] = {}
         self.group = GroupLedger()
-        self.group_records: list[GroupRecord] = []  # of all appends to the group's log
+        self.transactions = TransactionLedger(lambda: self.loop.now)
+        self.coordinator_logs = CoordinatorLogs(self.group, self.transactions)
         self.ledger = Ledger(config.logs, self.logs_of, lambda broker: self.brokers[broker].is_responsive())
+        self.ledger.transaction_listener = self.transactions.on_appended
         self.quorum = Quorum(self.network, self.brokers, rules, config, self._on_stored, listener)
         self.inboxes: dict[int, Inbox] = {}  # where requests arrive; a tracer may listen there
         inboxes = self.inboxes
@@ -75,14 +79,19 @@ class Cluster:
                 self._on_leader,
                 self.record_state,
                 listener,
-                partial(GroupCoordinator, records=self.group_records, ledger=self.group),
+                partial(CoordinatorServices, rules=rules, inboxes=inboxes, logs=self.coordinator_logs),
             )
             inboxes[broker] = self.brokers[broker].inbox.receive
-        self.producers = [
-            Producer(i, ops, self.network, inboxes, rules, config, self.ledger, history, Random(_draw(rng)))
+        self.coordinator = OffsetCoordinator()
+        self._make_clients(rng, history)
+
+    def _make_clients(self, rng: Random, history: History | None) -> None:
+        config, rules, inboxes = self.config, self.rules, self.inboxes
+        make = partial(TransactionalProducer, transactions=self.transactions) if config.transactional else Producer
+        self.producers: list[Producer] = [
+            make(i, ops, self.network, inboxes, rules, config, self.ledger, history, Random(_draw(rng)))
             for i, ops in enumerate(_shares(config.ops, config.producers))
         ]
-        self.coordinator = OffsetCoordinator()
 
         def consumer(number: int, index: int, name: str) -> Consumer:
             node = FIRST_CLIENT + config.producers + number
@@ -104,6 +113,7 @@ class Cluster:
 
         self.consumers = [consumer(i, i, f"c{i}") for i in range(config.consumers)]
         self.final_reader = consumer(config.consumers, 0, "final")
+        self.final_reader.committed = config.transactional
 
     @property
     def controller_nodes(self) -> tuple[int, ...]:
@@ -114,8 +124,8 @@ class Cluster:
 
     def _on_leader(self, replica: Replica, state: PartitionState) -> None:
         self.ledger.on_leader(replica, state, self.loop.now)
-        if self.config.strategy and replica.partition == self.config.group_log:
-            self.brokers[replica.broker].groups.lead(state.epoch)
+        if replica.partition >= self.config.partitions:
+            self.brokers[replica.broker].coordinators.lead(replica.partition, state.epoch)
         self.record_state()
 
     def _on_stored(self, partition: int, before: PartitionState, after: PartitionState) -> None:
@@ -160,9 +170,17 @@ class Cluster:
         return replica.log if replica is not None else None
 
     def log_ranges(self) -> list[tuple[int, int] | None]:
-        """(log start, high watermark) of each partition's leader."""
+        """(log start, last stable offset) of each partition's leader; without transactions that is the high
+        watermark."""
         leaders = (self.leader_replica(partition) for partition in range(self.config.partitions))
-        return [None if replica is None else (replica.log.start, replica.hw) for replica in leaders]
+        return [None if replica is None else (replica.log.start, replica.stable_end) for replica in leaders]
+
+    def open_transactions(self) -> Iterator[tuple[int, int, int]]:
+        """The partitions whose last stable offset is below the high watermark, and both."""
+        for partition in range(self.config.logs - self.config.transactional):
+            replica = self.leader_replica(partition)
+            if replica is not None and replica.stable_end < replica.hw:
+                yield partition, replica.stable_end, replica.hw
 
 
 def _draw(rng: Random) -> int:

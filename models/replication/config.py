@@ -7,30 +7,21 @@ clusters.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .placement import ASSIGNMENTS
 from .storage.segments import Limits
 
 GROUP_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 MS = 1_000  # microseconds
 SECOND = 1_000_000
 NEVER = 1 << 60  # later than any run
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One configuration name: the attribute that holds it, the factor from its unit to ours, and the numbers that it
-    may have. Intervals are at least 1, or simulated time would stop."""
-
-    attribute: str
-    scale: int = 1
-    least: int = 0
-    most: int = NEVER
+class ConfigError(ValueError):
+    """A configuration name or value that does not exist; the text is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +91,16 @@ class Config:
     group_delay: int = 3 * SECOND
     group_load_time: int = 20 * MS
     handle_time: int = 0
+    isolation: str = "read_uncommitted"
     start_late: int = 0
     producers_start: int = 1 * SECOND
+    producers_stagger: int = 0  # how much later each producer starts than the one before it
+    # transactions
+    transactions: str = "none"  # own | shared: each producer has a transactional.id of its own, or all have the same
+    transaction_timeout: int = 60 * SECOND
+    transaction_cleanup: int = 10 * SECOND
+    transaction_records: int = 5  # sent in one transaction
+    transaction_aborts: int = 100  # of 1000 transactions the application aborts so many
     # the run
     ops: int = 1000
     interval: int = 2 * MS  # mean time between two sends of one producer, or two bursts of them
@@ -120,11 +119,23 @@ class Config:
     @property
     def logs(self) -> int:
         """How many partitions are replicated."""
-        return self.partitions + (1 if self.strategy else 0)
+        return self.partitions + bool(self.strategy) + self.transactional
+
+    @property
+    def transactional(self) -> bool:
+        """Is there a transaction coordinator?"""
+        return self.transactions != "none"
+
+    @property
+    def transaction_log(self) -> int:
+        """The number of the partition of __transaction_state: the last one."""
+        return self.partitions + bool(self.strategy)
 
     def topic_of(self, partition: int) -> tuple[str, int]:
         """The topic and the number in it of a replicated partition."""
-        return (self.topic, partition) if partition < self.partitions else (GROUP_TOPIC, 0)
+        if partition < self.partitions:
+            return self.topic, partition
+        return (GROUP_TOPIC if self.strategy and partition == self.group_log else TRANSACTION_TOPIC), 0
 
     def log_name(self, partition: int) -> str:
         """The name of a replicated partition, as of its folder."""
@@ -150,248 +161,3 @@ class Config:
             if node == broker:
                 return replace(self, **dict(changes))
         return self
-
-
-OPTIONS: dict[str, Option] = {
-    "simulation.brokers": Option("brokers", least=1, most=99),
-    "simulation.topic": Option("topic"),
-    "num.partitions": Option("partitions", least=1, most=10_000),
-    "default.replication.factor": Option("replication_factor", least=1),
-    "simulation.assignment": Option("assignment"),
-    "simulation.assignment.start": Option("assignment_start", most=98),
-    "broker.rack": Option("rack"),
-    "min.insync.replicas": Option("min_insync_replicas", least=1),
-    "unclean.leader.election.enable": Option("unclean_election"),
-    "auto.leader.rebalance.enable": Option("auto_rebalance"),
-    "leader.imbalance.check.interval.seconds": Option("imbalance_check", SECOND, least=1),
-    "leader.imbalance.per.broker.percentage": Option("imbalance_percentage", most=100),
-    "replica.lag.time.max.ms": Option("lag_time_max", MS, least=2),
-    "replica.lag.max.messages": Option("lag_max_messages"),
-    "replica.fetch.wait.max.ms": Option("fetch_wait_max", MS),
-    "replica.fetch.backoff.ms": Option("fetch_backoff", MS, least=1),
-    "replica.socket.timeout.ms": Option("socket_timeout", MS),
-    "simulation.replica.fetch.max.batches": Option("fetch_max_batches", least=1),
-    "replica.high.watermark.checkpoint.interval.ms": Option("hw_checkpoint", MS, least=1),
-    "log.flush.offset.checkpoint.interval.ms": Option("recovery_checkpoint", MS, least=1),
-    "log.flush.start.offset.checkpoint.interval.ms": Option("start_checkpoint", MS, least=1),
-    "flush.messages": Option("flush_messages", least=1),
-    "flush.ms": Option("flush_ms", MS, least=1),
-    "simulation.writeback.ms": Option("writeback", MS, least=1),
-    "segment.bytes": Option("segment_bytes", least=14),
-    "segment.ms": Option("segment_time", MS, least=1),
-    "retention.bytes": Option("retention_bytes"),
-    "retention.ms": Option("retention_time", MS),
-    "log.retention.check.interval.ms": Option("retention_check", MS, least=1),
-    "simulation.recovery.ms": Option("recovery_time", MS),
-    "broker.session.timeout.ms": Option("session_timeout", MS, least=2),
-    "zookeeper.session.timeout.ms": Option("session_timeout", MS, least=2),
-    "broker.heartbeat.interval.ms": Option("heartbeat", MS, least=1),
-    "simulation.controller.failover.ms": Option("controller_timeout", MS),
-    "simulation.controllers": Option("controllers", least=1, most=99),
-    "simulation.producers": Option("producers", least=1, most=1000),
-    "acks": Option("acks"),
-    "linger.ms": Option("linger", MS),
-    "simulation.batch.records": Option("batch_records", least=1),
-    "retries": Option("retries"),
-    "retry.backoff.ms": Option("retry_backoff", MS),
-    "max.in.flight.requests.per.connection": Option("max_in_flight", least=1),
-    "enable.idempotence": Option("idempotence"),
-    "delivery.timeout.ms": Option("delivery_timeout", MS),
-    "request.timeout.ms": Option("request_timeout", MS),
-    "simulation.consumers": Option("consumers", most=1000),
-    "auto.offset.reset": Option("offset_reset"),
-    "max.poll.records": Option("max_poll_records", least=1),
-    "simulation.poll.timeout.ms": Option("poll_timeout", MS, least=1),
-    "simulation.commit": Option("commit"),
-    "auto.commit.interval.ms": Option("auto_commit_interval", MS, least=1),
-    "partition.assignment.strategy": Option("strategy"),
-    "session.timeout.ms": Option("group_session", MS, least=2),
-    "heartbeat.interval.ms": Option("group_heartbeat", MS, least=1),
-    "max.poll.interval.ms": Option("max_poll_interval", MS, least=1),
-    "group.initial.rebalance.delay.ms": Option("group_delay", MS),
-    "simulation.group.load.ms": Option("group_load_time", MS),
-    "simulation.handle.ms": Option("handle_time", MS),
-    "simulation.consumer.start.ms": Option("start_late", MS),
-    "simulation.producer.start.ms": Option("producers_start", MS),
-    "simulation.ops": Option("ops", least=1),
-    "simulation.send.interval.us": Option("interval", least=1),
-    "simulation.burst.records": Option("burst", least=1),
-    "simulation.latency.us": Option("latency"),
-    "simulation.jitter.us": Option("jitter"),
-    "simulation.settle.ms": Option("settle", MS),
-}
-
-# Options that may differ from broker to broker; the others belong to the cluster, its topic or its clients.
-BROKER_OPTIONS = frozenset(
-    (
-        "rack",
-        "min_insync_replicas",
-        "lag_time_max",
-        "lag_max_messages",
-        "fetch_wait_max",
-        "fetch_backoff",
-        "socket_timeout",
-        "fetch_max_batches",
-        "hw_checkpoint",
-        "recovery_checkpoint",
-        "start_checkpoint",
-        "flush_messages",
-        "flush_ms",
-        "writeback",
-        "recovery_time",
-        "heartbeat",
-        "request_timeout",
-    )
-)
-
-_TYPES: dict[str, type] = {f.name: type(f.default) for f in fields(Config)}
-
-
-class ConfigError(ValueError):
-    """A configuration name or value that does not exist; the text is one sentence for the user."""
-
-
-def parse(name: str, value: Any) -> tuple[str, Any]:
-    """The attribute of Config that a Kafka name stands for, and the value in our unit."""
-    option = OPTIONS.get(name)
-    if option is None:
-        raise ConfigError(f"unknown configuration {name!r}")
-    kind = _TYPES[option.attribute]
-    if name == "acks" and value in ("all", "-1", -1):
-        return "acks", -1
-    if name == "acks" and value in ("0", "1"):
-        value = int(value)
-    if kind is bool and not isinstance(value, bool):
-        raise ConfigError(f"{name} must be true or false, not {value!r}")
-    if kind is int and (isinstance(value, bool) or not isinstance(value, int)):
-        raise ConfigError(f"{name} must be a whole number, not {value!r}")
-    if kind is str and not isinstance(value, str):
-        raise ConfigError(f"{name} must be text, not {value!r}")
-    if kind is not int or name == "acks":
-        return option.attribute, value
-    if not option.least <= value <= option.most // option.scale:
-        raise ConfigError(f"{name} must be {option.least} to {option.most // option.scale}, not {value}")
-    return option.attribute, value * option.scale
-
-
-def configure(
-    base: Config, options: Mapping[str, Any], per_broker: Mapping[int, Mapping[str, Any]] | None = None
-) -> Config:
-    """`base` with Kafka-named options applied; raises ConfigError with a sentence."""
-    _refuse_duplicates(options)
-    changes = dict(parse(name, options[name]) for name in sorted(options))
-    if per_broker:
-        changes["per_broker"] = tuple(
-            (node, tuple(parse(name, per_broker[node][name]) for name in sorted(per_broker[node])))
-            for node in sorted(per_broker)
-        )
-    config = _with_producer_defaults(replace(base, **changes), changes)
-    check(config)
-    _check_brokers(config)
-    return config
-
-
-def _refuse_duplicates(options: Mapping[str, Any]) -> None:
-    """Refuse two names of one setting, as Kafka's history has them."""
-    names: dict[str, str] = {}
-    for name in (name for name in sorted(options) if name in OPTIONS):
-        other = names.setdefault(OPTIONS[name].attribute, name)
-        if other != name:
-            raise ConfigError(f"{other} and {name} are one setting in the simulator; set only one of them")
-
-
-def _with_producer_defaults(config: Config, named: Mapping[str, Any]) -> Config:
-    """Resolve conflicts with settings that the user did not name, as Kafka's producer does: it disables idempotence
-    (ProducerConfig.postProcessAndValidateIdempotenceConfigs) and raises delivery.timeout.ms to the time of one request
-    (KafkaProducer.configureDeliveryTimeout). Idempotence that the user set implies acks=all and retries, where
-    these had other defaults (KafkaProducer.configureAcks of 0.11)."""
-    if config.idempotence and "idempotence" in named:
-        implied = {name: getattr(Config(), name) for name in ("acks", "retries") if name not in named}
-        config = replace(config, **implied)
-    if "idempotence" not in named and (config.acks != -1 or config.retries == 0) and config.max_in_flight <= 5:
-        config = replace(config, idempotence=False)
-    once = config.linger + config.request_timeout
-    if "delivery_timeout" not in named and config.delivery_timeout < once:
-        config = replace(config, delivery_timeout=once)
-    return config
-
-
-def _check_brokers(config: Config) -> None:
-    """Refuse options of single brokers that would have no effect."""
-    names = {option.attribute: name for name, option in OPTIONS.items()}
-    for node, options in config.per_broker:
-        if not 1 <= node <= config.brokers:
-            raise ConfigError(f"options for broker {node}, but the brokers are 1 to {config.brokers}")
-        for attribute, _ in options:
-            if attribute not in BROKER_OPTIONS:
-                raise ConfigError(f"{names[attribute]} cannot differ from broker to broker (broker {node})")
-
-
-def check_heartbeats(config: Config) -> None:
-    """With KRaft a session must last longer than the configured heartbeat interval."""
-    slowest = max([config.heartbeat, *(dict(own).get("heartbeat", 0) for _, own in config.per_broker)])
-    if config.session_timeout <= slowest:
-        raise ConfigError(
-            f"broker.session.timeout.ms must be longer than broker.heartbeat.interval.ms ({slowest // MS}), "
-            f"not {config.session_timeout // MS}"
-        )
-
-
-def check(config: Config) -> None:
-    """Raise ConfigError if the configuration cannot be run."""
-    if not 1 <= config.replication_factor <= config.brokers:
-        raise ConfigError(
-            f"a replication factor of {config.replication_factor} needs as many brokers, but there are {config.brokers}"
-        )
-    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", config.topic) or config.topic in (".", ".."):
-        # org.apache.kafka.common.internals.Topic.validate
-        raise ConfigError(f"simulation.topic must be a legal topic name, not {config.topic!r}")
-    if config.acks not in (-1, 0, 1):
-        raise ConfigError(f"acks must be all, 1 or 0, not {config.acks}")
-    if config.idempotence and (config.acks != -1 or config.retries == 0 or config.max_in_flight > 5):
-        # Kafka 4 refuses this too; up to 3.9 more requests in flight disabled idempotence, if it was not set.
-        raise ConfigError(
-            "enable.idempotence=true needs acks=all, retries and at most 5 for max.in.flight.requests.per.connection"
-        )
-    if config.delivery_timeout < config.linger + config.request_timeout:
-        raise ConfigError(
-            f"delivery.timeout.ms must be at least linger.ms + request.timeout.ms, "
-            f"{(config.linger + config.request_timeout) // MS}, not {config.delivery_timeout // MS}"
-        )
-    if config.offset_reset not in ("earliest", "latest"):
-        # With none the Java consumer throws, and its application decides what happens next.
-        raise ConfigError(
-            f"auto.offset.reset must be earliest or latest (none is not modelled), not {config.offset_reset!r}"
-        )
-    if config.strategy and config.strategy not in ASSIGNORS:
-        raise ConfigError(f"partition.assignment.strategy must be {', '.join(ASSIGNORS)}, not {config.strategy!r}")
-    commits = ("none", "after", "before", *(("auto",) if config.strategy else ()))
-    if config.commit not in commits:
-        raise ConfigError(f"simulation.commit must be {', '.join(commits)}, not {config.commit!r}")
-    _check_placement(config)
-
-
-def _check_placement(config: Config) -> None:
-    if config.assignment not in ASSIGNMENTS:
-        known = ", ".join(ASSIGNMENTS)
-        raise ConfigError(f"simulation.assignment must be one of {known}, not {config.assignment!r}")
-    racks = config.racks
-    if racks and config.assignment != "kafka":
-        raise ConfigError("racks need simulation.assignment=kafka; only Kafka's assignment knows them")
-    if without := [str(broker) for broker, rack in racks.items() if not rack]:
-        # AdminMetadataManager.getBrokerMetadatas with RackAwareMode.Enforced
-        raise ConfigError(f"broker.rack must be set for all brokers or for none; broker {', '.join(without)} has none")
-
-
-def kafka_names(config: Config, names: tuple[str, ...]) -> dict[str, Any]:
-    """The named options with their values in Kafka's units, as run.json writes them."""
-    result: dict[str, Any] = {}
-    for name in names:
-        option = OPTIONS[name]
-        value = getattr(config, option.attribute)
-        if name == "acks":
-            value = "all" if value == -1 else str(value)
-        elif isinstance(value, int) and not isinstance(value, bool):
-            value = value // option.scale
-        result[name] = value
-    return result

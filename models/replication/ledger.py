@@ -18,6 +18,7 @@ from .producer_batch import ProducerBatch
 from .storage.batches import Batch
 from .storage.packed_rows import Rows
 from .storage.replica_log import ReplicaLog
+from .storage.transactions import FIRST_TRANSACTIONAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Ledger:
         self.resets: list[tuple[str, int, int, int]] = []  # consumer, partition, from, to
         self.latencies = array("q")  # from a batch's first record to its acknowledgement, microseconds
         self.append_listener: AppendListener | None = None  # set by a tracer
+        self.transaction_listener: AppendListener | None = None  # gets the batches of transactional producers
         self.shrinks = 0
         self.elections = 0
         self.unclean_elections = 0
@@ -74,6 +76,8 @@ class Ledger:
     def on_appended(self, batch: ProducerBatch, epoch: int) -> None:
         """A leader appended these values, perhaps not for the first time."""
         batch.epoch = epoch
+        if batch.pid >= FIRST_TRANSACTIONAL and self.transaction_listener is not None:
+            self.transaction_listener(batch)
         first, end = batch.first, batch.first + batch.count
         known = self.written[batch.partition].setdefault(batch.producer, [])
         if known and known[-1][1] > first:

@@ -124,6 +124,20 @@ class History(Protocol):
     def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
         """The outcome of a batch: ok, fail or info."""
 
+    def transact(self, time: int, process: str, op: int, sends: list[tuple[int, int]]) -> None:
+        """A producer begins a transaction, which will send these values (partition, value)."""
+
+    def transacted(
+        self,
+        time: int,
+        process: str,
+        op: int,
+        sends: list[tuple[int, int, int | None]],
+        outcome: str,
+        error: str,
+    ) -> None:
+        """A transaction ended: ok (committed), fail (aborted) or info; with the offsets that are known."""
+
     def poll(self, time: int, process: str, op: int) -> None:
         """A consumer begins a poll."""
 

@@ -28,6 +28,8 @@ TIMED_OUT = "REQUEST_TIMED_OUT"
 OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 DUPLICATE = "DUPLICATE_SEQUENCE_NUMBER"
 OLD_PRODUCER = "INVALID_PRODUCER_EPOCH"
+OLD_COORDINATOR = "TRANSACTION_COORDINATOR_FENCED"
+INVALID_STATE = "INVALID_TXN_STATE"
 TRUNCATED = "LOG_TRUNCATION"  # a consumer learns that its position was truncated (KIP-320)
 
 Callback = Callable[[Any], None]
@@ -55,6 +57,8 @@ class ProduceRequest(Request):
     deadline: int = field(default=0, init=False)  # set by the broker: until when it waits for replicas
     results: list[tuple[str, int]] = field(init=False)  # error, base offset
     undecided: int = field(default=0, init=False)  # batches without a result
+    # Of batches whose transaction the coordinator verified: error, and the producer's last marker before it (KIP-890).
+    verified: dict[int, tuple[str, int]] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.results = [(TIMED_OUT, -1)] * len(self.batches)
@@ -74,8 +78,11 @@ class FetchRequest(Request):
     follower: int  # broker id, or -1 for a consumer
     limit: int  # batches of one partition at most
     parts: list[FetchPart]
+    committed: bool = False  # isolation.level=read_committed
     deadline: int = field(default=0, init=False)
     results: list[FetchResult] = field(default_factory=list, init=False)
+    # With `committed`: by partition the aborted transactions in the answer, (producer id, first offset).
+    aborted: dict[int, list[tuple[int, int]]] | None = field(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)

@@ -161,6 +161,28 @@ class Rules:
             recalled=unclean and leader == state.last_known and not (state.isr or state.elr),
         )
 
+    # --- transactions
+
+    def bumps_epoch_after_abort(self) -> bool:
+        """After an abort with undecided batches, does a producer go on in a new epoch (KIP-360)? Otherwise its error is
+        fatal."""
+        return True
+
+    def checks_group_metadata(self) -> bool:
+        """Does TxnOffsetCommit name member and generation, so that a member of an older generation is refused, and does
+        OffsetFetch wait for open transactions (KIP-447)?"""
+        return True
+
+    def verifies_transactions(self) -> bool:
+        """Does a leader ask the coordinator whether a transaction is open before it appends its first batch (KIP-890,
+        part 1)?"""
+        return False
+
+    def bumps_epoch_at_end(self) -> bool:
+        """Does each transaction have a producer epoch of its own, and do leaders add their partitions to it
+        (transactions v2, KIP-890, part 2)?"""
+        return False
+
     # --- consumers
 
     def read_replica(self, reader: int, leader: int, isr: tuple[int, ...]) -> int:

@@ -45,8 +45,8 @@ class Run:
         cluster.ledger.states = list(cluster.quorum.states)
         for consumer in cluster.consumers:
             loop.at(CONSUMERS_START + config.start_late, consumer.start)
-        for producer in cluster.producers:
-            loop.at(config.producers_start, producer.start)
+        for number, producer in enumerate(cluster.producers):
+            loop.at(config.producers_start + number * config.producers_stagger, producer.start)
         for fault in self._faults:
             loop.at(fault.at, self._injector.inject, fault)
         loop.at(config.producers_start + CHECK, self._supervise)
@@ -73,6 +73,7 @@ class Run:
             state.leader != NO_LEADER and len(state.isr) >= len(state.replicas) and self._has_known_end(partition)
             for partition, state in enumerate(states)
         ) and all(consumer.has_caught_up(ranges) for consumer in cluster.consumers)
+        ready = ready and not next(cluster.open_transactions(), None)
         leaderless = any(state.leader == NO_LEADER for state in states)
         if not ready and loop.now - since < (LEADER_TIMEOUT if leaderless else SETTLE_TIMEOUT):
             loop.at(loop.now + CHECK, self._settle, since)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .cluster import Cluster
-from .config import Config, ConfigError, check_heartbeats, configure
+from .config import Config, ConfigError
 from .events import Listener
 from .faults.check import MOVES, check_fault
 from .faults.fault import Fault
+from .options import check_heartbeats, configure
 from .ports import History
 from .run import Run
 from .variants import VARIANTS
@@ -49,6 +50,8 @@ class Scenario:
         config = configure(base, self.options, self.per_broker)
         if LAG_MAX_MESSAGES in self.options and self.variant != "lag-max-messages":
             raise ConfigError(f"{LAG_MAX_MESSAGES} only exists in the variant lag-max-messages, not in {self.variant}")
+        if config.transactional and era.zookeeper:
+            raise ConfigError(f"transactions are simulated with KRaft only, not with the variant {self.variant}")
         if not era.zookeeper:
             check_heartbeats(config)
         for fault in self.faults:

@@ -140,13 +140,19 @@ def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
     Losses that the configuration permits have causes too, but are no breaches.
     """
     breaches = [one for one in incidents if one.severity == "violation" and one.explained]
-    causes = {one.cause: one.prevented_by for one in breaches if one.known}
+    causes: dict[str, Sequence[str]] = {}
+    for one in breaches:
+        if one.known:
+            causes.setdefault(one.cause, one.prevented_by)
     if breaches and not causes:
         return ["The cause is not known."]
-    sentences = [
-        f"Cause: {_cause_sentence(cause)}." + (f" Prevented by: {either(prevented)}." if prevented else "")
-        for cause, prevented in list(causes.items())[:MAX_BLAMED]
-    ]
+    sentences: list[str] = []
+    named: set[str] = set()
+    for cause, measures in list(causes.items())[:MAX_BLAMED]:
+        new = [measure for measure in measures if measure not in named]
+        prevented = either(new if len(new) == len(measures) else ["the same", *new])
+        named.update(measures)
+        sentences.append(f"Cause: {_cause_sentence(cause)}." + (f" Prevented by: {prevented}." if measures else ""))
     if len(causes) > MAX_BLAMED:
         sentences.append(f"{plural(len(causes) - MAX_BLAMED, 'more cause')} below.")
     if not all(one.known for one in breaches):
@@ -161,7 +167,7 @@ def _cause_sentence(cause: str) -> str:
 
 
 def impact_by_cause(incidents: Iterable[Incident]) -> list[tuple[str, int, int | None]]:
-    """Per cause: its name, lost records, and those of them that had been consumed (None if not known)."""
+    """Per cause: its name, lost records, and those of them that had been read (None if not known)."""
     totals: dict[str, tuple[int, int | None]] = {}
     for one in (one for one in incidents if one.explained):
         for lost in one.lost:

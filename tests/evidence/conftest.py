@@ -24,7 +24,8 @@ from logjudge.analysis.rules import RULES
 from logjudge.analysis.rules.judgement import Judgement
 from logjudge.analysis.timelines.timeline import Timeline, build_timeline
 from logjudge.histories.evidence.clock import Fault, clock_offsets
-from logjudge.histories.evidence.layout import find_parts, read_part
+from logjudge.histories.evidence.layout import find_parts
+from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.parts import Part
 from logjudge.histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, Block, empty
 from logjudge.histories.tables import Finding

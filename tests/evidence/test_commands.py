@@ -199,7 +199,7 @@ def test_a_chain_has_the_decisive_steps_of_each_partition_in_order_of_time(unpac
         "broker 1 leader of orders-0 in epoch 0", "broker 1 leader of orders-1 in epoch 0",
         "broker 2 was killed", "broker 3 was killed",
         "the ISR of orders-0 as [1]", "the ISR of orders-1 as [1]",
-        "first acknowledgement with acks=all of offsets 255 to 630 of orders-0 (376 records, lost later)",
+        "first acknowledgement with acks=all of offsets 255 to 630 of orders-0 (376 lost records)",
         "broker 1 was killed",
         "elected broker 2 leader of orders-0 in epoch 2; the ISR had been [1]",
         "broker 2 began to lead orders-1 in epoch 2 from offset 224",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_missed
+from logjudge.analysis.causes.attempts import Explanation
 from logjudge.analysis.causes.missed import GROUP_EVENTS, Missed
+from logjudge.analysis.timelines.facts import Fact
 
 POLLED = [("poll", 0, 2), ("handle", 0, 0), ("commit", 3, 3)]
 BEFORE = [("poll", 0, 2), ("handle", 0, 0), ("handle", 2, 2), ("commit", 3, 3)]
@@ -73,6 +75,32 @@ def test_the_next_assignment_proves_a_commit_without_a_recorded_callback(events,
     assert of_group(events).cause == cause
 
 
+STORED = {"dated": 3, "offset": 3, "file": "f", "byte": 0}
+
+
+@pytest.mark.parametrize(
+    ("events", "stored", "cause"),
+    [
+        (DIED, STORED, "commit-before-handle"),
+        (DIED, None, "unknown"),
+        # Its time is not known, or it is not beyond the record, or beyond what the member had polled.
+        (DIED, {**STORED, "dated": None}, "unknown"),
+        (DIED, {**STORED, "offset": 1}, "unknown"),
+        (DIED, {**STORED, "offset": 4}, "unknown"),
+        # The member did not end.
+        (SILENT, STORED, "unknown"),
+        # Another member was at work meanwhile, and may have committed it.
+        ([*DIED, ("g2", "assign", None, None)], STORED, "unknown"),
+        ([*SILENT, ("g2", "poll", 2, 2), DIED[-1]], STORED, "unknown"),
+    ],
+)
+def test_the_stored_offset_proves_a_commit_without_a_recorded_callback(events, stored, cause) -> None:
+    rows = [(time, time, *event) for time, event in enumerate(events)]
+    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
+    explained = explain_missed(frame, Missed("x", 0, "g", 1, 1, 1, None, stored), AUTO)
+    assert explained.cause == cause
+
+
 FRESH = [("g1", "assign", None, None)]
 READ = [("g1", "poll", 0, 4), ("g1", "handle", 0, 4), ("g1", "commit", 5, None)]
 AGAIN = [("g2", "assign", None, None), ("g2", "poll", 10, 12), ("g2", "commit", 13, None)]
@@ -125,3 +153,12 @@ def test_a_position_beyond_a_truncation_skips_what_is_written_there(events, earl
     rows = [(time, time, *event) for time, event in enumerate(events)]
     frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
     assert explain_missed(frame, Missed("x", 0, "g", 1, 1, 1, earlier), {}).cause == cause
+
+
+def test_the_cause_of_a_truncation_explains_what_the_group_skipped_after_it() -> None:
+    elected = Fact("an election", "elected", 3)
+    truncation = Explanation("unclean-election", [elected], ["unclean.leader.election.enable=false"])
+    frame = pl.DataFrame([(0, 0, *READ), (9, 9, "g1", "poll", 5, 6)], schema=GROUP_EVENTS, orient="row")
+    explained = explain_missed(frame, Missed("x", 0, "g", 1, 1, 1, EARLIER, truncation=truncation), {})
+    assert elected in explained.chain
+    assert explained.prevented_by[0] == "unclean.leader.election.enable=false"

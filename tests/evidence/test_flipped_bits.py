@@ -12,7 +12,8 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.losses import lost_of
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
-from logjudge.histories.evidence.layout import find_parts, read_part
+from logjudge.histories.evidence.layout import find_parts
+from logjudge.histories.evidence.part_blocks import read_part
 
 from .conftest import gathered, judge_replicas
 

@@ -7,7 +7,8 @@ import shutil
 
 import pytest
 from logjudge.histories.bundle import open_run
-from logjudge.histories.evidence.layout import find_parts, read_part, split_part
+from logjudge.histories.evidence.layout import find_parts, split_part
+from logjudge.histories.evidence.part_blocks import read_part
 
 from .conftest import gathered
 

@@ -9,7 +9,8 @@ import polars as pl
 from logjudge.histories.evidence.batch_headers import walk_headers
 from logjudge.histories.evidence.cluster_metadata import read_cluster_metadata
 from logjudge.histories.evidence.dump_text import read_dump
-from logjudge.histories.evidence.layout import find_parts, read_part
+from logjudge.histories.evidence.layout import find_parts
+from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.segments import read_segment
 from polars.testing import assert_frame_equal
 

@@ -11,7 +11,8 @@ from logjudge.analysis.causes import explain_absence, explain_loss, explain_miss
 from logjudge.analysis.causes.losses import Lost, lost_of
 from logjudge.analysis.causes.missed import GROUP_EVENTS, Missed
 from logjudge.analysis.causes.repeated import Repeated
-from logjudge.histories.evidence.layout import find_parts, read_part
+from logjudge.histories.evidence.layout import find_parts
+from logjudge.histories.evidence.part_blocks import read_part
 
 from .conftest import duplicate_cause, gathered, judge_divergence
 

@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 from logjudge.histories.evidence import server_log
 from logjudge.histories.evidence.clock import Fault, clock_offset
-from logjudge.histories.evidence.layout import find_parts, read_part, split_part
+from logjudge.histories.evidence.layout import find_parts, split_part
+from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.server_log import parse_log, read_server_log, split_log
 from polars.testing import assert_frame_equal
 

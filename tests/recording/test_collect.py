@@ -36,7 +36,12 @@ def collected(folder: Path) -> set[str]:
 
 
 def test_evidence_is_copied_and_nothing_else(tmp_path: Path) -> None:
-    disk(tmp_path / "kafka" / "data", "7", "orders-0", "__consumer_offsets-3", "__cluster_metadata-0")
+    of_coordinators = ("__consumer_offsets-3", "__transaction_state-1")
+    disk(
+        tmp_path / "kafka" / "data", "7", "orders-0", *of_coordinators, "__cluster_metadata-0", "__share_group_state-2"
+    )
+    for name in (f"{0:020d}.txnindex", f"{9:020d}.snapshot"):
+        (tmp_path / "kafka" / "data" / "orders-0" / name).touch()
     (tmp_path / "kafka" / "server.log.2026-11-23-10").write_text("[2026-11-23 10:00:00,000] INFO started (kafka)\n")
     (tmp_path / "kafka" / "server.properties").write_text("ssl.key.password=secret\n")
     done = collect(sources_of([str(tmp_path / "kafka")]), tmp_path / "run")
@@ -45,8 +50,9 @@ def test_evidence_is_copied_and_nothing_else(tmp_path: Path) -> None:
         "data/meta.properties",
         "data/replication-offset-checkpoint",
         *(f"data/orders-0/{name}" for name in (SEGMENT, "leader-epoch-checkpoint")),
+        *(f"data/orders-0/{name}" for name in (f"{0:020d}.txnindex", f"{9:020d}.snapshot")),
         *(f"data/__cluster_metadata-0/{name}" for name in (SEGMENT, "leader-epoch-checkpoint")),
-        *(f"data/__consumer_offsets-3/{name}" for name in (SEGMENT, "leader-epoch-checkpoint")),
+        *(f"data/{topic}/{name}" for topic in of_coordinators for name in (SEGMENT, "leader-epoch-checkpoint")),
         "server.log.2026-11-23-10",
     }
     assert (tmp_path / "run" / "brokers" / "7" / "data" / "orders-0" / SEGMENT).read_bytes() == LOG.read_bytes()

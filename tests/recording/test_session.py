@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from logjudge.histories.errors import LogjudgeError
+from logjudge.histories.recording import abort_transactions
 from logjudge.histories.recording.kafka_clients import ClientSettings
 from logjudge.histories.recording.recorder import Recorder
 from logjudge.histories.recording.session import Load, Progress, Session
@@ -99,3 +100,60 @@ def test_lag_is_what_was_acknowledged_and_not_read() -> None:
     progress.completed("MSG_SIZE_TOO_LARGE: too large")
     assert (progress.sends["info"], progress.sends["fail"]) == (1, 1)
     assert progress.errors == {"_MSG_TIMED_OUT": 1, "MSG_SIZE_TOO_LARGE": 1}
+
+
+class Coordinator:
+    """A stand-in for a producer: its calls fail with these errors, one after the other, and then succeed."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.initialised: list[str] = []
+
+    def connect(self, _kind: str, _settings: ClientSettings, config: dict[str, str]) -> Coordinator:
+        self.config = config
+        return self
+
+    def init_transactions(self, _seconds: float) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.initialised.append(self.config["transactional.id"])
+
+
+@pytest.mark.parametrize(
+    ("retriable", "outcome", "initialised"), [(True, "ok", ["orders-t0", "orders-t1"]), (False, "info", [])]
+)
+def test_open_transactions_are_aborted_before_the_final_reads(
+    session: Session, monkeypatch: pytest.MonkeyPatch, retriable: bool, outcome: str, initialised: list[str]
+) -> None:
+    library = pytest.importorskip("confluent_kafka")
+    error = library.KafkaException(library.KafkaError(library.KafkaError._TIMED_OUT, "late", retriable=retriable))
+    coordinator = Coordinator(error)
+    monkeypatch.setattr(abort_transactions, "make", coordinator.connect)
+    for name in ("orders-t1", "orders-t0"):
+        session.transactional[name] = {"transactional.id": name}
+    abort_transactions.abort_transactions(session)
+    assert coordinator.initialised == initialised
+    lines = (session.recorder.finish() / "history.jsonl").read_text().splitlines()
+    begun, done = (json.loads(line) for line in lines)
+    assert begun["fault"] == {
+        "kind": "init-transactions",
+        "nodes": [],
+        "transactional_ids": ["orders-t0", "orders-t1"],
+    }
+    assert (begun["process"], done["type"]) == ("nemesis", outcome)
+
+
+def test_a_run_without_transactions_has_no_such_step(session: Session) -> None:
+    abort_transactions.abort_transactions(session)
+    assert not (session.recorder.finish() / "history.jsonl").read_text()
+
+
+def test_a_refused_permission_ends_the_recording_and_names_what_the_user_lacks(session: Session) -> None:
+    kafka_error = pytest.importorskip("confluent_kafka").KafkaError
+    session.completed("p0", kafka_error(kafka_error._MSG_TIMED_OUT))
+    assert not session.stopping.is_set()
+    session.completed("p0", kafka_error(kafka_error.TOPIC_AUTHORIZATION_FAILED))
+    assert session.stopping.is_set()
+    assert str(session.error).startswith("p0: the cluster refused a request (TOPIC_AUTHORIZATION_FAILED); ")
+    assert "WRITE on the topic" in str(session.error)
+    assert session.progress.sends == {"info": 1, "fail": 1}

@@ -18,9 +18,10 @@ from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.group_truth import group_truth
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.search import Space
-from logjudge.models.replication.config import Config, ConfigError, configure
+from logjudge.models.replication.config import Config, ConfigError
 from logjudge.models.replication.coordinators.assignors import ASSIGNORS, cooperative_sticky, sticky
 from logjudge.models.replication.faults.fault import Fault
+from logjudge.models.replication.options import configure
 from logjudge.models.replication.scenario import Scenario
 
 INVARIANTS = ("one-owner", "no-fenced-commit", "no-commit-loss", "no-acknowledged-loss")

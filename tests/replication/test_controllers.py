@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from logjudge.models.replication.brokers.replica import Replica
-from logjudge.models.replication.config import MS, SECOND, Config, ConfigError, configure
+from logjudge.models.replication.config import MS, SECOND, Config, ConfigError
 from logjudge.models.replication.faults.fault import Fault
+from logjudge.models.replication.options import configure
 from logjudge.models.replication.partition_state import PartitionState
 from logjudge.models.replication.requests import OffsetsRequest
 from logjudge.models.replication.rules import Rules

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 from logjudge.models.exploration.load_spread import spread, table
-from logjudge.models.replication.config import Config, ConfigError, configure
+from logjudge.models.replication.config import Config, ConfigError
 from logjudge.models.replication.controllers.controller import Controller
+from logjudge.models.replication.options import configure
 from logjudge.models.replication.partition_state import PartitionState
 from logjudge.models.replication.placement import ASSIGNMENTS, kafka, round_robin, shifted
 from logjudge.models.replication.variants import VARIANTS

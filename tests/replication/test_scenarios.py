@@ -27,9 +27,10 @@ from logjudge.histories.simulation.scenarios import load, names
 from logjudge.models.exploration.invariants import INVARIANTS
 from logjudge.models.exploration.truth import losses
 from logjudge.models.replication.cluster import Cluster
-from logjudge.models.replication.config import OPTIONS, SECOND
+from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.events import ClusterEvent
 from logjudge.models.replication.faults.kinds import FAULTS
+from logjudge.models.replication.options import OPTIONS
 from logjudge.models.replication.scenario import Scenario
 
 DOCS = Path(__file__).parents[2] / "docs" / "scenarios"

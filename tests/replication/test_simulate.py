@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
-from logjudge.models.replication.config import OPTIONS, Config
+from logjudge.models.replication.config import Config
+from logjudge.models.replication.options import OPTIONS
 from logjudge.models.replication.scenario import Scenario
 
 

@@ -69,6 +69,9 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
                 yield from to_batches(results_of_run(*judge_whole_run(found, settings)))
             else:
                 yield from to_batches([("dependencies", "", -1, "", 0, pack(one)) for one in judged.dependencies])
+            yield from to_batches([("odd", "", -1, "", 0, pack(one)) for one in judged.odd])
+            rows = [("expected", one.topic, one.partition, "", 0, pack(one.states)) for one in judged.expected]
+            yield from to_batches(rows)
 
     return judge
 

@@ -14,11 +14,12 @@ import pyarrow as pa
 from ....histories.bundle import EXPECTED, Run
 from ....histories.errors import InputError
 from ....histories.pairing import PLACED_EVENTS
-from ...kernel import judge_whole_run
+from ...kernel import judge_pieces, judge_whole_run
 from ...results import Results
 from ...stages import close_waiting
+from ...transactions.pieces import Expected, beside
 from .batching import results_of_run
-from .blocks import unpack
+from .blocks import pack, unpack
 from .connecting import cluster_errors
 from .cycles import find_cycles
 from .driver_files import hurry
@@ -39,7 +40,7 @@ Progress = Callable[..., None]  # what, done, of how many, unit
 def judge_run(
     run: Run, session: SparkSession, progress: Progress = lambda *_: None, events: DataFrame | None = None
 ) -> Results:
-    """Judges one run with one action, and cycles of transactions with two more.
+    """Judges one run with one action, cycles of transactions with two more, and torn transactions, if any, with one.
 
     Nothing the size of a history reaches the driver.
 
@@ -77,7 +78,8 @@ def judge_run(
                         _add_blocks(results, plan_whole(session, run))
                     else:
                         with plan(session, run, size, lines, events) as (blocks, between):
-                            _add_blocks(results, blocks)
+                            odd = _add_blocks(results, blocks)
+                            _judge_pieces(results, odd, between)
                             _judge_cycles(results, session, between)
             except Exception as error:
                 _refuse_invisible_files(run, error)
@@ -88,16 +90,43 @@ def judge_run(
     return results
 
 
-def _add_blocks(results: Results, blocks: DataFrame) -> None:
+def _add_blocks(results: Results, blocks: DataFrame) -> list[pl.DataFrame]:
+    """Adds blocks of results; returns the odd pieces of transactions, of which each partition has few."""
+    odd = []
     for row in blocks.collect():
-        _add_block(results, row["kind"], row["name"], bytes(row["payload"]))
+        payload = bytes(row["payload"])
+        if row["kind"] == "odd":
+            odd.append(unpack(payload))
+        else:
+            _add_block(results, row["kind"], row["name"], payload)
+    return odd
+
+
+def _judge_pieces(results: Results, odd: list[pl.DataFrame], blocks: DataFrame) -> None:
+    """Adds torn transactions, by one more action where a piece is odd: the expected pieces beside it."""
+    if not odd:
+        return
+    packed = [pack(frame) for frame in odd]
+
+    def choose(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        frames = [unpack(frame) for frame in packed]
+        for batch in batches:
+            for row in batch.to_pylist():
+                found = beside(frames, Expected(row["topic"], row["partition"], unpack(row["payload"])))
+                if len(found):
+                    yield pa.RecordBatch.from_pydict({"payload": pa.array([pack(found)], pa.binary())})
+
+    chosen = blocks.filter("kind = 'expected'").select("topic", "partition", "payload")
+    found = [unpack(bytes(row["payload"])) for row in chosen.mapInArrow(choose, "payload binary").collect()]
+    for kind, _, _, name, _, payload in results_of_run(*judge_pieces(odd, found, results.run.settings)):
+        _add_block(results, kind, name, payload)
 
 
 def _judge_cycles(results: Results, session: SparkSession, dependencies: DataFrame) -> None:
     """Adds the cycles of a native run with transactions; those of a Jepsen history are among its blocks."""
     settings = results.run.settings
     if settings.dialect == "native" and any(summary["counts"]["transactions"] for summary in results.summaries):
-        found = find_cycles(session, dependencies, settings)
+        found = find_cycles(session, dependencies.filter("kind = 'dependencies'"), settings)
         for kind, _, _, name, _, payload in results_of_run(*judge_whole_run(found, settings)):
             _add_block(results, kind, name, payload)
 

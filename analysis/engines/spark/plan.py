@@ -52,7 +52,8 @@ _LAST = 1 << 60  # the turn of blocks that come after all that tasks read
 def plan(
     session: SparkSession, run: Run, size: int, lines: Accumulator[int] | None, events: DataFrame | None = None
 ) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """The blocks of the results of a run of `size` bytes, and those of the dependencies of its transactions.
+    """The blocks of the results of a run of `size` bytes, and those that its transactions are compared by, their
+    dependencies, and what became of them (kind expected).
 
     `lines` counts what tasks have read; `events` is the history of `open_frame`. What Spark stores is removed
     afterwards.
@@ -101,7 +102,7 @@ def _plan(
     shared = everywhere.crossJoin(F.broadcast(observed.select("batch").distinct()))
     needed = observed.unionByName(shared)
     judged = _store(needed.repartition(tasks, "batch").groupBy("batch").applyInArrow(judging(settings), BLOCK), stored)
-    between = F.col("kind") == "dependencies"
+    between = F.col("kind").isin("dependencies", "expected")
     return judged.filter(~between).unionByName(reported), judged.filter(between)
 
 

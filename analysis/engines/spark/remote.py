@@ -21,7 +21,7 @@ from ....histories import bundle
 from ....histories.bundle import EXPECTED, Run, Stored, history_names, path_below
 from ....histories.errors import NO_SUCH_FILE, InputError, describe_error
 from ....histories.evidence.checkpoints import MAX_BYTES as MAX_CHECKPOINT_BYTES
-from ....histories.evidence.layout import SMALL_FILES, is_text, may_be_evidence, split_part
+from ....histories.evidence.layout import COORDINATORS, SMALL_FILES, is_text, may_be_evidence, split_part
 from ....histories.evidence.parts import Part
 from ....histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES
 from .fetching import (
@@ -83,8 +83,8 @@ def _at_uri(run: Run, skeleton: Path, listing: Listing, held: Mapping[str, bytes
     """The run with the paths of its URI instead of the skeleton's."""
     names = [Path(split.path).relative_to(skeleton).as_posix() for split in run.splits]
     splits = [replace(split, path=f"{listing.base}/{name}") for split, name in zip(run.splits, names, strict=True)]
-    # A file has one task at a URI, so __consumer_offsets is read for its segments, not for its groups.
-    found = [part for part in run.evidence if part.kind != "groups"]
+    # A file has one task at a URI, so the topics of coordinators are read for their segments alone.
+    found = [part for part in run.evidence if part.kind not in COORDINATORS.values()]
     evidence = [replace(part, path=part.path.relative_to(skeleton)) for part in found]
     homes = {name: name for split, name in zip(splits, names, strict=True) if split.reader == "parquet"}
     folders: dict[Path, list[str]] = {}

@@ -34,13 +34,14 @@ class Release:
     libraries: tuple[Artifact, ...]  # that Kafka's own list of dependencies leaves out
     has_zookeeper: bool = False
     has_log4j_2: bool = True
+    has_idempotence: bool = True  # since KIP-98, Kafka 0.11
 
 
 RELEASES = {
     "4.1": Release("4.1.1", "2.13", _LOG4J_2),
     "4.0": Release("4.0.1", "2.13", _LOG4J_2),
     "3.9": Release("3.9.1", "2.13", _RELOAD4J, has_log4j_2=False),
-    "0.10.2": Release("0.10.2.2", "2.12", _JAXB, has_zookeeper=True, has_log4j_2=False),
+    "0.10.2": Release("0.10.2.2", "2.12", _JAXB, has_zookeeper=True, has_log4j_2=False, has_idempotence=False),
 }
 DEFAULT = "4.1"
 

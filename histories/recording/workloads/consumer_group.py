@@ -13,8 +13,9 @@ from ..session import Client, Session
 from ..topics import Topic
 from .sending import senders
 
-CHANGE_SECONDS = 10.0  # between changes of the group, longer than a rebalance takes
+CHANGE_SECONDS = 10  # between changes of the group, longer than a rebalance takes
 LEAVE_SECONDS = 30.0
+CRASH_SECONDS = 10.0
 GROUP: dict[str, Any] = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
 
 
@@ -50,21 +51,32 @@ class Member:
 
         Raises LogjudgeError where it has ended with an error.
         """
-        try:
-            _, errors = self._process.communicate(b"leave\n", LEAVE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.crash()
-            return
-        if self._process.returncode:
-            self.session.recorder.crash(self.name, "an error")
-            reason = (errors.decode(errors="replace").strip().splitlines() or ["no error was printed"])[-1]
-            raise LogjudgeError(f"the member {self.name} of the consumer group ended: {reason[:300]}")
+        self._end(b"leave\n", LEAVE_SECONDS)
 
     def crash(self) -> None:
-        """Kill the member."""
-        self._process.kill()
-        self._process.communicate()
-        self.session.recorder.crash(self.name, "killed")
+        """Let the member kill itself once it handles records; it is killed if it gets none in time.
+
+        Raises LogjudgeError where it has ended with an error.
+        """
+        self._end(b"crash\n", CRASH_SECONDS)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process has ended by itself."""
+        return self._process.poll() is not None
+
+    def _end(self, request: bytes, seconds: float) -> None:
+        try:
+            _, errors = self._process.communicate(request, seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            _, errors = self._process.communicate()
+        if self._process.returncode < 0:
+            self.session.recorder.crash(self.name, "killed")
+        elif self._process.returncode:
+            self.session.recorder.crash(self.name, "an error")
+            reason = (errors.decode(errors="replace").strip().splitlines() or ["no error was printed"])[-1]
+            raise LogjudgeError(f"the consumer group's member {self.name} ended: {reason[:300]}")
 
 
 class Members:
@@ -82,18 +94,30 @@ class Members:
         try:
             for _ in range(self.session.load.consumers):
                 self._join()
-            turn = 0
-            while not self.session.stopping.wait(CHANGE_SECONDS):
-                turn += 1
-                if turn % 2 == 0:
-                    self._join()
-                elif turn % 4 == 1 and self.session.load.crashes:
-                    self._members.pop(0).crash()
-                else:
-                    self._members.pop(0).leave()
+            seconds = 0
+            while not self.session.stopping.wait(1.0):
+                seconds += 1
+                self._check()
+                if seconds % CHANGE_SECONDS == 0:
+                    self._change(seconds // CHANGE_SECONDS)
         finally:
             for member in self._members:
                 member.leave()
+
+    def _change(self, turn: int) -> None:
+        if turn % 2 == 0:
+            self._join()
+        elif turn % 4 == 1 and self.session.load.crashes:
+            self._members.pop(0).crash()
+        else:
+            self._members.pop(0).leave()
+
+    def _check(self) -> None:
+        """Raises LogjudgeError where a member has ended by itself."""
+        ended = [member for member in self._members if member.has_ended]
+        for member in ended:
+            self._members.remove(member)
+            member.leave()
 
     def _join(self) -> None:
         self._members.append(Member(self.session, f"m{self._count}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..kafka_clients import confluent_kafka, make, recorded
+from ..permissions import refuse
 from ..session import Client, Session
 from ..topics import Topic
 from .reading import Reader
@@ -33,6 +34,7 @@ class Watcher:
                         ends.ok([self._ends(consumer, number) for number in range(self.session.partitions)])
                     except library.KafkaException as error:
                         ends.info(error)
+                        refuse(self.name, error.args[0])
         finally:
             consumer.close()
 

@@ -1,7 +1,8 @@
 """A member of a consumer group in a process of its own, so that it can be killed.
 
-It reads its plan from the first line of standard input, and leaves the group at the next line, or at the end of the
-input. Every event is on disk before it goes on: what it did before it is killed is known.
+It reads its plan from the first line of standard input. The next line, or the end of the input, ends it: at `crash` it
+kills itself while it handles records, otherwise it leaves the group. Every event is on disk before the next begins, so
+all that a killed member did is known.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -16,7 +18,9 @@ from typing import Any
 
 import confluent_kafka
 
+from ...errors import LogjudgeError
 from ..client_recorder import ClientRecorder
+from ..permissions import refuse
 
 POLL_SECONDS = 0.25
 MAX_RECORDS = 100  # of one poll
@@ -37,7 +41,7 @@ class GroupMember:
         logger.addHandler(logging.NullHandler())
         logger.propagate = False
         self._consumer = confluent_kafka.Consumer({**plan["config"], "logger": logger, "on_commit": self._on_commit})
-        self.leaving = threading.Event()
+        self.leaving, self.crashing = threading.Event(), threading.Event()
 
     def run(self) -> None:
         """Work until it is to leave."""
@@ -56,6 +60,7 @@ class GroupMember:
         self._poll_op = self._recorder.poll(self._name)
         message = self._consumer.poll(POLL_SECONDS)
         while message is not None and len(self._batch) < MAX_RECORDS:
+            refuse(self._name, message.error())
             if message.error() is None:
                 self._batch.append(message)
             message = self._consumer.poll(0) if len(self._batch) < MAX_RECORDS else None
@@ -74,6 +79,8 @@ class GroupMember:
             return
         if self._handle_seconds:
             self.leaving.wait(self._handle_seconds)
+        if self.crashing.is_set():
+            os.kill(os.getpid(), signal.SIGKILL)
         self._recorder.handle(self._name, batch)
         if self._commits_itself:
             self._commit(batch)
@@ -116,12 +123,17 @@ def main() -> None:
     member = GroupMember(json.loads(sys.stdin.readline()))
 
     def wait_for_the_end() -> None:
-        sys.stdin.readline()
-        member.leaving.set()
+        end = member.crashing if sys.stdin.readline() == "crash\n" else member.leaving
+        end.set()
 
     threading.Thread(target=wait_for_the_end, daemon=True).start()
-    member.run()
-    os._exit(0)  # the thread still waits for input
+    status = 0
+    try:
+        member.run()
+    except LogjudgeError as error:
+        print(error, file=sys.stderr, flush=True)
+        status = 1
+    os._exit(status)  # the thread still waits for input
 
 
 if __name__ == "__main__":

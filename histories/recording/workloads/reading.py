@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..kafka_clients import confluent_kafka, make, recorded
+from ..permissions import refuse
 from ..session import Session
 
 POLL_SECONDS = 0.25
@@ -42,6 +43,8 @@ class Reader:
         with self.session.recorder.poll(self.name) as poll:
             messages = consumer.consume(MAX_RECORDS, timeout=POLL_SECONDS)
             poll.ok(messages)
+        for message in messages:
+            refuse(self.name, message.error())
         read = [message for message in messages if message.error() is None]
         self.session.progress.has_read(read)
         return read

@@ -71,7 +71,7 @@ class Sender:
     def _report(self, complete: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         def delivered(error: Any, message: Any) -> None:
             complete(error, message)
-            self.session.progress.completed(error, message)
+            self.session.completed(self.name, error, message)
 
         return delivered
 

@@ -9,6 +9,7 @@ from typing import Any
 from ...errors import LogjudgeError
 from ..kafka_clients import confluent_kafka, make, recorded
 from ..open_operations import Transaction
+from ..permissions import refuse
 from ..session import Client, Session
 from ..topics import Topic
 from .reading import Reader
@@ -42,6 +43,7 @@ class Transactor:
         }
         self._count = 0
         self._successor: Any = None  # the producer that has fenced the present one
+        session.transactional[self._config["transactional.id"]] = self._config
         session.recorder.configure(name, **recorded(self._config))
 
     def run(self) -> None:
@@ -87,7 +89,7 @@ class Transactor:
 
         def delivered(error: Any, message: Any) -> None:
             step.on_delivery(error, message)
-            self.session.progress.completed(error, message)
+            self.session.completed(self.name, error, message)
 
         producer.produce(topic, value, partition=partition, on_delivery=delivered)
 
@@ -98,6 +100,7 @@ class Transactor:
             try:
                 producer.init_transactions(CALL_SECONDS)
             except confluent_kafka().KafkaException as error:
+                refuse(self.name, error.args[0])
                 if time.monotonic() > end:
                     raise LogjudgeError(f"{self.name}: no transactions are possible ({error.args[0].str()})") from error
                 if self.session.stopping.wait(0.5):
@@ -111,8 +114,12 @@ class Transactor:
         try:
             producer.begin_transaction()
             self.fill(producer, transaction)
-        except (library.KafkaException, BufferError):
+        except BufferError:
             self._abort(producer, transaction)
+            return
+        except library.KafkaException as error:
+            self._abort(producer, transaction)
+            refuse(self.name, error.args[0])
             return
         draw = self.random.random()
         if draw < ABORTED_SHARE:
@@ -212,6 +219,7 @@ class Transformer(Transactor):
                 found = self._consumer.committed(self._places(self._positions), timeout=CALL_SECONDS)
                 break
             except confluent_kafka().KafkaException as error:
+                refuse(self.name, error.args[0])
                 if time.monotonic() > end:
                     raise LogjudgeError(f"{self.name}: no committed offsets ({error.args[0].str()})") from error
         self._positions = {place.partition: max(0, place.offset) for place in found}

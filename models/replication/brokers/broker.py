@@ -11,8 +11,7 @@ from itertools import count
 from random import Random
 
 from ..config import MS, Config
-from ..coordinators.coordinator import GroupCoordinator
-from ..coordinators.requests import GroupRequest
+from ..coordinators.services import CoordinatorServices
 from ..events import Listener
 from ..ledger import Ledger
 from ..network import Network
@@ -62,7 +61,7 @@ class Broker:
         on_leader: OnLeader,
         on_stop: Callable[[], None],
         listener: Listener | None,
-        make_coordinator: Callable[..., GroupCoordinator],
+        make_coordinators: Callable[..., CoordinatorServices],
     ) -> None:
         self.id = broker
         self._on_stop = on_stop
@@ -103,7 +102,7 @@ class Broker:
             metadata,
             on_leader,
         )
-        self.groups = make_coordinator(process, network, self.manager, self.produces, config)
+        self.coordinators = make_coordinators(process, network, self.manager, self.produces, config, metadata)
         self.inbox = Inbox(
             process,
             network,
@@ -115,7 +114,7 @@ class Broker:
                 MetadataRequest: self.queries.answer_metadata,
                 OffsetsRequest: self.queries.answer_offsets,
                 ApiVersionsRequest: self.queries.answer_api_versions,
-                GroupRequest: self.groups.handle,
+                **self.coordinators.handlers(),
             },
         )
         self._restart_parts()
@@ -131,7 +130,7 @@ class Broker:
         self.inbox.restart()
         self.isr.restart()
         self.disk.restart()
-        self.groups.restart()
+        self.coordinators.restart()
 
     # --- the process
 
@@ -208,7 +207,7 @@ class Broker:
         found: list[Request] = list(self.fetches.parked_followers())
         found.extend(self.inbox.deferred())
         found.extend(self.fetches.parked_consumers())
-        found.extend(self.groups.parked())
+        found.extend(self.coordinators.parked())
         for request in self.produces.pending_in_purgatories():
             if request not in found:
                 found.append(request)
@@ -252,6 +251,7 @@ class Broker:
             if self._controller.hears(self.id):
                 self._controller.heartbeat(self.id, process.incarnation)
         self.fetches.expire(now)
+        self.coordinators.expire(now)
         for replica in self.replicas.values():
             self.produces.expire(replica, now)
             self.isr.expire(replica, now)

@@ -81,15 +81,16 @@ class FetchHandler:
         results: list[FetchResult] = []
         urgent = False
         for part in request.parts:
-            result = self._read(part, request.follower, request.limit)
+            result = self._read(part, request)
             if result[1] or result[2]:
                 urgent = True
             results.append(result)
         request.results = results
         return urgent
 
-    def _read(self, part: FetchPart, follower: int, limit: int) -> FetchResult:
+    def _read(self, part: FetchPart, request: FetchRequest) -> FetchResult:
         partition, offset, epoch, last_epoch, _ = part
+        follower = request.follower
         replica = self._manager.replicas.get(partition)
         rules = self._rules
         if replica is None:
@@ -112,7 +113,12 @@ class FetchHandler:
                 return (partition, NOT_AVAILABLE, [], -1, -1, -1)
             return (partition, OUT_OF_RANGE, [], log.end, log.start, -1)
         below = log.end if follower >= 0 else replica.hw
-        batches = log.read(offset, limit, below) if offset < below else []
+        if request.committed:
+            below = log.transactions.stable_end(below)
+        batches = log.read(offset, request.limit, below) if offset < below else []
+        if request.committed and batches:
+            request.aborted = request.aborted or {}
+            request.aborted[partition] = log.transactions.aborted_between(offset, batches[-1].end)
         return (partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
 
     def _answer(self, request: FetchRequest) -> None:

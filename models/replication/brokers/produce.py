@@ -19,6 +19,7 @@ from .disk import Disk
 from .process import Process
 from .replica import Replica
 from .replica_manager import ReplicaManager
+from .verification import Verifier
 
 
 class ClientQueue:
@@ -43,10 +44,13 @@ class ProduceHandler:
     _ledger: Ledger
     _next_uid: Callable[[], int]
     _queues: dict[int, ClientQueue] = field(default_factory=dict, init=False)
+    verifier: Verifier | None = field(default=None, init=False)  # with transactions since KIP-890
 
     def restart(self) -> None:
         """A new process has no connections."""
         self._queues = {}
+        if self.verifier is not None:
+            self.verifier.restart()
 
     def handle(self, request: ProduceRequest) -> None:
         """Append now, or after the client's earlier requests."""
@@ -58,14 +62,14 @@ class ProduceHandler:
             queue.waiting.append(request)
             return
         queue.busy = True
-        self._append(request)
+        self.append(request)
 
     def write(self, batch: ProducerBatch, done: Callback) -> None:
         """Append a batch of this broker's own with acks=all; `done` gets the request once it is decided."""
         here, now = self._process.id, self._process.loop.now
-        self._append(ProduceRequest(here, here, now, done, done, None, [batch], -1))
+        self.append(ProduceRequest(here, here, now, done, done, None, [batch], -1))
 
-    def _append(self, request: ProduceRequest) -> None:
+    def append(self, request: ProduceRequest) -> None:
         """Append each batch; with acks=all wait for the high watermark in the replica's purgatory."""
         if request.acks == 0 and request.connection is not None and request.connection.closed:
             self._release(request.node)  # it was under way when this broker closed the connection
@@ -73,6 +77,8 @@ class ProduceHandler:
         if self._disk.is_full:
             self._disk.fail()
             self._network.reset(request)
+            return
+        if self.verifier is not None and self.verifier.holds(request):
             return
         process, manager, acks = self._process, self._manager, request.acks
         replicas = manager.replicas
@@ -83,6 +89,9 @@ class ProduceHandler:
             replica = replicas.get(batch.partition)
             if replica is None or replica.leader != replica.broker:
                 self._decide(request, index, NOT_LEADER, -1)
+                continue
+            if self.verifier is not None and (error := self.verifier.error(request, index)):
+                self._decide(request, index, error, -1)
                 continue
             error, base = replica.append(batch, acks, self._next_uid())
             if error == OUT_OF_ORDER:
@@ -134,6 +143,8 @@ class ProduceHandler:
         """Requests that wait for an earlier one of their client."""
         for queue in self._queues.values():
             yield from queue.waiting
+        if self.verifier is not None:
+            yield from self.verifier.waiting()
 
     def _decide(self, request: ProduceRequest, index: int, error: str, base: int) -> None:
         request.results[index] = (error, base)
@@ -172,4 +183,4 @@ class ProduceHandler:
             return
         queue = self._queues.get(client)
         if queue is not None and queue.waiting:
-            self._append(queue.waiting.popleft())
+            self.append(queue.waiting.popleft())

@@ -93,6 +93,11 @@ class Replica:
         """Does this broker lead the partition, as far as it knows?"""
         return self.leader == self.broker
 
+    @property
+    def stable_end(self) -> int:
+        """The last stable offset."""
+        return self.log.transactions.stable_end(self.hw)
+
     def start_leading(self, state: PartitionState, now: int) -> None:
         """Lead in a new epoch (Partition.makeLeader). Nothing is truncated; the high watermark stays."""
         self._follow_state(state)
@@ -176,6 +181,8 @@ class Replica:
             return NONE, -1
         if batch.producer_epoch < state.epoch:
             return OLD_PRODUCER, -1
+        if batch.sequence < 0:
+            return NONE, -1  # a coordinator's: a marker, or the offsets that a transaction commits
         if batch.producer_epoch > state.epoch:
             return (NONE, -1) if batch.sequence == 0 else (OUT_OF_ORDER, -1)
         last = batch.sequence + batch.count - 1

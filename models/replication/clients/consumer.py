@@ -17,6 +17,7 @@ from ..ports import History, Inboxes, Records
 from ..requests import NOT_AVAILABLE, OUT_OF_RANGE, TRUNCATED, FetchPart, FetchRequest, OffsetsRequest, Request
 from ..rules import Rules
 from ..storage.batches import Batch
+from ..storage.transactions import readable
 from .client import Client
 
 TICK = 100 * MS
@@ -42,6 +43,7 @@ class Consumer(Client):
         "_retry_at",
         "alive",
         "assigned",
+        "committed",
         "config",
         "finished",
         "goal",
@@ -69,6 +71,7 @@ class Consumer(Client):
         self.assigned: Sequence[int] = range(config.partitions)
         self.index = index
         self.config = config
+        self.committed = config.isolation == "read_committed"
         self._coordinator = coordinator
         self._ledger = ledger
         self._history = history
@@ -180,7 +183,7 @@ class Consumer(Client):
         ledger = self._ledger
         for partition, batch in records:
             ledger.on_polled(self.name, partition, batch)
-        if not records and not self.goal:
+        if not records and not self.goal and not self.config.transactional:
             ledger.on_empty_poll(self.name, self._own_positions(), self._poll_acknowledged, now)
         history = self._history
         if history is not None:
@@ -266,6 +269,7 @@ class Consumer(Client):
                 -1,
                 self.config.fetch_max_batches,
                 wanted[source],
+                self.committed,
             )
             self._fetching[source] = request
             self.network.send(self.node, source, self._inboxes[source], request)
@@ -296,7 +300,10 @@ class Consumer(Client):
                 if error != NOT_AVAILABLE:
                     self.refresh()
             elif batches:
-                self._buffer[partition] = list(batches)
+                if self.config.transactional:
+                    batches = self._skip_hidden(request, partition, batches)
+                if batches:
+                    self._buffer[partition] = list(batches)
         if failed:
             self._retry_at = self.loop.now + self.config.retry_backoff
             return
@@ -304,6 +311,15 @@ class Consumer(Client):
             self._end_poll()
         else:
             self._fetch()
+
+    def _skip_hidden(self, request: FetchRequest, partition: int, batches: list[Batch]) -> list[Batch]:
+        """What the application may see; if that is nothing, the position goes on behind it."""
+        aborted = (request.aborted or {}).get(partition, []) if self.committed else None
+        found = readable(batches, aborted)
+        if not found:
+            self.position[partition] = batches[-1].end
+            self.last_epoch[partition] = batches[-1].epoch
+        return found
 
     def on_closed(self, request: Request) -> None:
         """The connection closed, with every request on it: ask for the leaders, and try again later."""

@@ -18,6 +18,7 @@ from ..ports import History, Inboxes
 from ..producer_batch import ProducerBatch
 from ..requests import (
     DUPLICATE,
+    INVALID_STATE,
     NONE,
     NOT_ENOUGH_AFTER,
     NOT_LEADER,
@@ -58,6 +59,7 @@ class Producer(Client):
         "generated",
         "index",
         "ops",
+        "pid",
     )
 
     def __init__(
@@ -79,6 +81,7 @@ class Producer(Client):
         self._ledger = ledger
         self._history = history
         self._rng = rng
+        self.pid = index
         self.epoch = 0  # producer epoch, raised after a gap in the sequence (KIP-360)
         self.generated = 0
         self.finished = ops == 0
@@ -125,6 +128,11 @@ class Producer(Client):
         history = self._history
         if history is not None:
             history.send(now, self.name, op, partition, value)
+        self._enqueue(partition, value, op)
+
+    def _enqueue(self, partition: int, value: int, op: int) -> None:
+        """Add a record to the open batch of its partition."""
+        now, config = self.loop.now, self.config
         queue = self._queues[partition]
         batch = queue[-1] if queue and queue[-1].open else None
         if batch is None:
@@ -208,7 +216,7 @@ class Producer(Client):
             batch.open = False
             batch.attempts += 1
             if config.idempotence and batch.sequence < 0:
-                batch.pid = self.index
+                batch.pid = self.pid
                 batch.producer_epoch = self._epochs[batch.partition]
                 batch.sequence = self._next_sequence[batch.partition]
                 self._next_sequence[batch.partition] += batch.count
@@ -254,11 +262,10 @@ class Producer(Client):
             if batch.done:
                 continue
             if error in (NONE, DUPLICATE):
-                self._ledger.on_acknowledged(batch, base, self.config.acks, self.loop.now)
-                self._complete(batch, "ok", NONE, base)
+                self._acknowledged(batch, base)
             elif error == OUT_OF_ORDER and self._follows_another(batch):
                 self._retry(batch, error)  # the one before it is still under way
-            elif error in (OUT_OF_ORDER, OLD_PRODUCER):
+            elif error in (OUT_OF_ORDER, OLD_PRODUCER, INVALID_STATE):
                 # The broker lacks records that it acknowledged, or an earlier batch was given up. Simplification: the
                 # batch fails, as before 2.5. Since KIP-360 the producer renumbers what is undecided and retries
                 # (TransactionManager.canRetry), which writes again what was written but not answered.
@@ -274,6 +281,10 @@ class Producer(Client):
                     self.refresh()
                 self._retry(batch, error)
         self._drain(None)
+
+    def _acknowledged(self, batch: ProducerBatch, base: int) -> None:
+        self._ledger.on_acknowledged(batch, base, self.config.acks, self.loop.now)
+        self._complete(batch, "ok", NONE, base)
 
     def _follows_another(self, batch: ProducerBatch) -> bool:
         """Is a batch with an earlier sequence number still undecided?"""

@@ -1,25 +1,22 @@
 """A broker's group coordinator: it acts while the broker leads the partition of `__consumer_offsets` of the group.
 
-The partition is replicated like any other, and the next leader replays it before it answers (GroupCoordinator and
-GroupMetadataManager of the classic protocol). Simplifications: there is one group, whose partition is the last log of
-the run; it is not compacted, and nothing in it expires; a new member gets its id at once, as before KIP-394; metadata
-says who coordinates, in place of FindCoordinator.
+The next leader replays it before it answers (GroupCoordinator and GroupMetadataManager of the classic protocol).
+Simplifications: there is one group; a new member gets its id at once, as before KIP-394; metadata says who coordinates,
+in place of FindCoordinator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from ..brokers.process import Process
-from ..brokers.produce import ProduceHandler
-from ..brokers.replica_manager import ReplicaManager
-from ..config import MS, Config
-from ..network import Network
-from ..producer_batch import ProducerBatch
-from ..requests import NOT_LEADER, ProduceRequest
+from ..config import Config
+from ..requests import NOT_LEADER
+from ..storage.batches import Batch
 from .group_ledger import GroupLedger
+from .log_coordinator import LogCoordinator
 from .requests import (
     COMMIT,
     FETCH,
@@ -38,9 +35,6 @@ from .requests import (
 )
 
 EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
-TICK = 100 * MS
-GROUP_PRODUCER = -1  # of the batches in the group's log
-Done = Callable[[str], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -55,80 +49,43 @@ class Member:
     assignment: tuple[int, ...] = ()
 
 
-@dataclass(slots=True, eq=False)
-class GroupCoordinator:
-    """The group on this broker: loaded, or not."""
+class GroupCoordinator(LogCoordinator[GroupRecord]):
+    """The group on this broker."""
 
-    _process: Process
-    _network: Network
-    _manager: ReplicaManager
-    _produces: ProduceHandler
-    _config: Config
-    records: list[GroupRecord]  # of all appends in the run: a batch's value is an index of it
-    ledger: GroupLedger
-    _epoch: int = field(default=-1, init=False)  # leader epoch of the partition; -1: not the coordinator
-    _is_loading: bool = field(default=False, init=False)
-    _state: str = field(default=EMPTY, init=False)
-    _generation: int = field(default=0, init=False)
-    _leader: str = field(default="", init=False)
-    _members: dict[str, Member] = field(default_factory=dict, init=False)
-    _offsets: dict[int, int] = field(default_factory=dict, init=False)
-    _earliest: int = field(default=0, init=False)  # when a rebalance may be complete
-    _latest: int = field(default=0, init=False)  # when it is, without those that did not join
-
-    def restart(self) -> None:
-        """A new process coordinates nothing."""
-        self._epoch, self._is_loading = -1, False
-        self._forget()
+    def __init__(self, *arguments: Any, records: list[GroupRecord], ledger: GroupLedger) -> None:
+        config: Config = arguments[-1]
+        super().__init__(*arguments, config.group_log, records)
+        self.ledger = ledger
 
     def _forget(self) -> None:
         self._state, self._generation, self._leader = EMPTY, 0, ""
-        self._members, self._offsets = {}, {}
+        self._members: dict[str, Member] = {}
+        self._offsets: dict[int, int] = {}
+        self._assigned_last: tuple[tuple[str, str, tuple[int, ...]], ...] = ()  # the assignment that the log holds
+        self._earliest = 0  # when a rebalance may be complete
+        self._latest = 0  # when it is, without those that did not join
 
     # --- election and loading
 
-    def lead(self, epoch: int) -> None:
-        """The broker began to lead the group's partition: load the group, then answer."""
-        self._resign()
-        self._epoch, self._is_loading = epoch, True
-        loop = self._process.loop
-        loop.at(loop.now + self._config.group_load_time, self._load, (self._process.incarnation, epoch))
+    def _replay(self, batch: Batch, records: Sequence[GroupRecord]) -> None:  # noqa: ARG002
+        for record in records:
+            if record.assignment is not None:
+                self._generation, self._leader = record.generation, record.member
+                self._assigned_last = record.assignment
+            if record.offset is not None:
+                self._offsets[record.offset[0]] = record.offset[1]
 
-    def _is_coordinator(self) -> bool:
-        """Does the broker lead the group's partition in the epoch for which the group was loaded?"""
-        replica = self._manager.leader(self._config.group_log)
-        return replica is not None and replica.epoch == self._epoch
-
-    def _load(self, since: tuple[int, int]) -> None:
-        process = self._process
-        if since != (process.incarnation, self._epoch) or process.defer(self._load, since):
-            return
-        if not self._is_coordinator():
-            self._resign()
-            return
-        replica = self._manager.replicas[self._config.group_log]
-        assigned: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
-        for batch in replica.log.batches():
-            for record in self.records[batch.first : batch.first + batch.end - batch.base]:
-                if record.assignment is not None:
-                    self._generation, self._leader, assigned = record.generation, record.member, record.assignment
-                if record.offset is not None:
-                    self._offsets[record.offset[0]] = record.offset[1]
-        session = process.loop.now + self._config.group_session
-        self._members = {name: Member(client, mine, session, assignment=mine) for name, client, mine in assigned}
+    def _loaded(self) -> None:
+        session = self._process.loop.now + self._config.group_session
+        self._members = {
+            name: Member(client, mine, session, assignment=mine) for name, client, mine in self._assigned_last
+        }
         self._state = STABLE if self._members else EMPTY
-        self._is_loading = False
-        process.report("group-loaded", self._generation, len(self._members), dict(self._offsets))
-        process.loop.at(process.loop.now + TICK, self._tick, (process.incarnation, self._epoch))
+        self._process.report("group-loaded", self._generation, len(self._members), dict(self._offsets))
 
-    def _resign(self) -> None:
-        """Another broker coordinates."""
-        for member in self._members.values():
-            for request in (member.join, member.sync):
-                if request is not None:
-                    self._answer(request, NOT_COORDINATOR)
-        self._epoch, self._is_loading = -1, False
-        self._forget()
+    def _refuse_waiting(self) -> None:
+        for request in self.parked():
+            self._answer(request, NOT_COORDINATOR)
 
     def parked(self) -> list[GroupRequest]:
         """The requests that wait for other members."""
@@ -160,10 +117,6 @@ class GroupCoordinator:
             else:
                 member.deadline = self._process.loop.now + self._config.group_session
                 {SYNC: self._sync, HEARTBEAT: self._heartbeat, COMMIT: self._commit}[request.kind](request, member)
-
-    def _answer(self, request: GroupRequest, error: str = "") -> None:
-        request.error = error
-        self._network.send(self._process.id, request.node, request.reply, request)
 
     def _join(self, request: GroupRequest) -> None:
         now, name = self._process.loop.now, request.member
@@ -283,33 +236,9 @@ class GroupCoordinator:
             self._prepare()
         self._try_complete()
 
-    # --- the log, and time
-
-    def _write(self, records: list[GroupRecord], done: Done) -> None:
-        """Append records with acks=all; then `done` gets the error, if this is still the same coordinator."""
-        process = self._process
-        batch = ProducerBatch(GROUP_PRODUCER, self._config.group_log, len(self.records), process.loop.now)
-        batch.count = len(records)
-        self.records += records
-        since = process.incarnation, self._epoch
-
-        def finished(request: ProduceRequest) -> None:
-            if since == (process.incarnation, self._epoch) and not process.defer(finished, request):
-                done(request.results[0][0])
-
-        self._produces.write(batch, finished)
-
-    def _tick(self, since: tuple[int, int]) -> None:
+    def _tick_loaded(self, now: int) -> None:
         """End sessions and rebalances whose time is over."""
-        process = self._process
-        if since != (process.incarnation, self._epoch) or process.defer(self._tick, since):
-            return
-        if not self._is_coordinator():
-            self._resign()
-            return
-        now = process.loop.now
-        process.loop.at(now + TICK, self._tick, since)
         for name in [n for n, m in self._members.items() if m.join is None and now >= m.deadline]:
-            process.report("session-ended", name, self._generation)
+            self._process.report("session-ended", name, self._generation)
             self._remove(name)
         self._try_complete()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .batches import Batch, Batches
+from .transactions import FIRST_TRANSACTIONAL, LogTransactions
 
 UNDEFINED = -1  # Kafka's UNDEFINED_EPOCH and UNDEFINED_EPOCH_OFFSET
 
@@ -26,13 +27,19 @@ class ProducerState:
         if len(self.recent) > 5:  # ProducerStateEntry.NUM_BATCHES_TO_RETAIN
             del self.recent[0]
 
+    def fence(self, epoch: int) -> None:
+        """Take over the producer epoch of a batch without sequence numbers: a marker, or committed offsets."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.recent = []
+
 
 class ReplicaLog(Batches):
     """Append, read, truncate. `end` is the LEO; offsets below `flushed` survive a power loss, be it that the kernel
     wrote them back or that Kafka flushed them, as far as its recovery point. Simplification: a segment that is full
     (segments.py) is not flushed when the next one begins."""
 
-    __slots__ = ("base", "end", "epochs", "flushed", "producers", "recovery_point", "start")
+    __slots__ = ("base", "end", "epochs", "flushed", "producers", "recovery_point", "start", "transactions")
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,6 +50,7 @@ class ReplicaLog(Batches):
         self.recovery_point = 0
         self.epochs: list[tuple[int, int]] = []  # (epoch, start offset), both increasing
         self.producers: dict[int, ProducerState] = {}
+        self.transactions = LogTransactions()
 
     def append(self, batch: Batch) -> None:
         """Add a batch that begins at the log's end."""
@@ -57,6 +65,11 @@ class ReplicaLog(Batches):
         state = self.producers.get(batch.pid)
         if state is None:
             state = self.producers[batch.pid] = ProducerState(batch.producer_epoch)
+        if batch.pid >= FIRST_TRANSACTIONAL:
+            self.transactions.add(batch)
+            if batch.sequence < 0:
+                state.fence(batch.producer_epoch)
+                return
         state.add(batch)
 
     def assign_epoch(self, epoch: int, offset: int) -> None:
@@ -111,7 +124,7 @@ class ReplicaLog(Batches):
         removed = self.cut_off(0)
         self.recovery_point = min(self.recovery_point, offset)
         self.base = self.start = self.end = self.flushed = offset
-        self.epochs, self.producers = [], {}
+        self.epochs, self.producers, self.transactions = [], {}, LogTransactions()
         return removed
 
     def advance_start(self, offset: int) -> None:
@@ -140,7 +153,7 @@ class ReplicaLog(Batches):
         self.start = min(self.start, max(checkpointed, self.base))
 
     def _rebuild_producers(self) -> None:
-        self.producers = {}
+        self.producers, self.transactions = {}, LogTransactions()
         for batch in self.batches():
             if batch.pid >= 0:
                 self._remember(batch)

@@ -26,6 +26,10 @@ class Kip966(Kraft):
     needs: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[dict[str, object]] = {"min.insync.replicas": 2}
 
+    def bumps_epoch_at_end(self) -> bool:
+        """Since 4.0 (transaction.version=2)."""
+        return True
+
     def fence(self, state: PartitionState, broker: int, min_isr: int, unclean: bool) -> PartitionState:
         """The ISR may become empty. A broker that leaves it becomes eligible, unless its disk may have lost records."""
         isr = tuple(r for r in state.isr if r != broker)

@@ -14,6 +14,10 @@ class Since37(Rules):
         lacks no committed record (Partition.maybeIncrementLeaderHW)."""
         return super().high_watermark(replica) if self.has_enough_replicas(replica) else replica.hw
 
+    def verifies_transactions(self) -> bool:
+        """Since 3.6 (KIP-890, part 1)."""
+        return True
+
     def has_enough_replicas(self, replica: ReplicaView) -> bool:
         """min.insync.replicas never exceeds the number of replicas (Partition.effectiveMinIsr)."""
         return len(replica.isr) >= min(replica.config.min_insync_replicas, len(replica.replicas))

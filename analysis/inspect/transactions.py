@@ -1,0 +1,138 @@
+"""The story of a transaction in one partition, as facts for `timeline` and `explain`: from the leader's log and
+`__transaction_state`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from ..partitions.partition import Partition, once
+from ..partitions.transaction_evidence import coordinated_transactions, transactions_in_log
+from ..timelines.facts import Fact
+from ..wording import plural, some
+
+Row = dict[str, Any]
+MAX_PARTITIONS = 8  # named
+MAX_READERS = 8
+TRANSACTION = "transaction"  # kind of the facts
+
+
+def facts_of_transactions(p: Partition) -> list[Fact]:
+    """For each transactional id its transactions here in numbers; and of each that is open, or whose end is missing
+    from the log, the story."""
+    facts: list[Fact] = []
+    known = coordinated_transactions(p)
+    for (name,), rows in known.group_by("transactional_id", maintain_order=True):
+        ended = rows.drop_nulls("outcome")
+        if len(ended):
+            counts = ended["outcome"].value_counts().sort("outcome", descending=True).rows()
+            many = " and ".join(f"{count:,} {outcome}" for outcome, count in counts)
+            last = ended.row(-1, named=True)
+            sentence = (
+                f"transactional.id {name} ended the last of {plural(len(ended), 'transaction')} in {p.name}: {many}"
+            )
+            facts.append(_of_coordinator(p, last, sentence, "prepared"))
+    for row in transactions_in_log(p).filter(pl.col("outcome").is_null()).iter_rows(named=True):
+        facts += _story(p, row)
+    return facts
+
+
+def facts_of_offset(p: Partition, offset: int) -> list[Fact]:
+    """The story of the transaction that has its record or marker at an offset; none where there is no such."""
+    first, last = pl.coalesce("first_offset", "marker"), pl.coalesce("marker", "last_offset")
+    here = pl.lit(offset).is_between(first, last) & pl.col("producer_id").is_in(_producers_at(p, offset))
+    found = transactions_in_log(p).filter(here)
+    return [fact for row in found.head(1).iter_rows(named=True) for fact in _story(p, row)]
+
+
+def _producers_at(p: Partition, offset: int) -> list[int]:
+    logs = p.replica_logs
+    if logs is None:
+        return []
+    here = logs.is_of_leader & pl.col("transactional") & (pl.col("offset") == offset)
+    return logs.records.filter(here)["producer_id"].drop_nulls().to_list()
+
+
+def _story(p: Partition, row: Row) -> list[Fact]:
+    """What happened to a transaction (a row of IN_LOG): began, writes, decision, marker, end, readers."""
+    known = _aligned(p).get((row["producer_id"], row["number"]))
+    facts: list[Fact] = []
+    if known is not None:
+        places = some(known["partitions"], MAX_PARTITIONS)
+        ids = f"producer id {known['producer_id']}, timeout {known['timeout_ms'] / 1000:g} s"
+        began = f"transactional.id {known['transactional_id']} ({ids}) began a transaction with {places}"
+        facts.append(_of_coordinator(p, known, began, "began"))
+        if known["added_ns"] != known["began_ns"]:
+            facts.append(_of_coordinator(p, known, f"it added {p.name}", "added"))
+    if row["first_offset"] is not None:
+        last = row["last_offset"]
+        span = f"@{row['first_offset']}" + ("" if last == row["first_offset"] else f" to @{last}")
+        count = plural(row["records"], "record")
+        wrote = f"producer {row['producer_id']} wrote {count} with epoch {row['epoch']} at {p.name}{span}"
+        facts.append(_in_log(p, wrote, row["first_offset"], row["file"], row["byte"]))
+    if known is not None and known["outcome"] is not None:
+        decided = f"the coordinator decided to {known['outcome']} it"
+        facts.append(_of_coordinator(p, known, decided, "prepared"))
+    if row["marker"] is None:
+        facts.append(_in_log(p, f"the log of {p.name} has no marker of it", None, row["file"], row["byte"]))
+    else:
+        marker = f"its {row['outcome'].upper()} marker is at {p.name}@{row['marker']}"
+        facts.append(_in_log(p, marker, row["marker"], row["marker_file"], row["marker_byte"]))
+    if known is not None and known["completed_ns"] is not None:
+        facts.append(_of_coordinator(p, known, "the coordinator completed it", "completed"))
+    return [*facts, *_readers(p, row)]
+
+
+def _readers(p: Partition, row: Row) -> list[Fact]:
+    """The first read of its records by each consumer."""
+    if row["first_offset"] is None or p.replica_logs is None:
+        return []
+    own = p.replica_logs.records.filter(
+        p.replica_logs.is_of_leader
+        & (pl.col("producer_id") == row["producer_id"])
+        & pl.col("offset").is_between(row["first_offset"], row["last_offset"])
+    ).select("offset", "value")
+    ok = p.reads.filter(pl.col("outcome") == "ok")
+    read = ok.join(own, on=["offset", "value"], how="semi", maintain_order="left").sort("completed", "at")
+    return [
+        Fact(
+            f"{row['process']} read {p.name}@{row['offset']}",
+            TRANSACTION,
+            row["completed"],
+            place=row["at"],
+            partition=p.name,
+            offset=row["offset"],
+        )
+        for row in read.unique("process", keep="first", maintain_order=True).head(MAX_READERS).iter_rows(named=True)
+    ]
+
+
+@once
+def _aligned(p: Partition) -> dict[tuple[int, int], Row]:
+    """The coordinator's transaction of each in the log, by producer id and number: where both end alike, one by one.
+
+    The last in the log may lack its end.
+    """
+    found: dict[tuple[int, int], Row] = {}
+    in_log = transactions_in_log(p).partition_by("producer_id", as_dict=True)
+    for (producer,), known in coordinated_transactions(p).partition_by("producer_id", as_dict=True).items():
+        rows = known.rows(named=True)
+        own = in_log.get((producer,))
+        written = own.sort("number").rows(named=True) if own is not None else []
+        is_alike = all(
+            row["outcome"] in (None, one["outcome"]) and (row["outcome"] or number == len(written) - 1)
+            for number, (row, one) in enumerate(zip(written, rows, strict=False))
+        )
+        if len(rows) == len(written) and is_alike:
+            found |= {(producer, row["number"]): one for row, one in zip(written, rows, strict=True)}
+    return found
+
+
+def _of_coordinator(p: Partition, row: Row, sentence: str, when: str) -> Fact:
+    return Fact(sentence, TRANSACTION, row[f"{when}_ns"], row["file"], None, row["byte"], partition=p.name)
+
+
+def _in_log(p: Partition, sentence: str, offset: int | None, file: str | None, byte: int | None) -> Fact:
+    """A fact of the log, which has the times of producers and leaders at most: it stays undated."""
+    return Fact(sentence, TRANSACTION, None, file, None, byte, partition=p.name, offset=offset)

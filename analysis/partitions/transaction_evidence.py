@@ -1,0 +1,141 @@
+"""What brokers' files show of the transactions in one partition: by its leader's log, and by `__transaction_state`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from ...histories.evidence.tables import FINAL, RECORDS, Schema, empty
+from ..replicas.replica_logs import ReplicaLogs
+from .evidence import started_ms
+from .observations import Observations, once
+
+if TYPE_CHECKING:
+    from ...histories.bundle import Settings
+
+DATED = ("began", "added", "prepared", "completed", "last_time")  # ms; the same with `_ns` on the history's clock
+
+# One row for each transaction in the leader's last log.
+IN_LOG: Schema = {
+    "producer_id": pl.Int64,
+    "number": pl.Int64,  # of this producer, from 0
+    "first_offset": pl.Int64,  # of its records; null where only its marker is in the log
+    "last_offset": pl.Int64,
+    "records": pl.Int64,
+    "epoch": pl.Int32,  # producer epoch of its last record, and of its marker
+    "marker_epoch": pl.Int32,
+    "leader_epoch": pl.Int32,  # of its first record; marker_leader_epoch: of its marker
+    "marker_leader_epoch": pl.Int32,
+    "timestamp": pl.Int64,  # ms, of its first record
+    "outcome": pl.String,  # commit or abort; null: it has no marker
+    "marker": pl.Int64,  # offset
+    "marker_time": pl.Int64,  # ms, the leader's clock
+    "file": pl.String,  # of its first record, and the byte of that batch; marker_file and marker_byte
+    "byte": pl.Int64,
+    "marker_file": pl.String,
+    "marker_byte": pl.Int64,
+}
+
+
+@once
+def transactions_in_log(p: Observations) -> pl.DataFrame:
+    """Rows of IN_LOG in order of their first offset."""
+    return log_transactions(p.replica_logs) if p.replica_logs is not None else pl.DataFrame(schema=IN_LOG)
+
+
+def log_transactions(logs: ReplicaLogs, here: pl.Expr | None = None) -> pl.DataFrame:
+    """Rows of IN_LOG in order of their first offset, of one log: that which `here` selects, or the leader's last."""
+    here = logs.is_of_leader if here is None else here
+    passed = logs.identical.filter(here & pl.col("producer_id").is_not_null())
+    ranges = passed.select(
+        "producer_id",
+        offset="first_offset",
+        last="last_offset",
+        transactional=pl.lit(True),
+    )
+    records = logs.records.filter(here & pl.col("transactional") & pl.col("producer_id").is_not_null())
+    rows = pl.concat(
+        [empty(RECORDS, True).with_columns(last="offset"), records.with_columns(last="offset"), ranges], how="diagonal"
+    )
+    is_marker = pl.col("control").is_not_null()
+    ordered = rows.filter(pl.col("control").fill_null("") != "other").sort("offset")
+    numbered = ordered.with_columns(
+        number=is_marker.cast(pl.Int64).cum_sum().over("producer_id") - is_marker.cast(pl.Int64)
+    )
+
+    def of(which: pl.Expr, column: str) -> pl.Expr:
+        return pl.col(column).filter(which).first()
+
+    grouped = numbered.group_by("producer_id", "number", maintain_order=True).agg(
+        first_offset=of(~is_marker, "offset"),
+        last_offset=pl.col("last").filter(~is_marker).last(),
+        records=(pl.col("last") - pl.col("offset") + 1).filter(~is_marker).sum(),
+        epoch=pl.col("producer_epoch").filter(~is_marker).last(),
+        marker_epoch=of(is_marker, "producer_epoch"),
+        leader_epoch=of(~is_marker, "leader_epoch"),
+        marker_leader_epoch=of(is_marker, "leader_epoch"),
+        timestamp=of(~is_marker, "timestamp"),
+        outcome=of(is_marker, "control"),
+        marker=of(is_marker, "offset"),
+        marker_time=of(is_marker, "timestamp"),
+        file=of(~is_marker, "file"),
+        byte=of(~is_marker, "byte"),
+        marker_file=of(is_marker, "file"),
+        marker_byte=of(is_marker, "byte"),
+    )
+    rows = grouped.select(pl.col(name).cast(kind) for name, kind in IN_LOG.items())
+    return rows.sort(pl.coalesce("first_offset", "marker"))
+
+
+@once
+def coordinated_transactions(p: Observations) -> pl.DataFrame:
+    """What `coordinated` returns of this partition. Nothing is known of a topic that was deleted."""
+    return coordinated(p.coordinated if p.generation is None else p.coordinated.clear(), p.settings)
+
+
+def coordinated(transactions: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """Rows of TRANSACTIONS about a partition at the end of the run, in the order in which they began.
+
+    All records of a transactional id are in one partition of `__transaction_state`. Of its copies the longest counts.
+    An id is left out where copies differ, as after an unclean election. Columns DATED with `_ns` are times on the
+    history's clock, null where run.json has no started_at.
+    """
+    rows = transactions.filter(pl.col("snapshot") == FINAL)
+    outcomes = rows.drop_nulls("outcome").group_by("transactional_id", "began_at").agg(pl.col("outcome").n_unique())
+    differ = outcomes.filter(pl.col("outcome") > 1)["transactional_id"]
+    ends = rows.group_by("transactional_id", "broker").agg(end=pl.col("at").max(), last=pl.col("last_time").max())
+    best = ends.sort("end", "last", "broker", descending=[True, True, False]).unique(
+        "transactional_id", keep="first", maintain_order=True
+    )
+    started = started_ms(settings)
+    dated = [
+        (pl.lit(None, pl.Int64) if started is None else (pl.col(name) - started) * 1_000_000).alias(f"{name}_ns")
+        for name in DATED
+    ]
+    return (
+        rows.filter(~pl.col("transactional_id").is_in(differ.implode()))
+        .join(best.select("transactional_id", "broker"), on=["transactional_id", "broker"], how="semi")
+        .with_columns(dated)
+        .sort("began_at", "transactional_id")
+    )
+
+
+def confirmed_producers(logs: ReplicaLogs, transactions: pl.DataFrame) -> pl.Series:
+    """Producer ids whose transactions `__transaction_state` and the leader's log end in the same way, one by one."""
+    ends = pl.col("outcome").drop_nulls()
+    in_log = log_transactions(logs).group_by("producer_id").agg(outcome=ends)
+    decided = transactions.group_by("producer_id", maintain_order=True).agg(outcome=ends)
+    return in_log.join(decided, on=["producer_id", "outcome"], how="semi")["producer_id"]
+
+
+def last_seen(p: Observations) -> int | None:
+    """The last time (ns) at which clients are known to have reached the partition's leader; None: never."""
+    is_ok = (pl.col("outcome") == "ok") & pl.col("completed").is_not_null()
+    sends = p.sends.filter(is_ok & pl.col("acknowledged"))["completed"]
+    latest = [
+        sends.max(),
+        p.reads.filter(is_ok & pl.col("offset").is_not_null())["completed"].max(),
+        p.marks.filter(is_ok & (pl.col("kind") == "end_offsets"))["completed"].max(),
+    ]
+    return max((time for time in latest if isinstance(time, int)), default=None)

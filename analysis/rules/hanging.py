@@ -1,0 +1,190 @@
+"""hanging-transaction: every transaction ends, so that read_committed consumers can read on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from ...histories.evidence.tables import FINAL
+from ...histories.tables import Evidence
+from ..partitions.foreign_clock import foreign_clock
+from ..partitions.partition import Partition
+from ..partitions.transaction_evidence import coordinated_transactions, last_seen, transactions_in_log
+from ..replicas.replica_logs import stretches
+from ..wording import plural
+from .findings import Row, finding, seconds, where
+from .judgement import Result, Unknown
+from .rule import NO_BROKER_FILES, Rule
+
+SECOND = 1_000_000_000  # ns
+# The coordinator looks for transactions beyond their timeout every 10 s, and repeats markers until they are written.
+GRACE_SECONDS = 30
+CLOCK_MARGIN_SECONDS = 2  # between the coordinator's clock and the history's
+MAX_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms of the brokers, unless configured
+OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
+
+
+@Rule(
+    "hanging-transaction",
+    group="transactions",
+    summary="A transaction never ended, and holds back the last stable offset",
+    breach=(
+        "The leader's last log has records of a transaction without a marker. Either its coordinator has ended the "
+        "transaction already, so that no marker will come. Or it decided the transaction more than "
+        f"{GRACE_SECONDS} s before a client last reached the leader, or the transaction is open that long beyond its "
+        "timeout, faults not counted. read_committed consumers stop at its first record; the finding names what waits "
+        "behind it."
+    ),
+    not_a_breach=(
+        "An open transaction within its timeout: that of __transaction_state, else transaction.timeout.ms of its "
+        "process in run.json, else 15 minutes, the most that brokers allow unless transaction.max.timeout.ms is set. "
+        "Partitions that no recorded client used, such as Kafka's own, are not judged."
+    ),
+    unknown_when=(
+        "A transaction is open in the leader's log, and no client reached the leader afterwards, or it is not known "
+        "when its records were written. The log is damaged, so that a marker may be missing. A process recorded its "
+        "times in another unit or by a clock that is hours off."
+    ),
+    in_jepsen=NO_BROKER_FILES,
+    needs=("batches", "sends"),
+    assumes=("clock", "replicas"),
+).judged_by
+def hanging_transaction(p: Partition) -> Iterator[Result]:
+    """One finding for each transaction that holds back the last stable offset for ever."""
+    logs = p.replica_logs
+    is_used = len(p.sends) or len(p.reads) or len(p.marks)  # by a recorded client
+    if logs is None or logs.last != FINAL or not is_used:
+        return
+    for row in transactions_in_log(p).filter(pl.col("outcome").is_null()).iter_rows(named=True):
+        if reason := foreign_clock(p):
+            yield Unknown(reason)
+            return
+        if logs.damage.filter(logs.is_of_leader).height:
+            yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
+            return
+        about = _OpenTransaction.of(p, row)
+        proof = _why_it_hangs(p, about)
+        if isinstance(proof, Unknown):
+            yield proof
+        elif proof is not None:
+            yield _hanging(p, about, proof)
+
+
+class _OpenTransaction(NamedTuple):
+    """A transaction without a marker."""
+
+    row: Row  # of IN_LOG
+    process: str | None
+    coordinated: Row | None  # the coordinator's last transaction of its producer here (TRANSACTIONS)
+    ended: str  # how the coordinator has ended this one: committed, aborted, or ended; empty: it has not
+
+    @staticmethod
+    def of(p: Partition, row: Row) -> _OpenTransaction:
+        known = coordinated_transactions(p).filter(pl.col("producer_id") == row["producer_id"])
+        last = known.row(-1, named=True) if len(known) else None
+        logs = p.replica_logs
+        assert logs is not None
+        written = logs.records.filter(logs.is_of_leader & (pl.col("offset") == row["first_offset"]))["value"]
+        owners = p.sends.filter(pl.col("txn") & pl.col("value").is_in(written.drop_nulls().implode()))["process"]
+        about = _OpenTransaction(row, str(owners[0]) if owners.n_unique() == 1 else None, last, "")
+        if last is None or last["last_state"] not in OVER or last["last_time_ns"] is None:
+            return about
+        starts = logs.extents.filter(logs.is_of_leader)["start"]
+        is_whole = len(starts) > 0 and starts[0] == 0
+        is_same = is_whole and len(known.drop_nulls("outcome")) == row["number"] + 1
+        if is_same:
+            return about._replace(ended={"commit": "committed", "abort": "aborted"}.get(last["outcome"], "ended"))
+        since = _written(p, about)
+        return about._replace(ended="ended") if since is not None and since < last["last_time_ns"] else about
+
+    @property
+    def name(self) -> str:
+        """Its process and ids in words."""
+        transactional_id = self.coordinated["transactional_id"] if self.coordinated else None
+        ids = [f"transactional.id {transactional_id}"] if transactional_id else []
+        ids += [f"producer id {self.row['producer_id']}", f"epoch {self.row['epoch']}"]
+        of = f" of {self.process}" if self.process else ""
+        return f"a transaction{of} ({', '.join(ids)})"
+
+
+def _why_it_hangs(p: Partition, about: _OpenTransaction) -> str | Unknown | None:
+    """Why no marker will come, in a clause; None: one may still come."""
+    known, seen = about.coordinated, last_seen(p)
+    at = where(p, about.row["first_offset"])
+    if seen is None:
+        return Unknown(f"{about.name} is open at {at}, and no client is known to have reached the leader afterwards")
+    if known is not None and about.ended:
+        if known["last_time_ns"] + CLOCK_MARGIN_SECONDS * SECOND >= seen:
+            return Unknown(f"{about.name} is open at {at}; its coordinator ended it while the logs were copied")
+        return f"its coordinator had {about.ended} it at {seconds(known['last_time_ns'])}"
+    if known is not None and known["state"].startswith("prepare-") and known["prepared_ns"] is not None:
+        since, what = known["prepared_ns"], f"its coordinator decided to {known['outcome']} it"
+    else:
+        written, timeout = _written(p, about), _timeout_ms(p, about)
+        if written is None:
+            return Unknown(f"{about.name} is open at {at}, and it is not known since when")
+        since, what = written + timeout * 1_000_000, f"its timeout of {timeout / 1000:g} s ended"
+    if seen - max(since, p.last_heal) > GRACE_SECONDS * SECOND:
+        return f"{what} at {seconds(since)}, and a client reached the leader at {seconds(seen)}"
+    return None
+
+
+def _timeout_ms(p: Partition, about: _OpenTransaction) -> int:
+    if about.coordinated is not None:
+        return int(about.coordinated["timeout_ms"])
+    configured = p.settings.processes.get(about.process or "", {}).get("transaction.timeout.ms")
+    try:
+        return int(str(configured))
+    except ValueError:
+        return MAX_TIMEOUT_MS
+
+
+def _written(p: Partition, about: _OpenTransaction) -> int | None:
+    """A time (ns) at which its first record certainly was in the log: what is behind it was acknowledged or read."""
+    is_behind = (pl.col("offset") >= about.row["first_offset"]) & (pl.col("outcome") == "ok")
+    times = [
+        p.sends.filter(is_behind & pl.col("acknowledged"))["completed"].min(),
+        p.reads.filter(is_behind)["completed"].min(),
+        None if about.coordinated is None else about.coordinated["began_ns"],
+    ]
+    return min((time for time in times if isinstance(time, int)), default=None)
+
+
+def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
+    logs, row, first = p.replica_logs, about.row, about.row["first_offset"]
+    assert logs is not None
+    behind_it = (pl.col("first_offset") > first) & pl.col("control").is_null()
+    held = stretches(logs, logs.last, logs.leader).filter(behind_it).sort("last_offset")
+    others = held.filter(pl.col("producer_id").ne_missing(row["producer_id"]) | ~pl.col("transactional"))
+    count = int((others["last_offset"] - others["first_offset"] + 1).sum())
+    own = logs.records.filter(logs.is_of_leader & (pl.col("producer_id") == row["producer_id"])).select("offset")
+    waiting = p.acknowledged.filter(pl.col("offset") > first).join(own, on="offset", how="anti", maintain_order="left")
+    known = about.coordinated
+    evidence = [
+        Evidence(f"producer {row['producer_id']} writes {where(p, first)}", None, row["file"], None, row["byte"])
+    ]
+    if known is not None:
+        record = f"transactional.id {known['transactional_id']}: {known['state']}"
+        evidence.append(Evidence(record, None, known["file"], None, known["byte"]))
+    open_in = p.producers.filter(logs.is_of_leader, pl.col("producer_id") == row["producer_id"], open_since=first)
+    for at, file, byte in open_in.select("snapshot_offset", "file", "byte").rows():
+        is_open = f"the producer snapshot at {where(p, at)} has it open since {first}"
+        evidence.append(Evidence(is_open, None, file, None, byte))
+    behind = f"; {plural(count, 'record')} behind it {'waits' if count == 1 else 'wait'}" if count else ""
+    return finding(
+        p,
+        f"{about.name} is open in the log of broker {logs.leader} since {where(p, first)}, though {proof}:"
+        f" read_committed consumers of {p.name} stop there{behind}",
+        (first, max([first, row["last_offset"], *held["last_offset"].tail(1)])),
+        [*evidence, *((f"{process} sends {value}, which waits", at) for process, value, at in _first(waiting))],
+        count=max(count, 1),
+        values=waiting["value"],
+        processes=[about.process] if about.process else [],
+        brokers=[str(logs.leader)],
+    )
+
+
+def _first(waiting: pl.DataFrame) -> list[tuple[str, str, int]]:
+    return waiting.sort("offset").head(1).select("process", "value", "at").rows()

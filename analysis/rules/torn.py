@@ -1,0 +1,102 @@
+"""torn-transaction: a transaction is committed in all of its partitions, or in none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from ...histories.tables import Evidence, Finding
+from ..partitions.partition import Partition
+from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, is_damaged, pieces_of
+from ..wording import plural, some
+from .judgement import Result, Unknown
+from .rule import NO_BROKER_FILES, Rule
+
+
+@Rule(
+    "torn-transaction",
+    group="transactions",
+    summary="A transaction is committed in one partition, and not in another",
+    breach=(
+        "In the leaders' last logs a record of the transaction is committed in one partition, and in another one of "
+        "its records is aborted, or absent though the transaction was acknowledged. A finding has all such "
+        "transactions of a partition."
+    ),
+    not_a_breach=(
+        "A transaction that is aborted everywhere, whatever its client knows: lost-write reports it if it was "
+        "acknowledged. One that has no marker yet. A record that retention, compaction or damage may have removed, or "
+        "that nobody acknowledged."
+    ),
+    unknown_when=(
+        "The leader's log is damaged, so that markers may be missing. "
+        f"More than {MAX_PIECES:,} transactions of a partition are not as their clients know them."
+    ),
+    in_jepsen=NO_BROKER_FILES,
+    needs=("transactions", "batches"),
+    assumes=("values", "replicas"),
+).judged_by
+def torn_transaction(p: Partition) -> Iterator[Result]:
+    """Whether all transactions of a partition can be compared with those of others; `judge_torn` compares them."""
+    if p.transactional and is_damaged(p):
+        yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
+    if len(pieces_of(p).odd) > MAX_PIECES:
+        yield Unknown(f"more than {MAX_PIECES:,} transactions in {p.name} are not as their clients know them")
+
+
+def judge_torn(odd: list[pl.DataFrame], beside: list[pl.DataFrame]) -> list[Finding]:
+    """One finding for each partition and what became of transactions there that ended otherwise elsewhere.
+
+    `odd` are PIECES, `beside` those beside them (pieces.beside).
+    """
+    known = [pl.DataFrame(schema=PIECES), *odd]
+    pieces = pl.concat(
+        [frame.with_columns(is_odd=pl.lit(True)) for frame in known] + beside, how="diagonal"
+    ).with_columns(is_committed=pl.col("state") == COMMITTED, place=pl.format("{}-{}", "topic", "partition"))
+    of_operation = pl.col("is_committed")
+    torn = pieces.filter(of_operation.any().over("at") & ~of_operation.all().over("at"))
+    places = torn.group_by("at", "is_committed").agg(elsewhere=pl.col("place").unique().sort())
+    rows = torn.filter(pl.col("is_odd").fill_null(False)).join(
+        places.with_columns(~pl.col("is_committed")), on=["at", "is_committed"]
+    )
+    groups = rows.sort("topic", "partition", "state", "first_offset", "at").partition_by(
+        "topic", "partition", "state", maintain_order=True
+    )
+    return [_torn(group) for group in groups]
+
+
+def _torn(rows: pl.DataFrame) -> Finding:
+    first = rows.row(0, named=True)
+    state, here = first["state"], first["place"]
+    elsewhere = some(sorted({place for places in rows["elsewhere"] for place in places}))
+    processes = rows["process"].unique(maintain_order=True).to_list()
+    count = int(rows["records"].sum())
+    subject = (
+        f"a transaction of {processes[0]} is"
+        if len(rows) == 1
+        else f"{len(rows)} transactions of {some(processes)} are"
+    )
+    there = "aborted or absent" if first["is_committed"] else "committed"
+    records = f"{plural(count, 'record')} in {here} {'is' if count == 1 else 'are'} {state}"
+    evidence = [
+        Evidence(
+            f"{row['process']} writes {row['value']}; its client knows the transaction as {row['outcome']}", row["at"]
+        )
+        for row in rows.head(3).iter_rows(named=True)
+    ]
+    if state != ABSENT:
+        decided = f"{first['value']} at {here}@{first['first_offset']}, its marker at {here}@{first['marker']}"
+        evidence.append(Evidence(decided, None, first["file"], None, first["byte"]))
+    return Finding(
+        rule="torn-transaction",
+        sentence=f"{subject} {there} in {elsewhere}, but {'its' if len(rows) == 1 else 'their'} {records}",
+        topic=first["topic"],
+        partition=first["partition"],
+        first_offset=rows["first_offset"].min(),  # type: ignore[arg-type]
+        last_offset=rows["last_offset"].max(),  # type: ignore[arg-type]
+        count=count,
+        values=rows["value"].to_list(),
+        processes=processes,
+        evidence=evidence,
+        replicas=[first["broker"]] if first["broker"] is not None else [],
+    )

@@ -1,0 +1,144 @@
+"""What became of each transaction in one partition: the pieces of which a torn transaction does not fit the others.
+
+Most pieces are as their client knows them, and are only needed beside one that is not. So a partition returns the
+few that are not (PIECES), and of the others no more than the operation and what became of it (EXPECTED).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import polars as pl
+
+from ...histories.evidence.tables import FINAL, Schema
+from ..partitions.partition import Partition, once
+from ..replicas.replica_logs import with_aborted
+from ..replicas.resolved_outcomes import is_leader_collected
+
+COMMITTED, ABORTED, ABSENT = "committed", "aborted", "absent"
+MAX_PIECES = 1_000  # of a partition
+
+STATES = pl.Enum([COMMITTED, ABORTED, ABSENT])
+EXPECTED: Schema = {"at": pl.Int64, "state": STATES}
+# One row for each transaction (`at` identifies its operation) and what became of some of its records in a partition.
+PIECES: Schema = {
+    "at": pl.Int64,
+    "state": pl.String,
+    "topic": pl.String,
+    "partition": pl.Int32,
+    "process": pl.String,
+    "outcome": pl.String,  # of the operation, as the client recorded it
+    "first_offset": pl.Int64,
+    "last_offset": pl.Int64,
+    "records": pl.Int64,
+    "value": pl.String,  # of the first
+    "marker": pl.Int64,  # offset of the marker that decided it
+    "broker": pl.String,
+    "file": pl.String,
+    "byte": pl.Int64,
+}
+
+
+class Expected(NamedTuple):
+    """The pieces of a partition that are as their clients know them (EXPECTED)."""
+
+    topic: str
+    partition: int
+    states: pl.DataFrame
+
+
+class Pieces(NamedTuple):
+    """The pieces of a partition: PIECES, and the others."""
+
+    odd: pl.DataFrame
+    expected: Expected
+
+
+NO_PIECES = Pieces(pl.DataFrame(schema=PIECES), Expected("", 0, pl.DataFrame(schema=EXPECTED)))
+
+
+def bounded_pieces(p: Partition) -> Pieces:
+    """The pieces of a partition, of the odd ones at most MAX_PIECES."""
+    pieces = pieces_of(p)
+    return pieces._replace(odd=pieces.odd.head(MAX_PIECES))
+
+
+def beside(odd: Iterable[pl.DataFrame], expected: Expected) -> pl.DataFrame:
+    """The expected pieces of the operations of odd ones, with their topic and partition."""
+    operations = pl.concat([pl.DataFrame(schema=PIECES), *odd])["at"].unique()
+    return expected.states.filter(pl.col("at").is_in(operations.implode())).select(
+        "at",
+        pl.col("state").cast(pl.String),
+        topic=pl.lit(expected.topic),
+        partition=pl.lit(expected.partition, pl.Int32),
+    )
+
+
+def is_damaged(p: Partition) -> bool:
+    """Whether the leader's last log has damage, which may hide any marker."""
+    logs = p.replica_logs
+    return logs is not None and logs.damage.filter(logs.is_of_leader).height > 0
+
+
+@once
+def pieces_of(p: Partition) -> Pieces:
+    """The pieces of a partition in the leader's last log; none without it."""
+    logs = p.replica_logs
+    if not p.transactional or logs is None or logs.last != FINAL or p.generation is not None:
+        return NO_PIECES
+    if is_damaged(p) or not is_leader_collected(logs):
+        return NO_PIECES
+    sends = p.sends.filter(
+        pl.col("txn") & pl.col("value").is_not_null() & ~pl.col("value").is_in(p.tombstones.implode())
+    )
+    # A value that was sent twice identifies no record.
+    sends = sends.filter(~pl.col("value").is_duplicated())
+    of_leader = logs.records.filter(logs.is_of_leader).sort("offset")
+    is_marker = pl.col("control").is_not_null()
+    decided = pl.when(is_marker).then("offset").fill_null(strategy="backward").over("producer_id")
+    held = with_aborted(of_leader.with_columns(marker=decided)).filter(~is_marker)
+    found = held.select("value", "aborted", "marker", "broker", "file", "byte", place="offset").unique(
+        "value", keep="none"
+    )
+    start = logs.extents.filter(logs.is_of_leader)["start"]
+    whole = len(start) > 0 and start[0] == 0 and logs.compacted is False
+    joined = sends.join(found, on="value", how="left", maintain_order="left")
+    # An acknowledged transaction is `ok` for its client; what brokers' files resolved is not.
+    known = (
+        pl.when("acknowledged")
+        .then(pl.lit("ok"))
+        .when(pl.col("is_failed"))
+        .then(pl.lit("fail"))
+        .otherwise(pl.lit("info"))
+    )
+    state = (
+        pl.when(pl.col("place").is_null())
+        .then(pl.lit(ABSENT if whole else None, pl.String))
+        .when("aborted")
+        .then(pl.lit(ABORTED))
+        .when(~pl.col("aborted"))
+        .then(pl.lit(COMMITTED))
+    )
+    # A resolved failure has no time: the client does not know of it.
+    joined = joined.with_columns(is_failed=(pl.col("outcome") == "fail") & pl.col("completed").is_not_null())
+    joined = joined.with_columns(outcome=known, state=state).drop_nulls("state")
+    # Only an acknowledged record is known to have been written.
+    joined = joined.filter((pl.col("state") != ABSENT) | (pl.col("outcome") == "ok"))
+    expected = {"ok": COMMITTED, "info": COMMITTED, "fail": ABORTED}
+    is_expected = pl.col("state") == pl.col("outcome").replace_strict(expected, return_dtype=pl.String)
+    rows = joined.group_by("at", "state", maintain_order=True).agg(
+        pl.lit(p.topic).alias("topic"),
+        pl.lit(p.partition, pl.Int32).alias("partition"),
+        pl.col("process", "outcome", "value", "marker", "broker", "file", "byte").first(),
+        first_offset=pl.coalesce("place", "offset").min(),
+        last_offset=pl.coalesce("place", "offset").max(),
+        records=pl.len(),
+        is_expected=is_expected.first(),
+    )
+    odd, expected_rows = rows.filter(~pl.col("is_expected")), rows.filter("is_expected")
+    return Pieces(_typed(odd, PIECES), Expected(p.topic, p.partition, _typed(expected_rows, EXPECTED)))
+
+
+def _typed(rows: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    return rows.select(pl.col(name).cast(kind) for name, kind in schema.items())

@@ -1,0 +1,31 @@
+"""Refused permissions: they end a recording with what the user lacks, as no later request would fare better."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import UsageError
+
+_NEEDED = {
+    "TOPIC_AUTHORIZATION_FAILED": "CREATE, DESCRIBE, READ and WRITE on the topic (and DELETE for delete-records)",
+    "GROUP_AUTHORIZATION_FAILED": "READ on the groups whose names begin with `logjudge-` or with the topic's name",
+    "CLUSTER_AUTHORIZATION_FAILED": "CREATE on the cluster or on the topic, and IDEMPOTENT_WRITE before Kafka 2.8",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "WRITE on the transactional ids that begin with the topic's name",
+}
+
+
+def is_refusal(error: Any) -> bool:
+    """Whether a librdkafka error (or None) says that the user lacks a permission."""
+    return error is not None and error.name() in _NEEDED
+
+
+def refusal(client: str, error: Any) -> UsageError:
+    """The sentence for a refused request of a client."""
+    name = error.name()
+    return UsageError(f"{client}: the cluster refused a request ({name}); the user needs {_NEEDED[name]}")
+
+
+def refuse(client: str, error: Any) -> None:
+    """Raises UsageError where the error (or None) is a refused permission."""
+    if is_refusal(error):
+        raise refusal(client, error)

@@ -1,0 +1,121 @@
+"""What must hold of transactions: one function an invariant, as in invariants.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..replication.acks import Ranges, add_range
+from ..replication.cluster import Cluster
+from ..replication.coordinators.transaction_ledger import Transaction
+from ..replication.ledger import Breach
+from ..replication.storage.transactions import committed
+
+Values = dict[tuple[int, int], Ranges]  # partition and producer -> value numbers
+
+
+def visible_values(cluster: Cluster) -> Values:
+    """The values that read_committed consumers see in the final leaders' logs."""
+    found: Values = {}
+    for partition in range(cluster.config.partitions):
+        replica = cluster.leader_replica(partition)
+        for batch in committed(replica.log.batches(), replica.stable_end) if replica is not None else ():
+            ranges = found.setdefault((partition, batch.producer), [])
+            add_range(ranges, batch.first, batch.first + batch.end - batch.base)
+    return found
+
+
+def hidden_ranges(cluster: Cluster, partition: int) -> Ranges:
+    """The offsets below the last stable one that no read_committed consumer gets: markers, aborted transactions."""
+    replica = cluster.leader_replica(partition)
+    if replica is None:
+        return []
+    found: Ranges = []
+    at = replica.log.start
+    for batch in committed(replica.log.batches(), replica.stable_end):
+        if batch.base > at:
+            found.append((at, batch.base))
+        at = max(at, batch.end)
+    return [*found, (at, replica.stable_end)] if at < replica.stable_end else found
+
+
+def atomic_transactions(cluster: Cluster) -> list[Breach]:
+    """A committed transaction is visible in all of its partitions, any other in none."""
+    found: list[Breach] = []
+    visible = visible_values(cluster)
+    served = {p for p in range(cluster.config.partitions) if (log := cluster.leader_log(p)) and not log.start}
+    for number, one in enumerate(cluster.transactions.transactions):
+        values = [(partition, value) for partition, value in one.values if partition in served]
+        seen = [value for value in values if _has(visible, one, *value)]
+        wrong = [value for value in values if value not in seen] if one.decision == "commit" else seen
+        if wrong:
+            verb = "misses" if one.decision == "commit" else "shows"
+            text = f"{one.process}'s transaction {number}, {_decision(one)}, {verb} {_values(one, wrong)}"
+            found.append(Breach("atomic-transactions", one.decided, wrong[0][0], text))
+    for number, time in cluster.transactions.contradictions:
+        text = f"transaction {number} was committed and aborted"
+        found.append(Breach("atomic-transactions", time, cluster.config.transaction_log, text))
+    return found
+
+
+def no_aborted_read(cluster: Cluster) -> list[Breach]:
+    """No read_committed consumer polls a record of a transaction that is not committed."""
+    if cluster.config.isolation != "read_committed":
+        return []
+    polled = {
+        (partition, producer): ranges
+        for partition, producers in cluster.ledger.polled_values.items()
+        for producer, ranges in producers.items()
+    }
+    found: list[Breach] = []
+    for number, one in enumerate(cluster.transactions.transactions):
+        wrong = [value for value in one.values if one.decision != "commit" and _has(polled, one, *value)]
+        if wrong:
+            text = f"a consumer read {_values(one, wrong)} of {one.process}'s transaction {number}, {_decision(one)}"
+            found.append(Breach("no-aborted-read", one.decided, wrong[0][0], text))
+    return found
+
+
+def no_hanging_transaction(cluster: Cluster) -> list[Breach]:
+    """In the end no transaction holds the last stable offset back."""
+    return [
+        Breach(
+            "no-hanging-transaction",
+            cluster.loop.now,
+            partition,
+            f"the last stable offset stays at {stable}, and read_committed consumers miss what is behind it, up to "
+            f"offset {mark - 1}",
+            stable,
+            mark,
+        )
+        for partition, stable, mark in cluster.open_transactions()
+    ]
+
+
+def one_producer_epoch(cluster: Cluster) -> list[Breach]:
+    """Once a producer epoch is granted, nothing of an older one is added to the log."""
+    return [
+        Breach(
+            "one-producer-epoch",
+            late.time,
+            late.partition,
+            f"producer {late.pid} writes in epoch {late.epoch}, though epoch {late.granted} was granted before",
+        )
+        for late in cluster.transactions.late_writes
+        if (log := cluster.leader_log(late.partition)) is not None
+        and any(
+            (batch.epoch, batch.producer, batch.first) == (late.leader_epoch, late.producer, late.first)
+            for batch in log.batches()
+        )
+    ]
+
+
+def _decision(one: Transaction) -> str:
+    return {"commit": "which committed", "abort": "which aborted"}.get(one.decision, "which never ended")
+
+
+def _has(values: Values, one: Transaction, partition: int, value: int) -> bool:
+    return any(low <= value < high for low, high in values.get((partition, one.producer), ()))
+
+
+def _values(one: Transaction, values: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(f"p{one.producer}-{partition}-{value}" for partition, value in values)

@@ -1,0 +1,133 @@
+"""How a partition's leader asks the transaction coordinator whether a producer's transaction is open there, before it
+appends the first batch of it (KIP-890, AddPartitionsToTxnManager). With transactions v2 the answer adds the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from ..config import Config
+from ..coordinators.transaction_requests import ADD, TransactionRequest
+from ..network import Network
+from ..partition_state import NO_LEADER
+from ..ports import Inboxes
+from ..producer_batch import ProducerBatch
+from ..requests import ProduceRequest
+from ..rules import Rules
+from ..storage.transactions import FIRST_TRANSACTIONAL, MARKER
+from .process import Process
+from .replica_manager import ReplicaManager
+
+UNAVAILABLE = "COORDINATOR_NOT_AVAILABLE"  # the producer tries again
+
+
+@dataclass(slots=True, eq=False)
+class Verifier:
+    """Holds produce requests back until the coordinator has answered for each of their batches."""
+
+    _process: Process
+    _network: Network
+    _manager: ReplicaManager
+    _rules: Rules
+    _config: Config
+    _inboxes: Inboxes
+    _leader_of: Callable[[int], int]
+    _append: Callable[[ProduceRequest], None]
+    _waiting: dict[TransactionRequest, tuple[ProduceRequest, int]] = field(default_factory=dict, init=False)
+
+    def restart(self) -> None:
+        """A new process waits for nothing."""
+        self._waiting = {}
+
+    def waiting(self) -> Iterable[ProduceRequest]:
+        """The requests that are held back."""
+        return [request for request, _ in self._waiting.values()]
+
+    def holds(self, request: ProduceRequest) -> bool:
+        """Must this request wait? Then it is appended later."""
+        if request.verified is not None:
+            return False
+        first = [index for index, batch in enumerate(request.batches) if self._opens_transaction(batch)]
+        request.verified = {}
+        for index in first:
+            self._ask(request, index)
+        return not self._is_verified(request, first)
+
+    def error(self, request: ProduceRequest, index: int) -> str:
+        """The coordinator's error for a batch. A marker that came in between ended the transaction."""
+        batch = request.batches[index]
+        found = (request.verified or {}).get(index)
+        if found is None:
+            return ""
+        error, marker = found
+        return error or ("" if self._last_marker(batch) == marker else UNAVAILABLE)
+
+    def expire(self, now: int) -> None:
+        """Give up on answers that do not come."""
+        for request in [r for r in self._waiting if now - r.sent > self._config.request_timeout]:
+            request.error = UNAVAILABLE
+            self._answered(request)
+
+    def _opens_transaction(self, batch: ProducerBatch) -> bool:
+        if batch.pid < FIRST_TRANSACTIONAL or batch.producer == MARKER:
+            return False
+        replica = self._manager.leader(batch.partition)
+        if replica is None:
+            return False
+        known = replica.log.producers.get(batch.pid)
+        is_open = batch.pid in replica.log.transactions.open
+        return not is_open or known is None or known.epoch != batch.producer_epoch
+
+    def _last_marker(self, batch: ProducerBatch) -> int:
+        replica = self._manager.leader(batch.partition)
+        return -1 if replica is None else replica.log.transactions.markers.get(batch.pid, -1)
+
+    @staticmethod
+    def _is_verified(request: ProduceRequest, first: Iterable[int]) -> bool:
+        assert request.verified is not None
+        return all(request.verified[index][0] != "waiting" for index in first)
+
+    def _ask(self, request: ProduceRequest, index: int) -> None:
+        batch, here = request.batches[index], self._process.id
+        assert request.verified is not None
+        marker = self._last_marker(batch)
+        leader = self._leader_of(self._config.transaction_log)
+        if leader == NO_LEADER:
+            request.verified[index] = (UNAVAILABLE, marker)
+            return
+        request.verified[index] = ("waiting", marker)
+        question = TransactionRequest(
+            here,
+            leader,
+            self._process.loop.now,
+            self._on_answer,
+            self._on_closed,
+            None,
+            ADD,
+            "",
+            batch.pid,
+            batch.producer_epoch,
+            (batch.partition,),
+            verify_only=not self._rules.bumps_epoch_at_end(),
+        )
+        self._waiting[question] = (request, index)
+        self._network.send(here, leader, self._inboxes[leader], question)
+
+    def _on_answer(self, answer: TransactionRequest) -> None:
+        if not self._process.defer(self._on_answer, answer):
+            self._answered(answer)
+
+    def _on_closed(self, question: TransactionRequest) -> None:
+        question.error = UNAVAILABLE
+        self._on_answer(question)
+
+    def _answered(self, answer: TransactionRequest) -> None:
+        held = self._waiting.pop(answer, None)
+        if held is None:
+            return
+        request, index = held
+        assert request.verified is not None
+        request.verified[index] = (answer.error, request.verified[index][1])
+        if self._is_verified(request, request.verified):
+            self._append(request)

@@ -1,0 +1,352 @@
+"""A transactional producer: InitProducerId, AddPartitionsToTxn, records, EndTxn (TransactionManager, Sender).
+
+It has one request to the coordinator at a time. The application begins a transaction, sends its records, and commits or
+aborts; when anything failed it aborts. After a fatal error it closes the producer and makes a new one, unless another
+producer has the same transactional id.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..config import MS
+from ..coordinators.requests import RETRIABLE
+from ..coordinators.transaction_ledger import Transaction, TransactionLedger
+from ..coordinators.transaction_requests import ADD, CONCURRENT, END, INIT, TransactionRequest
+from ..partition_state import NO_LEADER
+from ..producer_batch import ProducerBatch
+from ..requests import INVALID_STATE, TIMED_OUT, Request
+from .producer import Producer
+
+IDLE, INITIALISING, OPEN, ENDING = "idle", "initialising", "open", "ending"
+CONCURRENT_BACKOFF = 20 * MS  # TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS
+BY_APPLICATION = "aborted by the application"
+
+
+class TransactionalProducer(Producer):
+    """A producer whose application writes everything in transactions."""
+
+    __slots__ = (
+        "_acked",
+        "_added",
+        "_commits",
+        "_failed",
+        "_is_in_doubt",
+        "_is_started",
+        "_needs_epoch",
+        "_new",
+        "_offsets",
+        "_phase",
+        "_plan",
+        "_request",
+        "_retry_at",
+        "_sends",
+        "_since",
+        "_transaction",
+        "_turn",
+        "id",
+        "transactions",
+    )
+
+    def __init__(self, *arguments: Any, transactions: TransactionLedger) -> None:
+        super().__init__(*arguments)
+        self.id = "tx" if self.config.transactions == "shared" else f"tx-{self.name}"
+        self.transactions = transactions
+        self.pid = self.epoch = -1
+        self._phase = IDLE
+        self._request: TransactionRequest | None = None  # under way to the coordinator
+        self._retry_at = 0
+        self._since = 0  # when the coordinator answered last, or had nothing to answer
+        self._turn = 0  # of the application; what was planned in an earlier one does not happen
+        self._clear_transaction()
+
+    def _clear_transaction(self) -> None:
+        self._transaction: Transaction | None = None
+        self._plan: list[tuple[int, int]] = []  # partitions and values that are still to be sent
+        self._sends: list[tuple[int, int]] = []  # all of them
+        self._offsets: dict[tuple[int, int], int] = {}  # of those that were acknowledged
+        self._acked: list[tuple[ProducerBatch, int]] = []
+        self._new: set[int] = set()  # partitions that the coordinator must learn of first
+        self._added: set[int] = set()
+        self._commits = True
+        self._failed = ""  # why it can only be aborted
+        self._needs_epoch = False  # a batch that was sent is undecided
+        self._is_started = self._is_in_doubt = False
+
+    # --- the application
+
+    def start(self, _: None = None) -> None:
+        """Ask for a producer id, then begin."""
+        if not self.finished:
+            self.refresh()
+            self._phase = INITIALISING
+            self._step()
+            self._ticking = True
+            self.loop.at(self.loop.now, self._tick)
+
+    def _pause(self) -> None:
+        """The application comes back after a while."""
+        self._turn += 1
+        later = self.loop.now + int(self._rng.random() * 2 * self.config.interval)
+        self.loop.at(later, self._take_turn, self._turn)
+
+    def _take_turn(self, turn: int) -> None:
+        """Begin a transaction, send its next record, or end it."""
+        if turn != self._turn or self._phase not in (IDLE, OPEN):
+            return
+        if self._phase == IDLE:
+            self._begin()
+        if not self._failed:
+            partition, value = self._plan.pop(0)
+            self._send_value(partition, value)
+        if self._failed or not self._plan:
+            self._end()
+        else:
+            self._pause()
+
+    def _begin(self) -> None:
+        config = self.config
+        self._clear_transaction()
+        self._phase = OPEN
+        self._transaction = self.transactions.begin(self.name, self.index, self.pid, self.epoch)
+        self._commits = self._rng.random() * 1000 >= config.transaction_aborts
+        for _ in range(min(config.transaction_records, self.ops - self.generated)):
+            self.generated += 1
+            self._plan.append(self._next(int(self._rng.random() * config.partitions)))
+        self._sends = list(self._plan)
+        self._op += 1
+        if self._history is not None:
+            self._history.transact(self.loop.now, self.name, self._op, self._sends)
+
+    def _next(self, partition: int) -> tuple[int, int]:
+        value = self._next_value[partition]
+        self._next_value[partition] = value + 1
+        return partition, value
+
+    def _send_value(self, partition: int, value: int) -> None:
+        assert self._transaction is not None
+        self._transaction.values.append((partition, value))
+        if partition not in self._added and not self._rules.bumps_epoch_at_end():
+            self._new.add(partition)
+        self._enqueue(partition, value, self._op)
+        self._step()
+
+    def _end(self) -> None:
+        """Commit or abort."""
+        self._phase = ENDING
+        for queue in self._queues:
+            if queue:
+                queue[-1].open = False
+        if not self._commits:
+            self._drop_unsent()
+        self._drain(None)
+        self._step()
+
+    def _drop_unsent(self) -> None:
+        """An abort begins: what was not sent yet never will be (RecordAccumulator.abortUndrainedBatches)."""
+        for queue in self._queues:
+            for batch in [batch for batch in queue if not batch.attempts]:
+                queue.remove(batch)
+                batch.done = True
+                self._outstanding -= 1
+
+    # --- batches
+
+    def _ready(self, partition: int) -> ProducerBatch | None:
+        queue = self._queues[partition]
+        if not queue or (self._failed and not queue[0].attempts):
+            return None
+        if partition not in self._added and not self._rules.bumps_epoch_at_end():
+            return None
+        return super()._ready(partition)
+
+    def _send(self, broker: int, batches: list[ProducerBatch]) -> None:
+        self._is_started = True
+        super()._send(broker, batches)
+
+    def _acknowledged(self, batch: ProducerBatch, base: int) -> None:
+        """It is acknowledged to the application with its transaction."""
+        self._acked.append((batch, base))
+        self._offsets.update(((batch.partition, batch.first + i), base + i) for i in range(batch.count))
+        self._complete(batch, "ok", "", base)
+
+    def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:  # noqa: ARG002
+        batch.done = True
+        batch.ops = []
+        self._outstanding -= 1
+        self._bump[batch.partition] = False
+        if outcome != "ok":
+            self._needs_epoch = self._needs_epoch or batch.attempts > 0
+            self._failed = self._failed or error
+            self._drop_unsent()
+            if self._needs_epoch and not self._rules.bumps_epoch_after_abort():
+                self._fail_for_good(error)
+                return
+        self._step()
+
+    # --- the coordinator
+
+    def _step(self, _: None = None) -> None:
+        """Send the next request to the coordinator, if none is under way."""
+        if self._request is not None or self.loop.now < self._retry_at:
+            return
+        if self._phase == INITIALISING:
+            self._ask(INIT)
+        elif self._new and not self._failed:
+            self._ask(ADD, partitions=tuple(sorted(self._new)))
+        elif self._phase == ENDING and self._outstanding == 0:
+            if self._is_started:
+                self._ask(END, commit=self._commits and not self._failed)
+            else:
+                self._finish()
+
+    def _ask(self, kind: str, **content: Any) -> None:
+        leader = self.leaders[self.config.transaction_log][0]
+        if leader == NO_LEADER:
+            self.refresh()
+            self._step_later(self.config.retry_backoff)
+            return
+        self._is_started = self._is_started or kind == ADD
+        request = self._request = TransactionRequest(
+            self.node,
+            leader,
+            self.loop.now,
+            self._on_answer,
+            self.on_closed,
+            self.connections[leader],
+            kind,
+            self.id,
+            self.pid,
+            self.epoch,
+            **content,
+        )
+        self.network.send(self.node, leader, self._inboxes[leader], request)
+
+    def _step_later(self, backoff: int) -> None:
+        self._retry_at = self.loop.now + backoff
+        self.loop.at(self._retry_at, self._step)
+
+    def on_closed(self, request: Request) -> None:  # type: ignore[override]
+        """The connection closed, with every request on it."""
+        if request.connection is self.connections[request.broker]:
+            self._disconnected(request.broker)
+
+    def _disconnected(self, broker: int) -> None:
+        request = self._request
+        if request is not None and request.broker == broker:
+            self._request = None
+            self._is_in_doubt = self._is_in_doubt or request.kind == END
+            self._step_later(self.config.retry_backoff)
+        super()._disconnected(broker)
+
+    def _on_answer(self, answer: TransactionRequest) -> None:
+        if answer is not self._request:
+            return
+        self._request = None
+        self._since = self.loop.now
+        error = answer.error
+        if error in (*RETRIABLE, CONCURRENT):
+            self._is_in_doubt = self._is_in_doubt or (answer.kind == END and error in RETRIABLE)
+            if error in RETRIABLE:
+                self.refresh()
+            self._step_later(CONCURRENT_BACKOFF if error == CONCURRENT else self.config.retry_backoff)
+        elif answer.kind == END and (not error or (error == INVALID_STATE and not answer.commit)):
+            # The coordinator may never have got the partitions of a transaction that is aborted.
+            if not error:
+                self._take_over(*answer.granted)
+            self._finish()
+        elif error:
+            self._fail_for_good(error)
+        elif answer.kind == INIT:
+            self._take_over(*answer.granted)
+            self._phase = IDLE
+            self._go_on()
+        else:
+            self._new -= set(answer.partitions)
+            self._added |= set(answer.partitions)
+            self._drain(None)
+            self._step()
+
+    def _take_over(self, pid: int, epoch: int) -> None:
+        """Number batches anew in a new epoch."""
+        if (pid, epoch) == (self.pid, self.epoch):
+            return
+        self.pid, self.epoch = pid, epoch
+        self._needs_epoch = False
+        self._next_sequence = [0] * len(self._next_sequence)
+        self._epochs = [epoch] * len(self._epochs)
+
+    # --- ends
+
+    def _finish(self) -> None:
+        """The transaction is over, and the application knows how it ended."""
+        commits = self._commits and not self._failed
+        if commits:
+            for batch, base in self._acked:
+                self._ledger.on_acknowledged(batch, base, self.config.acks, self.loop.now)
+        self._record("ok" if commits else "fail", "" if commits else self._failed or BY_APPLICATION)
+        self._phase = INITIALISING if self._needs_epoch else IDLE
+        if self._phase == INITIALISING:
+            self._step()
+        else:
+            self._go_on()
+
+    def _fail_for_good(self, error: str) -> None:
+        """A fatal error: this producer ends, and perhaps another takes its place."""
+        if self._transaction is not None:
+            self._record("info" if self._is_in_doubt and self._commits and not self._failed else "fail", error)
+        self._abandon()
+        self.pid = self.epoch = -1
+        self._since = self.loop.now
+        if self.finished or self.config.transactions == "shared":
+            self._phase = IDLE
+            self.finished = True
+            return
+        self._phase = INITIALISING
+        self._step_later(self.config.retry_backoff)
+
+    def _record(self, outcome: str, error: str) -> None:
+        assert self._transaction is not None
+        self._transaction.outcome = outcome
+        if self._history is not None:
+            sends = [(partition, value, self._offsets.get((partition, value))) for partition, value in self._sends]
+            self._history.transacted(self.loop.now, self.name, self._op, sends, outcome, error)
+        self._transaction = None
+
+    def _abandon(self) -> None:
+        """Close all connections. What is under way may still arrive."""
+        self._turn += 1
+        self._request = None
+        for partition, queue in enumerate(self._queues):
+            for batch in (*queue, *self._partition_in_flight[partition]):
+                batch.done = True
+            queue.clear()
+            self._partition_in_flight[partition] = []
+        for broker, requests in self._in_flight.items():
+            for request in requests:
+                request.closed = True
+            requests.clear()
+            self.reconnect(broker)
+        self._outstanding = 0
+        self._clear_transaction()
+
+    def _go_on(self) -> None:
+        """Begin the next transaction after a while, or end."""
+        if self.generated >= self.ops:
+            self.finished = True
+        else:
+            self._pause()
+
+    def _tick(self, _: None) -> None:
+        request = self._request
+        if request is not None and self.loop.now - request.sent > self.config.request_timeout:
+            self._disconnected(request.broker)
+        waits = self._phase == INITIALISING or self._new or (self._phase == ENDING and self._outstanding == 0)
+        if not waits:
+            self._since = self.loop.now
+        elif self.loop.now - self._since > self.config.delivery_timeout:
+            # max.block.ms. The application makes one more producer; if that gets no answer either, it ends.
+            self.finished = self._phase == INITIALISING
+            self._fail_for_good(TIMED_OUT)
+        super()._tick(None)
+        self._step()

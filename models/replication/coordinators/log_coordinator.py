@@ -1,0 +1,136 @@
+"""What a broker's coordinators of groups and of transactions share: each acts while the broker leads the partition that
+stores its state, loads it from there when it is elected, and writes every change to it first.
+
+The partition is replicated like any other (CoordinatorRuntime, TransactionStateManager). Simplification: it is not
+compacted, and nothing in it expires.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from ..brokers.process import Process
+from ..brokers.produce import ProduceHandler
+from ..brokers.replica_manager import ReplicaManager
+from ..config import MS, Config
+from ..network import Network
+from ..producer_batch import ProducerBatch
+from ..requests import ProduceRequest
+from ..storage.batches import Batch
+
+TICK = 100 * MS
+COORDINATOR = -1  # the producer of the batches in a coordinator's log
+R = TypeVar("R")
+Done = Callable[[str], None]
+
+
+class LogCoordinator(ABC, Generic[R]):
+    """A coordinator on this broker: loaded, or not. `records` are those of all appends in the run: a batch's value is
+    an index of it."""
+
+    def __init__(
+        self,
+        process: Process,
+        network: Network,
+        manager: ReplicaManager,
+        produces: ProduceHandler,
+        config: Config,
+        log: int,
+        records: list[R],
+    ) -> None:
+        self._process, self._network, self._manager = process, network, manager
+        self._produces, self._config = produces, config
+        self.log = log
+        self.records = records
+        self._epoch = -1  # leader epoch of the partition; -1: not the coordinator
+        self._is_loading = False
+        self._forget()
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Drop what was loaded."""
+
+    @abstractmethod
+    def _replay(self, batch: Batch, records: Sequence[R]) -> None:
+        """Load a batch of the log; a control batch has no records."""
+
+    @abstractmethod
+    def _loaded(self) -> None:
+        """Everything is replayed."""
+
+    @abstractmethod
+    def _tick_loaded(self, now: int) -> None:
+        """Do what time demands."""
+
+    def _refuse_waiting(self) -> None:
+        """Another broker coordinates: answer the requests that wait."""
+
+    def restart(self) -> None:
+        """A new process coordinates nothing."""
+        self._epoch, self._is_loading = -1, False
+        self._forget()
+
+    def lead(self, epoch: int) -> None:
+        """The broker began to lead the partition: load it, then answer."""
+        self._resign()
+        self._epoch, self._is_loading = epoch, True
+        loop = self._process.loop
+        loop.at(loop.now + self._config.group_load_time, self._load, (self._process.incarnation, epoch))
+
+    def _is_coordinator(self) -> bool:
+        """Does the broker lead the partition in the epoch for which it was loaded?"""
+        replica = self._manager.leader(self.log)
+        return replica is not None and replica.epoch == self._epoch
+
+    def _load(self, since: tuple[int, int]) -> None:
+        process = self._process
+        if since != (process.incarnation, self._epoch) or process.defer(self._load, since):
+            return
+        if not self._is_coordinator():
+            self._resign()
+            return
+        for batch in self._manager.replicas[self.log].log.batches():
+            is_own = batch.producer == COORDINATOR
+            self._replay(batch, self.records[batch.first : batch.first + batch.end - batch.base] if is_own else ())
+        self._is_loading = False
+        self._loaded()
+        process.loop.at(process.loop.now + TICK, self._tick, since)
+
+    def _resign(self) -> None:
+        """Another broker coordinates."""
+        self._refuse_waiting()
+        self._epoch, self._is_loading = -1, False
+        self._forget()
+
+    def _answer(self, request: Any, error: str = "") -> None:
+        request.error = error
+        self._network.send(self._process.id, request.node, request.reply, request)
+
+    def _write(self, records: Sequence[R], done: Done, pid: int = -1, producer_epoch: int = -1) -> None:
+        """Append records with acks=all; then `done` gets the error, if this is still the same coordinator. With a
+        producer id they belong to its transaction."""
+        process = self._process
+        batch = ProducerBatch(COORDINATOR, self.log, len(self.records), process.loop.now)
+        batch.count = len(records)
+        batch.pid, batch.producer_epoch = pid, producer_epoch
+        self.records += records
+        since = process.incarnation, self._epoch
+
+        def finished(request: ProduceRequest) -> None:
+            if since == (process.incarnation, self._epoch) and not process.defer(finished, request):
+                done(request.results[0][0])
+
+        self._produces.write(batch, finished)
+
+    def _tick(self, since: tuple[int, int]) -> None:
+        process = self._process
+        if since != (process.incarnation, self._epoch) or process.defer(self._tick, since):
+            return
+        if not self._is_coordinator():
+            self._resign()
+            return
+        now = process.loop.now
+        process.loop.at(now + TICK, self._tick, since)
+        self._tick_loaded(now)

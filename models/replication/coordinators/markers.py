@@ -1,0 +1,59 @@
+"""How a partition's leader writes markers for a transaction coordinator (KafkaApis.handleWriteTxnMarkersRequest)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..brokers.process import Process
+from ..brokers.produce import ProduceHandler
+from ..brokers.replica_manager import ReplicaManager
+from ..network import Network
+from ..producer_batch import ProducerBatch
+from ..requests import NOT_LEADER, OLD_COORDINATOR, ProduceRequest
+from ..rules import Rules
+from ..storage.transactions import MARKER
+from .transaction_requests import MarkerRequest
+
+
+@dataclass(slots=True, eq=False)
+class MarkerHandler:
+    """Appends control batches with acks=all, and answers once they are replicated."""
+
+    _process: Process
+    _network: Network
+    _manager: ReplicaManager
+    _produces: ProduceHandler
+    _rules: Rules
+    _next_number: Callable[[], int]
+    _on_marker: Callable[[MarkerRequest], None]  # the marker is replicated
+
+    def handle(self, request: MarkerRequest) -> None:
+        """Append a marker, unless a newer coordinator, or in transactions v2 this one, already did."""
+        replica = self._manager.leader(request.partition)
+        if replica is None:
+            self._answer(request, NOT_LEADER)
+            return
+        known = replica.log.producers.get(request.pid)
+        if request.coordinator_epoch < replica.log.transactions.coordinators.get(request.pid, -1):
+            self._answer(request, OLD_COORDINATOR)
+        elif self._rules.bumps_epoch_at_end() and known is not None and request.epoch <= known.epoch:
+            self._answer(request, "")  # the epoch of a transaction's end is its own, so this is a repetition
+        else:
+            number = 2 * self._next_number() + request.commit
+            batch = ProducerBatch(MARKER, request.partition, number, self._process.loop.now)
+            batch.count, batch.pid, batch.producer_epoch = 1, request.pid, request.epoch
+            batch.sequence = -2 - request.coordinator_epoch
+            incarnation = self._process.incarnation
+
+            def written(answer: ProduceRequest) -> None:
+                if incarnation == self._process.incarnation and not self._process.defer(written, answer):
+                    self._answer(request, answer.results[0][0])
+
+            self._produces.write(batch, written)
+
+    def _answer(self, request: MarkerRequest, error: str) -> None:
+        request.error = error
+        if not error:
+            self._on_marker(request)
+        self._network.send(self._process.id, request.node, request.reply, request)

@@ -1,0 +1,83 @@
+"""What really happened to transactions, recorded where it happens: what they wrote, and how they ended. No part acts on
+it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..producer_batch import ProducerBatch
+from ..storage.transactions import MARKER
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One transaction of a producer."""
+
+    process: str
+    producer: int
+    began: int
+    values: list[tuple[int, int]] = field(default_factory=list)  # partition, value number
+    decision: str = ""  # commit or abort, as a coordinator stored it first
+    decided: int = -1
+    outcome: str = ""  # as the producer knows it: ok, fail, info
+
+
+@dataclass(slots=True)
+class LateWrite:
+    """A leader appended a batch of a producer epoch after a newer one was granted. It may be truncated again."""
+
+    time: int
+    partition: int
+    leader_epoch: int
+    producer: int
+    first: int  # value number
+    pid: int
+    epoch: int
+    granted: int
+
+
+@dataclass(slots=True)
+class TransactionLedger:
+    """Collects; models/exploration/transaction_invariants.py checks."""
+
+    now: Callable[[], int]
+    transactions: list[Transaction] = field(default_factory=list)
+    contradictions: list[tuple[int, int]] = field(default_factory=list)  # transactions decided twice: number, when
+    late_writes: list[LateWrite] = field(default_factory=list)
+    epochs: dict[int, int] = field(default_factory=dict)  # producer id -> newest epoch that was granted
+    timed_out: int = 0
+    fenced: int = 0  # transactions that another InitProducerId aborted
+    _current: dict[tuple[int, int], int] = field(default_factory=dict)  # producer id and epoch -> transaction
+
+    def begin(self, process: str, producer: int, pid: int, epoch: int) -> Transaction:
+        """A producer begins a transaction."""
+        found = Transaction(process, producer, self.now())
+        self._current[pid, epoch] = len(self.transactions)
+        self.transactions.append(found)
+        return found
+
+    def number_of(self, pid: int, epoch: int) -> int:
+        """The latest transaction of this producer epoch."""
+        return self._current.get((pid, epoch), -1)
+
+    def on_decided(self, number: int, commit: bool) -> None:
+        """A coordinator stores how a transaction ends, or loads it, when the one before stored it without knowing."""
+        if number < 0:
+            return
+        found, decision = self.transactions[number], "commit" if commit else "abort"
+        if found.decision not in ("", decision):
+            self.contradictions.append((number, self.now()))
+        elif not found.decision:
+            found.decision, found.decided = decision, self.now()
+
+    def on_granted(self, pid: int, epoch: int) -> None:
+        """A coordinator answers with a producer epoch."""
+        self.epochs[pid] = max(epoch, self.epochs.get(pid, -1))
+
+    def on_appended(self, batch: ProducerBatch) -> None:
+        """A leader appended a batch of a transactional producer."""
+        granted = self.epochs.get(batch.pid, -1)
+        if batch.producer != MARKER and batch.producer_epoch < granted:
+            written = (batch.partition, batch.epoch, batch.producer, batch.first)
+            self.late_writes.append(LateWrite(self.now(), *written, batch.pid, batch.producer_epoch, granted))

@@ -1,0 +1,299 @@
+"""A broker's transaction coordinator: it acts while the broker leads the partition of `__transaction_state`.
+
+A transaction ends in two phases: its decision is stored (PrepareCommit, PrepareAbort), then markers go to the leaders
+of all partitions that it wrote, and when all have them its end is stored (CompleteCommit, CompleteAbort). The next
+leader loads the states and sends the markers of what was prepared again (TransactionCoordinator,
+TransactionStateManager, TransactionMarkerChannelManager). Simplifications: all transactional ids are in one partition,
+metadata says who coordinates, and producer epochs never run out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from ..config import Config
+from ..partition_state import NO_LEADER
+from ..ports import Inboxes
+from ..requests import INVALID_STATE, NOT_LEADER, OLD_COORDINATOR, OLD_PRODUCER
+from ..rules import Rules
+from ..storage.batches import Batch
+from .log_coordinator import LogCoordinator
+from .requests import LOADING, NOT_AVAILABLE, NOT_COORDINATOR
+from .transaction_ledger import TransactionLedger
+from .transaction_requests import (
+    ADD,
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    CONCURRENT,
+    EMPTY,
+    END,
+    FENCED,
+    INIT,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    PREPARED,
+    MarkerRequest,
+    TransactionRecord,
+    TransactionRequest,
+)
+
+
+@dataclass(slots=True, eq=False)
+class TransactionState:
+    """A transactional id as the coordinator knows it."""
+
+    record: TransactionRecord  # as the log has it
+    is_pending: bool = False  # a change is being written
+    markers: dict[int, MarkerRequest | None] = field(default_factory=dict)  # partitions without one: what was sent
+    is_fenced: bool = False  # another coordinator sends the markers
+
+
+class TransactionCoordinator(LogCoordinator[TransactionRecord]):
+    """The transactional ids on this broker."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        records: list[TransactionRecord],
+        ledger: TransactionLedger,
+        rules: Rules,
+        inboxes: Inboxes,
+        leader_of: Callable[[int], int],
+        next_pid: Callable[[], int],
+    ) -> None:
+        config: Config = arguments[-1]
+        super().__init__(*arguments, config.transaction_log, records)
+        self.ledger = ledger
+        self._rules = rules
+        self._inboxes = inboxes
+        self._leader_of = leader_of
+        self._next_pid = next_pid
+
+    def _forget(self) -> None:
+        self._states: dict[str, TransactionState] = {}
+        self._due_cleanup = 0
+
+    def _replay(self, batch: Batch, records: Sequence[TransactionRecord]) -> None:  # noqa: ARG002
+        for record in records:
+            self._states[record.id] = TransactionState(record)
+
+    def _loaded(self) -> None:
+        states = self._states.values()
+        prepared = [state for state in states if state.record.state in PREPARED]
+        ongoing = [state for state in states if state.record.state == ONGOING]
+        self._process.report("transactions-loaded", len(self._states), len(ongoing), len(prepared))
+        self._due_cleanup = self._process.loop.now + self._config.transaction_cleanup
+        for state in prepared:
+            self.ledger.on_decided(state.record.number, state.record.state == PREPARE_COMMIT)
+            self._begin_markers(state)
+
+    # --- requests
+
+    def handle(self, request: TransactionRequest) -> None:
+        """Answer a producer or a partition's leader."""
+        if not self._is_coordinator():
+            self._answer(request, NOT_COORDINATOR)
+        elif self._is_loading:
+            self._answer(request, LOADING)
+        else:
+            {INIT: self._init, ADD: self._add, END: self._end}[request.kind](request)
+
+    def _state_of(self, request: TransactionRequest) -> TransactionState | None:
+        if request.id:
+            return self._states.get(request.id)
+        return next((state for state in self._states.values() if state.record.pid == request.pid), None)
+
+    def _init(self, request: TransactionRequest) -> None:
+        """InitProducerId: a new epoch, which fences the one before. What that left open is aborted first."""
+        timeout = self._config.transaction_timeout
+        state = self._states.get(request.id)
+        if state is None:
+            state = TransactionState(TransactionRecord(request.id, self._next_pid(), -1, EMPTY, timeout))
+            self._states[request.id] = state
+        record, is_bump = state.record, request.pid >= 0
+        is_retry = is_bump and (request.pid, request.epoch) == (record.pid, record.last_epoch)
+        if is_bump and not is_retry and (request.pid, request.epoch) != (record.pid, record.epoch):
+            self._answer(request, FENCED)
+        elif state.is_pending or record.state in PREPARED:
+            self._answer(request, CONCURRENT)
+        elif record.state == ONGOING:
+            self.ledger.fenced += 1
+            self._process.report("transaction-fenced", record.id, record.epoch, record.epoch + 1)
+            self._prepare(state, False, record.epoch + 1, -1, lambda _: None)
+            self._answer(request, CONCURRENT)
+        elif is_retry:
+            self._grant(request, state, "")
+        else:
+            new = TransactionRecord(
+                record.id,
+                record.pid,
+                record.epoch + 1,
+                EMPTY,
+                timeout,
+                record.epoch if is_bump else -1,
+                updated=self._process.loop.now,
+            )
+            self._store(state, new, partial(self._grant, request, state))
+
+    def _grant(self, request: TransactionRequest, state: TransactionState, error: str) -> None:
+        if not error:
+            request.granted = (state.record.pid, state.record.epoch)
+            self.ledger.on_granted(*request.granted)
+        self._answer(request, error)
+
+    def _add(self, request: TransactionRequest) -> None:
+        """AddPartitionsToTxn: the transaction begins, or grows; or only: are they in it?"""
+        state = self._state_of(request)
+        if state is None or request.pid != state.record.pid:
+            self._answer(request, FENCED)
+            return
+        record = state.record
+        is_open = record.state == ONGOING
+        has_all = is_open and set(request.partitions) <= set(record.partitions)
+        if request.epoch != record.epoch:
+            self._answer(request, OLD_PRODUCER if not request.id else FENCED)
+        elif state.is_pending or record.state in PREPARED:
+            self._answer(request, CONCURRENT)
+        elif has_all or request.verify_only:
+            self._answer(request, "" if has_all else INVALID_STATE)
+        else:
+            now = self._process.loop.now
+            new = replace(
+                record,
+                state=ONGOING,
+                partitions=tuple(sorted({*(record.partitions if is_open else ()), *request.partitions})),
+                started=record.started if is_open else now,
+                updated=now,
+                number=record.number if is_open else self.ledger.number_of(record.pid, record.epoch),
+            )
+            self._store(state, new, partial(self._answer, request))
+
+    def _end(self, request: TransactionRequest) -> None:
+        """EndTxn: store the decision, answer, then send the markers."""
+        state = self._state_of(request)
+        if state is None or request.pid != state.record.pid:
+            self._answer(request, FENCED)
+            return
+        record, bumps = state.record, self._rules.bumps_epoch_at_end()
+        prepared, complete = _ends(request.commit)
+        is_repeated = bumps and record.last_epoch >= 0 and request.epoch == record.last_epoch
+        if request.epoch != record.epoch and not (is_repeated and record.state in (prepared, complete)):
+            self._answer(request, FENCED)
+        elif state.is_pending or record.state == prepared:
+            self._answer(request, CONCURRENT)
+        elif record.state == complete and is_repeated == bumps:
+            self._grant(request, state, "")
+        elif record.state == ONGOING or (bumps and not request.commit and record.state not in PREPARED):
+            epochs = (record.epoch + 1, record.epoch) if bumps else (record.epoch, record.last_epoch)
+            self._prepare(state, request.commit, *epochs, partial(self._grant, request, state))
+        else:
+            self._answer(request, INVALID_STATE)
+
+    # --- the two phases
+
+    def _prepare(
+        self, state: TransactionState, commit: bool, epoch: int, last_epoch: int, then: Callable[[str], None]
+    ) -> None:
+        """Phase 1: store the decision."""
+        record = state.record
+        new = replace(
+            record,
+            state=_ends(commit)[0],
+            epoch=epoch,
+            last_epoch=last_epoch,
+            partitions=record.partitions if record.state == ONGOING else (),
+            number=record.number if record.state == ONGOING else -1,
+            updated=self._process.loop.now,
+        )
+
+        def stored(error: str) -> None:
+            if not error:
+                self.ledger.on_decided(new.number, commit)
+                self._begin_markers(state)
+            then(error)
+
+        self._store(state, new, stored)
+
+    def _begin_markers(self, state: TransactionState) -> None:
+        """Phase 2: a marker for each partition."""
+        state.markers = dict.fromkeys(state.record.partitions)
+        self._send_markers(state)
+
+    def _send_markers(self, state: TransactionState) -> None:
+        """Send what has no answer yet; store the end of the transaction when nothing is left."""
+        here, now, record = self._process.id, self._process.loop.now, state.record
+        if not state.markers:
+            complete = COMPLETE_COMMIT if record.state == PREPARE_COMMIT else COMPLETE_ABORT
+            if not state.is_pending:
+                new = replace(record, state=complete, partitions=(), updated=now, number=-1)
+                self._store(state, new, lambda _: None)
+            return
+        for partition, sent in state.markers.items():
+            leader = self._leader_of(partition)
+            if leader == NO_LEADER or (sent is not None and now - sent.sent <= self._config.request_timeout):
+                continue
+            reply, on_closed = partial(self._marked, state), partial(self._unmarked, state)
+            commit = record.state == PREPARE_COMMIT
+            request = MarkerRequest(
+                here, leader, now, reply, on_closed, None, partition, record.pid, record.epoch, commit, self._epoch
+            )
+            state.markers[partition] = request
+            self._network.send(here, leader, self._inboxes[leader], request)
+
+    def _marked(self, state: TransactionState, answer: MarkerRequest) -> None:
+        """A partition's leader answers; what failed is sent again later."""
+        if self._process.defer(partial(self._marked, state), answer):
+            return
+        if state.markers.get(answer.partition) is not answer or self._states.get(state.record.id) is not state:
+            return
+        if answer.error in (OLD_COORDINATOR, OLD_PRODUCER):
+            state.is_fenced = True
+        elif answer.error:
+            state.markers[answer.partition] = None
+        else:
+            del state.markers[answer.partition]
+            if not state.markers:
+                self._send_markers(state)
+
+    def _unmarked(self, state: TransactionState, request: MarkerRequest) -> None:
+        """The connection closed before the answer."""
+        if state.markers.get(request.partition) is request:
+            state.markers[request.partition] = None
+
+    # --- the log, and time
+
+    def _store(self, state: TransactionState, new: TransactionRecord, then: Callable[[str], None]) -> None:
+        """Write a change; `then` gets the error for the client."""
+        state.is_pending = True
+
+        def stored(error: str) -> None:
+            state.is_pending = False
+            if not error:
+                state.record = new
+            then(NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE if error else "")
+
+        self._write([new], stored)
+
+    def _tick_loaded(self, now: int) -> None:
+        """Repeat markers, and abort the transactions that took too long (abortTimedOutTransactions)."""
+        for state in self._states.values():
+            if state.record.state in PREPARED and not state.is_pending and not state.is_fenced:
+                self._send_markers(state)
+        if now < self._due_cleanup:
+            return
+        self._due_cleanup = now + self._config.transaction_cleanup
+        for state in self._states.values():
+            record = state.record
+            if record.state == ONGOING and not state.is_pending and now - record.started > record.timeout:
+                self.ledger.timed_out += 1
+                self._process.report("transaction-timed-out", record.id, record.epoch, now - record.started)
+                self._prepare(state, False, record.epoch + 1, -1, lambda _: None)
+
+
+def _ends(commit: bool) -> tuple[str, str]:
+    """The states of a transaction that commits, or aborts: prepared, complete."""
+    return (PREPARE_COMMIT, COMPLETE_COMMIT) if commit else (PREPARE_ABORT, COMPLETE_ABORT)

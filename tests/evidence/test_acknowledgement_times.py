@@ -1,0 +1,60 @@
+"""Losses of sends in transactions, of which a client only reports when the transaction ended."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.causes.loss_ranges import explain_losses
+from logjudge.analysis.replicas.replica_logs import complete_sends
+from logjudge.histories.tables import Finding
+
+from .replica_texts import joined, logs
+from .timelines import AFTER, SECOND, epochs, fault, lost, metadata, timeline
+
+BEFORE = logs("1: 0a 1b", "mid")
+HELD = {**joined(BEFORE, logs("1: 0a 1x@1\n2: 0a 1x@1")), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+MID = {"snapshots": ("mid", ""), "times": {"mid": 8 * SECOND}}
+# The ISR was [1, 2] until broker 2 left it at 4 s, and broker 2 was elected at 9 s.
+UNCLEAN = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+
+
+def explained(found, invoked, ended, **changed):
+    send = {"value": "b", "offset": 1, "acks": "all", "acknowledged": True, "txn": True, "place": 7}
+    times = {"invoked": invoked * SECOND, "completed": ended * SECOND}
+    sends = complete_sends(pl.DataFrame([{**send, **times, **changed}]))
+    finding = Finding("lost-write", "", "orders", 0, first_offset=1, last_offset=1, values=["b"])
+    ((_, part, explanation),) = explain_losses(found, [finding], sends)
+    return part, explanation
+
+
+def test_an_election_before_the_end_of_a_transaction_is_the_cause_if_a_log_held_its_records_before():
+    found = timeline(HELD, MID, UNCLEAN)
+    part, explanation = explained(found, 5, 20)
+    assert explanation.cause == "unclean-election"
+    # If it was acknowledged when the transaction ended, broker 2 had acknowledged it.
+    assert explain_loss(timeline(AFTER, meta=UNCLEAN), lost(at=20)).cause == "unknown"
+    # The story names the end of the transaction, and does not call it an acknowledgement before the loss.
+    assert part.reported == (20 * SECOND, 20 * SECOND)
+    assert [fact.time for fact in explanation.chain if fact.kind == "committed-transaction"] == [20 * SECOND]
+    assert "commit of a transaction with records with acks=all of offset 1" in explanation.chain[-1].sentence
+
+
+@pytest.mark.parametrize(
+    ("invoked", "ended", "changed", "times"),
+    [
+        # A leader can acknowledge until the next one is elected, or until it dies.
+        (2, 20, {}, (2, 6)),
+        # The client reported it before, or a consumer read it before.
+        (2, 5, {}, (2, 5)),
+        (2, 20, {"first_read": 3 * SECOND}, (2, 3)),
+        # Its transaction began after the leader's death: the clocks disagree.
+        (7, 20, {}, (20, 20)),
+        # The client reported the acknowledgement of the send itself.
+        (2, 20, {"txn": False}, (20, 20)),
+    ],
+)
+def test_what_bounds_the_time_of_an_acknowledgement(invoked, ended, changed, times):
+    found = timeline(HELD, MID, UNCLEAN, faults=[fault("kill", "1", 6)])
+    part, _ = explained(found, invoked, ended, **changed)
+    assert (part.first_acked, part.last_acked) == tuple(time * SECOND for time in times)

@@ -1,0 +1,166 @@
+"""Transactions in the simulator: logs, invariants under faults, bundles that are judged as what they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.verdict.document import verdict_of
+from logjudge.histories.bundle import open_run
+from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.models.exploration.invariants import breaches
+from logjudge.models.exploration.search import Space
+from logjudge.models.exploration.transaction_truth import transaction_truth
+from logjudge.models.replication.config import Config, ConfigError
+from logjudge.models.replication.options import configure
+from logjudge.models.replication.scenario import Scenario
+from logjudge.models.replication.storage.batches import Batch
+from logjudge.models.replication.storage.replica_log import ReplicaLog
+from logjudge.models.replication.storage.transactions import FIRST_TRANSACTIONAL, MARKER, committed, readable
+
+INVARIANTS = (
+    "atomic-transactions",
+    "no-aborted-read",
+    "no-hanging-transaction",
+    "one-producer-epoch",
+    "no-acknowledged-loss",
+    "no-consumer-loss",
+    "no-duplicates",
+)
+QUICK = {
+    "num.partitions": 3,
+    "min.insync.replicas": 2,
+    "simulation.transactions": "own",
+    "isolation.level": "read_committed",
+    "transaction.timeout.ms": 4000,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+    "simulation.send.interval.us": 60000,
+    "simulation.ops": 120,
+}
+
+
+def scenario(seed: int, variant: str = "kraft", **options: object) -> Scenario:
+    """Two transactional producers under the faults of a seed."""
+    return Space(variant, options={**QUICK, **options}).scenario(seed)
+
+
+class Writes:
+    """A log, written step by step: producers 0 to 2 write, commit and abort."""
+
+    def __init__(self) -> None:
+        self.log = ReplicaLog()
+        self.values: dict[int, list[int]] = {}  # producer -> offsets of its open transaction
+        self.outcomes: list[tuple[list[int], bool, int]] = []  # offsets, committed, the marker's offset
+        self._sequences = [0, 0, 0]
+
+    def write(self, producer: int, count: int) -> None:
+        base, pid = self.log.end, FIRST_TRANSACTIONAL + producer
+        sequence = self._sequences[producer]
+        self.log.append(Batch(base, base + count, 0, producer, sequence, 0, base, pid, 0, sequence))
+        self._sequences[producer] += count
+        self.values.setdefault(producer, []).extend(range(base, base + count))
+
+    def end(self, producer: int, commit: bool) -> None:
+        base, pid = self.log.end, FIRST_TRANSACTIONAL + producer
+        self.outcomes.append((self.values.pop(producer, []), commit, base))
+        self.log.append(Batch(base, base + 1, 0, MARKER, 2 * base + commit, 0, base, pid, 0, -2))
+
+    def stable_end(self, mark: int) -> int:
+        """By definition: the first offset of a transaction whose marker is not below the mark."""
+        undecided = [offsets[0] for offsets in self.values.values()]
+        undecided += [offsets[0] for offsets, _, marker in self.outcomes if offsets and marker >= mark]
+        return min([mark, *undecided])
+
+
+steps = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["write", "commit", "abort"]), st.integers(1, 3)))
+
+
+@given(steps, st.integers(0, 40), st.integers(0, 40))
+def test_a_log_knows_its_stable_offset_and_what_is_readable(
+    plan: list[tuple[int, str, int]], mark: int, start: int
+) -> None:
+    writes = Writes()
+    for producer, step, count in plan:
+        if step == "write":
+            writes.write(producer, count)
+        else:
+            writes.end(producer, step == "commit")
+    log = writes.log
+    mark, start = min(mark, log.end), min(start, log.end)
+    stable = log.transactions.stable_end(mark)
+    assert stable == writes.stable_end(mark)
+    visible = {o for offsets, commit, marker in writes.outcomes if commit and marker < log.end for o in offsets}
+    whole = log.transactions.stable_end(log.end)
+    below = {o for batch in committed(log.batches(), whole) for o in range(batch.base, batch.end)}
+    assert below == {o for o in visible if o < whole}
+    fetched = log.read(start, 1000, stable)
+    aborted = log.transactions.aborted_between(start, fetched[-1].end) if fetched else []
+    read = {o for batch in readable(fetched, aborted) for o in range(batch.base, batch.end)}
+    assert read == {o for o in visible if start <= o < stable}
+    rebuilt = ReplicaLog()
+    for batch in log.batches():
+        rebuilt.append(batch)
+    log.append(Batch(log.end, log.end + 1, 0, 9, 0, 0, 999, 9, 0, 0))
+    log.truncate(log.end - 1)
+    assert log.transactions.open == rebuilt.transactions.open
+    assert log.transactions.aborted == rebuilt.transactions.aborted
+
+
+@pytest.mark.parametrize("variant", ["kraft", "kip-966"])
+@pytest.mark.parametrize("seed", range(6))
+def test_transactions_survive_faults(seed: int, variant: str) -> None:
+    cluster = scenario(seed, variant).run()
+    assert cluster.final
+    assert breaches(cluster, INVARIANTS) == {}
+    truth = transaction_truth(cluster)
+    assert truth is not None
+    assert truth["committed"] + truth["aborted"] == len(cluster.transactions.transactions)
+    assert truth["committed"] > 10
+
+
+@pytest.mark.campaign
+def test_transactions_survive_many_schedules() -> None:
+    for seed in range(1000, 1300):
+        assert breaches(scenario(seed, "kip-966").run(), INVARIANTS) == {}, seed
+
+
+def test_a_late_commit_ends_the_next_transaction_of_the_same_epoch() -> None:
+    """A slow broker handles a repeated EndTxn when the producer is in its next transaction. With an epoch for each
+    transaction (KIP-890, part 2) it is refused."""
+    assert set(breaches(scenario(1229, "kraft").run(), INVARIANTS)) == {"atomic-transactions"}
+    assert breaches(scenario(1229, "kip-966").run(), INVARIANTS) == {}
+
+
+@pytest.mark.parametrize("variant", ["kip-320", "kip-966"])
+def test_the_judge_sees_the_transactions(variant: str, tmp_path: Path) -> None:
+    written = write_bundle(scenario(1, variant), tmp_path / "run")
+    report = verdict_of(judge_run(open_run(written.folder)))
+    assert report["verdict"] == "valid"
+    rules = ("lost-write", "aborted-read", "precommitted-read", "duplicate", "replica-divergence")
+    assert {rule: report["rules"][rule]["verdict"] for rule in rules} == dict.fromkeys(rules, "valid")
+    truth = json.loads((written.folder / "truth.json").read_text())["transactions"]
+    lines = [json.loads(line) for line in (written.folder / "history.jsonl").open()]
+    ended = [line["type"] for line in lines if line["f"] == "txn" and line["type"] != "invoke"]
+    assert {kind: ended.count(kind) for kind in set(ended)} == truth["known_as"]
+    assert truth["known_as"] == {"ok": truth["committed"], "fail": truth["aborted"]}
+
+
+def test_consumers_that_read_uncommitted_see_what_was_aborted() -> None:
+    cluster = scenario(1, **{"isolation.level": "read_uncommitted"}).run()
+    aborted = [one for one in cluster.transactions.transactions if one.decision == "abort" and one.values]
+    partition, value = next(value for one in aborted for value in one.values)
+    seen = cluster.ledger.polled_values[partition][aborted[0].producer]
+    assert any(low <= value < high for low, high in seen)
+
+
+def test_settings_of_transactions_are_checked() -> None:
+    with pytest.raises(ConfigError, match=r"simulation\.transactions must be none, own or shared"):
+        configure(Config(), {"simulation.transactions": "all"})
+    with pytest.raises(ConfigError, match=r"transactions need enable\.idempotence"):
+        configure(Config(), {"simulation.transactions": "own", "acks": "1"})
+    with pytest.raises(ConfigError, match="KRaft only"):
+        scenario(0, "kip-101").config()
