@@ -103,9 +103,9 @@ def check(
     run.json. A list or tuple of paths gives a list of results.
 
     `allow`, `only` and `skip` name rules, as the options of the command do; `strict` makes permitted findings breaches.
-    `ww_deps` is Jepsen's option of this name: in Jepsen histories cycles may go through neighbouring offsets.
-    `reader` names the format instead of recognising it. Raises LogjudgeError, with one sentence, where the run cannot
-    be read or the arguments do not fit.
+    `ww_deps` is Jepsen's option of this name: in Jepsen histories cycles may have ww dependencies. `reader` is the
+    format of the history; None detects it. Raises LogjudgeError with one sentence if the run cannot be read or an
+    argument is wrong.
     """
     if engine not in ENGINES:
         raise UsageError(f"found engine={engine!r}, expected one of {', '.join(ENGINES)}")
