@@ -82,14 +82,14 @@ SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to star
 @click.option(
     "--ww-deps",
     is_flag=True,
-    help="In Jepsen histories: cycles may go through neighbouring offsets, and G1c is permitted, as with its ww-deps.",
+    help="In Jepsen histories: also search cycles of ww dependencies, and permit G1c, as Jepsen's ww-deps does.",
 )
 @click.option(
     "--plots",
     type=click.Choice(["none", "findings", "all"]),
     default="findings",
     show_default=True,
-    help="SVG plots of runs with breaches or permitted findings, or SVG and PNG of all. logjudge report draws later.",
+    help="findings: SVG plots of runs with breaches or permitted findings; all: SVG and PNG plots of every run.",
 )
 @click.option("--no-plots", "plots", flag_value="none", help="Short for --plots none.")
 @engine_options(default="spark")
@@ -161,8 +161,8 @@ def _judge(
             start_painter()
         results = engine.judge(run, progress)
         results.refuse_unusable()
-        called = shlex.join(["logjudge", *sys.argv[1:]])
-        report = {**report_of(results, engine.name), "provenance": provenance_of(run, called)}
+        command_line = shlex.join(["logjudge", *sys.argv[1:]])
+        report = {**report_of(results, engine.name), "provenance": provenance_of(run, command_line)}
         progress("writing", 0, 1, "reports")
         figures = merge_figures(results.records, results.context, results.run.settings)
         engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
@@ -174,7 +174,7 @@ def _judge(
 
 
 def _targets(runs: tuple[str, ...], out: str | None) -> tuple[list[str], list[str]]:
-    """Names and output folders of the runs: a single run uses --out itself, several use a folder each below it."""
+    """Names and output folders of the runs: --out for a single run, else a folder below it for each."""
     names = names_of(runs)
     if out and len(runs) == 1:
         return names, [out]

@@ -1,4 +1,4 @@
-"""The end of `check --help`: examples, and the rules by subject."""
+"""The end of `check --help`: examples, and the rules by group."""
 
 from __future__ import annotations
 

@@ -15,17 +15,20 @@ from .paths import LocalPath
 @click.command("collect")
 @click.argument("folders", nargs=-1, required=True, metavar="[ID=][HOST:]FOLDER...")
 @click.option(
-    "--out", required=True, type=LocalPath(), help="The bundle: a new folder, or a recorded run without brokers/."
+    "--out",
+    required=True,
+    type=LocalPath(),
+    help="Folder of the bundle: a new one, or a recorded run without brokers/.",
 )
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
-@click.option("--internal", is_flag=True, help="Kafka's own topics too, such as __share_group_state.")
+@click.option("--internal", is_flag=True, help="Also copy Kafka's own topics, such as __share_group_state.")
 def command(folders: tuple[str, ...], out: Path, topics: tuple[str, ...], internal: bool) -> None:
-    """Copy segments, checkpoints, metadata and logs of brokers into a bundle that `check` judges.
+    """Copy segments, checkpoints, metadata and logs of brokers into a bundle for `check`.
 
-    FOLDER is a broker's log.dirs, its folder of logs (server.log), or one around both; ID=FOLDER names the broker where
-    no meta.properties does. [USER@]HOST:FOLDER or ssh://[USER@]HOST[:PORT]/FOLDER is on another machine and copied by
-    the system's ssh, without asking for a password. The brokers may run: their files are only read, and a segment that
-    grows is cut at a whole batch.
+    FOLDER is a broker's log.dirs, its folder of server logs, or a parent of both. ID=FOLDER sets the broker id of files
+    without meta.properties. [USER@]HOST:FOLDER and ssh://[USER@]HOST[:PORT]/FOLDER are on other machines; the system's
+    ssh copies them, without asking for a password. Brokers may be running: collect only reads their files, and copies
+    only whole batches of a growing segment.
     """
     from ..histories.recording.collect import collect, fetch_sources
 

@@ -23,9 +23,9 @@ from .progress import Progress, note
 def command(source: Path, target: Path, reader: str | None, overwrite: bool) -> int:
     """Convert the history IN to OUT; the extension of OUT (.jsonl, .jsonl.gz, .jsonl.zst, .parquet) sets the format.
 
-    Parquet is read several times faster. A Jepsen history in Parquet is still judged by Jepsen's rules, in JSON lines
-    by the native rules. run.json is not part of a history: copy it into the folder of OUT, and name OUT history.*.
-    Exit code 3: malformed lines were left out.
+    Parquet is read several times faster. A Jepsen history that is converted to Parquet is still judged by Jepsen's
+    rules; converted to JSON lines, by the native rules. run.json is not part of a history: copy it into the folder of
+    OUT, and name OUT history.*. Exit code 3: malformed lines were left out.
     """
     from ..histories.convert import convert
 

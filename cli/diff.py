@@ -31,9 +31,8 @@ MAX_DAMAGED = 12  # damaged batches shown of a snapshot
 def command(run: Path, partition: str | None, reader: str | None, form: Form) -> int:
     """Show the replicas of RUN's partitions side by side, offset by offset around each divergence, per snapshot.
 
-    A cell is e and the leader epoch, the record's time (UTC), its key if it has one, and its value. Exit code: 0 if
-    the replicas agree, 1 if some differ or a batch is damaged, 3 (unknown) if no snapshot has two logs of a
-    partition, or a file cannot be read.
+    A cell has the leader epoch (as e5), the record's time (UTC), key and value. Exit code: 0 the replicas agree, 1 some
+    differ or a batch is damaged, 3 unknown: no snapshot has two logs of a partition, or a file cannot be read.
     """
     _refuse_second_run(partition)
     opened = open_for_inspection(run, form, reader)
@@ -67,7 +66,7 @@ def _refuse_second_run(given: str | None) -> None:
     if given and (Path(given).is_file() or (Path(given) / "run.json").is_file()):
         raise UsageError(
             f"found a second run, {given}, expected TOPIC-PARTITION: diff compares the replicas of one run;"
-            " to compare two runs, run `logjudge check` on each and compare their verdict.json or report.md"
+            " to compare two runs, judge each with `logjudge check` and compare verdict.json or report.md"
         )
 
 
@@ -102,7 +101,7 @@ def _verdict(document: Document, snapshot: dict[str, Any]) -> None:
         document.sentences("only one replica was collected, so there is nothing to compare")
     elif snapshot["damage"]:
         document.sentences(
-            "NOT COMPARABLE where a log is damaged or could not be read; equal elsewhere", *snapshot["behind"]
+            "NOT COMPARED where a log is damaged or could not be read; equal elsewhere", *snapshot["behind"]
         )
     elif snapshot["behind"]:
         document.sentences(

@@ -1,4 +1,4 @@
-"""`logjudge doctor`: checks Java, memory and packages, and prints how to install what is missing."""
+"""`logjudge doctor`: checks Java, memory and packages, and prints how to install missing parts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Check(NamedTuple):
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 def command(as_json: bool) -> int:
-    """Check what is installed, and print how to install what is missing."""
+    """Check the installation, and print how to install missing parts."""
     checks = [_python(), java(), _memory(), *_packages(), *_extras(), _object_stores()]
     if as_json:
         import json
@@ -79,7 +79,9 @@ def _memory() -> Check:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     message = f"{total:.1f} GiB, {os.cpu_count()} cores"
     if total < 4:
-        return Check("optional", "Memory", message, "Spark needs 4 GiB; --engine local needs less for small histories")
+        return Check(
+            "optional", "Memory", message, "Spark needs 4 GiB; --engine local judges small histories with less"
+        )
     return Check("ok", "Memory", message)
 
 
@@ -112,7 +114,7 @@ def _extras() -> Iterator[Check]:
 
 
 def hadoop_version() -> str:
-    """The version of the Hadoop that pyspark has; empty if its jars are elsewhere (SPARK_HOME) or missing."""
+    """The version of Hadoop in Spark's jars, those of SPARK_HOME or else of pyspark; empty without jars."""
     from importlib.util import find_spec
 
     spec = find_spec("pyspark")
@@ -122,11 +124,11 @@ def hadoop_version() -> str:
 
 
 def _object_stores() -> Check:
-    """What reads and writes s3a://: its version must be that of Spark's Hadoop."""
+    """The Hadoop version in Spark's jars. hadoop-aws, which reads and writes s3a://, must have the same version."""
     version = hadoop_version()
     if not version:
         return Check(
-            "optional", "S3", "no Hadoop found in Spark's jars", "hadoop-aws must have the version of its Hadoop"
+            "optional", "S3", "no Hadoop found in Spark's jars", "install the hadoop-aws of your Spark's Hadoop version"
         )
     package = f"org.apache.hadoop:hadoop-aws:{version}"
     return Check("ok", "S3", f"this Spark has Hadoop {version}; for s3a:// add --conf spark.jars.packages={package}")

@@ -18,7 +18,7 @@ _MAX_SENTENCE = 4000  # characters
 
 
 class Document:
-    """Blocks in the order in which they were added. Text may hold anything; `terminal` and `markdown` escape it."""
+    """Blocks in the order in which they were added. `terminal` and `markdown` escape their texts."""
 
     def __init__(self) -> None:
         self._blocks: list[tuple[str, Any]] = []
@@ -92,7 +92,7 @@ def _escaped(text: str) -> str:
 
 
 def _wrap(text: str, width: int, mark: str) -> list[str]:
-    """The lines of a text after its mark; further lines are indented like the first."""
+    """The lines of a text; the first begins with the mark, and the others are indented to align with it."""
     first, rest = f"  {mark}", " " * (len(mark) + 2)
     wrapped = textwrap.wrap(
         printable(text), width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False

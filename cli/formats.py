@@ -26,7 +26,7 @@ _NOTICES = {"valid": "notice", "unknown": "warning", "invalid": "error"}
 
 
 class Run:
-    """A run with a verdict."""
+    """A judged run, and its verdict.json."""
 
     def __init__(self, judged: Judged) -> None:
         assert judged.report is not None
@@ -121,7 +121,7 @@ def _rules_and_assumptions(suite: ElementTree.Element, name: str, run: Run) -> s
 
 
 def _case(suite: ElementTree.Element, classname: str, name: str) -> ElementTree.Element:
-    """A test case; its time is 0, as rules are judged together."""
+    """A test case. Its time is 0: all rules are judged together."""
     return ElementTree.SubElement(suite, "testcase", classname=classname, name=_xml(name), time="0")
 
 
@@ -167,7 +167,7 @@ def sarif(judged: Sequence[Judged]) -> str:
         }
         for name, rule in RULES.items()
     ]
-    rules.append({"id": ASSUMPTION, "shortDescription": {"text": "an assumption of the verdict is not known to hold"}})
+    rules.append({"id": ASSUMPTION, "shortDescription": {"text": "an assumption of the verdict may not hold"}})
     driver = {"name": "logjudge", "version": version("logjudge"), "rules": rules}
     # The tool succeeded if it reached a verdict on each run, whatever the verdict.
     invocation = {
@@ -229,7 +229,7 @@ _IDENTITY = ("rule", "topic", "partition", "first_offset", "last_offset", "sente
 
 
 def _fingerprint(run: Run, *parts: object) -> str:
-    """An id that depends only on the run and this finding."""
+    """An id that depends only on the run's name and the given parts."""
     return sha256(json.dumps([run.report["input"]["name"], *parts]).encode()).hexdigest()[:32]
 
 
@@ -254,7 +254,7 @@ def _located(path: str, message: str = "", line: int | None = None) -> dict[str,
 def github(judged: Sequence[Judged]) -> str:
     """GitHub workflow commands: one annotation for the verdict and its causes, one per unknown, one per finding.
 
-    A run without a verdict has one, the error.
+    A run without a verdict has one annotation, its error.
     """
     lines = []
     for each in judged:

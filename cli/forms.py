@@ -38,7 +38,7 @@ def form_options(json_help: str) -> Callable[[Command], Command]:
 
 
 def quiet_option(command: Command) -> Command:
-    """The option --quiet of commands whose exit code or written file is the answer. JSON is still printed."""
+    """The option --quiet, for commands whose exit code or written file is the result. JSON is still printed."""
 
     @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
     @wraps(command)

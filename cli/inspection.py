@@ -1,4 +1,4 @@
-"""What `explain`, `diff` and `timeline` share: parsing a place, opening the run, and printing times."""
+"""Shared by `explain`, `diff` and `timeline`: parsing a place, opening the run, and printing times."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def parse_place(text: str | None) -> Place | None:
 
 
 def parse_partition(text: str | None) -> str | None:
-    """The partition that an argument names. Raises UsageError where it has an offset, too."""
+    """The partition that an argument names. Raises UsageError if the argument has an offset."""
     place = parse_place(text)
     if place is not None and place.offset is not None:
         raise UsageError(f"found {text}, expected a partition without an offset; use `logjudge explain` for an offset")
@@ -81,7 +81,7 @@ def with_time(seconds: str, clock: str, event: str = "") -> str:
 
 
 def add_time_origin(document: Document, started_at: str | None) -> None:
-    """Adds a sentence that names second 0, if the start of the run is recorded."""
+    """Adds a sentence with the date of second 0, if the start of the run is recorded."""
     from ..plots.clock import clock
 
     if zero := clock(started_at or "", 0):
@@ -89,7 +89,7 @@ def add_time_origin(document: Document, started_at: str | None) -> None:
 
 
 def add_shared_sentence(document: Document, names: list[str], sentence: str) -> None:
-    """Adds a sentence that holds for several partitions once, under their names."""
+    """Adds one sentence about several partitions, under a heading with their names."""
     if names:
         document.heading(some(names, MAX_NAMES))
         document.sentences(sentence)

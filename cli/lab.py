@@ -1,4 +1,4 @@
-"""`logjudge lab`: a real Kafka cluster on this machine, and faults in it."""
+"""`logjudge lab`: starts a real Kafka cluster on this machine, and injects faults."""
 
 from __future__ import annotations
 
@@ -35,17 +35,20 @@ def _find(folder: Path) -> Lab:
 
 @click.group("lab")
 def command() -> None:
-    """Start a real Kafka cluster on this machine's loopback, and make faults in it.
+    """Start a real Kafka cluster on this machine's loopback, and inject faults.
 
-    Brokers are 1, 2, 3; the controller is 100 (with Kafka 0.10.2: zookeeper). No command needs privileges.
-    `record --lab` starts a cluster of its own.
+    The brokers are nodes 1, 2, 3, and the controller is node 100 (with Kafka 0.10.2: zookeeper). No command needs
+    privileges. `record --lab` starts a cluster of its own.
     """
 
 
 @command.command("up")
 @in_folder
 @click.option(
-    "--kafka", default="", metavar="VERSION", help="4.1, 4.0, 3.9 or 0.10.2 [default: KAFKA_HOME's, else 4.1]."
+    "--kafka",
+    default="",
+    metavar="VERSION",
+    help="Kafka's version: 4.1, 4.0, 3.9 or 0.10.2 [default: that of KAFKA_HOME, else 4.1].",
 )
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 9))
 @click.option("--heap", default=256, show_default=True, type=click.IntRange(96), metavar="MB", help="Heap of a node.")
@@ -58,7 +61,7 @@ def up(folder: Path, kafka: str, brokers: int, heap: int, settings: tuple[str, .
     from ..histories.recording.lab.handle import Lab
     from ..histories.recording.lab.releases import fetch_kafka
 
-    click.echo("looking for Kafka's jars, which are fetched the first time", err=True)
+    click.echo("looking for Kafka's jars; the first start downloads them", err=True)
     found = fetch_kafka(kafka)
     click.echo(f"starting Kafka {found.version}: {brokers} brokers", err=True)
     plan = Plan(str(folder.absolute()), found.version, str(found.jars), brokers, heap, settings_of("--set", settings))
@@ -70,14 +73,14 @@ def up(folder: Path, kafka: str, brokers: int, heap: int, settings: tuple[str, .
 @command.command("down")
 @in_folder
 def down(folder: Path) -> None:
-    """End every process of the lab; its files stay."""
+    """Stop every process of the lab; its files stay."""
     _find(folder).down()
 
 
 @command.command("status")
 @in_folder
 def status(folder: Path) -> None:
-    """Show the nodes, and the faults that last."""
+    """Show the nodes and the active faults."""
     lab = _find(folder)
     found = lab.request("status")
     click.echo(f"Kafka {lab.version}, bootstrap servers {lab.bootstrap}")
@@ -96,16 +99,16 @@ def _node_command(name: str, about: str) -> None:
         _find(folder).request(name, nodes=list(names))
 
 
-_node_command("start", "Start nodes again that were killed or stopped, and wait until they serve.")
-_node_command("kill", "End nodes at once (SIGKILL).")
-_node_command("stop", "Stop nodes in order (SIGTERM).")
+_node_command("start", "Start killed or stopped nodes again, and wait until they are ready.")
+_node_command("kill", "Kill nodes (SIGKILL).")
+_node_command("stop", "Shut nodes down (SIGTERM).")
 _node_command("pause", "Freeze nodes (SIGSTOP).")
-_node_command("resume", "Let paused nodes go on (SIGCONT).")
+_node_command("resume", "Resume paused nodes (SIGCONT).")
 
 
 @command.command("isolate")
 @nodes
-@click.option("--clients", is_flag=True, help="Also from the clients.")
+@click.option("--clients", is_flag=True, help="Cut them off from the clients too.")
 @in_folder
 def isolate(names: tuple[str, ...], clients: bool, folder: Path) -> None:
     """Cut nodes off from the other nodes until `heal`."""
@@ -126,19 +129,19 @@ def _link_command(name: str, about: str, decorate: Callable[[Any], Any], modes: 
 
 _link_command(
     "drop",
-    "Let nothing pass from FROM (a node, or `clients`) to TO until `heal`.",
-    click.option("--one-way", is_flag=True, help="Answers still pass."),
+    "Block all traffic between FROM (a node, or `clients`) and TO until `heal`.",
+    click.option("--one-way", is_flag=True, help="Block only traffic from FROM to TO."),
     lambda one_way: ({"kind": "hold"}, {"kind": "pass" if one_way else "hold"}),
 )
 _link_command(
     "delay",
-    "Delay what passes between FROM (a node, or `clients`) and TO by --ms in each direction until `heal`.",
+    "Delay traffic between FROM (a node, or `clients`) and TO by --ms in each direction until `heal`.",
     click.option("--ms", default=200.0, show_default=True, type=click.FloatRange(0, 60_000)),
     lambda ms: ({"delay_s": ms / 1000}, {"delay_s": ms / 1000}),
 )
 _link_command(
     "lose-acks",
-    "Let requests pass from FROM (a node, or `clients`) to TO, but lose the answers until `heal`.",
+    "Deliver requests from FROM (a node, or `clients`) to TO, but lose the responses until `heal`.",
     lambda function: function,
     lambda: ({}, {"kind": "discard"}),
 )
@@ -147,7 +150,7 @@ _link_command(
 @command.command("heal")
 @in_folder
 def heal(folder: Path) -> None:
-    """End the faults of the network, of disks, and pauses; `start` brings dead nodes back."""
+    """End all network and disk faults, and resume paused nodes. `start` brings dead nodes back."""
     _find(folder).request("heal")
 
 
@@ -155,11 +158,15 @@ def heal(folder: Path) -> None:
 @click.argument("node")
 @click.argument("partition", metavar="TOPIC-PARTITION")
 @click.option(
-    "--records", default=100, show_default=True, type=click.IntRange(1), help="At least so many, in whole batches."
+    "--records",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Minimum number of records to cut; only whole batches are cut.",
 )
 @in_folder
 def truncate(node: str, partition: str, records: int, folder: Path) -> None:
-    """Cut the tail of a log on the disk of a node that does not run."""
+    """Cut the tail of a log on the disk of a stopped node."""
     cut = _find(folder).request("truncate", node=node, partition=partition, records=records)
     first, last = cut["offsets_cut"]
     click.echo(f"cut offsets {first} to {last}: {cut['bytes_cut']} of {cut['bytes_before']} bytes of {cut['file']}")
@@ -167,10 +174,8 @@ def truncate(node: str, partition: str, records: int, folder: Path) -> None:
 
 @command.command("fill-disk")
 @nodes
-@click.option(
-    "--bytes", "limit", default=0, show_default=True, type=click.IntRange(0), help="Files may be as large as this."
-)
+@click.option("--bytes", "limit", default=0, show_default=True, type=click.IntRange(0), help="Maximum size of a file.")
 @in_folder
 def fill_disk(names: tuple[str, ...], limit: int, folder: Path) -> None:
-    """Let writes of nodes fail, as on a full disk, until `heal` (Linux only)."""
+    """Make writes of nodes fail, as on a full disk, until `heal` (Linux only)."""
     _find(folder).request("fill-disk", nodes=list(names), bytes=limit)

@@ -109,7 +109,7 @@ def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=LocalPath(path_type=str, takes_stdin=True))
-@click.option("--model", "model_name", help=f"{', '.join(MODELS)}; or FILE.py:NAME for your own.")
+@click.option("--model", "model_name", help=f"The model: {', '.join(MODELS)}, or FILE.py:NAME for your own.")
 @click.option(
     "--from",
     "format_name",
@@ -123,7 +123,7 @@ def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool
     type=click.IntRange(min=1),
     default=2048,
     show_default=True,
-    help="Memory limit of the search of each file, in MB, without the program and the history.",
+    help="Memory limit of the search of each file, in MB. The program and the history come on top.",
 )
 @click.option("--picture", type=click.Path(dir_okay=False), help="Draw the history as HTML.")
 @click.option("--minimal", is_flag=True, help="Shrink a failure to a minimal failing history.")

@@ -1,4 +1,4 @@
-"""`logjudge lint`: says what is wrong with a history, line by line."""
+"""`logjudge lint`: lists the errors in a history, line by line."""
 
 from __future__ import annotations
 
@@ -31,19 +31,21 @@ def _print_schema(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.command("lint")
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...", type=LocalPath(takes_stdin=True))
 @from_option
-@click.option("--all", "show_all", is_flag=True, help=f"Print every malformed line, not only {MAX_SHOWN} of a history.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, an object for each history.")
+@click.option(
+    "--all", "show_all", is_flag=True, help=f"Print all malformed lines, not only {MAX_SHOWN} of each history."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each history.")
 @click.option(
     "--schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
     help="Print the JSON Schema of an event line, for recorders in any language.",
 )  # fmt: skip
 @quiet_option
 def command(paths: tuple[Path, ...], reader: str | None, show_all: bool, as_json: bool) -> int:
-    """Say what is wrong with histories: malformed lines, and what would keep a verdict from being sure.
+    """List the errors in histories: malformed lines, and reasons why a verdict would be unknown.
 
-    FILE is a history or a run bundle, - standard input. Warnings name times that cannot be nanoseconds, values that
-    repeat, processes without completions, missing final reads and settings. docs/format.md describes the format.
-    Exit code 0: nothing to mend; 1: lines that cannot be read; 3: warnings only.
+    FILE is a history, a run bundle, or - for standard input. There are warnings about times that cannot be nanoseconds,
+    repeated values, processes without completions, missing final reads and missing settings. docs/format.md describes
+    the format. Exit code: 0 no errors, 1 malformed lines, 3 only warnings.
     """
     return worst_exit([_lint(path, reader, show_all, as_json) for path in paths])
 
@@ -69,4 +71,4 @@ def _print(path: Path, found: Lint, most: int | None) -> None:
     for sentence in found.warnings:
         click.echo(printable(f"{path.name}: warning: {sentence}"))
     if not len(found.malformed) and not found.warnings:
-        click.echo(printable(f"{path.name}: nothing to mend"))
+        click.echo(printable(f"{path.name}: no errors found"))

@@ -69,7 +69,7 @@ def _scope(report: dict[str, Any], seconds: float) -> str:
 
 
 def _broker_files(counts: dict[str, Any], where: str) -> str:
-    """What was judged in a run without a history of clients."""
+    """The judged files of a run without a client history, in words."""
     files = plural(counts["evidence files"], "broker file")
     if not counts.get("batches") and not counts.get("kept records"):
         return f"no history of clients and no partition logs; {files}: `logjudge timeline` lists their events"
@@ -105,7 +105,7 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
 
 
 def _rule_counts(rule: dict[str, Any]) -> str:
-    """How many records a rule found: violations, and those that the configuration permits."""
+    """The numbers of records and findings of a rule: violations, and what the configuration permits."""
     counts = [_counts(rule["count"], rule["findings"])] if rule["findings"] else []
     if rule["permitted"]:
         permitted = _counts(rule["permitted_count"], rule["permitted"]) + " permitted by the configuration"
@@ -175,7 +175,7 @@ def causes_of(report: dict[str, Any], finding: str | None = None) -> list[tuple[
 
 
 def _assumptions(report: dict[str, Any], room: Room) -> list[str]:
-    """Broken assumptions in full; those that hold only by name, as the report has their evidence."""
+    """Broken assumptions in full, and the names of those that hold; the report has the evidence of all."""
     lines: list[str] = []
     broken = [item for item in report["assumptions"] if item["holds"] is not True]
     for item in broken[: room.items]:

@@ -42,8 +42,8 @@ def command(
 ) -> None:
     """Draw the figure NAME: glance, cycles, offsets, replicas, swimlane, around, unread, lag or heatmap.
 
-    DIR is a folder that `logjudge check` wrote. A RUN is judged first, by the local engine. Without --partition or
-    --finding the worst one is drawn.
+    DIR is a folder that `logjudge check` wrote. A RUN is judged first, by the local engine. Without --partition and
+    --finding, the figure shows the worst partition or finding.
     """
     from ..plots import style
     from ..plots.escaping import file_name
@@ -103,5 +103,5 @@ def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None
         return default[0]
     if any(parameter.default is inspect.Parameter.empty for parameter in list(parameters.values())[1:]):
         subjects = {"around": "findings", "cycles": "cycles of transactions"}.get(name, "offsets")
-        raise UsageError(f"nothing to draw: the run has no {subjects} for {name}")
+        raise UsageError(f"the run has no {subjects}, so the plot {name} has nothing to draw")
     return {}

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from .check import command as check
 from .completing import completed
 from .main import EXIT_USAGE
 from .paths import LocalPath
+from .progress import silenced
 from .settings import settings_of
 
 if TYPE_CHECKING:
@@ -55,26 +57,36 @@ def _seconds(_: Any, __: Any, text: str) -> float:
     "scenario",
     metavar="SCENARIO",
     shell_complete=completed(_scenarios),
-    help="Start a cluster and record this scenario, or that of a .toml file; `list` shows them.",
+    help="Start a cluster and record this scenario, or a .toml file; `list` prints all scenarios.",
 )
-@click.option("--kafka", default="", metavar="VERSION", help="Kafka's version for --lab [default: the scenario's].")
+@click.option("--kafka", default="", metavar="VERSION", help="Kafka's version, with --lab [default: the scenario's].")
 @click.option(
     "--workload",
     default="append-and-read",
     show_default=True,
     shell_complete=completed(_workloads),
-    help="What the clients do; `list` shows them.",
+    help="The workload of the clients; `list` prints all workloads.",
 )
-@click.option("--duration", "seconds", default="60s", show_default=True, callback=_seconds, metavar="TIME")
-@click.option("--out", type=LocalPath(), help="The folder of the bundle [default: ./SCENARIO, or ./WORKLOAD].")
+@click.option(
+    "--duration",
+    "seconds",
+    default="60s",
+    show_default=True,
+    callback=_seconds,
+    metavar="TIME",
+    help="Duration of the load: 60s, 5m or 1h.",
+)
+@click.option("--out", type=LocalPath(), help="The folder of the bundle [default: ./SCENARIO or ./WORKLOAD].")
 @click.option(
     "--producer", "producer", multiple=True, metavar="NAME=VALUE", help="A producer's setting; may be repeated."
 )
 @click.option(
     "--consumer", "consumer", multiple=True, metavar="NAME=VALUE", help="A consumer's setting; may be repeated."
 )
-@click.option("--client-config", "file", type=LocalPath(), help="A file of settings for all clients: TLS, SASL.")
-@click.option("--topic", default="", help="The topic, which must not exist [default: logjudge- and the time].")
+@click.option(
+    "--client-config", "file", type=LocalPath(), help="A file with settings of all clients, such as TLS and SASL."
+)
+@click.option("--topic", default="", help="A topic that does not exist yet [default: logjudge-TIME].")
 @click.option("--topic-config", "topic_config", multiple=True, metavar="NAME=VALUE", help="A setting of the topic.")
 @click.option("--partitions", default=3, show_default=True, type=click.IntRange(1, 1000))
 @click.option(
@@ -83,12 +95,18 @@ def _seconds(_: Any, __: Any, text: str) -> float:
 @click.option("--producers", default=2, show_default=True, type=click.IntRange(1, 100))
 @click.option("--consumers", default=2, show_default=True, type=click.IntRange(1, 100))
 @click.option(
-    "--rate", default=200.0, show_default=True, type=click.FloatRange(0.1), help="Sends a second, of all producers."
+    "--rate",
+    default=200.0,
+    show_default=True,
+    type=click.FloatRange(0.1),
+    help="Sends per second of all producers together.",
 )
-@click.option("--size", default=0, type=click.IntRange(0, 900_000), help="Bytes of a value, at least.")
-@click.option("--keys", default=20, show_default=True, type=click.IntRange(1), help="Keys of a keyed workload.")
-@click.option("--handle-ms", default=0, type=click.IntRange(0), help="What a group's member takes to handle a poll.")
-@click.option("--judge/--no-judge", "judges", default=True, help="Judge the run at the end (polars, no Java).")
+@click.option("--size", default=0, type=click.IntRange(0, 900_000), help="Minimum size of a value in bytes.")
+@click.option(
+    "--keys", default=20, show_default=True, type=click.IntRange(1), help="Number of keys, for workloads with keys."
+)
+@click.option("--handle-ms", default=0, type=click.IntRange(0), help="Time that a group member takes to handle a poll.")
+@click.option("--judge/--no-judge", "judges", default=True, help="Judge the run at the end, with the local engine.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @click.pass_context
 def command(
@@ -101,13 +119,13 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Record what real clients see of a real cluster, and judge it.
+    """Record the operations of real clients on a real cluster, and judge the run.
 
-    With --bootstrap-server: a workload against your cluster, in a topic of its own, which stays. With --lab: a
-    cluster on this machine, a workload and faults, with the brokers' files. Ctrl-C ends a recording in order, with
-    the final reads.
+    --bootstrap-server runs a workload on your cluster, in a new topic that is not deleted. --lab starts a cluster on
+    this machine, runs a workload with faults, and adds the brokers' files. Ctrl-C ends the load early; the final reads
+    follow.
 
-    Writes OUT, the bundle, and OUT-judged, the report. The exit code is that of the verdict, as with `check`.
+    Writes the bundle to OUT and the report to OUT-judged. The exit code is that of `check`.
     """
     if scenario == "list" or options["workload"] == "list":
         _show_list(scenario == "list")
@@ -131,11 +149,13 @@ def command(
     if not judges:
         click.echo(f"{folder}: judge it with `logjudge check {folder}`")
         ctx.exit(EXIT_USAGE if done.problem else 0)
-    ctx.exit(ctx.invoke(check, runs=(str(folder),), out=str(judged), engine="local"))
+    with silenced() if quiet else nullcontext():
+        ctx.exit(ctx.invoke(check, runs=(str(folder),), out=str(judged), engine="local"))
 
 
 def _refuse_options_that_do_nothing(ctx: click.Context, is_scenario: bool) -> None:
-    """Raises UsageError: a scenario has its own workload, clients and topic, and only a scenario has a version."""
+    """Raises UsageError for an option without effect: a scenario sets workload, clients and topic itself, and --kafka
+    needs one."""
     for name in ctx.params:
         given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if given and name not in ALWAYS and (name in OF_SCENARIOS) != is_scenario:
@@ -201,7 +221,7 @@ def _show_list(scenarios: bool) -> None:
 
 
 class _Report:
-    """Progress on stderr: one line that is written over on a terminal, else a line every ten seconds."""
+    """Progress on stderr: on a terminal one line that is overwritten, else a line every ten seconds."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
@@ -231,7 +251,7 @@ class _Report:
             click.echo(("\r\x1b[K" if self._is_terminal else "") + text, err=True)
 
     def summary(self, progress: Progress) -> None:
-        """What was recorded, and the errors of sends by number."""
+        """Prints the outcomes of sends, and their most frequent errors."""
         self.notice(f"{_outcomes(progress)}; {progress.read:,} read")
         for error, count in progress.errors.most_common(3):
             self.notice(f"  {count:,} sends: {error}")

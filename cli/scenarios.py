@@ -49,13 +49,13 @@ def command(ctx: click.Context) -> None:
 
 @command.command("run")
 @click.argument("name", metavar="NAME|FILE", shell_complete=completed(names))
-@click.option("--variant", type=click.Choice(list(VARIANTS)), help="Another protocol variant than the scenario's.")
-@click.option("--seed", type=int, help="Another seed than the scenario's.")
+@click.option("--variant", type=click.Choice(list(VARIANTS)), help="A protocol variant, instead of the scenario's.")
+@click.option("--seed", type=int, help="A seed, instead of the scenario's.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name.")
 @click.option(
     "--out",
     type=LocalPath(),
-    help="The folder of the bundle; the report is written to the same name with -judged. [default: ./NAME]",
+    help="The folder of the bundle; the report is in the folder with -judged appended. [default: ./NAME]",
 )
 @click.option("--page", "page_folder", type=LocalPath(), help="Also write a page with a picture into this folder.")
 @quiet_option
@@ -71,12 +71,11 @@ def run(
 ) -> None:
     """Simulate a scenario, print its outcome, and judge it.
 
-    A scenario is one of the catalogue, or a file (docs/scenario-files.md).
+    NAME is a scenario of the catalogue, FILE a scenario file (docs/scenario-files.md).
 
-    Writes two folders, or replaces their earlier results: NAME, the bundle, and NAME-judged, the report of `check`.
-    The exit code is that of the verdict, as with `check`: 0 valid, 1 a breach, 3 unknown. The invariants that the
-    simulator saw broken are printed and do not change it: clients may not see the breach, or the configuration may
-    permit it.
+    Writes the bundle to the folder NAME and the report to NAME-judged, and replaces earlier results there. The exit
+    code is that of `check`: 0 valid, 1 a breach, 3 unknown. Invariants that the simulator finds broken are printed, but
+    do not change the exit code: clients may not see the breach, or the configuration may permit it.
     """
     original = _load(name)
     changes = dict(map(option, settings))
@@ -143,7 +142,7 @@ def compare() -> None:
     "--picture", "path", type=LocalPath(), help="Also draw the partitions that each broker leads (SVG or PNG)."
 )
 def placement(path: Path | None) -> None:
-    """Compare how a dead broker's load spreads under each assignment of replicas (Markdown table)."""
+    """Compare the spread of a dead broker's load under each assignment of replicas (Markdown table)."""
     from ..models.exploration import load_spread
 
     found = load_spread.spreads()

@@ -49,7 +49,7 @@ def _space_options(command: Command) -> Command:
     @click.option("--variant", required=True, type=click.Choice(list(VARIANTS)), help="The protocol variant.")
     @click.option(
         "--faults",
-        help="Kinds of faults, separated by commas [default: all that a log must survive].",
+        help="Kinds of faults, separated by commas [default: those that every log must survive].",
         shell_complete=completed(lambda: PATTERNS),
     )
     @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name.")
@@ -80,7 +80,7 @@ def _space_options(command: Command) -> Command:
     default=1,
     show_default=True,
     type=click.IntRange(1),
-    help="Number of processes; with Spark the master decides.",
+    help="Number of processes; with Spark, the master determines the parallelism.",
 )
 @engine_options(default="local")
 @click.option(
@@ -92,7 +92,10 @@ def _space_options(command: Command) -> Command:
 def command(
     space: Space, invariant: str, runs: int, seed: int, jobs: int, spark: Spark | None, out: Path | None
 ) -> int:
-    """Search for a schedule that breaks an invariant: exit 1 with its events if one was found, else 0."""
+    """Search for a schedule that breaks an invariant, and print its events.
+
+    Exit code: 0 none was found, 1 a schedule breaks the invariant.
+    """
     name = f"{space.variant}-{invariant}"
     path = out or Path(f"{name}.toml")
     # Checked before hours of searching.
@@ -112,7 +115,7 @@ def command(
     click.echo(
         f"{explored.runs:,} schedules, {len(explored.states):,} distinct states, {explored.events:,} protocol "
         f"events in {took:.1f} s"
-        + (f"; in {explored.unfinished:,} of them a partition had no leader in the end" if explored.unfinished else "")
+        + (f"; in {explored.unfinished:,} of them a partition had no leader at the end" if explored.unfinished else "")
     )
     if invariant not in explored.first:
         click.echo(f"{invariant} held in all schedules")

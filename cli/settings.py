@@ -14,5 +14,5 @@ def setting(option: str, text: str, expected: str = "NAME=VALUE") -> tuple[str, 
 
 
 def settings_of(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """The settings by name; of one that is given twice the last."""
+    """The settings by name. If a name is repeated, the last value counts."""
     return dict(setting(option, text) for text in texts)

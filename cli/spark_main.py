@@ -1,4 +1,4 @@
-"""`logjudge spark-main`: prints the file that spark-submit runs."""
+"""`logjudge spark-main`: prints the path of the file that spark-submit runs."""
 
 from __future__ import annotations
 

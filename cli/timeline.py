@@ -36,7 +36,7 @@ MAX_EVENTS = 400  # of a partition; --json prints all
 def command(run: Path, partition: str | None, reader: str | None, form: Form) -> None:
     """List the events of RUN's partitions: elections (clean or unclean), ISR, truncations, broker failures, faults.
 
-    Each event names the file and line, or byte, that records it.
+    Each event has its source: the file with the line or byte.
     """
     opened = open_for_inspection(run, form, reader)
     names = opened.labels(parse_partition(partition))
@@ -52,15 +52,15 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
 
 
 def _document(opened: Inspected, timelines: list[dict[str, Any]]) -> Document:
-    """The timeline of each partition, then the events that all of them share, then the clocks."""
+    """The timeline of each partition, then the events of all partitions, then the clocks."""
     document = Document()
     shared = _shared_events(timelines)
     with_events = [part for part in timelines if part["moments"]]
     for part in with_events:
-        document.heading(f"{part['partition']}")
+        document.heading(part["partition"])
         own = [moment for moment in part["moments"] if _key(moment) not in shared]
         if not own:
-            document.sentences("Only the events of all partitions below.")
+            document.sentences("No events other than those of all partitions, below.")
         add_events(document, own, opened)
     if shared:
         is_all = len(with_events) == len(timelines)

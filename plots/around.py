@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 LABEL = "Operations"
 CAPTION = (
-    "One lane per client; each bar lasts from the call to its response. Bold: the operations that prove the finding, or"
-    " that ended a client; the others are their neighbours. Red: it wrote or read a lost record. Time without"
-    " operations is shortened: read the times on the axis, not the distances."
+    "One lane per client; each bar lasts from an operation's invocation to its completion. Bold: operations that"
+    " prove the finding, and crashes of clients; the others are their neighbours. Red: the operation wrote or read a"
+    " lost record. Time without operations is shortened: read the times on the axis, not the distances."
 )
 # Kind -> colour.
 KINDS = {

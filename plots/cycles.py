@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 LABEL = "Cycle of transactions"
 CAPTION = (
-    "The shortest cycle of a component of transactions. A bar: from the invocation of a transaction to its completion;"
-    " pale if one of them is not recorded. An arrow: why the transaction must come before the other. Blue: the other"
-    " read what it wrote. Orange: the other wrote behind it. Grey: order of a process, or in time. The arrows lead in a"
-    " circle, so that no order of the transactions fits."
+    "The shortest cycle of a component of transactions. A bar lasts from a transaction's invocation to its"
+    " completion; it is pale if one of them is not recorded. An arrow leads from a transaction to one that must come"
+    " after it. Blue: the second read a value of the first. Orange: the second wrote at the next offset. Grey: order"
+    " of a process, or in time. The arrows form a cycle, so no order of the transactions fits."
 )
 MAX_ROWS = 8
 _COLOURS = {"wr": style.BLUE, "ww": style.ORANGE}

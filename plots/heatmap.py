@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 LABEL = "Findings by partition and time"
 CAPTION = (
-    "One row per partition, worst first; darker means more records. A loss is drawn when its records were acknowledged,"
-    " any other finding when a client or broker first showed it. A column through many rows is one event; a single"
-    " row is a problem of that partition."
+    "One row per partition, worst first; darker means more records. A loss is drawn at the time of its"
+    " acknowledgements, any other finding at the time of its first evidence. A column through many rows is one event;"
+    " a single row is a problem of that partition."
 )
 MAX_ROWS = 30
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 LABEL = "Consumer lag"
 CAPTION = (
-    "One line per consumer: the age of the oldest acknowledged record beyond its position, the worst of its partitions."
-    " 0: it is up to date. A line that climbs is a consumer that receives nothing; one that climbs to the right edge"
-    " never caught up. No line: no partition was assigned. Lost records are not counted."
+    "One line per consumer: the age of the oldest acknowledged record that it has not read, the maximum over its"
+    " partitions. 0: the consumer is up to date. Rising line: it receives nothing; if the line rises to the right"
+    " edge, the consumer never caught up. No line: it had no partition. Lost records are not counted."
 )
 MAX_LINES = 6
 _LINES = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.RED)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 LABEL = "Offsets"
 CAPTION = (
-    "Offsets from left to right. First lane: the state of the first record known at each offset. Second lane: the"
-    " present content of the offsets of lost records. Then the cause of each loss, if broker files prove one."
-    " Below: what each consumer read. Red: it read records that were lost later; hatched: it also read what replaced"
-    " them. A white gap with ≈ shortens a range without findings."
+    "Offsets from left to right. First lane: the state of the first known record at each offset. Second lane: the"
+    " present content of the offsets of lost records. Then the cause of each loss, if broker files prove one. Below:"
+    " the records that each consumer read. Red: they were lost later; hatched: the consumer also read the records that"
+    " replaced them. A white gap with ≈ shortens a range without findings."
 )
 
 # Class -> colour, label, hatch; the order of the legend.

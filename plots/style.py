@@ -162,13 +162,13 @@ def fault_kind(kind: str) -> str:
 
 
 def fault_name(band: dict[str, Any]) -> str:
-    """The kind of a fault, its nodes and its place: kill broker 1."""
+    """The kind of a fault, its place and its nodes: kill broker 1, truncate of orders-0 on broker 1."""
     nodes = band["nodes"]
     which = " " + ",".join(nodes[:4]) + (f"+{len(nodes) - 4}" if len(nodes) > 4 else "") if nodes else ""
     if which and all(node.isdecimal() for node in nodes):
         which = f" broker{'s' if len(nodes) > 1 else ''}{which}"
-    place = f" {band['place']}" if band.get("place") else ""
-    return printable(fault_kind(band["kind"]) + which + place, 40)
+    place = f" of {band['place']}{' on' if which else ''}" if band.get("place") else ""
+    return printable(fault_kind(band["kind"]) + place + which, 40)
 
 
 def save(figure: Figure, path: Path, description: str | None = None, scale: float = 1) -> None:

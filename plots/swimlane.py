@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 LABEL = "Leaders and ISR"
 CAPTION = (
-    "One lane per broker. Full colour: it led (with its leader epoch). Pale blue: it was in the last known ISR;"
-    " hatched: in that ISR though down or fenced. Thin line: running, not in the ISR. Red edge: two led the same epoch."
-    " Vertical line: an election, red if unclean. Below: the log end offset of each broker where it is recorded (●);"
-    " × marks a truncation. The dashed lines only connect the marks."
+    "One lane per broker. Full colour: the leader, with its leader epoch. Pale blue: a follower in the last known"
+    " ISR; hatched: in that ISR though down or fenced. Thin line: running, not in the ISR. Red edge: two brokers led"
+    " the same epoch. Vertical line: an election, red if unclean. Below: the recorded log end offsets of each broker"
+    " (●); × marks a truncation. The dashed lines only connect the marks."
 )
 MAX_PARTITIONS = 3
 MAX_BROKERS = 9

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LABEL = "Unread records"
 CAPTION = (
     "Acknowledged records that no recorded consumer had read yet. Blue: read later. Orange: never read by a recorded"
-    " consumer, counted from their acknowledgement on. A hill that comes down is a consumer that caught up."
+    " consumer, counted from their acknowledgement on. Where the blue area falls, consumers catch up."
 )
 
 

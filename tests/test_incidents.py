@@ -109,6 +109,16 @@ def test_one_event_is_one_incident_whatever_would_have_prevented_its_parts() -> 
     assert incident.prevented_by == (first, f"{second}, for some of the records")
 
 
+def test_many_findings_without_a_loss_have_the_facts_of_the_first_ones() -> None:
+    def duplicate(number: int) -> dict[str, Any]:
+        chain = [{**KILL, "says": f"copy {number}", "kind": "kept"}]
+        return cause(findings=[f"duplicate/orders-0/{number}"], lost=None, cause="retry-duplicate", chain=chain)
+
+    (incident,) = joined(map(duplicate, range(9)))
+    assert [fact["says"] for fact in incident.chain] == ["copy 0", "copy 1", "copy 2"]
+    assert len(incident.findings) == 9
+
+
 def test_what_two_rules_find_of_one_loss_is_counted_once() -> None:
     absent = "acknowledged-absent/orders-0/0"
     again = cause(findings=[absent], lost={**LOST, "first": 300, "count": 331})

@@ -53,7 +53,7 @@ IN_MILLISECONDS = [event | {"time": 1_700_000_000_000 + event["time"] // 10_000_
 def test_a_clean_history_has_nothing_to_mend(tmp_path: Path) -> None:
     found = lint(tmp_path, CLEAN)
     assert found.exception is None
-    assert (found.return_value, found.output) == (0, f"{tmp_path.name}: nothing to mend\n")
+    assert (found.return_value, found.output) == (0, f"{tmp_path.name}: no errors found\n")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_several_histories_end_with_the_worst_code(tmp_path: Path) -> None:
     lint(tmp_path / "bad", [*CLEAN, "nothing"])
     found = CliRunner().invoke(cli, ["lint", str(tmp_path / "bad"), str(RECORDED)], standalone_mode=False)
     assert found.return_value == 1
-    assert "unclean-election: nothing to mend" in found.output
+    assert "unclean-election: no errors found" in found.output
 
 
 def test_the_schema_is_printed_and_accepts_recorded_lines_and_samples() -> None:

@@ -25,6 +25,7 @@ from .chains import DEATHS, decisive_fact, merge_chains
 from .losses import LOSSES, LostRange
 
 MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
+MAX_EXAMPLES = 3  # findings without lost records, whose facts an incident has
 UNKNOWN = "unknown"
 FINDING_COLUMNS = (
     "id",
@@ -53,7 +54,7 @@ class Incident:
     findings: tuple[str, ...]  # ids, the worst first
     rules: tuple[Record, ...]  # per rule: rule, findings, records
     lost: tuple[LostRange, ...] = ()
-    chain: tuple[Record, ...] = ()  # dated facts in order of time, each once
+    chain: tuple[Record, ...] = ()  # dated facts in order of time, each once: of all losses and MAX_EXAMPLES others
     prevented_by: tuple[str, ...] = ()
     citation: str = ""
     missing: tuple[str, ...] = ()  # the evidence that an unknown cause needs; empty if no cause was searched
@@ -236,12 +237,21 @@ def _incident(group: _Group) -> Incident:
         tuple(row["id"] for row in ranked),
         tuple({"rule": rule, "findings": many, "records": records} for rule, (many, records) in rules.items()),
         lost,
-        tuple(merge_chains(group.explanations, lost)) if group.cause != UNKNOWN else (),
+        tuple(merge_chains(_exemplary(group, ranked), lost)) if group.cause != UNKNOWN else (),
         _measures(group),
         first["citation"] if first else "",
         tuple(dict.fromkeys(item for one in group.explanations for item in one["missing"])),
         tuple(first["readings"]) if first else (),
     )
+
+
+def _exemplary(group: _Group, ranked: list[Record]) -> list[Record]:
+    """The explanations of losses, and those of the first other findings: thousands of duplicates have one story."""
+    turn = {row["id"]: number for number, row in enumerate(ranked)}
+    others = [one for one in group.explanations if one["lost"] is None]
+    first = sorted(others, key=lambda one: min((turn[name] for name in one["findings"] if name in turn), default=0))
+    left_out = {id(one) for one in first[MAX_EXAMPLES:]}
+    return [one for one in group.explanations if id(one) not in left_out]
 
 
 def _measures(group: _Group) -> tuple[str, ...]:

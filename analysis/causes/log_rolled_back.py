@@ -23,10 +23,12 @@ from .leader_change import find_leader_change
 from .losses import Lost, acknowledgement
 from .replica_history import (
     death_facts,
+    isr_at,
     may_have_followed,
     reasons_absent,
     return_facts,
     snapshots_with_records,
+    still_had_records,
     truncations,
 )
 
@@ -36,14 +38,11 @@ CITATION = (
     " recovery-point-offset-checkpoint"
 )
 REMEDY = (
-    "Start a broker with its own newest log, or with an empty one, never with an older copy; start an in-sync replica"
-    " that still has the records before it."
+    "Start a broker with its own newest log, never with an older copy; start an in-sync replica that still has the"
+    " records before it."
 )
 RESTORED = ("fault-restore", "fault-restore-backup")
-PREVENTED = [
-    "starting a broker with its own log or an empty one, never with an older copy",
-    "first starting an in-sync replica that still has the records",
-]
+PREVENTED = "starting the broker with its own newest log instead of an older copy"
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
@@ -76,7 +75,14 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, since),
     )
-    return Attempt(True, facts, PREVENTED)
+    return Attempt(True, facts, [PREVENTED, *_other_replica_first(timeline, broker, lost, since)])
+
+
+def _other_replica_first(timeline: Timeline, broker: str, lost: Lost, since: int | None) -> list[str]:
+    """Starting another broker first, if one was in the ISR and still had the records."""
+    others = sorted(isr_at(timeline, since) - {broker})
+    held = [other for other in others if still_had_records(timeline, other, lost)]
+    return [f"starting broker {held[0]}, in sync and with the records, before broker {broker}"] if held else []
 
 
 def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:

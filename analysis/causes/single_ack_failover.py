@@ -1,4 +1,4 @@
-"""single-ack-failover: a leader acknowledged records with acks=1 and died before its followers fetched them.
+"""single-ack-failover: a leader acknowledged records with acks=1 and was replaced before its followers fetched them.
 
 Needs: all lost records were acknowledged with acks=1; another broker was elected cleanly (it was in the ISR before, or
 the configuration permits no unclean election) and its epoch began at or below the lost offsets; the log has leader

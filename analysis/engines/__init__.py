@@ -1,1 +1,1 @@
-"""Where a run is judged: `local` with polars alone, `spark` on a cluster. Both put the steps of stages.py together."""
+"""The engines that judge a run: `local` with polars, `spark` on a cluster. Both combine the steps of stages.py."""

@@ -1,1 +1,1 @@
-"""What `explain`, `diff` and `timeline` ask of a run: single partitions, looked at closely."""
+"""Inspection of single partitions, for `explain`, `diff` and `timeline`."""

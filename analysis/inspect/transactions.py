@@ -95,14 +95,14 @@ def _readers(p: Partition, row: Row) -> list[Fact]:
     ).select("offset", "value")
     ok = p.reads.filter(pl.col("outcome") == "ok")
     read = ok.join(own, on=["offset", "value"], how="semi", maintain_order="left").sort("completed", "at")
-    about = {"partition": p.name, "kind": TRANSACTION}
     return [
         Fact(
             f"{row['process']} read {p.name}@{row['offset']}",
-            time=row["completed"],
+            TRANSACTION,
+            row["completed"],
             place=row["at"],
+            partition=p.name,
             offset=row["offset"],
-            **about,
         )
         for row in read.unique("process", keep="first", maintain_order=True).head(MAX_READERS).iter_rows(named=True)
     ]

@@ -1,4 +1,4 @@
-"""Shrinks a history that is not linearizable to a few operations that show it: delta debugging.
+"""Shrinks a history that is not linearizable to a few operations that prove it: delta debugging.
 
 Dropping operations proves nothing: a read of 5 fails once the write of 5 is dropped. So an operation is doubted
 instead of dropped: it may have taken effect in its interval, or never. A linearizable history stays linearizable
@@ -23,7 +23,7 @@ PATIENCE = 20.0  # seconds for the initial states, and for shrinking
 RECENT = 200  # operations that are shrunk; those that ended earlier stay certain if they are needed
 DOUBTED = 2000  # the most operations that are doubted together: with more, too many states are possible
 MAYBE = "maybe"
-# Functions of unambiguous histories that put a value there, and those that answer one.
+# In unambiguous histories: functions that insert a value, and functions that return one.
 INSERTS = frozenset(("write", "put", "enqueue", "push", "insert"))
 ANSWERS = frozenset(("read", "get", "dequeue", "pop", "delete-min"))
 
@@ -133,9 +133,9 @@ class _Shrinker:
 def minimal_failure(model: Model[Any], operations: Sequence[Operation], part: Part) -> Minimal | None:
     """A few operations that show why a part of a history is illegal.
 
-    `part` is the engine's result. The witness of a monitor is few operations already; those that put a value there are
-    left out if another one took or read it, as that proves them. After PATIENCE the fewest operations so far are
-    returned; None if the part is not illegal.
+    `part` is the engine's result; None is returned if it is not illegal. The witness of a monitor has few operations
+    already. Its inserts are left out if another operation of the witness returned the value, as that proves them. After
+    PATIENCE the fewest operations so far are returned.
     """
     if part.witness:
         actions = [operations[i].action for i in part.witness]
@@ -159,7 +159,7 @@ def minimal_failure(model: Model[Any], operations: Sequence[Operation], part: Pa
         shrinker = _Shrinker(model, operations, _starts(model, operations, concerned, set(before)))
     early = set(before)
     others = [i for i in concerned if i not in early]
-    certain = recent  # no check that all of them fail: the engine has found that
+    certain = recent  # the engine has already found that they fail
     if shrinker.starts:
         windows = (recent[-size:] for size in (4, 8, 16, 32, 64, 128))
         certain = shrinker.shrink(next((few for few in windows if shrinker.fails(few, others)), recent), others)

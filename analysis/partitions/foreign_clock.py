@@ -1,9 +1,9 @@
-"""A process with times that contradict all others in a partition: in another unit, or by a clock that is hours off.
+"""Finds a process whose times contradict all others in a partition: another unit, or a clock that is hours off.
 
 A log bounds clocks: whatever has a lower offset was appended earlier, and a record is appended after its send was
-invoked, before it was acknowledged, and before it was read. A process that contradicts the others as it is, and agrees
-with all of them once its times are shifted by hours or multiplied by a unit, has another clock. A breach by a broker is
-no such thing: reads and appends before and after it fit only the recorded times.
+invoked, before it was acknowledged, and before it was read. A process has another clock if its times contradict the
+others, but agree with all of them once they are shifted by hours or multiplied by a unit. After a breach by a broker no
+shift agrees, because the other reads and appends of the process fit only the recorded times.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def foreign_clock(p: Observations) -> str:
     log, names = _log(p)
     counts = np.bincount(log.process, minlength=len(names))
     for process in map(int, np.argsort(-counts, kind="stable")[:MAX_PROCESSES]):
-        # A reader contradicts the others, too, where a writer's clock is wrong: without the culprit the others agree.
+        # If a writer's clock is wrong, its readers contradict others, too. The others agree only without the writer.
         if counts[process] < MIN_RECORDS or not _is_consistent(log, log.process != process):
             continue
-        if clock := _clock(log, process):
-            return f"the times of {names[process]} contradict those of all other processes, unless {clock}"
+        if difference := _clock_difference(log, process):
+            return f"the times of {names[process]} contradict those of all other processes, unless {difference}"
     return ""
 
 
@@ -59,7 +59,7 @@ def _log(p: Observations) -> tuple[_Log, list[str]]:
     return _Log(codes, earliest, latest), names.to_list()
 
 
-def _clock(log: _Log, process: int) -> str:
+def _clock_difference(log: _Log, process: int) -> str:
     """How the process's clock differs from the others', as a clause; empty if it does not, or cannot be known."""
     own = log.process == process
     if own.all():

@@ -1,4 +1,4 @@
-"""What the brokers' copies of `__consumer_offsets` show of the groups that commit to one partition."""
+"""The records of `__consumer_offsets`, from the brokers' copies, about groups that commit to one partition."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ITEM = ("group", "at", "kind", "member")
 def group_evidence(p: Observations) -> pl.DataFrame:
     """Rows of GROUPS about this partition at the end of the run, in the order of the log, with `dated` (ns or null).
 
-    All records of a group are in one partition of `__consumer_offsets`. Of its copies the longest counts. A group is
-    left out where copies differ, as after an unclean election, and where the topic was deleted meanwhile.
+    All records of a group are in one partition of `__consumer_offsets`; the longest copy of it counts. A group is left
+    out if copies differ, as after an unclean election. There are no rows if the topic was deleted during the run.
     """
     rows = p.groups.filter(pl.col("snapshot") == FINAL)
     if p.generation is not None or not len(rows):
@@ -35,7 +35,7 @@ def group_evidence(p: Observations) -> pl.DataFrame:
 
 
 def committed_at_last(p: Observations) -> pl.DataFrame:
-    """The last record of each group's committed offset: its row, unless the offset was removed."""
+    """The row of each group's last committed offset, unless the offset was removed later."""
     offsets = group_evidence(p).filter(pl.col("kind").is_in(["committed", "removed"]))
     last = offsets.unique("group", keep="last", maintain_order=True)
     return last.filter(pl.col("kind") == "committed").sort("group")

@@ -7,13 +7,13 @@ final_reads.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from ...histories.evidence.tables import GROUPS, TRANSACTIONS, empty
+from ...histories.evidence.tables import ABORTED, GROUPS, PRODUCERS, TRANSACTIONS, empty
 from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, Schema, without_key
 from ..replicas.replica_logs import ReplicaLogs
 from ..replicas.resolved_outcomes import ABSENCES, legal_absences
@@ -46,6 +46,8 @@ class Observations:
     confirmed: pl.Series = field(default_factory=lambda: pl.Series("at", [], dtype=pl.Int64))
     replica_logs: ReplicaLogs | None = None  # the collected logs of the brokers
     groups: pl.DataFrame = field(default_factory=lambda: empty(GROUPS, True))  # from __consumer_offsets
+    aborted: pl.DataFrame = field(default_factory=lambda: empty(ABORTED, True))  # from the brokers' .txnindex
+    producers: pl.DataFrame = field(default_factory=lambda: empty(PRODUCERS, True))  # from their producer snapshots
     coordinated: pl.DataFrame = field(default_factory=lambda: empty(TRANSACTIONS, True))  # from __transaction_state
     timeline: Timeline | None = None  # dated facts about it, for causes
     resolved_count: int = 0  # sends with an outcome or offset from the leader's log
@@ -76,6 +78,12 @@ class Observations:
     def is_named_only(self) -> bool:
         """Whether it only occurs in lines of brokers' logs: it has no recorded operations and no collected log."""
         return self.replica_logs is None and not any(len(frame) for frame in (self.sends, self.reads, self.marks))
+
+    @property
+    def is_unobserved(self) -> bool:
+        """Whether no rule has anything to judge: it is only named, and all its tables are empty."""
+        own = (getattr(self, each.name) for each in fields(self) if each.name != "context")
+        return self.is_named_only and not any(isinstance(one, pl.DataFrame) and len(one) for one in own)
 
     @cached_property
     def acknowledged(self) -> pl.DataFrame:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ...histories.evidence.tables import FINAL, RECORDS, empty
+from ...histories.evidence.tables import FINAL, RECORDS, Schema, empty
 from ..replicas.replica_logs import ReplicaLogs
 from .evidence import started_ms
 from .observations import Observations, once
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DATED = ("began", "added", "prepared", "completed", "last_time")  # ms; the same with `_ns` on the history's clock
 
 # One row for each transaction in the leader's last log.
-IN_LOG = {
+IN_LOG: Schema = {
     "producer_id": pl.Int64,
     "number": pl.Int64,  # of this producer, from 0
     "first_offset": pl.Int64,  # of its records; null where only its marker is in the log
@@ -44,18 +44,17 @@ def transactions_in_log(p: Observations) -> pl.DataFrame:
     return log_transactions(p.replica_logs) if p.replica_logs is not None else pl.DataFrame(schema=IN_LOG)
 
 
-def log_transactions(logs: ReplicaLogs) -> pl.DataFrame:
-    """Rows of IN_LOG in order of their first offset, of the leader's last log."""
-    if logs.leader is None:
-        return pl.DataFrame(schema=IN_LOG)
-    passed = logs.identical.filter(logs.is_of_leader & pl.col("producer_id").is_not_null())
+def log_transactions(logs: ReplicaLogs, here: pl.Expr | None = None) -> pl.DataFrame:
+    """Rows of IN_LOG in order of their first offset, of one log: that which `here` selects, or the leader's last."""
+    here = logs.is_of_leader if here is None else here
+    passed = logs.identical.filter(here & pl.col("producer_id").is_not_null())
     ranges = passed.select(
         "producer_id",
         offset="first_offset",
         last="last_offset",
         transactional=pl.lit(True),
     )
-    records = logs.records.filter(logs.is_of_leader & pl.col("transactional") & pl.col("producer_id").is_not_null())
+    records = logs.records.filter(here & pl.col("transactional") & pl.col("producer_id").is_not_null())
     rows = pl.concat(
         [empty(RECORDS, True).with_columns(last="offset"), records.with_columns(last="offset"), ranges], how="diagonal"
     )
@@ -85,7 +84,8 @@ def log_transactions(logs: ReplicaLogs) -> pl.DataFrame:
         marker_file=of(is_marker, "file"),
         marker_byte=of(is_marker, "byte"),
     )
-    return grouped.select(list(IN_LOG)).cast(dict(IN_LOG)).sort(pl.coalesce("first_offset", "marker"))
+    rows = grouped.select(pl.col(name).cast(kind) for name, kind in IN_LOG.items())
+    return rows.sort(pl.coalesce("first_offset", "marker"))
 
 
 @once

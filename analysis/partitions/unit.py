@@ -54,12 +54,12 @@ def _native_partitions(
 ) -> Iterator[Partition]:
     """The partition, or one Partition for each generation of a topic that was deleted."""
     observed = {name: whole.get(name, pl.DataFrame(schema=without_key(schema))) for name, schema in OBSERVED.items()}
-    named = {"groups": "groups", "coordinated": "transactions"}
-    of_coordinators = {name: whole[table] for name, table in named.items() if table in whole}
+    named = {"groups": "groups", "coordinated": "transactions", "aborted": "aborted", "producers": "producers"}
+    beside_logs: dict[str, Any] = {name: whole[table] for name, table in named.items() if table in whole}
     whole = {name: frame for name, frame in whole.items() if name not in named.values()} | observed
     readings = parts_of(topic, whole, common.shared, common.context, settings)
     if readings is None:
-        yield _native(topic, partition, whole, common, settings, **of_coordinators)
+        yield _native(topic, partition, whole, common, settings, **beside_logs)
         return
 
     def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:

@@ -59,7 +59,7 @@ def split_identical_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.Da
     same = (pl.col("holders") == reaching) & (pl.col("magic") == 2) & (pl.col("copies").list.len() == pl.col("holders"))
     marked = _with_whole(grouped.with_columns(same.alias("same")))
     alike = marked.filter("same").drop("same")
-    whole = pl.concat([alike.filter("whole"), _each(marked.filter(~pl.col("same")).drop("same"), sound)])
+    whole = pl.concat([alike.filter("whole"), _one_row_per_copy(marked.filter(~pl.col("same")).drop("same"), sound)])
     rest = alike.filter(~pl.col("whole"))
     undecoded = rest.select(
         "snapshot",
@@ -94,7 +94,7 @@ def _with_whole(marked: pl.DataFrame) -> pl.DataFrame:
     return marked.with_columns(pl.Series(np.isin(np.arange(len(marked)), groups.to_numpy())).alias("whole"))
 
 
-def _each(marked: pl.DataFrame, sound: pl.DataFrame) -> pl.DataFrame:
+def _one_row_per_copy(marked: pl.DataFrame, sound: pl.DataFrame) -> pl.DataFrame:
     """One row for each copy of a batch, with the path of its own file."""
     paths = sound.select("file", "byte", "snapshot", "broker", pl.col("path").alias("own"))
     apart = marked.drop("path", "byte").explode("copies").with_columns(pl.col("copies").alias("copy")).unnest("copies")

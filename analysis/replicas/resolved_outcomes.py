@@ -31,7 +31,8 @@ def resolve_outcomes(logs: ReplicaLogs, open_sends: pl.DataFrame, confirmed: Seq
     transaction is open, if the send has no value, or if the leader or its log is unknown.
 
     An ABORT marker proves that the transaction was never committed only if the same leader wrote it in the same epoch:
-    then no COMMIT marker between was lost. `confirmed` are producer ids with other proof of their outcomes.
+    then no COMMIT marker between was lost. `confirmed` are producer ids with other proof of their outcomes. In a log
+    with damage any marker may be missing.
     """
     if not is_leader_collected(logs):
         return open_sends.select(
@@ -43,7 +44,8 @@ def resolve_outcomes(logs: ReplicaLogs, open_sends: pl.DataFrame, confirmed: Seq
     here = logs.is_of_leader
     start = logs.extents.filter(here)["start"][0]
     # A record that an earlier snapshot lacks may have been written later.
-    whole = start == 0 and not logs.damage.filter(here).height and logs.compacted is False and logs.last == FINAL
+    is_damaged = logs.damage.filter(here).height > 0
+    whole = start == 0 and not is_damaged and logs.compacted is False and logs.last == FINAL
     records = logs.records.filter(here).sort("offset")
     ended_in = pl.when(pl.col("control").is_not_null()).then("leader_epoch").fill_null(strategy="backward")
     is_proved = (ended_in.over("producer_id") == pl.col("leader_epoch")) | pl.col("producer_id").is_in(list(confirmed))
@@ -52,17 +54,19 @@ def resolve_outcomes(logs: ReplicaLogs, open_sends: pl.DataFrame, confirmed: Seq
         held.filter(pl.col("value").is_not_null())
         .sort("offset")
         .group_by("value", maintain_order=True)
-        .agg(pl.col("offset", "aborted", "is_proved").first())
+        .agg(pl.col("offset", "aborted", "is_proved", "transactional").first())
     )
     joined = open_sends.join(found.with_columns(found=pl.lit(True)), on="value", how="left", maintain_order="left")
     is_in_log = (
         pl.when(pl.col("value").is_null())
         .then(None)
+        .when(pl.col("transactional") & is_damaged)
+        .then(None)
         .when(pl.col("found"))
         .then(~pl.col("aborted"))
         .otherwise(pl.lit(False if whole else None, pl.Boolean))
     )
-    is_aborted = (pl.col("found") & pl.col("aborted") & pl.col("is_proved")).fill_null(False)
+    is_aborted = (pl.col("found") & pl.col("aborted") & pl.col("is_proved")).fill_null(False) & (not is_damaged)
     return joined.select("place", "offset", is_in_log=is_in_log, is_aborted=is_aborted).cast(RESOLVED)  # type: ignore[arg-type]
 
 

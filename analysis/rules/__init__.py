@@ -7,6 +7,7 @@ dict is the order of reports.
 from __future__ import annotations
 
 from . import (
+    aborted_index,
     committed_offsets,
     cycles,
     groups,
@@ -16,6 +17,7 @@ from . import (
     loss,
     membership,
     polling,
+    producer_order,
     realtime,
     replica_absent,
     replica_divergence,
@@ -41,6 +43,8 @@ RULES: dict[str, Rule] = {
         *cycles.RULES_OF_CYCLES.values(),
         torn.torn_transaction,
         hanging.hanging_transaction,
+        producer_order.producer_epoch_order,
+        aborted_index.aborted_index,
         polling.nonmonotonic_poll,
         polling.poll_skip,
         polling.int_nonmonotonic_poll,

@@ -76,13 +76,13 @@ def commit_beyond_end(p: Partition) -> Iterator[Result]:
             judged.append(group)
             continue
         yield from _unknowns(p, group, commits, ends)
-    yield from _in_brokers_files(p, judged)
+    yield from _commits_in_broker_files(p, judged)
 
 
-def _in_brokers_files(p: Partition, judged: list[str]) -> Iterator[Result]:
+def _commits_in_broker_files(p: Partition, judged: list[str]) -> Iterator[Result]:
     """The last committed offset of other groups in `__consumer_offsets`, beyond the log of the last leader."""
     last = committed_at_last(p).filter(~pl.col("group").is_in(judged))
-    for end in _leaders_log(p) if len(last) and p.replica_logs and p.replica_logs.last == FINAL else ():
+    for end in _leader_log_end(p) if len(last) and p.replica_logs and p.replica_logs.last == FINAL else ():
         for row in last.filter(pl.col("offset") > end.offset).rows(named=True):
             yield finding(
                 p,
@@ -113,7 +113,7 @@ def _last_contradicted(commits: pl.DataFrame, ends: list[LogEnd]) -> tuple[dict[
 
 
 def _unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[LogEnd]) -> Iterator[Unknown]:
-    """A commit beyond all that the log is known to have held, where no later end confirms or contradicts it."""
+    """The group's last commit beyond every known offset, if no later end of the log confirms or contradicts it."""
     # Each transaction may add a marker behind the last record.
     markers = p.sends.filter("txn")["at"].n_unique()
     reached = max([highest_end(p) + markers, *(end.offset for end in ends)])
@@ -127,15 +127,15 @@ def _unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[LogEnd
 
 
 def _certain_ends(p: Partition) -> list[LogEnd]:
-    """Where the log certainly ended, and when: as answered, as finally read, and as the leader's log has it."""
+    """The certain ends of the log: from end offsets, from final reads, and from the last leader's log."""
     answers = p.log_ends.select("offset", "invoked", "completed", "at").rows()
     ends = [LogEnd(offset, begun, done, f"end offset {offset}", at) for offset, begun, done, at in answers]
     ends = [end for end in ends if not _is_refuted(p, end)] if ends else ends
-    return [*ends, *_finally_read(p), *_leaders_log(p)]
+    return [*ends, *_final_read_end(p), *_leader_log_end(p)]
 
 
 def _is_refuted(p: Partition, end: LogEnd) -> bool:
-    """Whether the answer was stale: a record at or behind this end was known before it, and read after it."""
+    """Whether an end offset was stale: a record at or beyond it was known before the request, and read after it."""
     behind = p.entries.filter((pl.col("offset") >= end.offset) & (pl.col("last_read") > end.until))
     if not len(behind):
         return False
@@ -144,19 +144,19 @@ def _is_refuted(p: Partition, end: LogEnd) -> bool:
     return bool((known.select(pl.min_horizontal("known", "first_read")).to_series() < end.since).any())
 
 
-def _finally_read(p: Partition) -> Iterator[LogEnd]:
-    """Final reads end where the log ends, unless markers follow, or a poll without a known outcome returned more."""
+def _final_read_end(p: Partition) -> Iterator[LogEnd]:
+    """The end of final reads, which is the log end unless markers follow or a poll of unknown outcome read further."""
     final = p.final
     if final is None or not final.complete or p.transactional or not _is_empty_behind(p, final.end):
         return
     read = p.reads.filter(pl.col("process").is_in(final.processes) & (pl.col("completed") >= final.since))
-    # What retention emptied ends anywhere.
+    # Final reads without records show no end: retention may have deleted all records.
     if len(read) and not len(indeterminate_polls(p, list(final.processes)).first):
         yield LogEnd(final.end, final.since, final.until, f"the final reads end at offset {final.end}", read["at"][-1])
 
 
-def _leaders_log(p: Partition) -> Iterator[LogEnd]:
-    """The log of the last leader, if it is whole and no client knew more."""
+def _leader_log_end(p: Partition) -> Iterator[LogEnd]:
+    """The end of the last leader's log, if the log is undamaged and no client read further."""
     logs = p.replica_logs
     if logs is None or not is_leader_collected(logs) or not logs.last_is_dated or not logs.at_rest:
         return
@@ -169,7 +169,7 @@ def _leaders_log(p: Partition) -> Iterator[LogEnd]:
 
 
 def _is_empty_behind(p: Partition, end: int) -> bool:
-    """Whether all records that were at or behind an end are gone."""
+    """Whether all records at or beyond an end are gone."""
     if highest_end(p) <= end:
         return True
     last = np.append(p.entries.filter(pl.col("sent_ok"))["offset"].to_numpy(), -1).max()

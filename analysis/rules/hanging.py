@@ -39,11 +39,13 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
     ),
     not_a_breach=(
         "An open transaction within its timeout: that of __transaction_state, else transaction.timeout.ms of its "
-        "process in run.json, else 15 minutes, the most that brokers allow unless transaction.max.timeout.ms is set."
+        "process in run.json, else 15 minutes, the most that brokers allow unless transaction.max.timeout.ms is set. "
+        "Partitions that no recorded client used, such as Kafka's own, are not judged."
     ),
     unknown_when=(
         "A transaction is open in the leader's log, and no client reached the leader afterwards, or it is not known "
-        "when its records were written. A process recorded its times in another unit or by a clock that is hours off."
+        "when its records were written. The log is damaged, so that a marker may be missing. A process recorded its "
+        "times in another unit or by a clock that is hours off."
     ),
     in_jepsen=NO_BROKER_FILES,
     needs=("batches", "sends"),
@@ -52,11 +54,15 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
 def hanging_transaction(p: Partition) -> Iterator[Result]:
     """One finding for each transaction that holds back the last stable offset for ever."""
     logs = p.replica_logs
-    if logs is None or logs.last != FINAL:
+    is_used = len(p.sends) or len(p.reads) or len(p.marks)  # by a recorded client
+    if logs is None or logs.last != FINAL or not is_used:
         return
     for row in transactions_in_log(p).filter(pl.col("outcome").is_null()).iter_rows(named=True):
         if reason := foreign_clock(p):
             yield Unknown(reason)
+            return
+        if logs.damage.filter(logs.is_of_leader).height:
+            yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
             return
         about = _OpenTransaction.of(p, row)
         proof = _why_it_hangs(p, about)
@@ -149,7 +155,8 @@ def _written(p: Partition, about: _OpenTransaction) -> int | None:
 def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
     logs, row, first = p.replica_logs, about.row, about.row["first_offset"]
     assert logs is not None
-    held = stretches(logs, logs.last, logs.leader).filter(pl.col("first_offset") > first, pl.col("control").is_null())
+    behind_it = (pl.col("first_offset") > first) & pl.col("control").is_null()
+    held = stretches(logs, logs.last, logs.leader).filter(behind_it).sort("last_offset")
     others = held.filter(pl.col("producer_id").ne_missing(row["producer_id"]) | ~pl.col("transactional"))
     count = int((others["last_offset"] - others["first_offset"] + 1).sum())
     own = logs.records.filter(logs.is_of_leader & (pl.col("producer_id") == row["producer_id"])).select("offset")
@@ -161,12 +168,16 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
     if known is not None:
         record = f"transactional.id {known['transactional_id']}: {known['state']}"
         evidence.append(Evidence(record, None, known["file"], None, known["byte"]))
+    open_in = p.producers.filter(logs.is_of_leader, pl.col("producer_id") == row["producer_id"], open_since=first)
+    for at, file, byte in open_in.select("snapshot_offset", "file", "byte").rows():
+        is_open = f"the producer snapshot at {where(p, at)} has it open since {first}"
+        evidence.append(Evidence(is_open, None, file, None, byte))
     behind = f"; {plural(count, 'record')} behind it {'waits' if count == 1 else 'wait'}" if count else ""
     return finding(
         p,
         f"{about.name} is open in the log of broker {logs.leader} since {where(p, first)}, though {proof}:"
         f" read_committed consumers of {p.name} stop there{behind}",
-        (first, int(held["last_offset"].max() or first) if len(held) else row["last_offset"]),
+        (first, max([first, row["last_offset"], *held["last_offset"].tail(1)])),
         [*evidence, *((f"{process} sends {value}, which waits", at) for process, value, at in _first(waiting))],
         count=max(count, 1),
         values=waiting["value"],

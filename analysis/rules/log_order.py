@@ -181,10 +181,10 @@ def _ahead_of_log(logs: ReplicaLogs, row: Row, column: str) -> Iterator[Result]:
     )
     if column != "log_start":
         sentence += f": {span(end, offset - 1)} had been in the log"
-    raced = _may_be_raced(logs, snapshot, broker, end, offset)
-    if raced:
+    may_have_grown = _may_have_grown(logs, snapshot, broker, end, offset)
+    if may_have_grown:
         sentence += "; the files of a running broker may have been copied at different times"
-    if raced and not logs.at_rest:
+    if may_have_grown and not logs.at_rest:
         yield Unknown(sentence)
     yield finding(
         logs,
@@ -192,15 +192,15 @@ def _ahead_of_log(logs: ReplicaLogs, row: Row, column: str) -> Iterator[Result]:
         (end, offset - 1),
         _checkpoint_lines(logs, snapshot, broker, column.replace("_", "-")),
         count=offset - end,
-        severity="note" if raced else "violation",
+        severity="note" if may_have_grown else "violation",
         brokers=[broker],
         snapshot=snapshot,
     )
 
 
-def _may_be_raced(logs: ReplicaLogs, snapshot: str, broker: str, end: int, value: int) -> bool:
-    """Whether the log may have grown after its segment was copied: a later snapshot has all missing records, and
-    nothing is torn off here. At the end of a run brokers are at rest, unless the folder was found without a history.
+def _may_have_grown(logs: ReplicaLogs, snapshot: str, broker: str, end: int, value: int) -> bool:
+    """Whether the log may have grown after its segment was copied and before its checkpoint was: a later snapshot has
+    all missing records, and this copy is undamaged. At the end of a run with a history brokers do not run.
     """
     if snapshot == logs.snapshots[-1]:
         return not logs.at_rest

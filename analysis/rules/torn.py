@@ -8,7 +8,7 @@ import polars as pl
 
 from ...histories.tables import Evidence, Finding
 from ..partitions.partition import Partition
-from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, pieces_of
+from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, is_damaged, pieces_of
 from ..wording import plural, some
 from .judgement import Result, Unknown
 from .rule import NO_BROKER_FILES, Rule
@@ -28,13 +28,18 @@ from .rule import NO_BROKER_FILES, Rule
         "acknowledged. One that has no marker yet. A record that retention, compaction or damage may have removed, or "
         "that nobody acknowledged."
     ),
-    unknown_when=f"More than {MAX_PIECES:,} transactions of a partition are not as their clients know them.",
+    unknown_when=(
+        "The leader's log is damaged, so that markers may be missing. "
+        f"More than {MAX_PIECES:,} transactions of a partition are not as their clients know them."
+    ),
     in_jepsen=NO_BROKER_FILES,
     needs=("transactions", "batches"),
     assumes=("values", "replicas"),
 ).judged_by
 def torn_transaction(p: Partition) -> Iterator[Result]:
     """Whether all transactions of a partition can be compared with those of others; `judge_torn` compares them."""
+    if p.transactional and is_damaged(p):
+        yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
     if len(pieces_of(p).odd) > MAX_PIECES:
         yield Unknown(f"more than {MAX_PIECES:,} transactions in {p.name} are not as their clients know them")
 

@@ -38,7 +38,7 @@ TIME = ("realtime-order", "stale-end-offset")
 CYCLES = ("G0", "G1c", "G0-process", "G1c-process", "G0-realtime", "G1c-realtime")
 GROUPS = ("consumer-loss", "commit-regression", "commit-beyond-end")
 MEMBERS = ("ownership", "commit-fenced")
-IN_LOGS = ("torn-transaction", "hanging-transaction")
+IN_LOGS = ("torn-transaction", "hanging-transaction", "producer-epoch-order", "aborted-index")
 FILES = (*IN_LOGS, "replica-divergence", "acknowledged-absent", "epoch-order", "checkpoint-order", "log-corruption")
 PROVED = (
     *LOSS,

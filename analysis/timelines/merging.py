@@ -17,9 +17,8 @@ ONCE = ("elected", "begins")  # a leader epoch has one of each, whatever the rec
 
 
 def merge_sources(facts: Iterable[Fact]) -> dict[Fact, Fact]:
-    """A dictionary of each fact to the earliest fact of the same event; `also` of that one has the other sources.
-
-    At most MAX_SOURCES sources are named.
+    """Maps each fact to the earliest fact of the same event, whose `also` has the facts of other sources (at most
+    MAX_SOURCES - 1).
     """
     merged: list[Fact] = []
     index_of: dict[Fact, int] = {}
@@ -44,7 +43,7 @@ def merge_sources(facts: Iterable[Fact]) -> dict[Fact, Fact]:
 
 
 def _is_one(one: Fact, other: Fact) -> bool:
-    """Whether two facts with an equal key record one event. If one source records both, they are two events."""
+    """Whether two facts with equal `about` record one event. If one source records both, they are two events."""
     if other.kind in ONCE:
         return True
     for known in (one, *one.also) if other.kind not in BOTH_SIDES else ():

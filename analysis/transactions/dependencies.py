@@ -1,4 +1,4 @@
-"""The dependencies between the transactions of one topic-partition: who wrote before whom, and who read from whom.
+"""Finds the dependencies between the transactions of one topic-partition: writes before writes, and reads of writes.
 
 - **wr**: an operation read a value that the other wrote.
 - **ww**: both wrote, at offsets next to each other among the known ones of transactions.
@@ -36,7 +36,7 @@ DEPENDENCIES: Schema = {
             "end": pl.Int64,
             "process": pl.String,
             "offset": pl.Int64,
-            "value": pl.String,  # wr: that of the source was read
+            "value": pl.String,  # wr: only the source has one, which the target read
         }.items()
     },
 }
@@ -62,7 +62,7 @@ def dependencies(p: Partition) -> pl.DataFrame:
 
 
 def _native(p: Partition) -> pl.DataFrame:
-    """Failed sends wrote nothing, and what an aborted transaction polled has no effect.
+    """Dependencies of a native history. Failed sends wrote nothing, and polls of aborted transactions have no effect.
 
     A plain send is a transaction of one record: realtime-order judges its place. A value that was read before its
     write began is a phantom-read or precommitted-read, and no dependency.
@@ -100,7 +100,7 @@ def _start_unless_synthetic() -> pl.Expr:
 
 
 def _in_jepsen(p: Partition) -> pl.DataFrame:
-    """Operations of every outcome are writers and readers there; of several writers of a value the last counts."""
+    """Dependencies of a Jepsen history. Operations of all outcomes write and read; a value's last writer counts."""
     end = pl.when(pl.col("outcome") == "ok").then("at").otherwise(MAX_INT64).alias("end")
     start = pl.col("invoked_at").alias("start")
     writers = p.sends.sort("at", maintain_order=True).unique("value", keep="last", maintain_order=True)
@@ -113,7 +113,7 @@ def _in_jepsen(p: Partition) -> pl.DataFrame:
 
 
 def _neighbours_in_jepsen(p: Observations, writers: pl.DataFrame) -> pl.DataFrame:
-    """A value follows the one before its last place in the dense log."""
+    """The ww dependencies: each value follows the value before its last place in the dense log."""
     chosen = jepsen_log(p).unique("offset", keep="first", maintain_order=True).select("offset", "value")
     before = chosen.with_columns(pl.all().shift(1).name.prefix("source_")).with_row_index("place")
     last = before.unique("value", keep="last", maintain_order=True).sort("place").drop("place")
@@ -125,7 +125,7 @@ def _neighbours_in_jepsen(p: Observations, writers: pl.DataFrame) -> pl.DataFram
 
 
 def _neighbours(known: pl.DataFrame) -> pl.DataFrame:
-    """The ww dependencies of a log: rows with an operation each, by offset."""
+    """The ww dependencies between adjacent rows; each row is an operation, in the order of offsets."""
     operation = known.select(_OPERATION)
     pairs = operation.select(pl.all().shift(1).name.prefix("source_"), pl.col(_OPERATION).name.prefix("target_")).slice(
         1
@@ -134,7 +134,7 @@ def _neighbours(known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _read_from(writers: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
-    """The wr dependencies: of several values between the same two operations the first counts."""
+    """The wr dependencies, one for each pair of operations: that of the first value."""
     targets = reads.rename({name: f"target_{name}" for name in _OPERATION if name != "value"})
     sources = writers.rename({name: f"source_{name}" for name in writers.columns if name != "value"})
     pairs = targets.join(sources, on="value", how="inner", maintain_order="left").with_columns(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.evidence.tables import FINAL
+from ...histories.evidence.tables import FINAL, Schema
 from ..partitions.partition import Partition, once
 from ..replicas.replica_logs import with_aborted
 from ..replicas.resolved_outcomes import is_leader_collected
@@ -20,9 +20,9 @@ COMMITTED, ABORTED, ABSENT = "committed", "aborted", "absent"
 MAX_PIECES = 1_000  # of a partition
 
 STATES = pl.Enum([COMMITTED, ABORTED, ABSENT])
-EXPECTED = {"at": pl.Int64, "state": STATES}
+EXPECTED: Schema = {"at": pl.Int64, "state": STATES}
 # One row for each transaction (`at` identifies its operation) and what became of some of its records in a partition.
-PIECES = {
+PIECES: Schema = {
     "at": pl.Int64,
     "state": pl.String,
     "topic": pl.String,
@@ -75,11 +75,19 @@ def beside(odd: Iterable[pl.DataFrame], expected: Expected) -> pl.DataFrame:
     )
 
 
+def is_damaged(p: Partition) -> bool:
+    """Whether the leader's last log has damage, which may hide any marker."""
+    logs = p.replica_logs
+    return logs is not None and logs.damage.filter(logs.is_of_leader).height > 0
+
+
 @once
 def pieces_of(p: Partition) -> Pieces:
     """The pieces of a partition in the leader's last log; none without it."""
     logs = p.replica_logs
-    if not p.transactional or logs is None or logs.last != FINAL or not is_leader_collected(logs):
+    if not p.transactional or logs is None or logs.last != FINAL or p.generation is not None:
+        return NO_PIECES
+    if is_damaged(p) or not is_leader_collected(logs):
         return NO_PIECES
     sends = p.sends.filter(
         pl.col("txn") & pl.col("value").is_not_null() & ~pl.col("value").is_in(p.tombstones.implode())
@@ -94,12 +102,7 @@ def pieces_of(p: Partition) -> Pieces:
         "value", keep="none"
     )
     start = logs.extents.filter(logs.is_of_leader)["start"]
-    whole = (
-        len(start) > 0
-        and start[0] == 0
-        and not logs.damage.filter(logs.is_of_leader).height
-        and logs.compacted is False
-    )
+    whole = len(start) > 0 and start[0] == 0 and logs.compacted is False
     joined = sends.join(found, on="value", how="left", maintain_order="left")
     # An acknowledged transaction is `ok` for its client; what brokers' files resolved is not.
     known = (
@@ -133,7 +136,9 @@ def pieces_of(p: Partition) -> Pieces:
         records=pl.len(),
         is_expected=is_expected.first(),
     )
-    odd = rows.filter(~pl.col("is_expected")).select(list(PIECES)).cast(dict(PIECES))
-    return Pieces(
-        odd, Expected(p.topic, p.partition, rows.filter("is_expected").select(list(EXPECTED)).cast(dict(EXPECTED)))
-    )
+    odd, expected_rows = rows.filter(~pl.col("is_expected")), rows.filter("is_expected")
+    return Pieces(_typed(odd, PIECES), Expected(p.topic, p.partition, _typed(expected_rows, EXPECTED)))
+
+
+def _typed(rows: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    return rows.select(pl.col(name).cast(kind) for name, kind in schema.items())

@@ -15,7 +15,7 @@ Record = dict[str, Any]
 
 
 def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame) -> list[Record]:
-    """The assumptions about partitions with collected logs, and about damage in files of no partition."""
+    """The assumptions about partitions with collected logs, and about damage in files that belong to no partition."""
     return [*_of_partitions(summaries), *_of_files(damage)]
 
 
@@ -78,7 +78,7 @@ def _readable(coverage: list[tuple[str, Record]]) -> Record:
         f"{plural(places, 'place')} in files of {some([part for part, _ in damaged])} could not be"
         " read (quarantine.jsonl); offsets there are unknown, and so are the rules that need them"
     )
-    # It holds despite the damage: a log that is copied while it grows has a torn tail, and each rule checks by itself
+    # The assumption holds despite the damage: a log that is copied while it grows has a torn tail, and each rule checks
     # whether the tail may hide its records.
     return assumption("brokers' files readable", True, sentence, ())
 

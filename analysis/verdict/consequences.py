@@ -17,8 +17,9 @@ OF_RANGES = ("replica-divergence",)  # rules whose findings may span records tha
 
 
 def link_consequences(findings: list[Finding]) -> list[Finding]:
-    """The findings with `related` filled in both directions: between a loss and its consequences, and between adjacent
-    losses of one event. Where only the brokers' logs show the loss, its consequences name the acknowledged-absent.
+    """The findings with `related` filled in. It links a loss and its consequences, and adjacent losses of one event, in
+    both directions. If only the brokers' logs show the loss, its consequences are related to the acknowledged-absent
+    finding.
     """
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     absent = [finding for finding in findings if finding.rule == "acknowledged-absent"]
@@ -45,10 +46,11 @@ def link_consequences(findings: list[Finding]) -> list[Finding]:
 
 
 def accept_consequences(findings: list[Finding], p: Partition | None = None) -> list[Finding]:
-    """The findings; those that only follow from permitted losses, and only concern the lost records, become permitted.
+    """The findings. A consequence becomes permitted if it is only related to permitted losses and only concerns their
+    records.
 
-    A truncation also removes records that were never acknowledged. They are no loss, and a consequence of their absence
-    is no breach. `p` identifies these records; without it there are none.
+    A truncation also removes records that were never acknowledged. Their absence is no loss, and its consequences are
+    no breach. `p` identifies these records; without `p` there are none.
     """
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     permitted = {loss.id: loss for loss in losses if loss.severity == "permitted"}

@@ -134,7 +134,7 @@ def _is_final(results: Results) -> bool:
 
 
 def _needing_final_reads(results: Results) -> list[dict[str, Any]]:
-    """The summaries of partitions that final reads have to cover. A deleted topic has nothing to read."""
+    """The summaries of partitions that final reads must cover: without deleted topics, whose records cannot be read."""
     return [
         summary
         for summary in results.summaries
@@ -198,7 +198,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
             )
         )
     if results.run.settings.dialect == "native" and not any(s["counts"]["records"] for s in results.summaries):
-        sentence = "no send was acknowledged and no poll returned a record, so no guarantee was put to the test"
+        sentence = "no send was acknowledged and no poll returned a record, so no guarantee was tested"
         items.append(assumption("clients were served", False, sentence, ()))
     if silent := _silent_clients(results):
         items.append(silent)
@@ -253,7 +253,7 @@ def _deleted_topics(results: Results) -> list[dict[str, Any]]:
 
 
 def _missing_settings(results: Results) -> list[dict[str, Any]]:
-    """The assumption about settings that verdicts depend on and run.json does not set; empty if it sets all."""
+    """The assumption that run.json sets what verdicts depend on; empty if it does."""
     missing = sorted({tuple(one) for summary in results.records for one in summary["missing settings"]})
     if not missing:
         return []
@@ -262,7 +262,7 @@ def _missing_settings(results: Results) -> list[dict[str, Any]]:
 
 
 def _insufficient_evidence(results: Results) -> list[dict[str, Any]]:
-    """The assumption that rules had enough evidence, with their reasons; empty if none gave a reason."""
+    """The assumption that every rule had enough evidence, with the reasons of those that had not; empty if all had."""
     reasons: dict[str, list[str]] = {}
     for summary in results.records:
         for rule, sentences in summary["unjudged"].items():

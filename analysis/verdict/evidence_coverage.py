@@ -28,7 +28,7 @@ def evidence_coverage(p: Partition) -> Record | None:
     points = p.replica_logs.checkpoints.group_by("broker").agg(pl.col("offset").max())
     empty = set(points.filter(pl.col("offset") == 0)["broker"])
     silent = set(p.replica_logs.epochs["broker"].unique()) - set(points["broker"])
-    # A log without records after retention has an empty segment, named by the next offset.
+    # If retention removed all records, the log has an empty segment whose name is the next offset.
     collected = held | empty | silent | set(p.replica_logs.segments["broker"].unique())
     named = {name for frame in (p.replica_logs.batches, p.replica_logs.records) for name in frame["snapshot"].unique()}
     damage = p.replica_logs.damage.select(pl.col("file").alias("source"), "byte", "line", "reason")

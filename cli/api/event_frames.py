@@ -16,7 +16,7 @@ LIBRARIES = ("polars", "pandas", "pyspark")
 
 
 def library_of(found: Any) -> str:
-    """The library of a DataFrame (of LIBRARIES), or nothing for another object; none of them is imported."""
+    """The library of a DataFrame (one of LIBRARIES); empty for any other object. Imports none of them."""
     library = type(found).__module__.split(".")[0]
     return library if library in LIBRARIES and type(found).__name__ in ("DataFrame", "LazyFrame") else ""
 

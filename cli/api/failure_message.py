@@ -1,4 +1,4 @@
-"""The AssertionError of a run that is not valid: what is broken, why, and what is not known."""
+"""The AssertionError of a run that is not valid: its breaches, their causes, and broken assumptions."""
 
 from __future__ import annotations
 

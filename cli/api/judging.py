@@ -53,8 +53,8 @@ class Request:
         """The run, to be judged as requested."""
         rules = select_rules(self.only, self.skip, self.allow)
         name = self.name or run.settings.name
-        about = {"allow": self.allow, "rules": rules, "strict": self.strict, "ww_deps": self.ww_deps, "name": name}
-        return replace(run, settings=replace(run.settings, **about))
+        chosen = replace(run.settings, allow=self.allow, rules=rules, name=name)
+        return replace(run, settings=replace(chosen, strict=self.strict, ww_deps=self.ww_deps))
 
 
 Judge = Callable[[Request], Results]
@@ -103,9 +103,9 @@ def check(
     run.json. A list or tuple of paths gives a list of results.
 
     `allow`, `only` and `skip` name rules, as the options of the command do; `strict` makes permitted findings breaches.
-    `ww_deps` is Jepsen's option of this name: in Jepsen histories cycles may go through neighbouring offsets.
-    `reader` names the format instead of recognising it. Raises LogjudgeError, with one sentence, where the run cannot
-    be read or the arguments do not fit.
+    `ww_deps` is Jepsen's option of this name: in Jepsen histories cycles may have ww dependencies. `reader` is the
+    format of the history; None detects it. Raises LogjudgeError with one sentence if the run cannot be read or an
+    argument is wrong.
     """
     if engine not in ENGINES:
         raise UsageError(f"found engine={engine!r}, expected one of {', '.join(ENGINES)}")

@@ -15,19 +15,19 @@ DEFAULT_MEMORY_MB = 2048
 
 
 class Linearizability:
-    """The verdict on a history of operations. It is true where the history is linearizable."""
+    """The verdict on a history of operations. It is true if the history is linearizable."""
 
     def __init__(self, judgement: Judgement) -> None:
         self.judgement = judgement
 
     @property
     def verdict(self) -> str:
-        """`ok`, `illegal`, or `unknown` where time or memory ran out."""
+        """`ok`, `illegal`, or `unknown` if time or memory ran out."""
         return self.judgement.result.verdict
 
     @property
     def evidence(self) -> list[str]:
-        """What proves a failure, or how far the search came; a line each."""
+        """Lines that prove a failure, or the progress of an undecided search."""
         return evidence(self.judgement)
 
     def __bool__(self) -> bool:
@@ -47,7 +47,7 @@ def linearizable(
     """Decide whether operations are linearizable by a model; the result is true, or false with evidence.
 
     `model` is a name of `logjudge linearize --model`, `FILE.py:NAME`, or a Model; `operations` are `Operation`s or a
-    history file. `timeout` is in seconds. Raises LogjudgeError where they do not fit.
+    history file. `timeout` is in seconds. Raises LogjudgeError if the model does not have an operation.
     """
     found = load_model(model) if isinstance(model, str) else model
     if isinstance(operations, str | os.PathLike):

@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixture `recorder`, and what a failed test leaves behind (docs/python.md).
+"""The pytest plugin: the fixture `recorder`, and the saved run and report of a failed test (docs/python.md).
 
 pytest loads it in every project in which logjudge is installed, so it imports the rest when a test uses it.
 """
@@ -58,7 +58,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def _is_recorder(found: object) -> bool:
-    """Whether it is ours: a test may have a fixture of the same name."""
+    """Whether an object is our Recorder: a test may have its own fixture of the same name."""
     return found is not None and type(found).__module__ == f"{__package__}.histories.recording.recorder"
 
 
@@ -68,7 +68,7 @@ def _target(item: pytest.Item) -> Path:
 
 
 def _keep(recorder: Recorder, target: Path) -> str:
-    """Copy the run and write its report; what goes wrong must not hide the failure of the test."""
+    """Copy the run and write its report. Errors are returned as text: they must not hide the failure of the test."""
     from .histories.errors import LogjudgeError
     from .judging import check
 

@@ -1,4 +1,4 @@
-"""`Result`: what `logjudge.check` found, as data, as a report, and as an assertion."""
+"""`Result`: the verdict of `logjudge.check` as data, as a report, and as an assertion."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Result:
 
     @property
     def rules(self) -> dict[str, dict[str, Any]]:
-        """Of each rule its `verdict` and its numbers (docs/verdict.md)."""
+        """The `verdict` and the numbers of each rule (docs/verdict.md)."""
         return dict(self.report["rules"])
 
     @cached_property
@@ -101,7 +101,7 @@ class Result:
     def save(self, folder: str | os.PathLike[str], *, plots: bool = True) -> Path:
         """Write the report that `logjudge check --out` writes, and return its folder.
 
-        Raises UsageError where the folder holds files that logjudge did not write.
+        Raises UsageError if the folder contains files that logjudge did not write.
         """
         from .plots.report.saved import write_result
 
@@ -110,7 +110,7 @@ class Result:
         return target
 
     def assert_valid(self, allow: str | Iterable[str] = ()) -> None:
-        """Raise an AssertionError that explains the breach, or what is missing, unless the run is valid.
+        """Raise an AssertionError that explains the breach or the missing evidence, unless the run is valid.
 
         `allow` names rules whose breaches are accepted, as `check` does.
         """

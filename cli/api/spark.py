@@ -43,11 +43,11 @@ def check(
     name: str | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> SparkResult | list[SparkResult]:
-    """Judge a run in a Spark session of the user's, who keeps it as it is: its settings, views and active session.
+    """Judge a run in the user's Spark session. Its settings, views and active session stay as they are.
 
     `source` is a path or a URI that Spark reads, a list of them (which gives a list of results), or a DataFrame of the
     session with a row for each event; `config` is then the content of run.json. Row n in the order of `collect` is line
-    n in findings. Its rows are judged where they are, and never collected. All else is as in `logjudge.check`.
+    n in findings. Executors judge the rows; the driver does not collect them. All else is as in `logjudge.check`.
     """
     request = Request.of(allow, only, skip, strict=strict, ww_deps=ww_deps, reader=reader, name=name)
     if library_of(source) == "pyspark":

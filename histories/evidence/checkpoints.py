@@ -2,9 +2,9 @@
 
 Offset checkpoints (replication-offset, recovery-point-offset, log-start-offset, cleaner-offset) are
 Kafka's CheckpointFile: a version, a count, then `topic partition offset` lines; leader-epoch-checkpoint has
-`epoch start-offset` lines (LeaderEpochCheckpointFile). Kafka has only written version 0; version 1 is read alike, and
-further fields are ignored. A checkpoint lags, so its offset is a lower bound. A broken line becomes damage; the other
-lines are read.
+`epoch start-offset` lines (LeaderEpochCheckpointFile). Kafka has only written version 0. Version 1 is read in the same
+way, and further fields are ignored. A checkpoint lags, so its offset is a lower bound. A malformed line becomes damage;
+the other lines are read.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _lines(path: Path) -> tuple[list[str], list[dict[str, object]]]:
 
 
 def _integer(text: str) -> int | None:
-    """The number of 64 bits, or None. int() accepts underscores, spaces and other scripts; Java's parser does not."""
+    """The text as an integer of 64 bits, or None. int() accepts underscores, spaces and other scripts, unlike Java."""
     digits = text[1:] if text[:1] in "+-" else text
     if not digits.isascii() or not digits.isdigit() or len(digits) > 19:
         return None

@@ -159,8 +159,8 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("retention", "2.7+", " due to log retention",
         rf"{LOG} Deleting segment.*? due to (?P<reason>log retention [\w ]+)"),
     Pattern("cleaned", "0.8+", "Beginning cleaning of log", rf"Beginning cleaning of log {TP}"),
-    # Starts and stops of brokers. A process begins with `boot`, before 1.0 with `configured` (later printed at any
-    # change of configuration). The time of the line before bounds the life of the process before.
+    # Starts and stops of brokers. A process begins with `boot`, before 1.0 with `configured` (which later versions also
+    # print when the configuration changes). The previous process lived at least until the line before that.
     Pattern("boot", "1.0+", "Log4jController", r"Registered \S*Log4jController\S* MBean"),
     Pattern("configured", "0.8+", "KafkaConfig values", r"INFO KafkaConfig values:"),
     Pattern("version", "0.8+", "Kafka version", r"Kafka version ?: ?(?P<version>[\w.\-]+)"),

@@ -44,8 +44,8 @@ def read_aborted_index(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     frame = pl.DataFrame(columns | {"byte": np.arange(whole) * INDEX_BYTES})
     for row in frame.filter(pl.col("version") != INDEX_VERSION).head(1).iter_rows(named=True):
         damage.append(damage_row("decode", f"found an entry of version {row['version']}, expected 0", row["byte"]))
-    known = frame.filter(pl.col("version") == INDEX_VERSION).select(list(ABORTED))
-    return known.cast(dict(ABORTED)), pl.DataFrame(damage, schema=DAMAGE)
+    known = frame.filter(pl.col("version") == INDEX_VERSION)
+    return known.select(pl.col(name).cast(kind) for name, kind in ABORTED.items()), pl.DataFrame(damage, schema=DAMAGE)
 
 
 def read_producer_snapshot(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:

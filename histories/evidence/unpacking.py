@@ -15,9 +15,8 @@ from .tables import damage_row
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MAX_BATCH_BYTES = 1 << 30  # of a decompressed batch; a larger one is a decompression bomb
-XERIAL = (
-    b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
-)  # the header before blocks of snappy; each block follows its size
+# The header before blocks of snappy. Each block follows its size.
+XERIAL = b"\x82SNAPPY\x00" + (1).to_bytes(4, "big") * 2
 DECODERS: dict[int, Callable[[bytes], bytes]] = {
     1: lambda payload: decompress(payload, "gzip", MAX_BATCH_BYTES),
     2: lambda payload: decompress_snappy(payload, MAX_BATCH_BYTES),

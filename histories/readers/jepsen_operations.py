@@ -39,7 +39,7 @@ def event(line: bytes) -> dict[str, Any] | None:
 
 
 def by_name(operation: dict[Any, Any]) -> dict[str, Any]:
-    """The entries with a keyword as key, by its name."""
+    """The entries whose key is a keyword, by the keyword's name."""
     return {key.name: value for key, value in operation.items() if isinstance(key, Keyword)}
 
 
@@ -52,7 +52,7 @@ def notes(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
-    """The event of an operation, given by the names of its entries."""
+    """The event of an operation; its entries are given by name."""
     for name in ("process", "type", "f"):
         if operation.get(name) is None:
             raise MalformedError(f"found an operation without :{name}, expected :process, :type and :f")
@@ -75,7 +75,7 @@ def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _data(function: str, value: Any) -> dict[str, Any] | None:
-    """The columns from :f and :value, or None where they make no event."""
+    """The columns that :f and :value set; None if the operation is no event."""
     if function in ("send", "poll", "txn"):
         steps = [_step(step) for step in _vector(value, ":value")]
         if function == "poll":
@@ -165,10 +165,10 @@ def _scalar(form: Any, what: str) -> str:
 def text_of(form: Any) -> str:
     """The text of a key or value: only equal EDN forms have equal texts.
 
-    Unmarked are nil, booleans, numbers, keywords that begin with an ASCII letter (`:x` becomes `x`; except `:nil`,
-    `:true` and `:false`), and strings that begin with such a letter and contain a space, as no keyword does. Other
-    keywords keep their colon and other strings their quotes (`:1`, `"1"`); symbols get an apostrophe. Characters,
-    tagged literals and collections are written as in EDN.
+    Nil, booleans and numbers are written as they are. A keyword that begins with an ASCII letter loses its colon (`:x`
+    becomes `x`), except `:nil`, `:true` and `:false`. A string that begins with such a letter and contains a space, as
+    no keyword does, loses its quotes. Other keywords and strings keep theirs (`:1`, `"1"`). A symbol gets an
+    apostrophe. Characters, tagged literals and collections are written as in EDN.
     """
     match form:
         case Keyword(name) if _PLAIN_KEYWORD.fullmatch(name) and name not in ("nil", "true", "false"):

@@ -1,4 +1,4 @@
-"""Where the batches of a segment begin and end, by their headers alone (evidence/segments.py reads whole ones)."""
+"""Reads where the batches of a segment begin and end, from their headers alone (evidence/segments.py decodes them)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_HEAD = struct.Struct(">qi")  # base offset, and the bytes after these twelve
+_HEAD = struct.Struct(">qi")  # base offset, and the number of bytes after these twelve
 _LAST_OFFSET_DELTA = slice(23, 27)  # of a batch of format 2
 _MAGIC = 16
 _FORMAT_2_BYTES = 61  # its header
@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
 
 def batches(segment: Path) -> Iterator[Batch]:
-    """The whole batches at the head of a segment; a cut one at its end, or what was allocated ahead, is left out."""
+    """The whole batches at the head of a segment, without an incomplete one at its end and preallocated space."""
     size = segment.stat().st_size
     with segment.open("rb") as file:
         start = 0

@@ -1,7 +1,7 @@
-"""history.jsonl of a run that goes on: any thread appends lines, and they are on disk within a fraction of a second.
+"""Writes history.jsonl during a run: any thread appends lines, and they are on disk within a fraction of a second.
 
-A thread writes what was appended since its last turn. A process that is killed loses at most the lines of one turn. The
-file always ends with a whole line, also where the disk is full.
+One thread writes the lines that were appended since its last turn. A killed process loses at most the lines of one
+turn. The file always ends with a whole line, even if the disk is full.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class EventLog:
     """An append-only file of lines. `before_flush` runs before each turn of the thread, in the thread that flushes."""
 
     def __init__(self, path: Path, before_flush: Callable[[], None]) -> None:
-        """Raises OSError where the file exists or cannot be created."""
+        """Raises OSError if the file exists or cannot be created."""
         self._path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
         self._lines: deque[bytes] = deque()
@@ -37,12 +37,12 @@ class EventLog:
         self._thread = threading.Thread(target=self._flush_regularly, name="logjudge-recorder", daemon=True)
 
     def start(self) -> None:
-        """Begin to write regularly, and at the interpreter's exit."""
+        """Start the thread that writes; the interpreter's exit writes the last lines."""
         self._thread.start()
         atexit.register(self.flush)
 
     def check(self) -> None:
-        """Raises LogjudgeError where nothing more is recorded: the file is closed, or could not be written."""
+        """Raises LogjudgeError if no more lines are written: the file is closed, or writing failed."""
         if self._error:
             raise LogjudgeError(self._error)
         if self._closing.is_set():
@@ -79,7 +79,7 @@ class EventLog:
             self.flush()
 
     def close(self) -> None:
-        """Write what is left and close the file. Raises LogjudgeError where it could not be written."""
+        """Write the remaining lines and close the file. Raises LogjudgeError if writing failed."""
         if self._closing.is_set():
             return
         self._closing.set()

@@ -1,4 +1,4 @@
-"""The messages of a run as a page: Markdown, or a self-contained HTML player that goes from one to the next."""
+"""The messages of a run as a page: Markdown, or a self-contained HTML player with one message at a time."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def markdown(messages: list[Message], title: str) -> str:
 
 
 def player(messages: list[Message], title: str) -> str:
-    """One HTML file without any other: next, back, and the replicas after each message."""
+    """A self-contained HTML page that shows one message and the replicas after it, with buttons Back and Next."""
     rows = [
         {
             "time": m.time,

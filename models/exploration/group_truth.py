@@ -1,4 +1,4 @@
-"""What really happened to a group in a finished run, in numbers."""
+"""Counts the generations, commits and repeated records of a group in a finished run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..replication.cluster import Cluster
 
 
 def group_truth(cluster: Cluster) -> dict[str, Any] | None:
-    """Generations, commits, records that were handled again, and how long a partition had no owner; None: no group.
+    """Numbers of generations, commits and records handled again, and the longest time without an owner; None: no group.
 
     Time without an owner counts from a partition's first owner to the end of the run, in microseconds.
     """
@@ -26,7 +26,7 @@ def group_truth(cluster: Cluster) -> dict[str, Any] | None:
 
 
 def _handled_again(ranges: list[tuple[int, int]]) -> int:
-    """How many offsets were handled beyond their first time."""
+    """The number of times that offsets were handled again."""
     return sum(end - base for base, end in ranges) - len({o for base, end in ranges for o in range(base, end)})
 
 

@@ -11,7 +11,7 @@ from ..replication.faults.fault import Fault
 from ..replication.scenario import Scenario
 from .invariants import INVARIANTS
 
-EARLIEST = 100 * MS  # a fault is not moved or shortened by less
+MIN_CHANGE = 100 * MS  # of the time or the duration of a fault
 
 
 def shrink(scenario: Scenario, invariant: str, max_runs: int = 1000) -> tuple[Scenario, int]:
@@ -88,13 +88,13 @@ def _smaller_cluster(scenario: Scenario, fails: Fails) -> Scenario | None:
 
 
 def _earlier(scenario: Scenario, fails: Fails) -> Scenario | None:
-    """Move all faults, and then each with those after it, to an earlier time, as far as possible."""
+    """Move each fault and all later ones to an earlier time, as far as possible."""
     best: Scenario | None = None
     for index in range(len(scenario.faults)):
         faults = (best or scenario).faults
         least = faults[index - 1].at if index else 0
         shift = faults[index].at - least
-        while shift >= EARLIEST:
+        while shift >= MIN_CHANGE:
             moved = tuple(replace(f, at=f.at - shift) if n >= index else f for n, f in enumerate(faults))
             if moved[index].at >= least and fails(candidate := scenario.with_faults(moved)):
                 best, faults = candidate, moved
@@ -104,9 +104,9 @@ def _earlier(scenario: Scenario, fails: Fails) -> Scenario | None:
 
 
 def _shorter(scenario: Scenario, fails: Fails) -> Scenario | None:
-    """Halve how long a fault lasts, and its amount."""
+    """Halve the duration of a fault, or its amount."""
     for index, fault in enumerate(scenario.faults):
-        for field_name, least in (("lasts", EARLIEST), ("amount", 2)):
+        for field_name, least in (("lasts", MIN_CHANGE), ("amount", 2)):
             value = getattr(fault, field_name)
             if value >= least and fails(
                 candidate := _replaced(scenario, index, replace(fault, **{field_name: value // 2}))

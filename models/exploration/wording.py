@@ -1,4 +1,4 @@
-"""The sentences of a narrative, a function an event. Code never reads them back."""
+"""The sentences of a narrative, one function for each kind of event. Code never parses them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .trace import (
 
 
 def step_sentence(step: Step, producer: int, first: int, end: int) -> str:
-    """What was done with a producer's values `first` up to `end`."""
+    """A step with a producer's values from `first` to `end` (exclusive), as a sentence."""
     owner = "its" if step.actor == f"p{producer}" else f"p{producer}'s"
     values = f"{owner} value {first}" if end == first + 1 else f"{owner} values {first} to {end - 1}"
     if step.action == APPEND:
@@ -41,7 +41,7 @@ def step_sentence(step: Step, producer: int, first: int, end: int) -> str:
 
 
 def load_sentence(times: list[int], acknowledged: int, retried: int) -> str:
-    """What producers did in the whole run; `times` are those of their sends."""
+    """All sends of the run, as a sentence; `times` are their times."""
     values = "1 value" if len(times) == 1 else f"{len(times)} values until {times[-1] / 1_000_000:.3f} s"
     text = f"producers begin to send: {values}, {acknowledged} acknowledged"
     if retried:
@@ -50,7 +50,7 @@ def load_sentence(times: list[int], acknowledged: int, retried: int) -> str:
 
 
 def client_sentence(event: ClientEvent) -> str:
-    """What a consumer or a fault did; empty if another event says it."""
+    """An event of a consumer or a fault, as a sentence; empty if another event reports the same."""
     if isinstance(event, ConsumerStart):
         known = dict.fromkeys(str(offset) for offset in event.offsets if offset is not None)
         if known:
@@ -89,27 +89,33 @@ def _named(nodes: tuple[int, ...]) -> str:
     return ", ".join(map(str, nodes))
 
 
+def _partition(nodes: str, parameters: dict[str, object]) -> tuple[str, str]:
+    sides = f"node {nodes} and {_target(parameters)}"
+    return f"{sides} no longer reach each other", f"{sides} reach each other again"
+
+
 def _one_way(nodes: str, parameters: dict[str, object]) -> tuple[str, str]:
+    messages = f"messages from node {nodes} to {_target(parameters)}"
+    return f"{messages} are lost", f"{messages} arrive again"
+
+
+def _target(parameters: dict[str, object]) -> str:
     to = parameters.get("to")
-    target = ", ".join(to) if isinstance(to, list) else "all other servers"
-    return f"messages from {nodes} to {target} are lost", f"messages from {nodes} to {target} arrive again"
+    return f"node {', '.join(to)}" if isinstance(to, list) else "all other servers"
 
 
 def _share(parameters: dict[str, object]) -> str:
     return f"{parameters.get('amount', 0)} of 1000 messages"
 
 
-# The beginning and the end of a fault. Brokers that stop or start report that themselves, and so do consumers.
+# The beginning and the end of a fault. Brokers and consumers report their own stops and starts.
 _FAULTS: dict[str, Callable[[str, dict[str, object]], tuple[str, str]]] = {
     "slow-disk": lambda nodes, parameters: (
         f"the disk of broker {nodes} is slow: {parameters.get('amount', 0)} ms more for each request",
         f"the disk of broker {nodes} is no longer slow",
     ),
     "disk-full": lambda nodes, _: (f"the disk of broker {nodes} is full", f"the disk of broker {nodes} has room again"),
-    "partition": lambda nodes, _: (
-        f"{nodes} and all other servers no longer reach each other",
-        f"{nodes} and all other servers reach each other again",
-    ),
+    "partition": _partition,
     "one-way": _one_way,
     "delay": lambda nodes, parameters: (
         f"messages between broker {nodes} and the others take {parameters.get('amount', 0)} ms longer",
@@ -202,15 +208,15 @@ def _elected(node: int, partition: int, old: PartitionState, new: PartitionState
 
 
 def _shrink(node: int, shrunk: Shrunk) -> str:
-    behind = ", ".join(f"{broker} at {end}" for broker, end in shrunk.out)
+    removed = ", ".join(f"that of broker {broker} is {end}" for broker, end in shrunk.out)
     return (
-        f"leader {node} shrinks the ISR from {_set(shrunk.old)} to {_set(shrunk.new)}: log end {shrunk.end},"
-        f" behind: {behind}"
+        f"leader {node} shrinks the ISR from {_set(shrunk.old)} to {_set(shrunk.new)}: its log end is {shrunk.end},"
+        f" {removed}"
     )
 
 
 def _reassignment(node: int, partition: int, what: str, old: PartitionState, new: PartitionState) -> str:  # noqa: ARG001
-    text = f"the reassignment is {what}: replicas {_set(new.replicas)}"
+    text = f"reassignment {what}: replicas {_set(new.replicas)}"
     text += f", adding {_set(new.adding)}" if new.adding else ""
     return text + (f", removing {_set(new.removing)}" if new.removing else "")
 
@@ -236,7 +242,7 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     "isr-propagated": _propagated,
     "elected": _elected,
     "retention": lambda node, p, first, start, reason: (  # noqa: ARG005
-        f"broker {node} deletes the segments below offset {start}, by {reason}"
+        f"broker {node} deletes the segments below offset {start} (retention by {reason})"
     ),
     "records-deleted": lambda node, p, offset, low: (  # noqa: ARG005
         f"leader {node} answers DeleteRecords below {offset}: the low watermark is {low}"

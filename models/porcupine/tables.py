@@ -9,7 +9,7 @@ FRONT = 3  # the column from which on a configuration is its key; search_kernel.
 
 @compiled_in_place
 def place_of(keys: Longs, key: int) -> int:
-    """Where the key is in an open-addressing table, or the empty place where it would go."""
+    """The place of a key in an open-addressing table, or the empty place where it would go."""
     size = len(keys) - 1
     mixed = key * 0x9E3779B97F4A7C1
     place = (mixed ^ (mixed >> 31)) & size
@@ -30,7 +30,7 @@ def rehash_pairs(keys: Longs, values: Ints, new_keys: Longs, new_values: Ints) -
 
 @compiled_in_place
 def hash_of(configs: Ints, row: int, size: int) -> int:
-    """Where the search for a configuration starts in a memo of this size, a power of two."""
+    """The place in a memo of this size (a power of two) at which the search for a configuration starts."""
     mixed = 0
     for column in range(FRONT, configs.shape[1]):
         mixed = (mixed ^ configs[row, column]) * 0x2545F4914F6CDD1D

@@ -1,5 +1,5 @@
-"""The worst incidents with their findings, and the events of the run in order of time: bounded lists for the report,
-each with the count of the rest."""
+"""Selects the worst incidents with their findings, and the most important events of the run, for the report. Each
+list is bounded and comes with the number of items left out."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def write_report(
 
 
 def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any]) -> str:
-    """The head of report.html as a page of its own: the verdict, what happened, how sure it is, and the numbers."""
+    """The head of report.html as a page of its own: verdict, headline, assumptions and numbers."""
     shown = _template_values(verdict, findings, figures, [])
     return str(environment(html=True).get_template("first_screen.html.j2").render(shown))
 
@@ -229,7 +229,7 @@ def _source(verdict: dict[str, Any]) -> str:
 
 
 def _without_clients(verdict: dict[str, Any]) -> str:
-    """The headline of a run of brokers' files alone."""
+    """The headline of a run without a client history."""
     divergence = verdict["rules"].get("replica-divergence", {})
     broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
     unknown = "Without a client history it is not known which records were acknowledged."

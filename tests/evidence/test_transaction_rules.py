@@ -12,34 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict.document import verdict_of
+from logjudge.analysis.inspect.open_partitions import Inspected
 from logjudge.histories.bundle import open_run
 
-from .transaction_logs import Step, event, transaction, write_run
+from .transaction_logs import SEGMENT, Step, contact, event, judged, log, send, transaction, write_run
 
-Events = list[dict[str, Any]]
 S = 1_000  # ms
 ENDS = {"!": "commit", "~": "abort"}
-
-
-def send(value: str, offset: int, time: int, op: int) -> Events:
-    about = {"topic": "x", "partition": 0, "value": value}
-    return [
-        event(time - 1, "p", op, "invoke", "send", **about),
-        event(time, "p", op, "ok", "send", **about, offset=offset),
-    ]
-
-
-def contact(time: int) -> Events:
-    """A client asks the leader for its end offset."""
-    offsets = [{"topic": "x", "partition": 0, "offset": 1}]
-    return [event(time - 1, "e", 0, "invoke", "end_offsets"), event(time, "e", 0, "ok", "end_offsets", offsets=offsets)]
-
-
-def judged(folder: Path, rule: str) -> tuple[list[dict[str, Any]], str]:
-    results = judge_run(open_run(folder))
-    found = [finding for finding in results.findings().to_dicts() if finding["rule"] == rule]
-    return found, verdict_of(results)["rules"][rule]["verdict"]
 
 
 ONGOING, PREPARED = ("t", 7, "ongoing", [("x", 0)], (1, 1)), ("t", 7, "prepare-commit", [("x", 0)], (2, 1))
@@ -226,6 +205,70 @@ def test_what_retention_may_have_removed_is_not_torn(tmp_path: Path) -> None:
     folder = write_run(tmp_path, {0: "7a 7!", 1: "c"}, events)
     (folder / "brokers" / "1" / "data" / "log-start-offset-checkpoint").write_text("0\n1\nx 1 1\n")
     assert torn_findings(folder) == set()
+
+
+NEXT: list[Step] = [("t", 7, "ongoing", [("x", 0)], (9, 9)), ("t", 7, "prepare-commit", [("x", 0)], (10, 9))]
+DECIDED: list[Step] = [ONGOING, ("t", 7, "prepare-abort", [("x", 0)], (2, 1)), ABORTED]
+RESOLVED: dict[str, tuple[str, list[Step], str]] = {
+    "committed": ("7a 7!", [], "ok"),
+    "aborted by the leader that wrote it": ("7a 7~", [], "fail"),
+    "aborted by the next leader": ("7a 7~@1", [], "info"),  # a COMMIT marker between may have been lost
+    "aborted by the next leader, as decided": ("7a 7~@1", DECIDED, "fail"),
+    "aborted by the next leader, but decided otherwise": ("7a 7~@1", [ONGOING, PREPARED, COMMITTED], "info"),
+    "aborted, and more was decided": (
+        "7a 7~@1",
+        [*DECIDED, *NEXT],
+        "info",
+    ),
+    "open": ("7a", [ONGOING, PREPARED], "info"),
+    "never written": ("c", DECIDED, "info"),
+}
+
+
+@pytest.mark.parametrize("name", RESOLVED)
+def test_undecided_transactions_are_resolved_where_files_prove_the_outcome(name: str, tmp_path: Path) -> None:
+    text, steps, expected = RESOLVED[name]
+    events = transaction("t", 0, [(0, "a", None)], "info", (0, 500))
+    p = Inspected(write_run(tmp_path, {0: text}, events, steps)).partition("x-0")
+    [send_] = p.sends.select(pl.col("outcome").cast(pl.String), "acknowledged", "offset").rows()
+    assert send_ == (expected, False, None if expected == "info" else 0)
+
+
+def test_a_transaction_that_was_aborted_late_hid_what_was_behind_it(tmp_path: Path) -> None:
+    """Its client gave up at 0.5 s, but the marker may have come after the final reads, which end at 1 s."""
+    events = transaction("t", 0, [(0, "b", None)], "info", (0, 500)) + send("a", 0, 10, 0) + send("c", 2, 600, 1)
+    place = {"topic": "x", "partition": 0}
+    for op, (f, field, items) in enumerate(
+        (
+            ("assign", "offsets", [{**place, "offset": 0}]),
+            ("poll", "records", [{**place, "offset": 0, "value": "a"}]),
+            ("end_offsets", "offsets", [{**place, "offset": 1, "start": 0}]),
+        )
+    ):
+        about = (900 + 10 * op, "final", op)
+        events += [event(*about, kind, f, **({field: items} if kind == "ok" else {})) for kind in ("invoke", "ok")]
+    processes = {"final": {"role": "final", "isolation.level": "read_committed"}}
+    folder = write_run(tmp_path, {0: "a 7b c 7~"}, events, processes=processes, final=True)
+    for rule in ("lost-write", "unseen"):
+        assert judged(folder, rule)[0] == []
+
+
+@pytest.mark.parametrize("rule", ["torn-transaction", "hanging-transaction"])
+def test_a_damaged_log_may_lack_markers(rule: str, tmp_path: Path) -> None:
+    events = transaction("t", 0, [(0, "a", None), (1, "b", None)], "info", (0, 5)) + send("c", 4, 600, 0)
+    folder = write_run(tmp_path, {0: "7a 7~ 7d 7! c", 1: "7b 7! 7e"}, events + contact(100 * S))
+    segment = folder / "brokers" / "1" / "data" / "x-0" / SEGMENT
+    data = bytearray(segment.read_bytes())
+    second = len(log("7a"))
+    data[second + 40] ^= 1
+    segment.write_bytes(data)
+    outcomes = Inspected(folder).partition("x-0").sends.filter("txn")["outcome"].cast(pl.String).to_list()
+    assert outcomes == ["info"]
+    other = folder / "brokers" / "1" / "data" / "x-1" / SEGMENT
+    data = bytearray(other.read_bytes())
+    data[second + 40] ^= 1
+    other.write_bytes(data)
+    assert judged(folder, rule) == ([], "unknown")
 
 
 def random_torn(random: Random) -> tuple[dict[int, str], list[tuple[str, list[str]]]]:

@@ -223,6 +223,7 @@ def test_a_hanging_transaction_of_a_real_run_is_found(hanging: Inspected) -> Non
     assert "its coordinator had committed it at" in finding.sentence
     sources = [item.source or "" for item in finding.evidence]
     assert any("__transaction_state-0" in source for source in sources)
+    assert any(source.endswith(".snapshot") for source in sources)  # of the producers, which has it open
     for name in ("orders-0", "orders-1"):  # t8 is open within its timeout
         assert not [one for one in hanging.judged(hanging.partition(name))[0] if one.rule == "hanging-transaction"]
 

@@ -1,8 +1,8 @@
-"""Finds the cycles of dependencies that tasks made, each in a window of time; see analysis/transactions/windows.py.
+"""Finds the cycles of dependencies within windows of time (analysis/transactions/windows.py).
 
-Two jobs. The first makes windows, of which most runs have few. The second takes the dependencies within windows to
-tasks, a bucket of windows each, which find their cycles. The driver only gets windows (at most MAX_WINDOWS a search)
-and cycles that become findings.
+The first job computes the windows; most runs have few. The second job sends the dependencies within windows to tasks, a
+bucket of windows each, and these tasks find the cycles. The driver receives only windows (at most MAX_WINDOWS for each
+search) and the cycles that become findings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .session import shuffle_tasks
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MAX_ROWS = 1_000_000  # dependencies of one task, about
+MAX_ROWS = 1_000_000  # approximate number of dependencies of one task
 _SPANS = "search string, number long, payload binary"
 _INSIDE = "search string, bucket int, payload binary"
 _FOUND = "search string, payload binary"
@@ -44,15 +44,15 @@ def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) ->
             found = slices(found, number // MAX_ROWS + 1)
         windows[row["search"]] = found
         buckets = max(buckets, 2 * number // MAX_ROWS + 1)
-    nothing: dict[str, Found] = {name: {} for name in searches(settings)}
+    no_cycles: dict[str, Found] = {name: {} for name in searches(settings)}
     if not any(map(len, windows.values())):
-        return nothing
+        return no_cycles
     packed = {name: pack(frame) for name, frame in windows.items() if len(frame)}
     inside = blocks.select("payload").mapInArrow(_inside(text, packed, buckets), _INSIDE)
     tasks = min(len(packed) * buckets, shuffle_tasks(session))
-    found_cycles = inside.repartition(tasks, "search", "bucket").groupBy("search", "bucket")
-    joined = found_cycles.applyInArrow(_finding(text), _FOUND).groupBy("search").applyInArrow(_joining(text), _FOUND)
-    return nothing | {row["search"]: from_record(orjson.loads(bytes(row["payload"]))) for row in joined.collect()}
+    by_bucket = inside.repartition(tasks, "search", "bucket").groupBy("search", "bucket")
+    joined = by_bucket.applyInArrow(_finding(text), _FOUND).groupBy("search").applyInArrow(_joining(text), _FOUND)
+    return no_cycles | {row["search"]: from_record(orjson.loads(bytes(row["payload"]))) for row in joined.collect()}
 
 
 def _spans(text: str) -> Map:
@@ -83,8 +83,8 @@ def _inside(text: str, packed: Mapping[str, bytes], buckets: int) -> Map:
         for batch in batches:
             for payload in batch.column("payload").to_pylist():
                 dependencies = unpack(payload)
-                for name, those in windows.items():
-                    rows = within(dependencies.filter(chosen[name].dependencies), those)
+                for name, of_search in windows.items():
+                    rows = within(dependencies.filter(chosen[name].dependencies), of_search)
                     for (bucket,), part in rows.group_by(pl.col("window") % buckets, maintain_order=True):
                         yield _batch(search=name, bucket=pa.scalar(bucket, pa.int32()), payload=pack(part))
 

@@ -1,5 +1,5 @@
-"""Great compressed histories. They have no places to be split at, so one task decompresses a file and hands its blocks
-on to tasks that parse them: the history costs one core only while it is decompressed.
+"""Reads large compressed histories, which cannot be split: one task decompresses a file and hands its blocks on to many
+tasks, which parse them in parallel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import DataFrame
 
-# A block of a split (JSON); data is compressed, `size` are its bytes before.
+# A block of a split (JSON). `data` is compressed; `size` is its uncompressed size in bytes.
 HANDED_ON = "split string, task int, block int, first_line long, damage string, size long, data binary"
 _SCHEMA = pa.schema(
     [
@@ -33,24 +33,24 @@ _SCHEMA = pa.schema(
         ("data", pa.binary()),
     ]
 )
-COMPRESSION = 10  # times that histories shrink, about
+COMPRESSION = 10  # approximate compression ratio of histories
 _CODEC = "zstd"
 
 
 def tasks_of(splits: Sequence[Split], parallel: int) -> int:
-    """The number of tasks that parse the blocks of the splits, on so many tasks at once."""
+    """The number of tasks that parse the blocks of the splits, if `parallel` tasks run at once."""
     blocks_expected = sum(split.end - split.start for split in splits) * COMPRESSION // HANDED_ON_BLOCK_BYTES
     return max(1, min(blocks_expected, max(parallel, blocks_expected * HANDED_ON_BLOCK_BYTES // SPLIT_BYTES)))
 
 
 def parsed(packed: DataFrame, tasks: int, settings_json: str, lines: Accumulator[int] | None) -> DataFrame:
-    """The blocks (blocks.py) of HANDED_ON rows, parsed by so many tasks."""
+    """The blocks (blocks.py) that `tasks` tasks parse from HANDED_ON rows."""
     return packed.repartitionById(tasks, "task").mapInArrow(_parsing(settings_json, lines), BLOCK)
 
 
 def decompressing(tasks: int) -> Map:
     """A task that yields the HANDED_ON rows of its splits. Its input has a split as JSON in the column `task`."""
-    block_bytes = HANDED_ON_BLOCK_BYTES  # tasks get the driver's
+    block_bytes = HANDED_ON_BLOCK_BYTES  # read on the driver, so that all tasks use its value
 
     def decompress(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

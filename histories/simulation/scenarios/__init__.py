@@ -1,4 +1,4 @@
-"""The catalogue: one scenario file a way to lose data, or not to. The folder is the registry."""
+"""The catalogue of scenarios: every scenario file in this folder."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..scenario_file import parse
 
 
 def names() -> list[str]:
-    """All scenarios, in alphabetical order."""
+    """The names of all scenarios, in alphabetical order."""
     return sorted(f.name[: -len(".toml")] for f in files(__package__).iterdir() if f.name.endswith(".toml"))
 
 
 def load(name: str) -> Scenario:
-    """A scenario of the catalogue; raises UsageError if there is none of this name."""
+    """The scenario of this name. Raises UsageError if there is none."""
     if name not in names():
         raise UsageError(f"no scenario {name!r}; known are {', '.join(names())}{did_you_mean(name, names())}")
     return parse((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")

@@ -23,7 +23,7 @@ class Process:
         self.incarnation = 0
         self.paused = False
         self.host_down = False  # the machine is without power
-        self.clock_skew = 0  # how far the wall clock is off, microseconds
+        self.clock_skew = 0  # wall clock minus simulated time, microseconds
         self.backlog: list[tuple[Action, Any]] = []  # messages that arrived while it was paused
         self._listener = listener
 
@@ -32,18 +32,18 @@ class Process:
         return self.loop.now + self.clock_skew
 
     def is_responsive(self) -> bool:
-        """Does it run, and is it not paused?"""
+        """Whether the process runs and is not paused."""
         return self.state == RUNNING and not self.paused
 
     def defer(self, action: Callable[[Any], None], message: Any) -> bool:
-        """Say whether a message cannot be handled now. A paused process gets it later, a dead one never."""
-        if self.state == RUNNING and not self.paused:
+        """Whether a message cannot be handled now. A paused process handles it when it resumes, a dead one never."""
+        if self.is_responsive():
             return False
         if self.paused:
             self.backlog.append((action, message))
         return True
 
     def report(self, kind: str, *details: Any) -> None:
-        """Report an event (events.py), if anybody listens."""
+        """Report an event (events.py) to the listener, if there is one."""
         if self._listener is not None:
             self._listener(ClusterEvent(self.loop.now, self.id, kind, details))

@@ -1,4 +1,4 @@
-"""What producers and consumers share: a node in the network, and its metadata: which broker leads which partition."""
+"""The base of producers and consumers: a node in the network, with metadata about the leader of each partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ METADATA_PAUSE = 100 * MS  # retry.backoff.ms
 
 
 class Client:
-    """Keeps (leader, leader epoch, ISR) of each partition; asks again when a broker refuses a request."""
+    """Stores (leader, leader epoch, ISR) of each partition, and refreshes them when a broker refuses a request."""
 
     __slots__ = (
         "_broker_ids",
@@ -46,7 +46,7 @@ class Client:
         self._next_refresh = 0
 
     def reconnect(self, broker: int) -> None:
-        """Open a new connection to this broker; no answer will come on the old one."""
+        """Open a new connection to this broker; the old one gets no more responses."""
         self.network.abandon(self.connections[broker])
         self.connections[broker] = Connection(self.node)
 
@@ -66,12 +66,12 @@ class Client:
         self.network.send(self.node, broker, self._inboxes[broker], request)
 
     def on_metadata_closed(self, request: MetadataRequest) -> None:
-        """The connection closed before the answer."""
+        """The connection closed before the response."""
         if request is self._refresh:
             self._refresh = None
 
     def on_metadata(self, request: MetadataRequest) -> None:
-        """Take over what is not older than what is known (leader epochs in metadata, KIP-320)."""
+        """Store the metadata of each partition, unless its leader epoch is older than the known one (KIP-320)."""
         if request is not self._refresh:
             return
         self._refresh = None
@@ -82,4 +82,4 @@ class Client:
         self.on_leaders()
 
     def on_leaders(self) -> None:
-        """There is new metadata."""
+        """Called after each metadata response."""

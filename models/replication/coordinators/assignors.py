@@ -1,4 +1,4 @@
-"""How a group's leader shares partitions out: Kafka's assignors, for members that subscribe to one topic.
+"""Kafka's assignors, by which a group's leader assigns partitions, for members that subscribe to one topic.
 
 Members are in the order of their ids, as in Kafka, where they begin with the client's name.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 Partitions = tuple[int, ...]
-Owned = Mapping[str, Partitions]  # member -> what it says that it owns
+Owned = Mapping[str, Partitions]  # member -> the partitions that it claims to own
 Assignment = dict[str, Partitions]
 
 
@@ -26,15 +26,15 @@ def range_assignor(partitions: int, owned: Owned) -> Assignment:
 
 
 def round_robin(partitions: int, owned: Owned) -> Assignment:
-    """One after the other (RoundRobinAssignor)."""
+    """The members get partitions in turn (RoundRobinAssignor)."""
     members = sorted(owned)
     return {member: tuple(range(index, partitions, len(members))) for index, member in enumerate(members)}
 
 
 def sticky(partitions: int, owned: Owned) -> Assignment:
-    """Balanced, and each member keeps as much as it may (AbstractStickyAssignor.constrainedAssign).
+    """Balanced, and each member keeps as many of its partitions as it may (AbstractStickyAssignor.constrainedAssign).
 
-    A partition that two members say they own belongs to neither.
+    If two members claim a partition, neither keeps it.
     """
     members = sorted(owned)
     size, more = divmod(partitions, len(members))
@@ -58,7 +58,7 @@ def sticky(partitions: int, owned: Owned) -> Assignment:
 
 
 def cooperative_sticky(partitions: int, owned: Owned) -> Assignment:
-    """As `sticky`, but without what its owner must give up first (CooperativeStickyAssignor, KIP-429)."""
+    """As `sticky`, but without partitions that another member must revoke first (CooperativeStickyAssignor)."""
     wanted = sticky(partitions, owned)
     owner = {p: member for member, mine in owned.items() for p in mine}
     return {member: tuple(p for p in mine if owner.get(p, member) == member) for member, mine in wanted.items()}

@@ -1,4 +1,4 @@
-"""What really happened to the group, recorded where it happens: owners, generations, commits. No part reads it."""
+"""Records the owners, generations and commits of the group for invariants. No part of the protocol reads it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .requests import GroupRecord
 
 @dataclass(slots=True)
 class Hold:
-    """A member has a partition: from its assignment until it gives it up or dies."""
+    """The time in which a member owns a partition: from its assignment until it gives the partition up or dies."""
 
     partition: int
     generation: int
@@ -20,12 +20,14 @@ class Hold:
 
 @dataclass(slots=True)
 class GroupLedger:
-    """Collects; models/exploration/group_invariants.py checks."""
+    """The events of the group; models/exploration/group_invariants.py checks them."""
 
     holds: list[Hold] = field(default_factory=list)
-    generations: dict[int, int] = field(default_factory=dict)  # generation -> when its assignment was first stored
-    accepted: list[tuple[GroupRecord, int]] = field(default_factory=list)  # commits that were stored, and when
-    # Commits whose members know so: generation, member, offsets, and when.
+    generations: dict[int, int] = field(
+        default_factory=dict
+    )  # generation -> the time at which its assignment was first stored
+    accepted: list[tuple[GroupRecord, int]] = field(default_factory=list)  # stored commits, and their times
+    # Commits that were acknowledged to their members: generation, member, offsets, and time.
     acknowledged: list[tuple[int, str, dict[int, int], int]] = field(default_factory=list)
     handled: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # partition -> ranges, in order of time
     _open: dict[tuple[str, int], Hold] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Which faults make sense for a cluster."""
+"""Checks that the faults of a scenario are possible in its cluster."""
 
 from __future__ import annotations
 

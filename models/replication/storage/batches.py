@@ -86,7 +86,7 @@ _first_base = itemgetter(0)
 
 @lru_cache(maxsize=8)
 def _packed(batches: tuple[Batch, ...]) -> bytes:
-    """Replicas pack the same batches soon after one another, and share the result."""
+    """Packed batches. The cache lets replicas, which pack the same batches soon after one another, share them."""
     return pack(map(_row, batches))
 
 
@@ -98,11 +98,11 @@ class Batches:
     def __init__(self) -> None:
         self._batches: list[Batch] = []  # the latest ones
         self._bases: list[int] = []
-        self._packed: list[tuple[int, bytes]] = []  # the others: the base of the first, and all packed
-        self._opened: tuple[bytes, list[Batch]] = (b"", [])  # the packed ones that were read last
+        self._packed: list[tuple[int, bytes]] = []  # older batches in chunks: the base of the first, and packed bytes
+        self._opened: tuple[bytes, list[Batch]] = (b"", [])  # packed bytes that were read last, and their batches
 
     def append(self, batch: Batch) -> None:
-        """Add a batch behind the last one; pack the oldest ones when there are many."""
+        """Add a batch after the last one; pack the oldest unpacked ones when there are many."""
         self._batches.append(batch)
         self._bases.append(batch.base)
         if len(self._bases) >= 2 * CHUNK:
@@ -141,13 +141,13 @@ class Batches:
         return None
 
     def batches(self) -> Iterator[Batch]:
-        """All of them, in order."""
+        """All batches, in order."""
         for number in range(len(self._packed)):
             yield from self._open(number)
         yield from self._batches
 
     def cut_off(self, offset: int) -> list[Batch]:
-        """Drop what is at and above `offset`, and return it."""
+        """Remove the records from `offset` on, and return them."""
         self._unpack_from(offset)
         index = bisect_right(self._bases, offset) - 1
         removed: list[Batch] = []
@@ -179,8 +179,8 @@ class Batches:
         return self._opened[1]
 
     def _older(self, offset: int, limit: int) -> tuple[list[Batch], int]:
-        """Batches that include `limit` or all from `offset` on; and the index of the one that begins at or below it,
-        -1 if there is none."""
+        """A list with at least `limit` batches after the one at `offset`, if there are so many, and the index of the
+        last batch in it that begins at or below `offset` (-1 if none does)."""
         number = max(bisect_right(self._packed, offset, key=_first_base) - 1, 0)
         batches = self._open(number)
         index = bisect_right(batches, offset, key=_base) - 1

@@ -1,6 +1,6 @@
-"""Asynchronous replication: the leader acknowledges and exposes what it alone has written; followers copy it later.
+"""Asynchronous replication: the leader acknowledges and exposes records at once; followers copy them later.
 
-Every failover loses records that no follower had fetched, with acks=all too. Simplification: the controller raises the
+Every failover loses records that no follower had fetched, even with acks=all. Simplification: the controller raises the
 leader epoch with each shrunken ISR, as in the era 3.3.
 """
 

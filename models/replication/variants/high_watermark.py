@@ -1,7 +1,7 @@
 """Before 0.11: a follower truncates to its own high watermark, and batches do not carry a leader epoch.
 
-KIP-101's two scenarios follow: a truncation before a clean election loses records, and after a power loss of the whole
-ISR logs differ for ever.
+This permits KIP-101's two scenarios: a truncation before a clean election loses records, and logs differ permanently
+after a power loss of the whole ISR.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ class HighWatermark(Zookeeper):
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence", "no-commit-loss")
 
     def initial_truncation(self, replica: ReplicaView) -> int | None:
-        """The high watermark. It lags by a fetch, and after a restart by a checkpoint: committed records are lost."""
+        """The high watermark. It lags by a fetch, after a restart by a checkpoint, so committed records are lost."""
         return min(replica.hw, replica.log.end)

@@ -1,4 +1,4 @@
-"""What all protocols with ZooKeeper share."""
+"""The rules that all protocols with ZooKeeper share."""
 
 # ruff: noqa: ARG002  a rule gets everything that any variant of it may need
 
@@ -13,19 +13,19 @@ from ..rules import Rules
 
 
 class Zookeeper(Rules):
-    """Kafka before 2.1: no fencing by leader epoch, and a broker's restart goes unnoticed while there is no controller
-    (KAFKA-1120)."""
+    """Kafka before 2.1: leader epochs fence nothing, and a restart of a broker is not noticed while there is no
+    controller (KAFKA-1120)."""
 
     era = ERAS["1.0"]
 
     def heartbeat_interval(self, config: Config) -> int:
-        """ZooKeeper's client pings after a third of the session timeout (ClientCnxn), whatever else is configured;
-        broker.heartbeat.interval.ms, which those brokers do not have, only makes it more often."""
+        """ZooKeeper's client sends a ping after a third of the session timeout (ClientCnxn). A smaller
+        broker.heartbeat.interval.ms, which these brokers do not have, makes pings more frequent."""
         return min(config.heartbeat, config.session_timeout // 3)
 
     def keeps_fetching(self, replica: ReplicaView, state: PartitionState) -> bool:
-        """Always: for Partition.makeFollower nothing changed, so nothing was truncated. Simplification: after a time
-        without any leader a follower starts again, though brokers then did not learn of that time."""
+        """Always: Partition.makeFollower saw no change of the leader, so the follower did not truncate. Simplification:
+        a follower starts anew after a time without a leader, of which these brokers were not informed."""
         return True
 
     def check_epoch(self, replica: ReplicaView, epoch: int) -> str:
@@ -33,5 +33,6 @@ class Zookeeper(Rules):
         return NONE
 
     def may_join_isr(self, replica: ReplicaView, follower: FollowerView) -> bool:
-        """At the leader's high watermark, which may lag behind its predecessor's (KAFKA-7128)."""
+        """Whether the follower has reached the leader's high watermark, which may be below that of the last leader
+        (KAFKA-7128)."""
         return follower.leo >= replica.hw
