@@ -98,6 +98,8 @@ class _JudgedPartition(NamedTuple):
 
 
 def _judged(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPartition:
+    if p.is_unobserved and not explain(p, [])[1]:
+        return _JudgedPartition(p, [], None, pl.DataFrame(), NO_PIECES)
     judgements = judge(p, unproved)
     findings, causes = explain(p, findings_of(p, judgements))
     between = dependencies(p) if any(name in RULES_OF_CYCLES for name in judgements) else pl.DataFrame()

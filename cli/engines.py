@@ -34,12 +34,12 @@ class Spark(NamedTuple):
     remote: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
 
-    def open(self, progress: Progress, is_brief: bool = False) -> Session:
-        """Starts the session; a brief one judges one small run. Raises MissingComponentError if that fails."""
+    def open(self, progress: Progress) -> Session:
+        """Starts the session. Raises MissingComponentError if that fails."""
         from ..analysis.engines import spark
 
         progress("starting Spark", 0, 1, "sessions")
-        return spark.open_session(*self, is_brief=is_brief)
+        return spark.open_session(*self)
 
 
 def engine_options(default: Literal["spark", "local"]) -> Callable[[Command], Command]:
@@ -140,9 +140,9 @@ class SparkEngine(Engine):
         self._runs = runs
         self._started: Session | None = None
 
-    def _session(self, progress: Progress, is_brief: bool = False) -> Session:
+    def _session(self, progress: Progress) -> Session:
         if self._started is None:
-            self._started = self._options.open(progress, is_brief)
+            self._started = self._options.open(progress)
         return self._started
 
     def check_target(self, folder: str, progress: Progress) -> None:
@@ -163,8 +163,12 @@ class SparkEngine(Engine):
     def judge(self, run: Run, progress: Progress) -> Results:
         from ..analysis.engines import spark
 
-        is_brief = self._runs == 1 and spark.is_small(run)
-        return spark.judge_run(run, self._session(progress, is_brief), progress)
+        master, remote, conf = self._options
+        needs_session = self._runs > 1 or self._started is not None or not spark.starts_here(master, remote)
+        if needs_session or not spark.is_small(run):
+            return spark.judge_run(run, self._session(progress), progress)
+        progress("starting Spark", 0, 1, "sessions")
+        return spark.judge_small(run, spark.open_local_context(master, conf), progress)
 
     def write(self, folder: str, fill: Fill) -> None:
         if not is_uri(folder):

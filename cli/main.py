@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
-from importlib.metadata import version
 from typing import NoReturn
 
 import click
@@ -179,7 +178,10 @@ def _raise_on_termination() -> None:
 
 
 def _end(code: int) -> NoReturn:
-    """Ends the process with its temporary files removed, but without waiting for threads that still work."""
+    """Ends the process with its temporary files removed, but without waiting for threads that still work.
+
+    Nor are modules taken down: that takes a tenth of a second.
+    """
     atexit._run_exitfuncs()
     with suppress(OSError, ValueError):
         sys.stdout.flush()
@@ -188,7 +190,7 @@ def _end(code: int) -> NoReturn:
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("logjudge"), prog_name="logjudge")
+@click.version_option(package_name="logjudge", prog_name="logjudge")
 def cli() -> None:
     """Judge a replicated log: lost records, diverged replicas, and their causes."""
 
@@ -220,4 +222,4 @@ def main() -> None:
     except Exception as error:
         report_bug(error)
         code = EXIT_CRASH
-    sys.exit(code if isinstance(code, int) else EXIT_VALID)
+    _end(code if isinstance(code, int) else EXIT_VALID)

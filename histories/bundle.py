@@ -16,7 +16,6 @@ from .evidence.layout import find_parts, split_part, with_headers_first
 from .evidence.parts import Part
 from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, check_path, compression_of, head_of, magic_of, reason_of
 from .readers import LOG, READERS, readers_of, recognise
-from .readers.parquet import inspect_parquet
 
 EXPECTED = (
     "a history (JSON lines, Parquet, Jepsen's EDN of its kafka workload, the lines of VerifiableProducer or"
@@ -218,6 +217,8 @@ def _open_run(path: Path, reader: str | None, split_bytes: int, pieces: Callable
     for file in files:
         size += file.stat().st_size
         if magic_of(file) == PARQUET_MAGIC:
+            from .readers.parquet import inspect_parquet  # pyarrow takes a while to load
+
             groups, dialect = inspect_parquet(file)
             readers.add(dialect)
             first = len(splits)

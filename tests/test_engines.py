@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 import zstandard
 from combined_corpus import BREAKING, SOUND, JudgedRun, judge_combined
+from logjudge.analysis import kernel
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import handing_on
 from logjudge.analysis.results import Results
@@ -54,14 +55,17 @@ def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("way", ["plan_whole", "judge_in_one_task"])
 def test_one_task_judges_a_small_run(
-    spark: Any, some: list[JudgedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, way: str, some: list[JudgedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also its quarantine, and the lines that its findings quote."""
+    """Also its quarantine, and the lines that its findings quote. On a cluster, and without a session's SQL."""
     from logjudge.analysis.engines.spark import judge, judge_run, whole_run
 
     monkeypatch.setattr(whole_run, "MAX_BYTES", 1 << 30)
-    monkeypatch.delattr(judge, "plan")
+    monkeypatch.setattr(judge, "is_cluster", lambda _: way == "plan_whole")
+    for other in {"plan", "plan_whole", "judge_in_one_task"} - {way}:
+        monkeypatch.delattr(judge, other)
     judged = max(some, key=lambda judged: len(judged.run.topics))
     folder = shutil.copytree(judged.folder, tmp_path / "run")
     with (folder / "history.jsonl").open("ab") as history:
@@ -79,6 +83,15 @@ def test_one_task_judges_a_small_run(
 @pytest.mark.campaign
 def test_spark_finds_the_same_in_the_whole_corpus(spark: Any, combined_corpus: list[JudgedRun]) -> None:
     _compare_on_spark(spark, combined_corpus)
+
+
+@pytest.mark.usefixtures("judged_anew")
+def test_partitions_that_only_logs_name_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+    judge = kernel.judge
+    monkeypatch.setattr(kernel, "judge", lambda p, *rules: judged.append(p.name) or judge(p, *rules))
+    local.judge_run(open_run(EXAMPLE))
+    assert sorted(judged) == ["orders-0", "orders-1"]
 
 
 @pytest.mark.spark

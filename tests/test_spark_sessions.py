@@ -68,6 +68,23 @@ def test_shuffles_have_tasks_by_the_size_of_the_run(master: str, cores: int | No
     assert session.conf["spark.sql.shuffle.partitions"] == expected
 
 
+@pytest.mark.parametrize(
+    ("master", "remote", "submitted", "expected"),
+    [
+        (None, None, False, True),
+        ("local[4]", None, False, True),
+        (None, None, True, False),  # spark-submit chose the master
+        ("spark://host:7077", None, False, False),
+        (None, "sc://host", False, False),
+    ],
+)
+def test_spark_on_this_machine_alone_needs_no_session(
+    master: str | None, remote: str | None, submitted: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_is_submitted", lambda: submitted)
+    assert sessions.starts_here(master, remote) == expected
+
+
 def test_what_the_user_set_for_shuffles_stays() -> None:
     session = fake_session(8)
     sessions.size_shuffles(session, 1 << 40)

@@ -58,6 +58,13 @@ class LeaderChange:
 
 def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     """The leader change that lost records: from the epochs in the segments if they have them, else from times."""
+    if lost not in timeline.memo:  # each cause that brokers may have asks for it
+        timeline.memo[lost] = _leader_change(timeline, lost)
+    found: LeaderChange = timeline.memo[lost]
+    return found
+
+
+def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
     out = LeaderChange()

@@ -7,7 +7,7 @@ final_reads.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,6 +78,12 @@ class Observations:
     def is_named_only(self) -> bool:
         """Whether it only occurs in lines of brokers' logs: it has no recorded operations and no collected log."""
         return self.replica_logs is None and not any(len(frame) for frame in (self.sends, self.reads, self.marks))
+
+    @property
+    def is_unobserved(self) -> bool:
+        """Whether no rule has anything to judge: it is only named, and all its tables are empty."""
+        own = (getattr(self, each.name) for each in fields(self) if each.name != "context")
+        return self.is_named_only and not any(isinstance(one, pl.DataFrame) and len(one) for one in own)
 
     @cached_property
     def acknowledged(self) -> pl.DataFrame:

@@ -44,12 +44,13 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     # Between them, an offset that was lost too, or was written later, has one value only by chance.
     gone = lost_sends(p).select("offset")
     sure = beside(known.join(crowded, on="offset", how="anti").join(gone, on="offset", how="anti"), doubled)
-    at_offset = _places_of(crowded, p).partition_by("offset", as_dict=True)
+    places = _places_of(crowded, p).sort("offset", maintain_order=True)
+    offsets = places["offset"].to_numpy()
     by_offset = crowded.group_by("offset", maintain_order=True).agg("value")
     for run in adjacent_runs(by_offset, sure):
         first, last = int(run["offset"][0]), int(run["offset"][-1])
         here = run["value"][0].to_list()
-        seen = at_offset[(first,)]
+        seen = places[slice(*np.searchsorted(offsets, [first, first + 1]).tolist())]
         yield finding(
             p,
             f"{where(p, first)} held {' and '.join(here)}"

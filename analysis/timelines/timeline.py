@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -74,6 +74,7 @@ class Timeline:
     refused_fetches: list[Fact]  # of followers, from offsets that their leader lacked
     clocks: Mapping[str, Clock]  # broker -> the correction of its times
     merged: Mapping[Fact, Fact]  # fact -> the fact of the same event with all sources
+    memo: dict[Any, Any] = field(default_factory=dict)  # what several causes derive from it
 
     def ends_of(self, broker: str | None, *kinds: str) -> list[LogEnd]:
         """The log ends of a broker that have one of these kinds, in order of time."""

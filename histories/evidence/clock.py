@@ -76,12 +76,10 @@ def process_starts(events: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([boots, without_boot])
 
 
-def clock_offset(broker: str, events: pl.DataFrame, faults: Sequence[Fault], started: int | None) -> Clock:
-    """The clock of one broker, from its LOG_EVENTS; `started` is the start of the run, ms since the epoch."""
-    if started is None:
-        return Clock(broker)
+def clock_offset(broker: str, boots: pl.DataFrame, faults: Sequence[Fault], started: int) -> Clock:
+    """The clock of one broker, from its `process_starts`; `started` is the start of the run, ms since the epoch."""
     # Ordered by time, as the names of rolled files do not order them.
-    boots = process_starts(events).sort("time", "file", "line")
+    boots = boots.sort("time", "file", "line")
     times = boots["time"].to_list()
     restarts = [f for f in faults if f.type == "heal" and f.kind == "restart" and broker in f.nodes]
     kills = [f for f in faults if f.type == "fault" and f.kind == "kill" and broker in f.nodes]
@@ -113,9 +111,12 @@ def _within(low: int, high: int) -> int:
 
 def clock_offsets(events: pl.DataFrame, faults: Sequence[Fault], started: int | None) -> dict[str, Clock]:
     """The clocks of all brokers. A broker without bounds takes the offset that fits all bounded ones."""
+    brokers = sorted(events["broker"].unique())
+    if started is None:
+        return {broker: Clock(broker) for broker in brokers}
+    boots = process_starts(events)
     clocks = {
-        broker: clock_offset(broker, events.filter(pl.col("broker") == broker), faults, started)
-        for broker in sorted(events["broker"].unique())
+        broker: clock_offset(broker, boots.filter(pl.col("broker") == broker), faults, started) for broker in brokers
     }
     bounded = [c for c in clocks.values() if c.bounded and not c.conflict]
     if bounded:

@@ -12,6 +12,7 @@ benchmarks/segments.py measures the speed. A test compares the records with thos
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 # Columns of HEADERS that do not become columns of BATCHES unchanged.
 _DERIVED = ("attributes", "crc2", "base_offset", "count", "base_timestamp")
 CHUNK_BYTES = 16 << 20  # of decompressed batches that are decoded at a time
+SMALL_RANGE = 128 << 10  # bytes; such ranges are decoded once, whichever replicas and snapshots have them
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,11 @@ def read_headers(path: Path, start: int = 0, end: int | None = None) -> Segment:
     return _read(path, start, end, _Reading(start), False)
 
 
+@lru_cache(maxsize=64)
+def _parsed_once(data: bytes, at: int, first_offset: int) -> Segment:
+    return parse(np.frombuffer(data, dtype=np.uint8).copy(), at, first_offset)
+
+
 def _read(path: Path, start: int, end: int | None, reading: _Reading, decoded: bool) -> Segment:
     try:
         size = path.stat().st_size
@@ -130,6 +137,8 @@ def _read(path: Path, start: int, end: int | None, reading: _Reading, decoded: b
     except OSError as error:
         reading.damage.append(damage_row("unreadable", f"cannot be read: {error.strerror or error}", byte=start))
         return reading.segment()
+    if decoded and reading.wanted is None and len(data) <= SMALL_RANGE:
+        return _parsed_once(data.tobytes(), start, _first_offset_of(path))
     return _parsed(data, _first_offset_of(path), reading, decoded)
 
 

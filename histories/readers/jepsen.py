@@ -32,7 +32,6 @@ from collections.abc import Iterator
 import polars as pl
 
 from ..tables import EVENTS, QUARANTINE
-from . import jepsen_columns
 from .contents import LOG
 from .jepsen_operations import event
 from .lines import parse_each
@@ -78,6 +77,8 @@ def _blocks(blob: bytes) -> Iterator[bytes]:
 
 
 def _parse(lines: list[bytes]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    from . import jepsen_columns  # pyarrow, which it uses, takes a while to load
+
     events, read = jepsen_columns.read(lines)
     rows, malformed = parse_each(lines, (~read).nonzero()[0].tolist(), event)
     if rows:

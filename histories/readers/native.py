@@ -27,6 +27,12 @@ _FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("
 _INTEGERS = ("time", "op", "partition", "offset", "timestamp", "generation")
 _LISTS = ("records", "ops", "offsets", "topics", "assignment")
 _FLAGS = ("group", "revoked", "auto")
+_TYPES: dict[str, tuple[type, str]] = {  # of fields, and their names in messages
+    **dict.fromkeys(_INTEGERS, (int, "an integer of 64 bits")),
+    **dict.fromkeys(_LISTS, (list, "a list")),
+    **dict.fromkeys(_FLAGS, (bool, "true or false")),
+}
+_CONTAINERS = (dict, list)
 # Bytes that a process parses before it loads the compiled loops: loading them takes as long as parsing these bytes.
 SCANNED_FROM = 8 << 20
 MIN_SCANNED_BYTES = 64 << 10  # of a block that goes through the loops once they are loaded
@@ -159,14 +165,10 @@ def _malformed_reason(text: bytes) -> str:
         return f"found {_kind(event)}, expected a JSON object"
     if text.count(b'":') != _count_keys(event) and (twice := _duplicate_key(text)):
         return f"found {twice} twice in one object, expected it once"
-    for names, wanted, accepted in (
-        (_INTEGERS, "an integer of 64 bits", int),
-        (_LISTS, "a list", list),
-        (_FLAGS, "true or false", bool),
-    ):
-        for name in names:
-            value = event.get(name)
-            if value is not None and (not isinstance(value, accepted) or _is_not_int64(value, accepted)):
+    for name, value in event.items():
+        if name in _TYPES and value is not None:
+            accepted, wanted = _TYPES[name]
+            if not isinstance(value, accepted) or _is_not_int64(value, accepted):
                 return f"found {_kind(value)} as {name}, expected {wanted}"
     return ""
 
@@ -179,7 +181,7 @@ def _count_keys(value: Any) -> int:
         if isinstance(container, dict):
             count += len(container)
             container = container.values()
-        waiting.extend(item for item in container if isinstance(item, dict | list))
+        waiting += [item for item in container if isinstance(item, _CONTAINERS)]
     return count
 
 

@@ -154,6 +154,16 @@ def log_of(batches, per_batch=3):
     )
 
 
+def test_equal_ranges_are_decoded_once(tmp_path):
+    copies = [tmp_path / broker / f"{0:020}.log" for broker in "123"]
+    for path, value in zip(copies, (b"same", b"same", b"else"), strict=True):
+        path.parent.mkdir()
+        path.write_bytes(batch([value, b"b"]))
+    first, second, third = map(read_segment, copies)
+    assert second is first
+    assert [segment.records["value"].to_list() for segment in (first, third)] == [["same", "b"], ["else", "b"]]
+
+
 @pytest.mark.parametrize("target", [1, 100, 1000, 10**9])
 def test_ranges_of_a_segment_are_read_as_the_whole(tmp_path, target):
     path = tmp_path / f"{0:020d}.log"

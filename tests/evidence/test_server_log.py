@@ -11,7 +11,7 @@ import json
 import polars as pl
 import pytest
 from logjudge.histories.evidence import server_log
-from logjudge.histories.evidence.clock import Fault, clock_offset
+from logjudge.histories.evidence.clock import Fault, clock_offsets
 from logjudge.histories.evidence.layout import find_parts, split_part
 from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.server_log import parse_log, read_server_log, split_log
@@ -121,7 +121,7 @@ def test_a_broker_in_another_time_zone_is_found_out_by_its_restart(ahead):
             for line, (at, alive) in enumerate(boots)
         ]
     )
-    clock = clock_offset("1", events, faults, started)
+    clock = clock_offsets(events, faults, started)["1"]
     # No time zone is days away: what began on another day is of another run.
     assert clock.conflict == (abs(ahead) > 86_400_000)
     assert clock.conflict or clock.offset == ahead
@@ -143,7 +143,7 @@ def test_starts_are_in_order_of_time_whatever_their_files_are_called():
         }
         for file, at, alive in files
     ]
-    clock = clock_offset("1", pl.DataFrame(rows), faults, started)
+    clock = clock_offsets(pl.DataFrame(rows), faults, started)["1"]
     assert clock.bounded
     assert (clock.offset, clock.conflict) == (0, False)
 

@@ -3,7 +3,18 @@
 session.py opens sessions; plan.py has the DataFrame plan of a run; judge.py runs it; remote.py opens runs at URIs.
 """
 
-from .judge import is_small, judge_run, map_payloads
-from .session import Frame, Session, cloned, open_session
+from .judge import is_small, judge_run, judge_small, map_payloads
+from .session import Frame, Session, cloned, open_local_context, open_session, starts_here
 
-__all__ = ["Frame", "Session", "cloned", "is_small", "judge_run", "map_payloads", "open_session"]
+__all__ = [
+    "Frame",
+    "Session",
+    "cloned",
+    "is_small",
+    "judge_run",
+    "judge_small",
+    "map_payloads",
+    "open_local_context",
+    "open_session",
+    "starts_here",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -26,8 +26,8 @@ from .driver_files import hurry
 from .frames import with_splits
 from .handing_on import COMPRESSION
 from .plan import INVISIBLE, plan, tasks_of
-from .session import UNKNOWN_SIZE, context_of, size_shuffles
-from .whole_run import is_whole, plan_whole
+from .session import UNKNOWN_SIZE, context_of, is_cluster, size_shuffles
+from .whole_run import is_whole, judge_in_one_task, plan_whole
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -47,11 +47,11 @@ def judge_run(
     `events` is the history of a run from `frames.open_frame`.
 
     Raises InputError, ClusterError."""
-    results = Results(run)
-    # Tasks report counts of waiting events only where there are some.
-    results.add_counts(close_waiting(pl.DataFrame(schema=PLACED_EVENTS), run.settings).counts)
+    context = context_of(session)
+    if context is not None and not is_cluster(session) and events is None and is_small(run):
+        return judge_small(run, context, progress)
+    results = _counted_none(run)
     if run.splits or run.evidence or events is not None:
-        context = context_of(session)
         lines = context.accumulator(0) if context is not None else None
         tasks = len(tasks_of(run))
         has_begun = False  # the first stages hand out the tasks
@@ -70,24 +70,49 @@ def judge_run(
         progress("Spark is reading", 0, tasks)
         size = _expanded_bytes(run) if events is None else UNKNOWN_SIZE
         size_shuffles(session, size)
-        with _StageWatcher(context, report):
-            try:
-                # Not toLocalIterator: it judges one partition after the other.
-                with cluster_errors():
-                    if is_whole(run, size):
-                        _add_blocks(results, plan_whole(session, run))
-                    else:
-                        with plan(session, run, lines, events) as (blocks, between):
-                            odd = _add_blocks(results, blocks)
-                            _judge_pieces(results, odd, between)
-                            _judge_cycles(results, session, between)
-            except Exception as error:
-                _refuse_invisible_files(run, error)
-                raise
+        with _StageWatcher(context, report), _errors(run):
+            # Not toLocalIterator: it judges one partition after the other.
+            if is_whole(run, size):
+                _add_blocks(results, plan_whole(session, run))
+            else:
+                with plan(session, run, lines, events) as (blocks, between):
+                    odd = _add_blocks(results, blocks)
+                    _judge_pieces(results, odd, between)
+                    _judge_cycles(results, session, between)
     if events is not None:
         results.run = with_splits(run, results.splits)
     results.context = results.context.sort("completed", "at")
     return results
+
+
+def judge_small(run: Run, context: SparkContext, progress: Progress = lambda *_: None) -> Results:
+    """Judges a run that `is_small` in one task of this machine. Raises InputError, ClusterError."""
+    results = _counted_none(run)
+    if run.splits or run.evidence:
+        progress("Spark is judging", 0, 1, "tasks")
+        with _StageWatcher(context, lambda _: None), _errors(run):
+            for block in judge_in_one_task(context, run):
+                _add_block(results, *block)
+    results.context = results.context.sort("completed", "at")
+    return results
+
+
+def _counted_none(run: Run) -> Results:
+    """Results without findings. Tasks report counts of waiting events only where there are some."""
+    results = Results(run)
+    results.add_counts(close_waiting(pl.DataFrame(schema=PLACED_EVENTS), run.settings).counts)
+    return results
+
+
+@contextmanager
+def _errors(run: Run) -> Iterator[None]:
+    """Context for an action of the run. Raises InputError, ClusterError."""
+    try:
+        with cluster_errors():
+            yield
+    except Exception as error:
+        _refuse_invisible_files(run, error)
+        raise
 
 
 def _add_blocks(results: Results, blocks: DataFrame) -> list[pl.DataFrame]:

@@ -39,25 +39,17 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def open_session(
-    master: str | None = None,
-    remote: str | None = None,
-    conf: Sequence[tuple[str, str]] = (),
-    is_brief: bool = False,
+    master: str | None = None, remote: str | None = None, conf: Sequence[tuple[str, str]] = ()
 ) -> SparkSession:
     """A session on local[*], a cluster's master, or a Connect server. `conf` overrides our defaults.
 
-    A brief session judges one small run. Raises MissingComponentError.
+    Raises MissingComponentError.
     """
     refuse_unreachable(master, remote)
-    # PySpark reads only the variable in a session that Python starts; the setting is for spark-submit.
-    os.environ["PYSPARK_PYTHON"] = dict(conf).get("spark.pyspark.python") or os.environ.get(
-        "PYSPARK_PYTHON", sys.executable
-    )
-    settings = _SQL_DEFAULTS if remote else {**_defaults(master, is_brief), **_SQL_DEFAULTS}
-    silence_py4j()
-    try:
+    with _starting(remote or master, conf):
         from pyspark.sql import SparkSession
 
+        settings = _SQL_DEFAULTS if remote else {**_defaults(master), **_SQL_DEFAULTS}
         builder = SparkSession.builder.appName("logjudge")
         for name, value in {**settings, **dict(conf)}.items():
             builder = builder.config(name, value)
@@ -66,12 +58,6 @@ def open_session(
             builder = builder.master(master or "local[*]")
         with nullcontext() if remote else interruptible_start():
             session = builder.getOrCreate()
-    except Exception as error:
-        raise MissingComponentError(
-            f"Spark could not be started on {remote or master or 'local[*]'} ({describe_error(error)});"
-            " `logjudge doctor` reports what is missing,"
-            " and --engine local needs neither Spark nor Java"
-        ) from error
     if remote:
         limit_retries(session)
     if is_cluster(session):
@@ -79,6 +65,39 @@ def open_session(
     if SHUFFLE_PARTITIONS not in dict(conf):
         _size_by_data(session)
     return session
+
+
+def open_local_context(master: str | None = None, conf: Sequence[tuple[str, str]] = ()) -> SparkContext:
+    """A context on this machine for one small run, without a session: Spark's SQL takes longer to start than to use.
+
+    `master` is local[N] or None. Raises MissingComponentError.
+    """
+    with _starting(master, conf):
+        from pyspark import SparkConf, SparkContext
+
+        settings = {**_defaults(master), "spark.app.name": "logjudge"}
+        settings["spark.driver.extraJavaOptions"] += _BRIEF
+        settings |= {**dict(conf), "spark.master": master or "local[*]"}
+        with interruptible_start():
+            return SparkContext.getOrCreate(SparkConf().setAll([*settings.items()]))
+
+
+@contextmanager
+def _starting(where: str | None, conf: Sequence[tuple[str, str]]) -> Iterator[None]:
+    """Context for a start of Spark. Raises MissingComponentError if that fails."""
+    # PySpark reads only the variable in a session that Python starts; the setting is for spark-submit.
+    os.environ["PYSPARK_PYTHON"] = dict(conf).get("spark.pyspark.python") or os.environ.get(
+        "PYSPARK_PYTHON", sys.executable
+    )
+    silence_py4j()
+    try:
+        yield
+    except Exception as error:
+        raise MissingComponentError(
+            f"Spark could not be started on {where or 'local[*]'} ({describe_error(error)});"
+            " `logjudge doctor` reports what is missing,"
+            " and --engine local needs neither Spark nor Java"
+        ) from error
 
 
 @contextmanager
@@ -136,8 +155,12 @@ def _size_by_data(session: SparkSession) -> None:
         session.conf.set(_SIZED_BY_DATA, "true")
 
 
-def _defaults(master: str | None, is_brief: bool) -> dict[str, str]:
-    is_local = master is None or master.startswith("local")
+def starts_here(master: str | None, remote: str | None) -> bool:
+    """Whether these options of `open_session` start Spark on this machine alone."""
+    return remote is None and (master.startswith("local") if master else not _is_submitted())
+
+
+def _defaults(master: str | None) -> dict[str, str]:
     settings = {
         # Workers must run this environment's Python, not the python3 of PATH.
         "spark.pyspark.python": os.environ["PYSPARK_PYTHON"],
@@ -146,12 +169,11 @@ def _defaults(master: str | None, is_brief: bool) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": (
             f'-Dlog4j2.configurationFile=file:{_LOGGING} "-Djava.io.tmpdir={driver_folder()}"'
-            + (_BRIEF if is_brief and is_local else "")
         ),
         "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
         "spark.shuffle.compress": "false",  # blocks are compressed
     }
-    if is_local:
+    if master is None or master.startswith("local"):
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
@@ -14,44 +14,48 @@ from ....histories.bundle import Run, Settings
 from ....histories.evidence.parts import Part
 from ....histories.files import Split
 from .. import local
-from .blocks import BLOCK, Map, pack, to_batches
+from .blocks import BLOCK, pack, to_batches
 from .plan import refuse_missing, tasks_of
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-    from ...results import Results
-
+Block = tuple[str, str, bytes]  # kind, name and payload, as results take them
 MAX_BYTES = 4 << 20  # of the run's files, if none were compressed; judged in a second
 
 
+def judge_in_one_task(context: SparkContext, run: Run) -> Iterable[Block]:
+    """The blocks of a run's results. Without Spark's SQL, which takes longer to start than such a run to judge."""
+    settings = run.settings.to_json()
+    return context.parallelize([tasks_of(run)], 1).flatMap(lambda tasks: _blocks(tasks, settings)).collect()
+
+
 def plan_whole(session: SparkSession, run: Run) -> DataFrame:
-    """The blocks of a run's results, from one task."""
-    rows = session.createDataFrame(pa.Table.from_pylist(tasks_of(run)))
-    return rows.coalesce(1).mapInArrow(_judging(run.settings.to_json()), BLOCK)
+    """The same for a cluster: code is sent to workers for tasks of a session alone, and Connect has no context."""
+    settings = run.settings.to_json()
 
-
-def _judging(settings_json: str) -> Map:
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        splits: list[Split] = []
-        parts: list[Part] = []
-        for row in sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: int(row["number"])):
-            for item in json.loads(row["task"]):
-                refuse_missing(item)
-                if row["kind"] == "parts":
-                    parts.append(Part(**{**item, "path": Path(item["path"])}))
-                else:
-                    splits.append(Split(**item))
-        run = Run(Path(), Settings.from_json(settings_json), tuple(splits), (), 0, tuple(parts))
-        for kind, name, payload in _contents(local.judge_run(run)):
+        tasks = sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: int(row["number"]))
+        for kind, name, payload in _blocks(tasks, settings):
             yield from to_batches([(kind, "", -1, name, 0, payload)])
 
-    return judge
+    rows = session.createDataFrame(pa.Table.from_pylist(tasks_of(run)))
+    return rows.coalesce(1).mapInArrow(judge, BLOCK)
 
 
-def _contents(results: Results) -> Iterator[tuple[str, str, bytes]]:
-    """Kind, name and payload of each block, as `judge_run` takes them."""
-    for kind, name, content in results.contents():
+def _blocks(tasks: Iterable[dict[str, Any]], settings_json: str) -> Iterator[Block]:
+    splits: list[Split] = []
+    parts: list[Part] = []
+    for task in tasks:
+        for item in json.loads(task["task"]):
+            refuse_missing(item)
+            if task["kind"] == "parts":
+                parts.append(Part(**{**item, "path": Path(item["path"])}))
+            else:
+                splits.append(Split(**item))
+    run = Run(Path(), Settings.from_json(settings_json), tuple(splits), (), 0, tuple(parts))
+    for kind, name, content in local.judge_run(run).contents():
         yield kind, name, pack(content) if isinstance(content, pl.DataFrame) else json.dumps(content).encode()
 
 
