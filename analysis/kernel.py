@@ -161,23 +161,30 @@ def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[lis
     }
 
 
-def screen_batch(
-    small: Tables, units: dict[Unit, Tables], common: Common, settings: Settings
-) -> tuple[list[dict[str, Any]], dict[Unit, frozenset[str]]]:
+class ScreenedBatch(NamedTuple):
+    """The summaries of plainly valid partitions; the rows of all others by unit and table, and unproved rules."""
+
+    summaries: list[dict[str, Any]]
+    left: list[tuple[Unit, str, pl.DataFrame]]
+    unproved: dict[Unit, frozenset[str]]
+
+
+def screen_batch(small: Tables, apart: Collection[Unit], common: Common, settings: Settings) -> ScreenedBatch:
     """Screens the partitions with few rows of a batch (`small`, with columns topic and partition).
 
-    Returns the summaries of the plainly valid ones, and the unproved rules of others. All that are not plainly valid
-    are added to `units`.
+    Units that have rows `apart` from these are left as they are.
     """
     if not small:
-        return [], {}
+        return ScreenedBatch([], [], {})
     whole = {name: pl.concat([pl.DataFrame(schema=OBSERVED[name]), *small.get(name, ())]) for name in OBSERVED}
-    screened = screening.screen_batch(whole, units.keys(), common.context, common.unplaced, common.shared, settings)
+    screened = screening.screen_batch(whole, apart, common.context, common.unplaced, common.shared, settings)
     valid = pl.DataFrame([*screened.valid], schema={"topic": pl.String, "partition": pl.Int32}, orient="row")
-    for name, rows in whole.items():
-        for unit, own in by_unit(rows.join(valid, on=["topic", "partition"], how="anti", maintain_order="left")):
-            units.setdefault(unit, {}).setdefault(name, []).append(own)
-    return screened.summaries, {Unit(*key): rules for key, rules in screened.unproved.items()}
+    left = [
+        (unit, name, own)
+        for name, rows in whole.items()
+        for unit, own in by_unit(rows.join(valid, on=["topic", "partition"], how="anti", maintain_order="left"))
+    ]
+    return ScreenedBatch(screened.summaries, left, {Unit(*key): rules for key, rules in screened.unproved.items()})
 
 
 def judge(p: Partition, names: Collection[str] | None = None) -> dict[str, Judgement]:
