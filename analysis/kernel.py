@@ -110,21 +110,32 @@ def _judged(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPar
 
 
 def judge_pieces(
-    odd: list[pl.DataFrame], beside: list[pl.DataFrame], settings: Settings
+    odd: list[pl.DataFrame], beside: list[pl.DataFrame], losses: pl.DataFrame, settings: Settings
 ) -> tuple[list[Finding], dict[str, Any]]:
     """The findings of torn-transaction, each with its id, and their record (as in a summary of a partition).
 
-    `odd` are PIECES, `beside` the pieces beside them (pieces.beside).
+    `odd` are PIECES, `beside` the pieces beside them (pieces.beside). A finding follows from lost writes (`losses`:
+    Results.losses) that have all of its values.
     """
     findings = [
         replace(
             finding,
             id=f"{finding.rule}/{finding.topic}-{finding.partition}/{number}",
             severity=_configured_severity(finding, settings),
+            related=_losses_behind(finding, losses),
         )
         for number, finding in enumerate(judge_torn(odd, beside))
     ]
     return findings, {"findings": counts_of(findings), "unjudged": {}, "missing settings": [], "cycles": []}
+
+
+def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
+    """The ids of the lost writes of a finding's partition, if they have all of its values."""
+    here = losses.filter((pl.col("topic") == finding.topic) & (pl.col("partition") == finding.partition))
+    values = set(finding.values)
+    behind = [(name, values.intersection(lost)) for name, lost in here.select("id", "values").rows()]
+    is_covered = bool(values) and values == set().union(*(lost for _, lost in behind))
+    return sorted(name for name, lost in behind if lost) if is_covered else []
 
 
 def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[list[Finding], dict[str, Any]]:

@@ -88,7 +88,7 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
         odd += unit.odd
         expected += unit.expected
     if odd:
-        findings, record = judge_pieces(odd, [beside(odd, one) for one in expected], run.settings)
+        findings, record = judge_pieces(odd, [beside(odd, one) for one in expected], results.losses(), run.settings)
         results.add_judged(to_frame(findings), [])
         results.add_run_record(record)
     if dependencies:

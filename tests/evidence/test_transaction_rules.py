@@ -187,6 +187,25 @@ def test_torn_transactions(name: str, tmp_path: Path) -> None:
     assert torn_findings(write_run(tmp_path, {0: one, 1: other}, events)) == expected
 
 
+def test_a_torn_transaction_follows_from_the_loss_of_its_records(tmp_path: Path) -> None:
+    events = transaction("t", 0, [(0, "a", 0), (1, "b", 0)], "ok", (0, 5))
+    for op, (f, field, items) in enumerate(
+        (
+            ("assign", "offsets", [{"topic": "x", "partition": partition, "offset": 0} for partition in (0, 1)]),
+            ("poll", "records", [{"topic": "x", "partition": 0, "offset": 0, "value": "a"}]),
+            ("end_offsets", "offsets", [{"topic": "x", "partition": p, "offset": 2, "start": 0} for p in (0, 1)]),
+        )
+    ):
+        about = (900 + 10 * op, "final", op)
+        events += [event(*about, kind, f, **({field: items} if kind == "ok" else {})) for kind in ("invoke", "ok")]
+    processes = {"final": {"role": "final", "isolation.level": "read_committed"}}
+    folder = write_run(tmp_path, {0: "7a 7!", 1: "7b 7~"}, events, processes=processes, final=True)
+    [torn], _ = judged(folder, "torn-transaction")
+    [lost], _ = judged(folder, "lost-write")
+    assert (lost["values"], torn["values"]) == (["b"], ["b"])
+    assert torn["related"] == [lost["id"]]
+
+
 @pytest.mark.spark
 def test_torn_transactions_are_the_same_on_spark(tmp_path: Path, spark: Any) -> None:
     from logjudge.analysis.engines import spark as engine

@@ -143,7 +143,8 @@ def _judge_pieces(results: Results, odd: list[pl.DataFrame], blocks: DataFrame) 
 
     chosen = blocks.filter("kind = 'expected'").select("topic", "partition", "payload")
     found = [unpack(bytes(row["payload"])) for row in chosen.mapInArrow(choose, "payload binary").collect()]
-    for kind, _, _, name, _, payload in results_of_run(*judge_pieces(odd, found, results.run.settings)):
+    judged = judge_pieces(odd, found, results.losses(), results.run.settings)
+    for kind, _, _, name, _, payload in results_of_run(*judged):
         _add_block(results, kind, name, payload)
 
 
