@@ -110,21 +110,32 @@ def _judged(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPar
 
 
 def judge_pieces(
-    odd: list[pl.DataFrame], beside: list[pl.DataFrame], settings: Settings
+    odd: list[pl.DataFrame], beside: list[pl.DataFrame], losses: pl.DataFrame, settings: Settings
 ) -> tuple[list[Finding], dict[str, Any]]:
     """The findings of torn-transaction, each with its id, and their record (as in a summary of a partition).
 
-    `odd` are PIECES, `beside` the pieces beside them (pieces.beside).
+    `odd` are PIECES, `beside` the pieces beside them (pieces.beside). A finding follows from lost writes (`losses`:
+    Results.losses) that have all of its values.
     """
     findings = [
         replace(
             finding,
             id=f"{finding.rule}/{finding.topic}-{finding.partition}/{number}",
             severity=_configured_severity(finding, settings),
+            related=_losses_behind(finding, losses),
         )
         for number, finding in enumerate(judge_torn(odd, beside))
     ]
     return findings, {"findings": counts_of(findings), "unjudged": {}, "missing settings": [], "cycles": []}
+
+
+def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
+    """The ids of the lost writes of a finding's partition, if they have all of its values."""
+    here = losses.filter((pl.col("topic") == finding.topic) & (pl.col("partition") == finding.partition))
+    values = set(finding.values)
+    behind = [(name, values.intersection(lost)) for name, lost in here.select("id", "values").rows()]
+    is_covered = bool(values) and values == set().union(*(lost for _, lost in behind))
+    return sorted(name for name, lost in behind if lost) if is_covered else []
 
 
 def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[list[Finding], dict[str, Any]]:
@@ -150,23 +161,30 @@ def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[lis
     }
 
 
-def screen_batch(
-    small: Tables, units: dict[Unit, Tables], common: Common, settings: Settings
-) -> tuple[list[dict[str, Any]], dict[Unit, frozenset[str]]]:
+class ScreenedBatch(NamedTuple):
+    """The summaries of plainly valid partitions; the rows of all others by unit and table, and unproved rules."""
+
+    summaries: list[dict[str, Any]]
+    left: list[tuple[Unit, str, pl.DataFrame]]
+    unproved: dict[Unit, frozenset[str]]
+
+
+def screen_batch(small: Tables, apart: Collection[Unit], common: Common, settings: Settings) -> ScreenedBatch:
     """Screens the partitions with few rows of a batch (`small`, with columns topic and partition).
 
-    Returns the summaries of the plainly valid ones, and the unproved rules of others. All that are not plainly valid
-    are added to `units`.
+    Units that have rows `apart` from these are left as they are.
     """
     if not small:
-        return [], {}
+        return ScreenedBatch([], [], {})
     whole = {name: pl.concat([pl.DataFrame(schema=OBSERVED[name]), *small.get(name, ())]) for name in OBSERVED}
-    screened = screening.screen_batch(whole, units.keys(), common.context, common.unplaced, common.shared, settings)
+    screened = screening.screen_batch(whole, apart, common.context, common.unplaced, common.shared, settings)
     valid = pl.DataFrame([*screened.valid], schema={"topic": pl.String, "partition": pl.Int32}, orient="row")
-    for name, rows in whole.items():
-        for unit, own in by_unit(rows.join(valid, on=["topic", "partition"], how="anti", maintain_order="left")):
-            units.setdefault(unit, {}).setdefault(name, []).append(own)
-    return screened.summaries, {Unit(*key): rules for key, rules in screened.unproved.items()}
+    left = [
+        (unit, name, own)
+        for name, rows in whole.items()
+        for unit, own in by_unit(rows.join(valid, on=["topic", "partition"], how="anti", maintain_order="left"))
+    ]
+    return ScreenedBatch(screened.summaries, left, {Unit(*key): rules for key, rules in screened.unproved.items()})
 
 
 def judge(p: Partition, names: Collection[str] | None = None) -> dict[str, Judgement]:

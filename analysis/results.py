@@ -100,6 +100,12 @@ class Results:
         found = pl.concat(self._findings).sort(by_rule(), "topic", "partition", "topic_generation", number)
         return self._resolved(found).select(list(FINDINGS))
 
+    def losses(self) -> pl.DataFrame:
+        """The lost writes so far, as far as torn transactions follow from them: id, topic, partition and values."""
+        columns = ("id", "topic", "partition", "values")
+        frames = [frame.filter(pl.col("rule") == "lost-write").select(columns) for frame in self._findings]
+        return pl.concat([pl.DataFrame(schema={name: FINDINGS[name] for name in columns}), *frames])
+
     def causes(self) -> list[dict[str, Any]]:
         """The explanations of all partitions (causes/explaining.py), each fact with its source and line."""
         causes = [copy.deepcopy(cause) for summary in self.summaries for cause in summary.get("causes", [])]

@@ -1,17 +1,20 @@
 """Compares the linearizability engine with Go Porcupine on generated histories of many classes, in one run.
 
-    python benchmarks/linearize_generated.py [COUNT [SEED [SECONDS [CLASSES]]]]
+    python benchmarks/linearize_generated.py [--count N] [--seed N] [--seconds N] [--kinds N] [--rows FILE]
 
 A class is an object, a number of clients, of keys, and a fault or none; its histories have few or unique values, and
-outcomes that are all known or not. COUNT histories of each of these kinds are generated, the kinds in random order;
-CLASSES ends after so many kinds, Ctrl-C at once. Prints each class's ratio of sums of CPU seconds of the search alone,
-the sums, and the histories whose verdicts differ or that Go alone decides. What neither decides is not in the sums.
-SECONDS limits one search of Go; this engine has three times the CPU time that Go took. The least time of many searches
-counts, as other work on the machine comes and goes.
+outcomes that are all known or not. COUNT histories of each of these kinds are generated, the kinds in random order.
+Prints each class's ratio of sums of CPU seconds of the search alone, the sums, and the histories whose verdicts differ
+or that Go alone decides. What neither decides is not in the sums. SECONDS limits a search of Go; this engine has thrice
+the CPU time that Go took. The least time of many searches counts, as other work on the machine comes and goes.
+
+With --rows, a run ends after so many KINDS (or Ctrl-C), FILE keeps its results, and the next call goes on with the
+kinds that FILE lacks. The report is of all rows in FILE.
 """
 
 from __future__ import annotations
 
+import argparse
 import bisect
 import heapq
 import json
@@ -223,10 +226,10 @@ class Comparison:
     def __init__(self) -> None:
         self.sums: dict[tuple[object, ...], list[float]] = {}  # by class: Go's seconds, and ours
         self.illegal: dict[tuple[str, str], list[bool]] = {}
-        self.histories = self.neither = self.differ = self.undecided = 0
+        self.histories = self.neither = self.differ = self.undecided = self.here_alone = 0
 
-    def add(self, kind: Class, go: dict[str, Any], seconds: float, verdict: str) -> None:
-        """Count one history that both have checked."""
+    def add(self, kind: Class, place: int, go: dict[str, Any], seconds: float, verdict: str) -> None:
+        """Count one history that both have checked: the one of this kind at `place`."""
         self.histories += 1
         if verdict == "unknown" == go["verdict"]:
             self.neither += 1
@@ -234,12 +237,13 @@ class Comparison:
         group = self.sums.setdefault((kind.name, kind.clients, kind.keys, kind.fault != "none"), [0.0, 0.0])
         group[0], group[1] = group[0] + go["cpu"], group[1] + seconds
         self.illegal.setdefault((kind.name, kind.fault), []).append(verdict == "illegal")
+        self.here_alone += go["verdict"] == "unknown"
         if verdict == "unknown":
             self.undecided += 1
-            print(f"Go alone decides ({go['verdict']}, {go['cpu']:.2f} s): {kind}", flush=True)
+            print(f"Go alone decides ({go['verdict']}, {go['cpu']:.2f} s): {kind}, {place}", flush=True)
         elif go["verdict"] != "unknown" and verdict != go["verdict"]:
             self.differ += 1
-            print(f"**{verdict} here, {go['verdict']} by Go: {kind}**", flush=True)
+            print(f"**{verdict} here, {go['verdict']} by Go: {kind}, {place}**", flush=True)
 
     def total(self) -> str:
         """The sums of all, and what differs."""
@@ -247,8 +251,8 @@ class Comparison:
         over = sum(group[1] > 3 * group[0] for group in self.sums.values())
         return (
             f"{self.histories} histories: Go {theirs:.2f} s, here {ours:.2f} s, ratio {ours / theirs:.3f}; "
-            f"{self.differ} verdicts differ; Go alone decides {self.undecided}, neither {self.neither}; "
-            f"{over} of {len(self.sums)} classes above 3 x"
+            f"{self.differ} verdicts differ; Go alone decides {self.undecided}, this engine {self.here_alone}, "
+            f"neither {self.neither}; {over} of {len(self.sums)} classes above 3 x"
         )
 
     def report(self) -> None:
@@ -264,34 +268,59 @@ class Comparison:
         print("illegal: " + ", ".join(shares))
 
 
-def compare(kinds: list[Class], count: int, rng: Random, seconds: int, binary: Path, comparison: Comparison) -> None:
-    """Check so many histories of each kind with both."""
+def histories(kind: Class, count: int, seed: int) -> list[list[Operation]]:
+    """The histories of a kind that a run checks."""
+    rng = Random(f"{seed} {kind}")
+    return [generate(kind, rng.choice((100, 300, 1000)), rng) for _ in range(count)]
+
+
+def spelled(kind: Class, operations: list[Operation]) -> list[Operation]:
+    """The operations as this engine reads them."""
+    return as_text(operations) if kind.name == "key-value" else operations
+
+
+def compare(kind: Class, count: int, seed: int, seconds: int, binary: Path) -> list[tuple[dict[str, Any], float, str]]:
+    """Check so many histories of a kind with both: what Go found, and seconds and verdict of this engine."""
+    made = histories(kind, count, seed)
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{number}.ops" for number in range(count)]
+        for path, operations in zip(paths, made, strict=True):
+            write(path, kind.name, operations)
         command = [str(binary), str(MILLISECONDS), str(seconds), *map(str, paths)]
-        for number, kind in enumerate(kinds):
-            made = [generate(kind, rng.choice((100, 300, 1000)), rng) for _ in paths]
-            for path, operations in zip(paths, made, strict=True):
-                write(path, kind.name, operations)
-            outcomes = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            for path, operations in zip(paths, made, strict=True):
-                spelled = as_text(operations) if kind.name == "key-value" else operations
-                go = outcomes[str(path)]
-                comparison.add(kind, go, *here(kind.name, spelled, max(0.1, 3 * go["cpu"])))
-            if number % 20 == 19:
-                print(comparison.total(), file=sys.stderr, flush=True)
+        outcomes = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    found = [outcomes[str(path)] for path in paths]
+    return [
+        (go, *here(kind.name, spelled(kind, operations), max(0.1, 3 * go["cpu"])))
+        for go, operations in zip(found, made, strict=True)
+    ]
 
 
 def main() -> None:
-    count, seed, seconds, drawn = [*map(int, sys.argv[1:]), *(5, 1, 10, 0)[len(sys.argv) - 1 :]]
-    rng = Random(seed)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for option, default in (("--count", 5), ("--seed", 1), ("--seconds", 10), ("--kinds", 0)):
+        parser.add_argument(option, type=int, default=default)
+    parser.add_argument("--rows", type=Path)
+    arguments = parser.parse_args()
+    count, seed = arguments.count, arguments.seed
     kinds = list(classes())
-    rng.shuffle(kinds)
+    Random(seed).shuffle(kinds)
+    lines = arguments.rows.read_text().splitlines() if arguments.rows and arguments.rows.exists() else []
+    rows = [(row["seed"], Class(*row["kind"]), row["found"]) for row in map(json.loads, lines)]
+    known = {(row[0], row[1]) for row in rows}
+    left = [kind for kind in kinds if (seed, kind) not in known][: arguments.kinds or None]
     binary = build_peer()
     warm_up()
-    comparison = Comparison()
     with suppress(KeyboardInterrupt):
-        compare(kinds[: drawn or len(kinds)], count, rng, seconds, binary, comparison)
+        for number, kind in enumerate(left):
+            rows.append((seed, kind, compare(kind, count, seed, arguments.seconds, binary)))
+            if arguments.rows:
+                with arguments.rows.open("a") as file:
+                    file.write(json.dumps({"seed": seed, "kind": kind, "found": rows[-1][2]}) + "\n")
+            print(f"{number + 1} of {len(left)} kinds", end="\r", file=sys.stderr, flush=True)
+    comparison = Comparison()
+    for _, kind, found in rows:
+        for place, outcome in enumerate(found):
+            comparison.add(kind, place, *outcome)
     comparison.report()
 
 

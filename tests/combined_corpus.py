@@ -49,12 +49,18 @@ class JudgedRun:
     folder: Path
     results: Results
 
+    def findings_by_history(self) -> dict[str, list[dict[str, Any]]]:
+        """The findings of each history, with the names of its processes and groups."""
+        found: dict[str, list[dict[str, Any]]] = {text: [] for text in self.run.topics.values()}
+        for finding in self.results.findings().iter_rows(named=True):
+            prefix = f"h{finding['topic'].removeprefix('x')}."
+            processes = [name.removeprefix(prefix) for name in finding["processes"]]
+            found[self.run.topics[finding["topic"]]].append({**finding, "processes": processes})
+        return found
+
     def shown_by_history(self) -> dict[str, Counter[str]]:
         """The findings of each history, as the corpus writes them."""
-        found: dict[str, Counter[str]] = {text: Counter() for text in self.run.topics.values()}
-        for finding in self.results.findings().iter_rows(named=True):
-            found[self.run.topics[finding["topic"]]][shown(finding)] += 1
-        return found
+        return {text: Counter(map(shown, found)) for text, found in self.findings_by_history().items()}
 
 
 def combine(texts: list[str]) -> list[CombinedRun]:

@@ -12,21 +12,24 @@ import pytest
 from combined_corpus import HISTORIES, JudgedRun, judge_combined
 from command_line import UNREAD
 from hypothesis import HealthCheck, settings
+from logjudge.analysis.engines import local
+from xdist.scheduler import LoadScopeScheduling
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("any machine", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("any machine")
 
-# Tests that share one of these fixtures are one group. pytest-xdist 3.8 does not keep groups together under pytest 9.2,
-# as it marks them in an attribute of tests that this pytest ignores; then each worker makes the fixture.
-SHARED = ("spark", "combined_corpus")
-# What takes longest goes first, so that no core waits for it at the end.
+# What takes longest goes first, so that no core waits for it at the end. test_porcupine.py is before that: what it
+# compiles in a fresh clone (a minute) waits on disk when the tests on Spark need it.
 FIRST = (
-    *("spark", "test_spark_cluster.py", "combined_corpus", "test_porcupine.py", "test_jepsen_cases.py"),
-    *("test_judge.py", "test_packaging.py", "test_report.py", "test_scenarios.py", "test_commands.py", "test_rules.py"),
-    *("test_recorded_runs.py", "test_matrix.py", "test_search.py", "test_engines.py", "test_identical_batches.py"),
-    *("test_twins.py", "test_cli_verdicts.py", "test_cli.py", "test_hostile.py", "test_hostile_values.py"),
+    *("spark", "test_porcupine.py", "evidence", "corpus", "test_scenarios.py", "test_report.py", "test_engines.py"),
+    *("test_packaging.py", "test_lab_scenarios.py", "test_judge.py", "test_cli.py", "test_matrix.py"),
+    *("test_cli_verdicts.py", "test_twins.py", "test_hostile_values.py", "test_jepsen_cases.py", "test_search.py"),
+    *("test_record_command.py", "test_hostile.py"),
 )
+# Files that share the fixture combined_corpus. Those in evidence/ share recorded runs. The tests that share the fixture
+# spark have "spark" in their names.
+CORPUS = ("test_rules.py", "test_findings.py")
 
 # Masses of runs of what other tests cover: tracing their lines costs as much again, and shows nothing more.
 UNTRACED = (
@@ -36,21 +39,42 @@ UNTRACED = (
 )
 
 
-def _group(item: pytest.Item) -> str:
+def group_of(nodeid: str) -> str:
     """The group of a test: the tests of a shared fixture, or those of its file."""
-    fixtures = getattr(item, "fixturenames", ())
-    return next((name for name in SHARED if name in fixtures), item.path.name)
+    folder, _, file = nodeid.partition("::")[0].rpartition("/")
+    if "spark" in nodeid:
+        return "spark"
+    return "corpus" if file in CORPUS else "evidence" if folder.endswith("evidence") else file
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Sends the tests of a group to one worker, so that one makes their fixtures; groups go in the order of collection.
+
+    `--dist loadgroup` would do so by marks, but pytest-xdist 3.8 adds them to the ids of tests in an attribute that
+    pytest 9.2 ignores.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:
+    config.option.loadscopereorder = False
+    return GroupScheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
+        if "spark" in getattr(item, "fixturenames", ()) and group_of(item.nodeid) != "spark":
+            raise pytest.UsageError(f"{item.nodeid} uses the fixture spark, so its name must contain spark")
         if item.path.name in UNTRACED:
             item.add_marker(pytest.mark.no_cover)
     # What the modules made stays until the end: searching it for garbage again and again takes a tenth of the time.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
-    items.sort(key=lambda item: FIRST.index(_group(item)) if _group(item) in FIRST else len(FIRST))
+    order = {name: place for place, name in enumerate(FIRST)}
+    items.sort(key=lambda item: order.get(group_of(item.nodeid), len(FIRST)))
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +94,8 @@ def spark() -> Iterator[Any]:
     from logjudge.analysis.engines.spark import open_session, whole_run
 
     # What tests shuffle is small: a part for each core is enough.
-    session = open_session("local[2]", conf=[("spark.driver.memory", "1g"), ("spark.sql.shuffle.partitions", "2")])
+    conf = [("spark.driver.memory", "1g"), ("spark.sql.shuffle.partitions", "2")]
+    session = open_session("local[2]", conf=conf, is_brief=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(whole_run, "MAX_BYTES", 0)  # test_engines.py has a test for runs that one task judges
         yield session
@@ -80,6 +105,23 @@ def spark() -> Iterator[Any]:
 @pytest.fixture(scope="session", autouse=True)
 def _judged_once() -> Iterator[None]:
     yield from judged_once.judging_once()
+
+
+ON_ALL_CORES = local._on_all_cores
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_core() -> Iterator[None]:
+    """The local engine judges in one thread, as each worker has a core."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "_on_all_cores", map)
+        yield
+
+
+@pytest.fixture
+def on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the local engine judge in threads."""
+    monkeypatch.setattr(local, "_on_all_cores", ON_ALL_CORES)
 
 
 @pytest.fixture

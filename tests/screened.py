@@ -37,9 +37,9 @@ def screened(run: Run) -> Screening:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(screen, "MIN_PARTITIONS", 1)
         patch.setattr(screen, "MAX_DRAWN", 0)
-        found = [screen_batch(small, {}, gathered.common, run.settings) for small in gathered.small]
-    summaries = {_key(one): _without_figures(one) for summaries, _ in found for one in summaries}
-    return Screening(summaries, {tuple(unit): rules for _, unproved in found for unit, rules in unproved.items()})
+        found = [screen_batch(small, (), gathered.common, run.settings) for small in gathered.small]
+    summaries = {_key(one): _without_figures(one) for batch in found for one in batch.summaries}
+    return Screening(summaries, {tuple(unit): rules for batch in found for unit, rules in batch.unproved.items()})
 
 
 def compare(run: Run) -> int:

@@ -76,7 +76,7 @@ class Simulated:
             appended = False
         offset = self.append(value) if appended else max(len(self.log) - 1, 0)
         if self.goes_wrong():
-            offset = max(0, offset + self.random.choice((-1, 1)))
+            offset = self.random.choice((max(0, offset - 1), offset + 1, self.random.randint(0, len(self.log))))
         if value == "null" and offset in self.tombstones:
             # Nothing would tell two of them at one offset apart.
             value = self.value()

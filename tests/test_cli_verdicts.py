@@ -20,11 +20,15 @@ import polars as pl
 import pytest
 from command_line import CLEAN, LOSSY, ROOT, check, shell
 from logjudge.analysis.rules import RULES
+from notation import parse
 
 
 def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
+    loss = "p:a@0 p:b@1 p:e@2 nemesis:kill q:x@1 r:k@6 r:l@5 final:<a@0,x@1,l@5,k@6"
+    run = parse(f"{{r.enable.idempotence=false}} {loss}").write(tmp_path / "run")
+
     def verdict(*options: str) -> tuple[str, set[str]]:
-        report = json.loads(check(LOSSY, "--json", "--out", tmp_path / "out", *options).output)
+        report = json.loads(check(run, "--json", "--out", tmp_path / "out", *options).output)
         return report["verdict"], {finding["rule"] for finding in report["findings"]}
 
     assert verdict("--only", "lost-write") == ("invalid", {"lost-write"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import tempfile
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -16,6 +15,8 @@ import orjson
 import polars as pl
 import pytest
 import twin_cycles
+from campaign import IS_CAMPAIGN, Selection
+from combined_corpus import CombinedRun
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
@@ -158,21 +159,24 @@ def naive_dependencies(events: list[dict[str, Any]]) -> tuple[list[twin_cycles.O
     return operations, [edge for edge in edges if edge[1] != edge[2]]
 
 
-@settings(max_examples=60, derandomize=True)
-@given(st.randoms(use_true_random=False))
-def test_the_same_cycles_as_naive_rules(random: Random) -> None:
-    text = transactions(random)
-    with tempfile.TemporaryDirectory() as folder:
-        found = judge_run(open_run(parse(text).write(Path(folder)))).findings()
-    found = found.filter(pl.col("rule").is_in(list(RULES_OF_CYCLES)))
-    operations, edges = naive_dependencies(parse(text).events)
-    reads = [edge for edge in edges if edge[0] == "wr"]
-    assert bool(len(found.filter(severity="violation"))) == bool(twin_cycles.cycles(operations, reads)), text
-    assert bool(len(found)) == bool(twin_cycles.cycles(operations, edges)), text
-    if not twin_cycles.cycles(operations, reads):
-        plain = {base for base in ("G0", "G1c") if base in found["rule"]}
-        expected = {name for types in twin_cycles.cycles(operations, edges) for _, called in types for name in called}
-        assert plain <= expected, text
+def test_the_same_cycles_as_naive_rules(tmp_path: Path) -> None:
+    selection = Selection(4)
+    for seed in range(5000 if IS_CAMPAIGN else 1000):
+        text = transactions(Random(seed))
+        operations, edges = naive_dependencies(parse(text).events)
+        reads = [edge for edge in edges if edge[0] == "wr"]
+        by_reads, all_cycles = (twin_cycles.cycles(operations, some) for some in (reads, edges))
+        expected = {name for types in all_cycles for _, called in types for name in called}
+        if not selection.takes({(name, bool(by_reads)) for name in expected}):
+            continue
+        found = judge_run(open_run(parse(text).write(tmp_path))).findings()
+        found = found.filter(pl.col("rule").is_in(list(RULES_OF_CYCLES)))
+        assert bool(len(found.filter(severity="violation"))) == bool(by_reads), text
+        assert bool(len(found)) == bool(all_cycles), text
+        if not by_reads:
+            assert {base for base in ("G0", "G1c") if base in found["rule"]} <= expected, text
+    assert {name for name, _ in selection.met.keys() - {"none"}} == {"G0", "G1c", "G0-realtime"}
+    assert selection.met["none"]
 
 
 def test_few_windows_cover_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,16 +261,19 @@ def test_spark_finds_the_same_cycles(spark: Any, tmp_path: Path, monkeypatch: py
     from logjudge.analysis.engines.spark import whole_run
 
     monkeypatch.setattr(whole_run, "MAX_BYTES", 0)
-    texts = [
+    both = CombinedRun()
+    both.add(
         "{p.isolation.level=read_committed q.isolation.level=read_committed}"
         " p:(a@0,<b@1).. q:(b@1,<a@0) p:..(a@0,<b@1) p:(e@2,g@4).. q:(f@3) p:..(e@2,g@4)",
-        "p:(a@0,<b@1).. q:(b@1,<a@0) p:..(a@0,<b@1)",
-        "p:(a@0) q:(<a@0,b@2)",
-    ]
+        0,
+    )
+    both.add("p:(a@0,<b@1).. q:(b@1,<a@0) p:..(a@0,<b@1)", 1)
+    both.add("p:(a@0) q:(<a@0,b@2)", 2)
     jepsen = tmp_path / "history.edn"
     jepsen.write_text(next(case["history"] for case in CASES if case["errors"]))
-    for path in [parse(text).write(tmp_path / str(number)) for number, text in enumerate(texts)] + [jepsen]:
+    for path in (both.history.write(tmp_path / "native"), jepsen):
         run = open_run(path)
         here, there = judge_run(run), judge_on_spark(run, spark)
+        assert len(here.findings())
         assert there.findings().to_dicts() == here.findings().to_dicts()
         assert verdict_of(there) == verdict_of(here)

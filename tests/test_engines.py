@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 import zstandard
-from combined_corpus import BREAKING, SOUND, JudgedRun, judge_combined
+from combined_corpus import BREAKING, SOUND, JudgedRun, combine, judge_combined
 from logjudge.analysis import kernel
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import handing_on
@@ -48,15 +48,15 @@ def _compare_on_spark(session: Any, runs: list[JudgedRun]) -> None:
 
 @pytest.mark.spark
 def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
-    runs = judge_combined(sorted({*BREAKING, *SOUND}), tmp_path)
-    largest = max(runs, key=lambda judged: len(judged.run.topics))  # each run costs Spark seconds
-    assert largest.results.findings()["rule"].n_unique() >= 15
-    _compare_on_spark(spark, [largest])
+    run = max(combine(sorted({*BREAKING, *SOUND})), key=lambda run: len(run.topics))  # each run costs Spark seconds
+    largest = judge_combined(list(run.topics.values()), tmp_path)
+    assert largest[0].results.findings()["rule"].n_unique() >= 15
+    _compare_on_spark(spark, largest)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("way", ["plan_whole", "judge_in_one_task"])
-def test_one_task_judges_a_small_run(
+def test_spark_judges_a_small_run_in_one_task(
     spark: Any, way: str, some: list[JudgedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also its quarantine, and the lines that its findings quote. On a cluster, and without a session's SQL."""
@@ -102,10 +102,10 @@ def test_spark_counts_the_same_where_nothing_waits(spark: Any, tmp_path: Path) -
     assert verdict_of(judge_run(run, spark)) == verdict_of(local.judge_run(run))
 
 
-def _one_file_a_process(history: History, folder: Path) -> None:
-    """In the order of names, which is not that of time."""
+def _one_file_a_role(history: History, folder: Path) -> None:
+    """In the order of names, which is not that of time: each process of all histories in the file of its name."""
     for event, line in zip(history.events, history.jsonl().splitlines(keepends=True), strict=True):
-        with (folder / f"{event['process']}.jsonl").open("ab") as file:
+        with (folder / f"{event['process'].rpartition('.')[2]}.jsonl").open("ab") as file:
             file.write(line)
 
 
@@ -131,7 +131,7 @@ def _two_halves(history: History, folder: Path) -> None:
     (folder / "a.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[half:])))
 
 
-@pytest.mark.parametrize("write", [_one_file_a_process, _shuffled, _two_halves])
+@pytest.mark.parametrize("write", [_one_file_a_role, _shuffled, _two_halves])
 def test_any_files(write: Callable[[History, Path], None], some: list[JudgedRun], tmp_path: Path) -> None:
     for judged in some:
         bundle = tmp_path / judged.folder.name
@@ -144,6 +144,7 @@ def test_any_files(write: Callable[[History, Path], None], some: list[JudgedRun]
 
 
 @pytest.mark.parametrize("split_bytes", [5_000, pytest.param(60_000, marks=pytest.mark.campaign)])
+@pytest.mark.usefixtures("on_all_cores")
 def test_any_splits(split_bytes: int, some: list[JudgedRun]) -> None:
     for judged in some:
         results = local.judge_run(open_run(judged.folder, split_bytes=split_bytes))
@@ -193,7 +194,7 @@ def test_spark_hands_blocks_on_and_judges_on_many_tasks(spark: Any, some: list[J
     run = open_run(_packed(_gzipped, judged, tmp_path / "packed"))
     run = replace(run, settings=replace(run.settings, batches=8))  # as a larger run has
     assert len(run.splits) == 1
-    with plan(spark, run, None) as (blocks, _):
+    with plan(spark, run, 0, None) as (blocks, _):
         units = blocks.filter(F.col("kind") == "summaries")
         assert units.select(F.spark_partition_id()).distinct().count() > 1
     _same_but_for_names(judge_run(run, spark), judged.results)

@@ -228,7 +228,7 @@ def test_spark_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     assert "--engine local needs neither Spark nor Java" in str(result.exception)
 
 
-def test_spark_checks_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_checks_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Spark has to offer is one function; here it is the builtin map, on what is no session."""
     opened: list[object] = []
     monkeypatch.setattr(spark, "open_session", lambda *arguments, **_options: opened.append(arguments))

@@ -160,16 +160,6 @@ def test_damage_is_an_error_or_a_history(
     assert result.return_value in (0, 1, 2)
 
 
-@pytest.mark.spark
-@pytest.mark.usefixtures("spark")
-def test_keys_are_checked_on_spark_as_they_are_here() -> None:
-    files = (DATA / "c01-ok.txt", DATA / "c01-bad.txt")
-    here, there = (json.loads(run(*files, "--json", "--engine", engine).output) for engine in ("local", "spark"))
-    verdicts = [{name: about["verdict"] for name, about in report["files"].items()} for report in (here, there)]
-    assert verdicts[0] == verdicts[1]
-    assert sorted(verdicts[1].values()) == ["illegal", "ok"]
-
-
 @pytest.mark.parametrize(
     ("head", "as_log", "as_operations"),
     [

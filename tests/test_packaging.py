@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import subprocess
 import sys
@@ -18,30 +17,16 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def installed(testrun_uid: str) -> Path:
-    """A folder with the wheel's content and nothing else. Its path is always the same, so that mypy's cache holds.
-
-    The first worker of a run makes it. xdist_group does not keep a file on one worker: pytest-xdist 3.8 changes the ids
-    of tests in a way that pytest 9.2 ignores.
-    """
-    CACHE.mkdir(exist_ok=True)
-    with (CACHE / "installed-by").open("a+") as run:
-        fcntl.flock(run, fcntl.LOCK_EX)
-        run.seek(0)
-        if run.read() != testrun_uid:
-            _install(CACHE / "site")
-            run.truncate(0)
-            run.write(testrun_uid)
-    return CACHE / "site"
-
-
-def _install(target: Path) -> None:
+def installed() -> Path:
+    """A folder with the wheel's content and nothing else. Its path is always the same, so that mypy's cache holds."""
+    target = CACHE / "site"
     shutil.rmtree(target, ignore_errors=True)
     shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools packs what an earlier build left there
     target.mkdir(parents=True)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(ROOT)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=target)
     assert done.returncode == 0, done.stderr
+    return target
 
 
 def test_the_wheel_has_every_module_and_template(installed: Path) -> None:

@@ -6,8 +6,10 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import logjudge.analysis.linearizability.minimal as minimal_module
+import logjudge.models.porcupine.steps as steps_module
 import pytest
 from histories_of_operations import is_linearizable, register_run
 from logjudge.analysis.linearizability.linearize import (
@@ -111,6 +113,27 @@ def test_a_minimal_failure_proves_the_failure(seed: int, recent: int, monkeypatc
         rest = set(minimal.operations) - {one}
         if rest:
             assert not shows(rest | before)
+
+
+def test_a_slow_machine_shrinks_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the clock shows: only the work is limited, and with hardly any the failure shrinks less."""
+    operations = register_run(400, 5, seed=3)
+    read = max(i for i, each in enumerate(operations) if each.action.f == "read")
+    operations[read] = operations[read]._replace(action=Action("read", None, 99))
+    operations += [each._replace(action=Action("read", None, 98)) for each in operations[-1:]]
+    part = check_operations(REGISTER, operations).parts[0]
+    fast = minimal_failure(REGISTER, operations, part)
+    ticks = iter(range(0, 10**9, 3600))
+    clock = SimpleNamespace(perf_counter=lambda: next(ticks), monotonic=lambda: next(ticks))
+    for module in (minimal_module, steps_module):
+        monkeypatch.setattr(module, "time", clock, raising=False)
+    assert minimal_failure(REGISTER, operations, part) == fast
+    assert fast is not None
+    assert len(fast.operations) == 1
+    monkeypatch.setattr(minimal_module, "WORK", 1)
+    stopped = minimal_failure(REGISTER, operations, part)
+    assert stopped is not None
+    assert len(stopped.operations) > 1
 
 
 def test_old_operations_stay_if_they_are_needed() -> None:

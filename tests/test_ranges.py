@@ -1,20 +1,147 @@
-"""Ranges of offsets that undecided polls may have given, against sets of offsets."""
+"""Ranges change no result: what they prove of a partition is what its rules find there."""
 
 from __future__ import annotations
 
-import numpy as np
-from hypothesis import given
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from combined_corpus import HISTORIES, combine
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from logjudge.analysis.partitions.ranges import merged
+from logjudge.analysis.engines import local, store
+from logjudge.analysis.figures import merge_figures
+from logjudge.analysis.results import Results
+from logjudge.analysis.screening import premises
+from logjudge.analysis.screening.ranges import Proof
+from logjudge.histories.bundle import Run, open_run
+from notation import parse
+from screened import judged
+from test_screening import GROUPS, random_texts, together
 
-SPANS = st.lists(st.tuples(st.integers(0, 12), st.integers(-1, 6)), max_size=8)
+OFFSETS = 3  # of a range in these tests: most histories have several
+Proofs = dict[tuple[str, int], Proof]
 
 
-@given(SPANS, st.integers(0, 14), st.integers(0, 5))
-def test_merged_ranges_hold_what_any_of_them_holds(spans: list[tuple[int, int]], first: int, length: int) -> None:
-    low = np.array([start for start, _ in spans], np.int64)
-    ranges = merged(low, low + np.array([size for _, size in spans], np.int64))
-    within = {offset for start, size in spans for offset in range(start, start + size + 1)}
-    assert ranges.hold(np.arange(25)).tolist() == [offset in within for offset in range(25)]
-    assert ranges.cover(first, first + length) == (set(range(first, first + length + 1)) <= within)
-    assert (ranges.first[1:] > ranges.last[:-1] + 1).all()
+def judged_by_ranges(run: Run, offsets: int = OFFSETS, held: int = 1 << 30) -> tuple[Results, Proofs]:
+    """The results of the local engine with ranges of so many offsets, and what these prove."""
+    proofs: Proofs = {}
+    prove = local.proof_of
+
+    def proof_of(topic: str, partition: int, *args: Any) -> Proof:
+        proofs[topic, partition] = proof = prove(topic, partition, *args)
+        return proof
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "proof_of", proof_of)
+        patch.setattr(store, "MAX_BYTES", held)
+        return judged(replace(run, settings=replace(run.settings, range_offsets=offsets, large_rows=0)), 0), proofs
+
+
+def compare(run: Run, *sizes: int, held: int = 1 << 30) -> int:
+    """Asserts that ranges of these sizes change nothing; the number of partitions that they prove to be valid."""
+    plain = judged(run, 0)
+    return sum(_compare(plain, *judged_by_ranges(run, offsets, held)) for offsets in sizes)
+
+
+def _compare(plain: Results, results: Results, proofs: Proofs) -> int:
+    assert results.findings().equals(plain.findings())
+    for before, after in zip(plain.summaries, results.summaries, strict=True):
+        key = before["topic"], before["partition"]
+        if key in proofs and proofs[key].summary is None:
+            reporting = {*before["findings"], *before["unjudged"], *(rule for rule, _ in before["missing settings"])}
+            assert reporting <= proofs[key].unproved, key
+        assert without_figures(after) == without_figures(before), key
+    return sum(proof.summary is not None for proof in proofs.values())
+
+
+def without_figures(summary: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in summary.items() if name != "figures"}
+
+
+def compare_together(texts: Sequence[str], offsets: int = OFFSETS) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        return compare(open_run(together(texts).write(Path(folder))), offsets)
+
+
+def test_the_corpus_is_judged_the_same(tmp_path: Path) -> None:
+    runs = (open_run(run.history.write(tmp_path / str(number))) for number, run in enumerate(combine(HISTORIES)))
+    assert sum(compare(run, 2, 10) for run in runs) > 60
+
+
+@settings(max_examples=2, derandomize=True)
+@given(st.randoms(use_true_random=False), st.integers(1, 10))
+def test_random_histories_are_judged_the_same(random: Random, offsets: int) -> None:
+    compare_together(random_texts(random, 30), offsets)
+
+
+def test_what_memory_does_not_hold_is_judged_the_same(tmp_path: Path) -> None:
+    run = open_run(together(random_texts(Random(5), 20)).write(tmp_path))
+    assert compare(run, OFFSETS, held=0)
+
+
+# Histories without a breach within a range of two offsets, and the rules that must judge what lies between ranges.
+BETWEEN = {
+    "a value sent twice": ("p:a@0 p:b@1 p:a@2", premises.PROVED),
+    "one indeterminate value at two offsets": ("p:a?~ p:b@1 c:<a@0 d:<a@2", premises.PROVED),
+    "sends that do not follow": ("p:a.. p:b.. p:..b@0 p:..a@2", premises.SENDS),
+    "a jump of a consumer": ("p:a@0 p:b@1 p:d@2 p:e@3 c:<a@0 c:<e@3", premises.POLLS),
+    "a consumer that goes back": ("p:a@0 p:b@1 p:d@2 c:<a@0,b@1,d@2 c:<a@0", premises.POLLS),
+    "an assignment elsewhere": ("p:a@0 p:b@1 p:d@2 c:assign=1 c:<d@2", premises.POLLS),
+    "an earlier record behind a later one": ("p:b@2 p:a@0", premises.TIME),
+    "an end offset beyond a later record": ("end=4 p:a@0", premises.TIME),
+    "an end offset beyond a later one": ("p:a@0 end=5 end=1", premises.TIME),
+    "a record before others that nobody read": ("p:a@0 p:b@1 p:d@2 c:<d@2", premises.LOSS),
+    "final reads that begin late": ("p:a@0 p:b@1 p:d@2 final:assign=2 final:<d@2", premises.LOSS),
+    "final reads of some records": ("p:a@0 p:b@1 p:d@2 final:assign=0 final:<a@0,b@1", premises.LOSS),
+    "a commit over a record": (f"{GROUPS} p:a@0 p:b@1 p:d@2 c:<a@0,b@1 c:commit=3", premises.GROUPS),
+    "a commit beyond the log": (f"{GROUPS} p:a@0 c:<a@0 c:commit=5", premises.GROUPS),
+    "a commit that goes back": (f"{GROUPS} p:a@0 p:b@1 p:d@2 c:<a@0,b@1,d@2 c:commit=3 d:commit=1", premises.GROUPS),
+    "a record below a group's first": (f"{GROUPS} p:a@0 p:b@1 p:d@2 d:group=2 d:<d@2", premises.GROUPS),
+    "a group without a name": ("p:a@0 p:b@1 p:d@2 c:<a@0,b@1,d@2 c:commit=3", premises.GROUPS),
+    "a deletion": ("p:a@0 p:b@1 p:d@2 delete=1", premises.PROVED),
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_what_ranges_contradict_is_judged(name: str, tmp_path: Path) -> None:
+    text, rules = BETWEEN[name]
+    _, proofs = judged_by_ranges(open_run(parse(text).write(tmp_path)), 2)
+    assert set(rules) <= proofs["x", 0].unproved
+
+
+def test_a_valid_partition_is_proved_by_its_ranges(tmp_path: Path) -> None:
+    sends = " ".join(f"p:v{number}@{number}" for number in range(9))
+    reads = ",".join(f"v{number}@{number}" for number in range(9))
+    text = f"{GROUPS} {sends} p:w?~ c:group=0 c:<{reads} c:commit=7 end=9 final:assign=0 final:<{reads}"
+    results, proofs = judged_by_ranges(open_run(parse(text).write(tmp_path)), 2)
+    assert proofs["x", 0].unproved == frozenset()
+    figures = merge_figures(results.summaries, results.context, results.run.settings)
+    assert (sum(figures["series"]["ok"]), sum(figures["series"]["info"]), sum(figures["series"]["read"])) == (9, 1, 18)
+    assert figures["impact"]["acknowledged"] == 9
+
+
+@pytest.mark.spark
+def test_spark_proves_the_same(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One partition is among the small ones in some splits; some are valid, some not, one has no offsets."""
+    from logjudge.analysis.engines.spark import judge_run
+
+    large = range(1_500)
+    texts = [*random_texts(Random(11), 12), "p:a~ p:b~", "p:a@0 p:b@1 c:<a@0 final:assign=0 final:<a@0,b@1"]
+    texts.append(" ".join([f"p:v{n}@{n}" for n in large] + ["c:<" + ",".join(f"v{n}@{n}" for n in large)]))
+    folder = together(texts).write(tmp_path)
+    run = open_run(folder, split_bytes=(folder / "history.jsonl").stat().st_size // 3)
+    run = replace(run, settings=replace(run.settings, range_offsets=4, large_rows=0))
+    for batches in (0, 3):
+        monkeypatch.setattr(local, "batches_of", lambda _, number=batches: number)
+        monkeypatch.setattr("logjudge.analysis.engines.spark.plan.batches_of", lambda _, number=batches: number)
+        here, there = local.judge_run(run), judge_run(run, spark)
+        assert there.findings().equals(here.findings())
+        assert [without_figures(one) for one in there.summaries] == json.loads(
+            json.dumps([without_figures(one) for one in here.summaries])
+        )

@@ -24,6 +24,8 @@ from logjudge.analysis.engines.spark.shipping import ship_code, write_code_archi
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import ClusterError, InputError, MissingComponentError
 from notation import parse
+from operation_files import DATA
+from operation_files import run as linearize
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -198,3 +200,14 @@ def test_a_run_that_workers_cannot_see_is_one_sentence(spark: Any, tmp_path: Pat
     Path(run.splits[0].path).unlink()
     with pytest.raises(InputError, match=r"no file .*history\.jsonl on a Spark worker.*shared storage"):
         judge_run(run, spark)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_keys_of_general_operations_are_checked_as_on_the_local_engine() -> None:
+    """The last of the tests on Spark: by now another worker has compiled the engine (tests/conftest.py)."""
+    files = (DATA / "c01-ok.txt", DATA / "c01-bad.txt")
+    here, there = (json.loads(linearize(*files, "--json", "--engine", engine).output) for engine in ("local", "spark"))
+    verdicts = [{name: about["verdict"] for name, about in report["files"].items()} for report in (here, there)]
+    assert verdicts[0] == verdicts[1]
+    assert sorted(verdicts[1].values()) == ["illegal", "ok"]

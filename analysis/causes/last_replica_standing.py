@@ -1,8 +1,9 @@
-"""last-replica-standing: the only in-sync replica lost its unflushed tail, and then led again without it.
+"""last-replica-standing: the only in-sync replica lost the tail of its log, and then led again without it.
 
 Kafka acknowledges records in the page cache. If the ISR has shrunk to one broker, a power failure of that broker loses
-the records that were not on its disk. Electing it again breaks no rule (with eligible leader replicas the controller
-calls this election unclean, KIP-966).
+the records that were not on its disk. A log that was cut or replaced while the broker was down loses them, too; where
+the evidence shows that the records were on disk, the cause is log-rolled-back. Electing the broker again breaks no rule
+(with eligible leader replicas the controller calls this election unclean, KIP-966).
 
 Needs: the broker that leads afterwards had the records, as it acknowledged them or was in sync while they were
 acknowledged; its log then ended at or below them, when it was loaded or in a snapshot; and the ISR was that broker

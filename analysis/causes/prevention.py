@@ -71,6 +71,6 @@ def flush_measures(timeline: Timeline) -> list[str]:
     """Flushing records before they are acknowledged."""
     at_once = str(timeline.config.get("flush.messages", "")) == "1"
     return [
-        *([] if at_once else ["flush.messages=1 (costs throughput)"]),
+        *([] if at_once else ["flush.messages=1, if the records had not been flushed (costs throughput)"]),
         "disks that keep flushed data on a power failure",
     ]

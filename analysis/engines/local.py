@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -17,9 +17,11 @@ from ...histories.pairing import PLACED_EVENTS
 from ...histories.tables import CONTEXT, SENDS
 from ..batches import Unit, batches_of
 from ..kernel import Judged, judge_pieces, judge_unit, judge_whole_run, screen_batch, to_frame
+from ..partitions.offset_ranges import REST
 from ..partitions.unit import Common, Tables
 from ..results import Results
 from ..rules.cycles import find_cycles
+from ..screening.ranges import Facts, Proof, can_be_proved, proof_of, range_facts, ranges_of, rows_of
 from ..stages import (
     REFERRING_TABLES,
     Parts,
@@ -32,6 +34,7 @@ from ..stages import (
     read_split,
 )
 from ..transactions.pieces import Expected, beside
+from .store import ObservationStore
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
@@ -43,7 +46,7 @@ class Gathered:
     """A run that is read but not judged: the observations of each unit, and those that all units share."""
 
     results: Results
-    units: dict[Unit, Tables]
+    units: ObservationStore
     small: list[Tables]  # of batches of partitions with few rows
     common: Common
 
@@ -53,11 +56,19 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     run = replace(run, settings=replace(run.settings, batches=batches_of(run)))
     gathered = gather(run, progress)
     results, units, common = gathered.results, gathered.units, gathered.common
-    unproved: dict[Unit, frozenset[str]] = {}
+    unproved: dict[Unit, Collection[str]] = {}
     for small in gathered.small:
-        summaries, rules = screen_batch(small, units, common, run.settings)
-        results.add_judged(pl.DataFrame(), summaries)
-        unproved |= rules
+        screened = screen_batch(small, units.keys(), common, run.settings)
+        for unit, table, rows in screened.left:
+            units.add(unit, table, rows)
+        results.add_judged(pl.DataFrame(), screened.summaries)
+        unproved |= screened.unproved
+    for unit, proof in _prove_large(units, common, run.settings, progress):
+        if proof.summary is None:
+            unproved[unit] = proof.unproved
+        else:
+            results.add_judged(pl.DataFrame(), [proof.summary])
+            units.drop(unit)
     order = sorted(units)
 
     # A Jepsen history is one unit, so all cores share the partitions within it.
@@ -70,14 +81,14 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     dependencies: list[pl.DataFrame] = []
     odd: list[pl.DataFrame] = []
     expected: list[Expected] = []
-    for done, unit in enumerate(judged):
+    for done, of_unit in enumerate(judged):
         progress("judging", done, len(order), "partitions")
-        results.add_judged(to_frame(unit.findings), unit.summaries)
-        dependencies += unit.dependencies
-        odd += unit.odd
-        expected += unit.expected
+        results.add_judged(to_frame(of_unit.findings), of_unit.summaries)
+        dependencies += of_unit.dependencies
+        odd += of_unit.odd
+        expected += of_unit.expected
     if odd:
-        findings, record = judge_pieces(odd, [beside(odd, one) for one in expected], run.settings)
+        findings, record = judge_pieces(odd, [beside(odd, one) for one in expected], results.losses(), run.settings)
         results.add_judged(to_frame(findings), [])
         results.add_run_record(record)
     if dependencies:
@@ -87,13 +98,38 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     return results
 
 
+def _prove_large(
+    units: ObservationStore, common: Common, settings: Settings, progress: Progress
+) -> Iterator[tuple[Unit, Proof]]:
+    """What can be proved of large partitions by their ranges, so that nobody needs all of their rows."""
+    large = [
+        unit
+        for unit in sorted(units)
+        if units.rows_of(unit) > settings.large_rows
+        and can_be_proved(unit.topic, units.tables_of(unit), units.rows_of(unit, REST), common, settings)
+    ]
+    rests = {unit: rows_of(units.range_of(unit, REST)) for unit in large}
+    items = [(unit, number) for unit in large for number in ranges_of(units.ranges_of(unit), rests[unit], settings)]
+
+    def prove(item: tuple[Unit, int]) -> Facts:
+        unit, number = item
+        return range_facts(units.range_of(unit, number), rests[unit], number, common, settings)
+
+    ranges: dict[Unit, list[Facts]] = {unit: [] for unit in large}
+    for done, ((unit, _), facts) in enumerate(zip(items, _on_all_cores(prove, items), strict=True)):
+        progress("judging", done, len(items), "ranges")
+        ranges[unit].append(facts)
+    for unit in large:
+        yield unit, proof_of(*unit, ranges[unit], rests[unit], common, settings)
+
+
 def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = None) -> Gathered:
     """Reads every split and every broker's file.
 
     Of large logs only the records that the history refers to are read, and the one at `offset`.
     """
     results = Results(run)
-    units: dict[Unit, Tables] = {}
+    units = ObservationStore(run.settings.range_offsets)
     small: dict[int, Tables] = {}
     context, unplaced, waiting = [], [], []
     shared: Tables = {}
@@ -101,7 +137,7 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
 
     def take(parts: Parts) -> None:
         for unit, table, rows in parts.observations:
-            units.setdefault(unit, {}).setdefault(table, []).append(rows)
+            units.add(unit, table, rows)
         for batch, table, rows in parts.small:
             small.setdefault(batch, {}).setdefault(table, []).append(rows)
         context.extend(parts.context)

@@ -70,8 +70,8 @@ def merge_figures(records: Iterable[Record], context: pl.DataFrame, settings: Se
         "bins": bins.to_json(),
         "faults": faults,
         "faults_left_out": faults_left_out,
-        "series": _series(dated, unplaced, bins),
-        "latency": _latency(dated, bins),
+        "series": series_of(dated, unplaced, bins),
+        "latency": latency_of(dated, bins),
         "impact": _impact(dated),
         "never_received": _never_received(dated),
         "heat": heat,
@@ -128,7 +128,8 @@ def _common_bins(dated: list[Record], unplaced: list[Record], faults: list[Recor
     return bins_over(start, end, shift), (start, end)
 
 
-def _series(dated: list[Record], unplaced: list[Record], bins: Bins) -> dict[str, list[int]]:
+def series_of(dated: list[Record], unplaced: list[Record], bins: Bins) -> dict[str, list[int]]:
+    """The sums of the partitions' counts by bin, of `over_time` and of sends without a partition."""
     names = ("ok", "fail", "info", "read", *OF_ACKNOWLEDGED)
     totals = {name: np.zeros(bins.number, np.int64) for name in names}
     for record in [*(summary["figures"] for summary in dated), *unplaced]:
@@ -138,7 +139,8 @@ def _series(dated: list[Record], unplaced: list[Record], bins: Bins) -> dict[str
     return {name: values.tolist() for name, values in totals.items()}
 
 
-def _latency(dated: list[Record], bins: Bins) -> list[list[int]]:
+def latency_of(dated: list[Record], bins: Bins) -> list[list[int]]:
+    """The sums of the partitions' latencies (figures/series.py: latency)."""
     cells: Counter[tuple[int, int]] = Counter()
     for summary in dated:
         where = numbers_in(bins_of(summary["figures"]["bins"]), bins).tolist()

@@ -8,18 +8,19 @@ whatever the others did. More certain operations never turn a failure into a suc
 
 from __future__ import annotations
 
-import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ...models.operations import Action, Model, Operation
-from ...models.porcupine import DEFAULT_MEMORY, Part, check_operations
+from ...models.porcupine import DEFAULT_MEMORY, Part
+from ...models.porcupine.check import check_within
 from ...models.porcupine.steps import Budget, Steps, number_actions
 
-# Limits of one check; a set of operations that exceeds them counts as one that does not fail.
-SECONDS, MEMORY = 5.0, 512 << 20
-PATIENCE = 20.0  # seconds for the initial states, and for shrinking
+# Limits of one check; a set of operations that exceeds them counts as one that does not fail. Work is counted and not
+# time (candidates of the search, steps of the model, operations), so that the result is the same on any machine.
+CHECK_WORK, MEMORY = 1_000_000, 512 << 20
+WORK = 5_000_000  # for the initial states, and for shrinking: 5 to 20 seconds
 RECENT = 200  # operations that are shrunk; those that ended earlier stay certain if they are needed
 DOUBTED = 2000  # the most operations that are doubted together: with more, too many states are possible
 MAYBE = "maybe"
@@ -40,10 +41,15 @@ class Minimal:
     before: list[int]
 
 
-def doubting(model: Model[Any]) -> Model[frozenset[Hashable]]:
-    """A model of sets of states: those that are possible if each doubted action may not have happened."""
+def doubting(model: Model[Any], budget: Budget | None = None) -> Model[frozenset[Hashable]]:
+    """A model of sets of states: those that are possible if each doubted action may not have happened.
+
+    Its steps are counted as work of the budget.
+    """
 
     def step(states: frozenset[Hashable], action: Action) -> frozenset[Hashable] | None:
+        if budget is not None:
+            budget.work -= len(states)
         doubted = action.f == MAYBE
         performed = action.value if doubted else action
         after = {model.step(state, performed) for state in states} - {None}
@@ -69,7 +75,7 @@ def _starts(model: Model[Any], operations: Sequence[Operation], chosen: list[int
 
     actions, observes, history = number_actions(model, [operations[i] for i in chosen])
     steps = Steps(model, actions, observes)
-    search = CompiledSearch(history, steps, Budget(PATIENCE, DEFAULT_MEMORY))
+    search = CompiledSearch(history, steps, Budget(None, DEFAULT_MEMORY, WORK))
     if search.run() != "illegal":
         return []
     states: dict[frozenset[int], set[Hashable]] = {}
@@ -83,13 +89,12 @@ class _Shrinker:
     """Finds the certain operations that show the failure while all others are doubted; operations are indices."""
 
     def __init__(self, model: Model[Any], operations: Sequence[Operation], starts: list[_Start]):
-        self.model, self.doubting = model, doubting(model)
-        self.operations, self.starts = operations, starts
-        self.deadline = time.monotonic() + PATIENCE
+        self.model, self.operations, self.starts = model, operations, starts
+        self.work: float = WORK
 
     def is_over(self) -> bool:
-        """Whether PATIENCE has run out."""
-        return time.monotonic() >= self.deadline
+        """Whether the work ran out."""
+        return self.work <= 0
 
     def fails(self, certain: Sequence[int], doubted: Sequence[int]) -> bool:
         """Whether no linearization has the certain operations, whatever the doubted ones did."""
@@ -106,9 +111,12 @@ class _Shrinker:
             if self.operations[i].end is not None:
                 action = Action(MAYBE, action)
             history.append(self.operations[i]._replace(action=action))
-        seconds = min(SECONDS, max(0.01, self.deadline - time.monotonic()))
-        model = replace(self.doubting, initial=start.states)
-        return check_operations(model, history, seconds, MEMORY).verdict == "illegal"
+        work = min(CHECK_WORK, self.work)
+        budget = Budget(None, MEMORY, work)
+        model = replace(doubting(self.model, budget), initial=start.states)
+        verdict = check_within(model, history, budget).verdict
+        self.work -= work - budget.work + len(history)
+        return verdict == "illegal"
 
     def shrink(self, certain: list[int], doubted: list[int]) -> list[int]:
         """The certain operations that Zeller's ddmin leaves (complements only).
@@ -135,7 +143,7 @@ def minimal_failure(model: Model[Any], operations: Sequence[Operation], part: Pa
 
     `part` is the engine's result; None is returned if it is not illegal. The witness of a monitor has few operations
     already. Its inserts are left out if another operation of the witness returned the value, as that proves them. After
-    PATIENCE the fewest operations so far are returned.
+    WORK the fewest operations so far are returned.
     """
     if part.witness:
         actions = [operations[i].action for i in part.witness]

@@ -163,6 +163,11 @@ class ManyPartitions:
 
     @property
     def group(self) -> pl.Expr:
-        """An expression on rows with a process: its group.id; empty if run.json sets none."""
-        groups = {name: self.settings.group_of(name) for name in self.settings.processes}
-        return pl.col("process").replace_strict(groups, default="", return_dtype=pl.String)
+        """`group_of` the run."""
+        return group_of(self.settings)
+
+
+def group_of(settings: Settings) -> pl.Expr:
+    """An expression on rows with a process: its group.id; empty if run.json sets none."""
+    groups = {name: settings.group_of(name) for name in settings.processes}
+    return pl.col("process").replace_strict(groups, default="", return_dtype=pl.String)

@@ -42,14 +42,14 @@ def screen(many: ManyPartitions, drawn: Iterable[int] = ()) -> Screened:
         for rows in premise.contradictions(many):
             for number in rows["tp"].unique():
                 failed.setdefault(number, set()).update(premise.rules)
-    if rest := _chosen(many.settings) - set(PROVED):
+    if rest := chosen_rules(many.settings) - set(PROVED):
         failed = {number: {*rest, *failed.get(number, ())} for number in many.keys["tp"]}
     names = {number: (topic, partition) for number, topic, partition in many.keys.iter_rows()}
     unproved = {names[number]: frozenset(rules) for number, rules in failed.items()}
     return Screened([*summaries_of(many.without(failed))], unproved)
 
 
-def _chosen(settings: Settings) -> set[str]:
+def chosen_rules(settings: Settings) -> set[str]:
     """The rules that judge native histories and that the settings choose."""
     native = {name for name, rule in RULES.items() if "native" in rule.judges}
     return native & set(settings.rules) if settings.rules else native

@@ -40,7 +40,8 @@ def _initialise(session: Session, config: Mapping[str, Any], end: float) -> Exce
             make("Producer", session.settings, config).init_transactions(CALL_SECONDS)
         except confluent_kafka().KafkaException as error:
             if time.monotonic() > end or not error.args[0].retriable():
-                return error
+                failure: Exception = error
+                return failure
             time.sleep(0.5)
         else:
             return None

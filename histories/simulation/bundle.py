@@ -194,7 +194,7 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
             "isolation.level": config.isolation,
             **kafka_names(config, CONSUMER_NAMES + (GROUP_NAMES if config.strategy else ())),
         }
-    processes["admin"] = {"role": "admin"}
+    processes["admin"] = {"role": "admin", **({"isolation.level": "read_committed"} if config.transactional else {})}
     processes["final"] = {
         "role": "final",
         "isolation.level": "read_committed" if config.transactional else "read_uncommitted",

@@ -144,6 +144,25 @@ SETTINGS: dict[str, Setting] = {
             ("one-owner", "no-fenced-commit", "no-commit-loss"),
         ),
         Setting(
+            "transactions",
+            "the faults of clean, and producers that write in transactions and give up soon",
+            SURVIVABLE,
+            {
+                "min.insync.replicas": 2,
+                "unclean.leader.election.enable": False,
+                "num.partitions": 3,
+                "isolation.level": "read_committed",
+                "simulation.transactions": "own",
+                "transaction.timeout.ms": 4000,
+                "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+                "delivery.timeout.ms": 2005,
+                "simulation.batch.records": 1,
+                "simulation.send.interval.us": 60000,
+                "simulation.ops": 120,
+            },
+            ("atomic-transactions", "no-aborted-read", "no-hanging-transaction", "one-producer-epoch", *LOG),
+        ),
+        Setting(
             "calm",
             "only slow links",
             ("delay",),
@@ -274,6 +293,16 @@ CELLS: dict[str, dict[str, Cell]] = {
         "high-watermark": Cell(("no-commit-loss",), 60, ("one-owner", "no-fenced-commit")),
         "kip-320": _SOUND,
         "kraft": _SOUND,
+        "kip-966": _SOUND,
+    },
+    "transactions": {
+        "kip-98": _SOUND,
+        # A batch that was given up arrives after the abort marker (KIP-890).
+        "kip-320": Cell(
+            ("no-hanging-transaction",), 60, ("atomic-transactions", "no-aborted-read", "one-producer-epoch")
+        ),
+        # A repeated EndTxn or marker arrives in the next transaction of the same epoch (KIP-890, part 2).
+        "kraft": Cell(unclaimed=("atomic-transactions", "no-aborted-read")),
         "kip-966": _SOUND,
     },
     "calm": {

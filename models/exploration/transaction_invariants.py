@@ -14,11 +14,12 @@ Values = dict[tuple[int, int], Ranges]  # partition and producer -> value number
 
 
 def visible_values(cluster: Cluster) -> Values:
-    """The values that read_committed consumers see in the final leaders' logs."""
+    """The values in the final leaders' logs that read_committed consumers see, once no open transaction is before
+    them."""
     found: Values = {}
     for partition in range(cluster.config.partitions):
         replica = cluster.leader_replica(partition)
-        for batch in committed(replica.log.batches(), replica.stable_end) if replica is not None else ():
+        for batch in committed(replica.log.batches(), replica.hw) if replica is not None else ():
             ranges = found.setdefault((partition, batch.producer), [])
             add_range(ranges, batch.first, batch.first + batch.end - batch.base)
     return found

@@ -68,7 +68,7 @@ def client_sentence(event: ClientEvent) -> str:
     if isinstance(event, MemberChange):
         return _member_sentence(event)
     if isinstance(event, FailedTransaction):
-        verb = "fails" if event.outcome == "fail" else "ends with an unknown outcome"
+        verb = "is over" if event.outcome == "fail" else "ends with an unknown outcome"
         return f"{event.producer}'s transaction {verb}: {event.error}"
     fault = _FAULTS.get(event.kind)
     return fault(_named(event.nodes), event.parameters)[event.ends] if fault is not None else ""

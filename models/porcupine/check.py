@@ -38,8 +38,9 @@ STATES = 100  # states that a result keeps at most
 # What both searches lay out of a history before they begin takes so many bytes for each operation, as measured by
 # benchmarks/linearize.py --long.
 OPERATION_BYTES = 300
-# Parts of so many operations at most are searched shortly first, so many candidates each; so many operations in a call.
-SMALL, SHORT, CHUNK = 5_000, 20_000, 20_000
+# Parts of so many operations at most are searched shortly first: so many candidates before a monitor is asked, and so
+# many after it; so many operations in a call.
+SMALL, EASY, SHORT, CHUNK = 5_000, 2_000, 20_000, 20_000
 NEVER = float("inf")
 EXPLAINED = 100_000  # operations of an illegal part with a witness that is searched for the one that cannot be placed
 FIRST_TURN = 30_000  # candidates of a first turn of a long search
@@ -51,9 +52,9 @@ ILLEGAL = Found("illegal", 0, [], [], 0)  # without the evidence, which another 
 class _Parts:
     """The independent objects of a history, numbered by first appearance; operations are indices into the history."""
 
-    def __init__(self, model: Model[Any], actions: list[Action], history: History) -> None:
+    def __init__(self, model: Model[Any], actions: list[Action], action_of: Ints) -> None:
         self.keys: list[Hashable] = [None]
-        self.of = np.zeros(len(history.action_of), np.int32)  # the part of each operation
+        self.of = np.zeros(len(action_of), np.int32)  # the part of each operation
         if model.partition is not None:
             keys = list(map(itemgetter(3) if model.partition is by_key else model.partition, actions))
             try:
@@ -62,7 +63,7 @@ class _Parts:
                 raise ModelError(f"a key that cannot be hashed ({error})") from error
             self.keys = list(numbers)
             if len(self.keys) > 1:
-                self.of = np.array([numbers[key] for key in keys], np.int32)[np.asarray(history.action_of)]
+                self.of = np.array([numbers[key] for key in keys], np.int32)[action_of]
         self.sizes = np.bincount(self.of, minlength=len(self.keys))
 
     @cached_property
@@ -83,6 +84,8 @@ class _Check:
     def __init__(self, model: Model[Any], operations: Sequence[Operation], budget: Budget) -> None:
         self.model, self.budget = model, budget
         self.actions, self.observes, self.history = number_actions(model, operations)
+        self.action_of = np.array(self.history.action_of, np.int32)
+        self.observing = np.array(self.observes, np.int32)
         self.encoding: Encoding | None = None
         if any(model.step is known.step for known in MODELS.values()):
             from .encoding import Counts, encode
@@ -95,20 +98,24 @@ class _Check:
             if self.encoding is not None and len(self.actions) <= SMALL:
                 _ = self._searched  # as all numbering of actions, before the search
         self.began = time.perf_counter()
-        self.parts = _Parts(model, self.actions, self.history)
+        self.parts = _Parts(model, self.actions, self.action_of)
         self.found: dict[int, Found] = {}
         self.short: list[tuple[Any, ...]] = []  # what short searches found, which is collected after the verdict
         self.witness: dict[int, list[int]] = {}  # by part that a monitor decided
         self.begun: dict[int, tuple[Steps, Found]] = {}  # by part, what a short search in Python learnt
-        for part in np.flatnonzero(OPERATION_BYTES * self.parts.sizes > budget.memory).tolist():
-            self.found[part] = NOT_BEGUN._replace(reason="the memory ran out")
+        if OPERATION_BYTES * len(operations) > budget.memory:
+            for part in np.flatnonzero(OPERATION_BYTES * self.parts.sizes > budget.memory).tolist():
+                self.found[part] = NOT_BEGUN._replace(reason="the memory ran out")
         self.seconds = 0.0
 
     def run(self) -> Result:
         """Search until one part is illegal, or all are decided, or the budget is gone."""
         open_parts = [part for part in range(len(self.parts.keys)) if part not in self.found]
         if self.encoding is not None:
-            left = self._monitor(self._short_machine(open_parts))
+            left = open_parts
+            if self.encoding.monitor:
+                left = self._monitor(self._short_machine(left, EASY))
+            left = self._short_machine(left, SHORT)
         else:
             left = self._short_python(open_parts)
         if left:
@@ -149,7 +156,7 @@ class _Check:
         first: dict[tuple[Any, ...], int] = {}
         rows = enumerate(zip(self.encoding.machine.code.tolist(), self.observes, strict=True))
         merged = [first.setdefault((*code, observes), number) for number, (code, observes) in rows]
-        return np.array(merged, np.int32)[np.array(self.history.action_of, np.int32)]
+        return np.array(merged, np.int32)[self.action_of]
 
     def _completed(self, part: int) -> int:
         starts = self._events[1]
@@ -158,17 +165,16 @@ class _Check:
     def _monitor(self, parts: list[int]) -> list[int]:
         """Decide those parts that are unambiguous without a search; returns the others."""
         assert self.encoding is not None
-        if not parts or not self.encoding.monitor or self.budget.is_late():
+        if not parts or self.budget.is_late():
             return parts
         from .monitors import monitor_parts
         from .part_history import LINEARIZABLE, UNDECIDED
 
         events, starts = self._events
-        action_of = np.array(self.history.action_of, np.int32)
         _, initial, _, values, kind = self.encoding
         chosen = np.array(parts, np.int32)
         verdicts, witness = monitor_parts(
-            kind, events, starts, chosen, action_of, self.encoding.machine, values, initial
+            kind, events, starts, chosen, self.action_of, self.encoding.machine, values, initial
         )
         for part, verdict in zip(parts, verdicts.tolist(), strict=True):
             if verdict == UNDECIDED:
@@ -181,35 +187,35 @@ class _Check:
                 return []
         return [part for part in parts if part not in self.found]
 
-    def _short_machine(self, parts: list[int]) -> list[int]:
+    def _short_machine(self, parts: list[int], fuel: int) -> list[int]:
         """Search small parts in a few calls of compiled code; returns the parts that are not decided."""
-        from .machine import new_trie
-        from .search_kernel import EXHAUSTED, FOUND
         from .short_search import search_parts
 
         assert self.encoding is not None
         sizes = self.parts.sizes
-        small = np.array([part for part in parts if sizes[part] <= SMALL], np.int32)
+        small, left = np.array(parts, np.int32), []
+        if len(self.action_of) > SMALL:
+            is_small = sizes[small] <= SMALL
+            small, left = small[is_small], small[~is_small].tolist()
         if not small.size or self.budget.is_late():
             return parts
-        left = [part for part in parts if sizes[part] > SMALL]
         events, starts = self._events
-        action_of, observes = self._searched, np.array(self.observes, np.int32)
-        scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
-        batch = np.cumsum(sizes[small]) // CHUNK
-        for chosen in np.split(small, np.flatnonzero(np.diff(batch)) + 1):
+        machine, initial = self.encoding.machine, self.encoding.initial
+        batches = [small]
+        if len(self.action_of) > CHUNK:
+            batches = np.split(small, np.flatnonzero(np.diff(np.cumsum(sizes[small]) // CHUNK)) + 1)
+        for chosen in batches:
             if self.budget.is_late():
                 left += chosen.tolist()
                 continue
-            machine = new_trie(self.encoding.machine, 4 * int(sizes[chosen].sum()) + 1024)
-            outcomes, *evidence = search_parts(
-                events, starts, action_of, observes, machine, self.encoding.initial, chosen, SHORT, *scratch
+            illegal, is_found, *evidence = search_parts(
+                events, starts, self._searched, self.observing, machine, initial, chosen, fuel
             )
-            if EXHAUSTED in outcomes:
-                self.found[int(chosen[int((outcomes == EXHAUSTED).argmax())])] = ILLEGAL
+            if illegal >= 0:
+                self.found[illegal] = ILLEGAL
                 return []
-            self.short.append((chosen, outcomes == FOUND, *evidence))
-            left += chosen[outcomes != FOUND].tolist()
+            self.short.append((chosen, is_found, *evidence))
+            left += chosen[~is_found].tolist()
         return sorted(left)
 
     def _collect_short(self) -> None:
@@ -322,6 +328,11 @@ def check_operations(
     `timeout` is in seconds (None: no limit), `memory` in bytes (None: 2 GiB) and counts what the search holds
     beside the operations themselves. Raises ModelError where the model cannot take an operation.
     """
+    return check_within(model, operations, Budget(timeout, DEFAULT_MEMORY if memory is None else memory))
+
+
+def check_within(model: Model[State], operations: Sequence[Operation], budget: Budget) -> Result:
+    """`check_operations` with a budget of any kind."""
     # The search makes millions of small tuples and no cycles: the collector of cycles would only walk them,
     # again and again, for a third of the time and more.
     collecting = gc.isenabled()
@@ -329,7 +340,7 @@ def check_operations(
     try:
         if not operations:
             return Result("ok", 0.0, [])
-        return _Check(model, operations, Budget(timeout, DEFAULT_MEMORY if memory is None else memory)).run()
+        return _Check(model, operations, budget).run()
     finally:
         if collecting:
             gc.enable()

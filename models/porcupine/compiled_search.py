@@ -7,13 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..compiled import Ints
 from . import search_kernel as kernel
 from . import search_state as arrays
 from .layout import events_of, lay_out, trace
-from .machine import COLUMNS, Machine, grow_trie, new_trie
+from .machine import COLUMNS, Machine, new_trie
 from .steps import FURTHEST, Budget, Found, History, Steps
-from .tables import FRONT, rehash_memo, rehash_pairs
+from .tables import FRONT, rehash_pairs
 
 FUEL = 10_000  # candidates between two looks at the clock: a millisecond, or half a second where contents are long
 NO_MACHINE = Machine(  # of a model that is Python alone
@@ -65,9 +64,11 @@ class CompiledSearch:
             if self.budget.is_late():
                 self.reason = "the time ran out"
                 break
-            given = registers[arrays.FUEL] = int(min(FUEL, fuel))
+            given = registers[arrays.FUEL] = int(min(FUEL, fuel, self.budget.work))
             outcome = kernel.search(self.search)
-            fuel -= given - int(registers[arrays.FUEL])
+            spent = given - int(registers[arrays.FUEL])
+            fuel -= spent
+            self.budget.work -= spent
             if outcome == kernel.FOUND:
                 return "ok"
             if outcome == kernel.EXHAUSTED:
@@ -88,7 +89,7 @@ class CompiledSearch:
             machine = search.machine
             if not self._has_memory_for(2 * machine.nodes.nbytes + 24 * len(machine.node_keys)):
                 return False
-            self.search = search._replace(machine=grow_trie(machine))
+            self.search = arrays.with_more_nodes(search)
             return True
         requests: list[list[int]] = search.requests[: search.registers[arrays.REQUESTS]].tolist()
         state, few = requests[0][0], len(self.actions) <= WHOLE_ROW
@@ -115,30 +116,16 @@ class CompiledSearch:
     def _grow(self) -> bool:
         """Double the arrays of configurations or of bags, which are full; False if there is no memory."""
         search = self.search
-        count, bags = int(search.registers[arrays.COUNT]), int(search.registers[arrays.BAGS])
-        rows, width = search.configs.shape
-        if count + int(self.search.registers[arrays.ROOM]) > rows:
+        if arrays.lacks_configs(search):
+            rows, width = search.configs.shape
             if not self._has_memory_for(2 * rows * (4 * width + 8 + 8)):
                 return False
-            memo = np.zeros(4 * rows, np.int32)
-            rehash_memo(search.configs, count, memo)
-            self.search = search._replace(
-                configs=_longer(search.configs, count),
-                memo=memo,
-                stack=_longer(search.stack, len(search.stack)),
-                late_next=_longer(search.late_next, len(search.late_next)),
-            )
+            self.search = arrays.with_more_configs(search)
             return True
-        size = 2 * len(search.bag_parent)
-        while size < bags + len(search.used) * (int(search.registers[arrays.HELD]) + 1):
-            size *= 2
+        size = arrays.bags_needed(search)
         if not self._has_memory_for(size * (2 * 12 + 8)):
             return False
-        keys, values = np.zeros(2 * size, np.int64), np.empty(2 * size, np.int32)
-        rehash_pairs(search.bag_keys, search.bag_values, keys, values)
-        parent, kind = np.zeros(size, np.int32), np.zeros(size, np.int32)
-        parent[:bags], kind[:bags] = search.bag_parent[:bags], search.bag_class[:bags]
-        self.search = search._replace(bag_keys=keys, bag_values=values, bag_parent=parent, bag_class=kind)
+        self.search = arrays.with_more_bags(search, size)
         return True
 
     def _has_memory_for(self, more: int) -> bool:
@@ -259,10 +246,3 @@ class AlternatingSearch:
 def _power_of_two(least: int) -> int:
     """The least power of two that is not less."""
     return 1 << max(0, least - 1).bit_length()
-
-
-def _longer(array: Ints, count: int) -> Ints:
-    """An array of twice the length that starts with the first `count` rows."""
-    longer = np.empty((2 * len(array), *array.shape[1:]), np.int32)
-    longer[:count] = array[:count]
-    return longer

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, Longs, compiled_in_place
+from ..compiled import Ints, Longs, compiled, compiled_in_place
 from .tables import place_of, rehash_pairs
 
 IMPOSSIBLE, NOT_KNOWN = -1, -2  # in the place of a state: the answer does not fit; not known yet, or no room for it
@@ -47,26 +47,35 @@ class Machine(NamedTuple):
     scratch: Ints  # room for the labels of a node
 
 
+@compiled
 def new_trie(machine: Machine, room: int) -> Machine:
     """The machine with an empty trie that has room for so many nodes."""
-    nodes = np.zeros((room, COLUMNS), np.int32)
-    size = 2 << max(4, (room - 1).bit_length())
-    return machine._replace(
-        matched=np.zeros(len(machine.code), np.int32),
-        nodes=nodes,
-        node_keys=np.zeros(size, np.int64),
-        node_values=np.empty(size, np.int32),
-        node_count=np.ones(1, np.int32),
-        scratch=np.empty(room, np.int32),
+    size = 32
+    while size < 2 * room:
+        size *= 2
+    return Machine(
+        machine.code,
+        machine.units,
+        machine.word_start,
+        machine.spelled,
+        np.zeros(len(machine.code), np.int32),
+        np.zeros((room, COLUMNS), np.int32),
+        np.zeros(size, np.int64),
+        np.empty(size, np.int32),
+        np.ones(1, np.int32),
+        np.empty(room, np.int32),
     )
 
 
+@compiled
 def grow_trie(machine: Machine) -> Machine:
     """The machine with room for twice as many nodes."""
     grown = new_trie(machine, 2 * len(machine.nodes))
     grown.nodes[: len(machine.nodes)] = machine.nodes
     rehash_pairs(machine.node_keys, machine.node_values, grown.node_keys, grown.node_values)
-    return grown._replace(node_count=machine.node_count, matched=machine.matched)
+    grown.node_count[0] = machine.node_count[0]
+    grown.matched[:] = machine.matched
+    return grown
 
 
 @compiled_in_place

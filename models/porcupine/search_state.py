@@ -8,8 +8,8 @@ import numpy as np
 
 from ..compiled import Ints, Longs, compiled, compiled_in_place
 from .layout import Layout
-from .machine import NOT_KNOWN, Machine, step
-from .tables import FRONT, hash_of, place_of
+from .machine import NOT_KNOWN, Machine, grow_trie, step
+from .tables import FRONT, hash_of, place_of, rehash_memo, rehash_pairs
 
 # Columns of a configuration. Its key is all from FRONT on, of any width: the slots' bits take what they need.
 PARENT, TAKEN, DEPTH, _, STATE, BAG, SLOTS = range(7)
@@ -41,12 +41,12 @@ class Search(NamedTuple):
     way_orders: Ints  # in which order they are stacked,
     way_of: Ints  # and by action its place among them, -1 between expansions
     registers: Longs  # int64
+    late_head: Ints  # by front: the configuration that waits there and came last, -1 for none
     # The configurations, and where the search goes next.
     configs: Ints  # a row each
     memo: Ints  # hash table: row + 1, 0 where empty; its length a power of two
     stack: Ints
-    late_head: Ints  # by front: the configuration that waits there and came last, -1 for none
-    late_next: Ints  # by configuration: the one that came before it
+    late_next: Ints  # by configuration that waits: the one that came before it
     # The step table and the bags, hash tables from pairs to numbers.
     step_keys: Longs  # int64: state << 32 | action, plus 1; 0 where empty
     step_values: Ints
@@ -56,6 +56,9 @@ class Search(NamedTuple):
     bag_class: Ints
     requests: Longs  # int64, two columns: the pairs of state and action that the caller has to provide
     machine: Machine  # the model's steps, compiled, if it is built in; then the step table stays empty
+
+
+AT_CONFIGS, AT_STEPS, AT_BAGS, AT_REQUESTS = map(Search._fields.index, ("configs", "step_keys", "bag_keys", "requests"))
 
 
 @compiled
@@ -95,10 +98,10 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, w
         np.empty(layout.slots, np.int32),
         way_of,
         registers,
+        np.full(n + 1, -1, np.int32),
         configs,
         np.zeros(2 * rows, np.int32),
         stack,
-        np.full(n + 1, -1, np.int32),
         np.empty(rows if kinds else 0, np.int32),
         np.zeros(1024 if len(machine.code) == 0 else 1, np.int64),
         np.empty(1024 if len(machine.code) == 0 else 1, np.int32),
@@ -111,6 +114,56 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, w
     )
     remember(search, 0)
     return search
+
+
+@compiled
+def longer(array: Ints, length: int) -> Ints:
+    """An array of this length that starts with the given one."""
+    copy = np.empty(length, np.int32)
+    copy[: len(array)] = array
+    return copy
+
+
+@compiled
+def with_more_configs(s: Search) -> Search:
+    """The search with room for twice as many configurations."""
+    rows, count = len(s.configs), s.registers[COUNT]
+    configs = np.empty((2 * rows, s.configs.shape[1]), np.int32)
+    configs[:count] = s.configs[:count]
+    memo = np.zeros(4 * rows, np.int32)
+    rehash_memo(configs, count, memo)
+    late_next = longer(s.late_next, 2 * len(s.late_next))
+    return Search(*s[:AT_CONFIGS], configs, memo, longer(s.stack, 2 * rows), late_next, *s[AT_STEPS:])
+
+
+@compiled
+def with_more_bags(s: Search, size: int) -> Search:
+    """The search with room for so many bags, a power of two."""
+    keys, values = np.zeros(2 * size, np.int64), np.empty(2 * size, np.int32)
+    rehash_pairs(s.bag_keys, s.bag_values, keys, values)
+    parent, kind = longer(s.bag_parent, size), longer(s.bag_class, size)
+    return Search(*s[:AT_BAGS], keys, values, parent, kind, *s[AT_REQUESTS:])
+
+
+@compiled
+def with_more_nodes(s: Search) -> Search:
+    """The search with a trie of twice the room."""
+    return Search(*s[:-1], grow_trie(s.machine))
+
+
+@compiled
+def lacks_configs(s: Search) -> bool:
+    """Whether a search that is full lacks room for configurations; else it lacks room for bags."""
+    return bool(s.registers[COUNT] + s.registers[ROOM] > len(s.configs))
+
+
+@compiled
+def bags_needed(s: Search) -> int:
+    """The room for bags that a search needs which is full, a power of two."""
+    size = 2 * len(s.bag_parent)
+    while size < s.registers[BAGS] + len(s.used) * (s.registers[HELD] + 1):
+        size *= 2
+    return size
 
 
 @compiled_in_place

@@ -6,9 +6,21 @@ import numpy as np
 
 from ..compiled import Ints, compiled, compiled_in_place
 from .layout import lay_out, trace
-from .machine import NOT_KNOWN, Machine, step
-from .search_kernel import EXHAUSTED, FOUND, PAUSED, search
-from .search_state import BEST, COUNT, FUEL, new_search
+from .machine import NOT_KNOWN, Machine, new_trie, step
+from .search_kernel import EXHAUSTED, FOUND, FULL, MISSING, PAUSED, search
+from .search_state import (
+    BEST,
+    COUNT,
+    FUEL,
+    bags_needed,
+    lacks_configs,
+    new_search,
+    with_more_bags,
+    with_more_configs,
+    with_more_nodes,
+)
+
+MAX_ROOM = 1 << 18  # of an array of a short search
 
 
 @compiled_in_place
@@ -36,41 +48,58 @@ def place_by_ends(events: Ints, action_of: Ints, machine: Machine, initial: int,
 
 @compiled
 def search_parts(  # type: ignore[no-untyped-def]
-    events: Ints, starts: Ints, action_of: Ints, observes: Ints, machine: Machine, initial: int,
-    chosen: Ints, fuel: int, number_of: Ints, class_of: Ints,
+    events: Ints, starts: Ints, action_of: Ints, observes: Ints, instructions: Machine, initial: int,
+    chosen: Ints, fuel: int,
 ):  # fmt: skip
     """Search the chosen parts of a history shortly, one after the other, until one is illegal.
 
-    Returns by part what `search` says and how many configurations it made (0 for those not begun); and one after
-    the other the linearizations found, with where each starts. `number_of` and `class_of` are as in `lay_out`.
+    Returns the illegal part (-1: none); by part whether a linearization was found, and how many configurations were
+    made (0 for those not begun); and one after the other the linearizations, with where each starts.
     """
-    outcomes = np.full(len(chosen), PAUSED, np.int32)
+    illegal = -1
+    is_found = np.zeros(len(chosen), np.bool_)
     configurations = np.zeros(len(chosen), np.int64)
     order_starts = np.zeros(len(chosen) + 1, np.int64)
     events_chosen = 0
     for part in chosen:
         events_chosen += starts[part + 1] - starts[part]
     orders = np.empty(events_chosen, np.int32)
+    machine = new_trie(instructions, 4 * events_chosen + 64)
+    number_of, class_of = np.empty(len(action_of), np.int32), np.full(len(observes), -1, np.int32)
     for place in range(len(chosen)):
         part = chosen[place]
         own = events[starts[part] : starts[part + 1]]
         stop = order_starts[place]
-        outcomes[place] = place_by_ends(own, action_of, machine, initial, orders[stop:])
-        if outcomes[place] == FOUND:
+        outcome = place_by_ends(own, action_of, machine, initial, orders[stop:])
+        if outcome == FOUND:
             for event in own:
                 configurations[place] += event < 0
             stop += configurations[place]
-        elif outcomes[place] == PAUSED:
+        elif outcome == PAUSED:
             layout = lay_out(own, action_of, number_of, class_of)
             s = new_search(layout, machine, observes, initial, class_of)
             s.registers[FUEL] = fuel
-            outcomes[place] = search(s)
+            outcome = search(s)
+            while outcome == MISSING or outcome == FULL:  # noqa: SIM109 (numba has no `in` for these)
+                size = 2 * len(s.machine.nodes)
+                if outcome == FULL:
+                    size = 2 * len(s.configs) if lacks_configs(s) else bags_needed(s)
+                if size > MAX_ROOM:
+                    break
+                if outcome == MISSING:
+                    s = with_more_nodes(s)
+                    machine = s.machine
+                else:
+                    s = with_more_configs(s) if lacks_configs(s) else with_more_bags(s, size)
+                outcome = search(s)
             configurations[place] = s.registers[COUNT]
-            if outcomes[place] == FOUND:
+            if outcome == FOUND:
                 order = trace(s.configs, s.registers[BEST], layout.number, layout.class_start, layout.member)
                 orders[stop : stop + len(order)] = order
                 stop += len(order)
         order_starts[place + 1] = stop
-        if outcomes[place] == EXHAUSTED:
+        is_found[place] = outcome == FOUND
+        if outcome == EXHAUSTED:
+            illegal = int(part)
             break
-    return outcomes, configurations, orders, order_starts
+    return illegal, is_found, configurations, orders, order_starts

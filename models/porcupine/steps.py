@@ -53,16 +53,19 @@ def picked(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
 
 
 class Budget:
-    """What is left of time (`timeout` in seconds from now) and memory (in bytes)."""
+    """What is left of time (`timeout` in seconds from now), of memory (in bytes), and of work.
 
-    def __init__(self, timeout: float | None, memory: int) -> None:
+    Work is counted in candidates of a compiled search, so that what it ends is the same on any machine.
+    """
+
+    def __init__(self, timeout: float | None, memory: int, work: float = float("inf")) -> None:
         self.deadline = float("inf") if timeout is None else time.perf_counter() + timeout
-        self.memory = memory
+        self.memory, self.work = memory, work
         self.held = 0  # bytes, by all searches that are not released
 
     def is_late(self) -> bool:
-        """Whether the time ran out."""
-        return time.perf_counter() >= self.deadline
+        """Whether the time or the work ran out."""
+        return self.work <= 0 or time.perf_counter() >= self.deadline
 
 
 class Steps:

@@ -78,11 +78,10 @@ class FetchRequest(Request):
     follower: int  # broker id, or -1 for a consumer
     limit: int  # batches of one partition at most
     parts: list[FetchPart]
-    committed: bool = False  # isolation.level=read_committed
+    # With read_committed, by partition the aborted transactions in the answer: producer id, first offset.
+    aborted: dict[int, list[tuple[int, int]]] | None = None
     deadline: int = field(default=0, init=False)
     results: list[FetchResult] = field(default_factory=list, init=False)
-    # With `committed`: by partition the aborted transactions in the answer, (producer id, first offset).
-    aborted: dict[int, list[tuple[int, int]]] | None = field(default=None, init=False)
 
 
 @dataclass(slots=True, eq=False)

@@ -34,7 +34,13 @@ class Rules:
     version: ClassVar[str] = "3.3.2"  # the rules are those since 2.1; the quorum is KRaft's, which 3.3 brought
     era: ClassVar[Era] = ERAS["3.3"]
     # invariants that some schedule of the matrix or of the scenarios breaks, by name; see exploration/invariants.py
-    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
+    breaks: ClassVar[tuple[str, ...]] = (
+        "no-acknowledged-loss",
+        "no-committed-loss",
+        "atomic-transactions",
+        "no-aborted-read",
+        "no-hanging-transaction",
+    )
     reassigns: ClassVar[bool] = True  # partitions may move to other brokers
     needs: ClassVar[tuple[str, ...]] = ()  # faults without which the variant shows nothing, so a search draws them too
     options: ClassVar[dict[str, object]] = {}  # the configuration that shows what the variant changes

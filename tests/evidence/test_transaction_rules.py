@@ -13,34 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.inspect.open_partitions import Inspected
-from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 
-from .transaction_logs import SEGMENT, Step, aborted_index, event, log, transaction, write_run
+from .transaction_logs import SEGMENT, Step, contact, event, judged, log, send, transaction, write_run
 
-Events = list[dict[str, Any]]
 S = 1_000  # ms
 ENDS = {"!": "commit", "~": "abort"}
-
-
-def send(value: str, offset: int, time: int, op: int) -> Events:
-    about = {"topic": "x", "partition": 0, "value": value}
-    return [
-        event(time - 1, "p", op, "invoke", "send", **about),
-        event(time, "p", op, "ok", "send", **about, offset=offset),
-    ]
-
-
-def contact(time: int) -> Events:
-    """A client asks the leader for its end offset."""
-    offsets = [{"topic": "x", "partition": 0, "offset": 1}]
-    return [event(time - 1, "e", 0, "invoke", "end_offsets"), event(time, "e", 0, "ok", "end_offsets", offsets=offsets)]
-
-
-def judged(folder: Path, rule: str) -> tuple[list[dict[str, Any]], str]:
-    results = judge_run(open_run(folder))
-    found = [finding for finding in results.findings().to_dicts() if finding["rule"] == rule]
-    return found, verdict_of(results)["rules"][rule]["verdict"]
 
 
 ONGOING, PREPARED = ("t", 7, "ongoing", [("x", 0)], (1, 1)), ("t", 7, "prepare-commit", [("x", 0)], (2, 1))
@@ -209,6 +187,25 @@ def test_torn_transactions(name: str, tmp_path: Path) -> None:
     assert torn_findings(write_run(tmp_path, {0: one, 1: other}, events)) == expected
 
 
+def test_a_torn_transaction_follows_from_the_loss_of_its_records(tmp_path: Path) -> None:
+    events = transaction("t", 0, [(0, "a", 0), (1, "b", 0)], "ok", (0, 5))
+    for op, (f, field, items) in enumerate(
+        (
+            ("assign", "offsets", [{"topic": "x", "partition": partition, "offset": 0} for partition in (0, 1)]),
+            ("poll", "records", [{"topic": "x", "partition": 0, "offset": 0, "value": "a"}]),
+            ("end_offsets", "offsets", [{"topic": "x", "partition": p, "offset": 2, "start": 0} for p in (0, 1)]),
+        )
+    ):
+        about = (900 + 10 * op, "final", op)
+        events += [event(*about, kind, f, **({field: items} if kind == "ok" else {})) for kind in ("invoke", "ok")]
+    processes = {"final": {"role": "final", "isolation.level": "read_committed"}}
+    folder = write_run(tmp_path, {0: "7a 7!", 1: "7b 7~"}, events, processes=processes, final=True)
+    [torn], _ = judged(folder, "torn-transaction")
+    [lost], _ = judged(folder, "lost-write")
+    assert (lost["values"], torn["values"]) == (["b"], ["b"])
+    assert torn["related"] == [lost["id"]]
+
+
 @pytest.mark.spark
 def test_torn_transactions_are_the_same_on_spark(tmp_path: Path, spark: Any) -> None:
     from logjudge.analysis.engines import spark as engine
@@ -229,6 +226,52 @@ def test_what_retention_may_have_removed_is_not_torn(tmp_path: Path) -> None:
     assert torn_findings(folder) == set()
 
 
+NEXT: list[Step] = [("t", 7, "ongoing", [("x", 0)], (9, 9)), ("t", 7, "prepare-commit", [("x", 0)], (10, 9))]
+DECIDED: list[Step] = [ONGOING, ("t", 7, "prepare-abort", [("x", 0)], (2, 1)), ABORTED]
+RESOLVED: dict[str, tuple[str, list[Step], str]] = {
+    "committed": ("7a 7!", [], "ok"),
+    "aborted by the leader that wrote it": ("7a 7~", [], "fail"),
+    "aborted by the next leader": ("7a 7~@1", [], "info"),  # a COMMIT marker between may have been lost
+    "aborted by the next leader, as decided": ("7a 7~@1", DECIDED, "fail"),
+    "aborted by the next leader, but decided otherwise": ("7a 7~@1", [ONGOING, PREPARED, COMMITTED], "info"),
+    "aborted, and more was decided": (
+        "7a 7~@1",
+        [*DECIDED, *NEXT],
+        "info",
+    ),
+    "open": ("7a", [ONGOING, PREPARED], "info"),
+    "never written": ("c", DECIDED, "info"),
+}
+
+
+@pytest.mark.parametrize("name", RESOLVED)
+def test_undecided_transactions_are_resolved_where_files_prove_the_outcome(name: str, tmp_path: Path) -> None:
+    text, steps, expected = RESOLVED[name]
+    events = transaction("t", 0, [(0, "a", None)], "info", (0, 500))
+    p = Inspected(write_run(tmp_path, {0: text}, events, steps)).partition("x-0")
+    [send_] = p.sends.select(pl.col("outcome").cast(pl.String), "acknowledged", "offset").rows()
+    assert send_ == (expected, False, None if expected == "info" else 0)
+
+
+def test_a_transaction_that_was_aborted_late_hid_what_was_behind_it(tmp_path: Path) -> None:
+    """Its client gave up at 0.5 s, but the marker may have come after the final reads, which end at 1 s."""
+    events = transaction("t", 0, [(0, "b", None)], "info", (0, 500)) + send("a", 0, 10, 0) + send("c", 2, 600, 1)
+    place = {"topic": "x", "partition": 0}
+    for op, (f, field, items) in enumerate(
+        (
+            ("assign", "offsets", [{**place, "offset": 0}]),
+            ("poll", "records", [{**place, "offset": 0, "value": "a"}]),
+            ("end_offsets", "offsets", [{**place, "offset": 1, "start": 0}]),
+        )
+    ):
+        about = (900 + 10 * op, "final", op)
+        events += [event(*about, kind, f, **({field: items} if kind == "ok" else {})) for kind in ("invoke", "ok")]
+    processes = {"final": {"role": "final", "isolation.level": "read_committed"}}
+    folder = write_run(tmp_path, {0: "a 7b c 7~"}, events, processes=processes, final=True)
+    for rule in ("lost-write", "unseen"):
+        assert judged(folder, rule)[0] == []
+
+
 @pytest.mark.parametrize("rule", ["torn-transaction", "hanging-transaction"])
 def test_a_damaged_log_may_lack_markers(rule: str, tmp_path: Path) -> None:
     events = transaction("t", 0, [(0, "a", None), (1, "b", None)], "info", (0, 5)) + send("c", 4, 600, 0)
@@ -245,79 +288,6 @@ def test_a_damaged_log_may_lack_markers(rule: str, tmp_path: Path) -> None:
     data[second + 40] ^= 1
     other.write_bytes(data)
     assert judged(folder, rule) == ([], "unknown")
-
-
-ORDERED = {
-    "a marker of a fenced transaction": ("7a 7b^1 7!", {2}),
-    "a zombie": ("7a^1 7b 7!^1", {1}),
-    "two producers": ("7a^1 8b 7!^1 8!", set()),
-    "a fenced transaction is aborted with the next epoch": ("7a 7~^1 7b^1 7!^1", set()),
-    "it comes back after it was higher": ("7a^2 7b^1 7c^2 7d^1", {1, 3}),
-}
-
-
-@pytest.mark.parametrize("name", ORDERED)
-def test_the_epochs_of_a_producer_do_not_go_back(name: str, tmp_path: Path) -> None:
-    text, expected = ORDERED[name]
-    found, verdict = judged(write_run(tmp_path, {0: text}, contact(1 * S)), "producer-epoch-order")
-    assert {finding["first_offset"] for finding in found} == expected
-    assert verdict == ("invalid" if expected else "valid")
-
-
-@given(st.lists(st.tuples(st.sampled_from("78"), st.integers(0, 3)), min_size=1, max_size=8))
-@settings(max_examples=30, deadline=None)
-def test_the_order_of_epochs_agrees_with_a_twin(entries: list[tuple[str, int]]) -> None:
-    text = " ".join(f"{pid}v{number}^{epoch}" for number, (pid, epoch) in enumerate(entries))
-    with tempfile.TemporaryDirectory() as folder:
-        found, _ = judged(write_run(Path(folder), {0: text}, contact(1 * S)), "producer-epoch-order")
-    offsets = {at for one in found for at in range(one["first_offset"], one["last_offset"] + 1)}
-    expected = set()
-    for number, (pid, epoch) in enumerate(entries):
-        if any(other == pid and earlier > epoch for other, earlier in entries[:number]):
-            expected.add(number)
-    assert expected <= offsets
-    assert len(expected) == sum(one["count"] for one in found)
-
-
-INDEXED: dict[str, tuple[list[tuple[int, int, int]], set[int]]] = {
-    "all": ([(7, 0, 1), (8, 2, 3), (7, 4, 6)], set()),
-    "without the first": ([(8, 2, 3), (7, 4, 6)], {0}),
-    "without the last": ([(7, 0, 1), (8, 2, 3)], set()),  # it may have been copied before the segment
-    "another producer's": ([(9, 0, 1), (8, 2, 3), (7, 4, 6)], {0}),
-    "empty": ([], set()),
-}
-
-
-@pytest.mark.parametrize("name", INDEXED)
-def test_an_index_has_all_aborted_transactions(name: str, tmp_path: Path) -> None:
-    entries, expected = INDEXED[name]
-    folder = write_run(tmp_path, {0: "7a 7~ 8b 8~ 7c 8~ 7~ 8d 8!"}, contact(1 * S))
-    (folder / "brokers" / "1" / "data" / "x-0" / f"{0:020d}.txnindex").write_bytes(aborted_index(*entries))
-    found, verdict = judged(folder, "aborted-index")
-    assert {finding["first_offset"] for finding in found} == expected
-    assert verdict == ("invalid" if expected else "valid")
-
-
-@given(st.lists(st.sampled_from(["7a", "8a", "7~", "8~", "7!", "8!"]), max_size=10), st.integers(0, 1023))
-@settings(max_examples=30, deadline=None)
-def test_the_index_agrees_with_a_twin(entries: list[str], chosen: int) -> None:
-    began: dict[str, int] = {}
-    aborted = []
-    for offset, entry in enumerate(entries):
-        pid, what = entry[0], entry[1:]
-        if what == "~" and pid in began:
-            aborted.append((int(pid), began[pid], offset))
-        began = (
-            {**began, pid: began.get(pid, offset)} if what == "a" else {p: at for p, at in began.items() if p != pid}
-        )
-    index = [entry for number, entry in enumerate(aborted) if chosen >> number & 1]
-    expected = {entry[1] for entry in aborted if entry not in index and index and entry[2] < index[-1][2]}
-    text = " ".join(entry.replace("a", f"a{number}") for number, entry in enumerate(entries)) or "z"
-    with tempfile.TemporaryDirectory() as name:
-        folder = write_run(Path(name), {0: text}, contact(1 * S))
-        (folder / "brokers" / "1" / "data" / "x-0" / f"{0:020d}.txnindex").write_bytes(aborted_index(*index))
-        found, _ = judged(folder, "aborted-index")
-    assert {finding["first_offset"] for finding in found} == expected
 
 
 def random_torn(random: Random) -> tuple[dict[int, str], list[tuple[str, list[str]]]]:

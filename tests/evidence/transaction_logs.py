@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.verdict.document import verdict_of
+from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.batch_layout import CRC32C
 from logjudge.histories.evidence.batch_loops import crc
 
@@ -100,6 +103,7 @@ def transaction_value(
     return out + number(STARTED + times[0], 8) + number(STARTED + times[1], 8) + tags
 
 
+Events = list[dict[str, Any]]
 Step = tuple[str, int, str, list[tuple[str, int]], tuple[int, int]]  # id, producer, state, partitions, times
 
 
@@ -134,6 +138,26 @@ def transaction(
         event(times[0], process, op, "invoke", "txn", ops=invoked),
         event(times[1], process, op, outcome, "txn", ops=ops),
     ]
+
+
+def send(value: str, offset: int, time: int, op: int) -> Events:
+    about = {"topic": "x", "partition": 0, "value": value}
+    return [
+        event(time - 1, "p", op, "invoke", "send", **about),
+        event(time, "p", op, "ok", "send", **about, offset=offset),
+    ]
+
+
+def contact(time: int) -> Events:
+    """A client asks the leader for its end offset."""
+    offsets = [{"topic": "x", "partition": 0, "offset": 1}]
+    return [event(time - 1, "e", 0, "invoke", "end_offsets"), event(time, "e", 0, "ok", "end_offsets", offsets=offsets)]
+
+
+def judged(folder: Path, rule: str) -> tuple[list[dict[str, Any]], str]:
+    results = judge_run(open_run(folder))
+    found = [finding for finding in results.findings().to_dicts() if finding["rule"] == rule]
+    return found, verdict_of(results)["rules"][rule]["verdict"]
 
 
 def write_run(

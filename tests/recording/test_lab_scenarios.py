@@ -1,6 +1,6 @@
 """Real clusters under faults: each scenario gets the verdict and the causes that it states.
 
-`scripts/test --lab` runs all; the short ones run wherever Java, Kafka's jars and confluent-kafka are at hand.
+`scripts/test --lab` runs all; the short one runs wherever Java, Kafka's jars and confluent-kafka are at hand.
 """
 
 from __future__ import annotations

@@ -97,6 +97,18 @@ def test_only_kip_320_truncates_in_a_new_epoch_of_the_same_leader(variant: str) 
     assert bool(continued) == (variant != "kip-320")
 
 
+@pytest.mark.parametrize(
+    ("variant", "again"), [("high-watermark", False), ("kip-101", False), ("kip-279", True), ("kip-320", True)]
+)
+def test_since_2_0_a_follower_starts_again_if_it_missed_an_epoch(variant: str, again: bool) -> None:
+    """Epochs 1 and 2, of the same leader, begin while broker 2 hangs; its leader could have truncated (KAFKA-6361)."""
+    away = (Fault(3 * SECOND, "pause", (2,), 12 * SECOND), Fault(11 * SECOND, "crash", (3,), 2 * SECOND))
+    _, facts = run(variant, {"simulation.ops": 200}, *away)
+    kinds = ("follower", "follows-on")
+    begun = [(kind, d[:3]) for time, node, kind, d in facts if node == 2 and kind in kinds and time > SECOND]
+    assert begun == [("follower" if again else "follows-on", (0, 2, 1))]  # partition, epoch, leader
+
+
 def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
     options = {"acks": "1", "enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
     cluster, facts = run("kraft", options, Fault(3 * SECOND, "partition", (1,), 4 * SECOND))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.search import Space
 from logjudge.models.exploration.transaction_truth import transaction_truth
 from logjudge.models.replication.config import Config, ConfigError
+from logjudge.models.replication.events import ClusterEvent
 from logjudge.models.replication.options import configure
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.storage.batches import Batch
@@ -147,6 +150,53 @@ def test_the_judge_sees_the_transactions(variant: str, tmp_path: Path) -> None:
     ended = [line["type"] for line in lines if line["f"] == "txn" and line["type"] != "invoke"]
     assert {kind: ended.count(kind) for kind in set(ended)} == truth["known_as"]
     assert truth["known_as"] == {"ok": truth["committed"], "fail": truth["aborted"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("txn-zombie-fenced", set()),
+        ("txn-zombie-not-fenced", set()),
+        ("txn-coordinator-failover", set()),
+        ("txn-hanging", {"hanging-transaction", "unseen"}),
+        ("txn-late-write", {"aborted-read", "torn-transaction"}),
+    ],
+)
+def test_the_judge_knows_what_happened(name: str, broken: set[str], tmp_path: Path) -> None:
+    written = write_bundle(load(name), tmp_path / "run")
+    report = verdict_of(judge_run(open_run(written.folder)))
+    assert {rule for rule, found in report["rules"].items() if found["verdict"] == "invalid"} == broken
+    if not broken:
+        assert report["verdict"] == "valid"
+
+
+def test_only_a_producer_with_the_same_id_is_fenced() -> None:
+    """The zombie ends, or goes on beside the one that took its place."""
+    fenced, own = (load(f"txn-zombie-{name}").run() for name in ("fenced", "not-fenced"))
+    back = 14_000_000
+    late = [
+        [one for one in cluster.transactions.transactions if one.process == "p0" and one.decided > back]
+        for cluster in (fenced, own)
+    ]
+    assert not any(one.decision == "commit" for one in late[0])
+    assert any(one.decision == "commit" for one in late[1])
+    assert (fenced.transactions.fenced, own.transactions.fenced) == (1, 0)
+
+
+def test_the_next_coordinator_commits_what_was_prepared() -> None:
+    events: list[ClusterEvent] = []
+    cluster = load("txn-coordinator-failover").run(listener=events.append)
+    loaded = [event.details for event in events if event.kind == "transactions-loaded"]
+    assert loaded[-1][2] == 1
+    held = [one for one in cluster.transactions.transactions if one.decided >= 13_000_000 > one.began]
+    assert held[0].began < 5_540_000
+    assert (held[0].decision, held[0].outcome) == ("commit", "ok")
+
+
+@pytest.mark.parametrize("name", ["txn-hanging", "txn-late-write"])
+@pytest.mark.parametrize("variant", ["kraft", "kip-966"])
+def test_verified_transactions_do_not_hang(name: str, variant: str) -> None:
+    assert breaches(replace(load(name), variant=variant).run(), INVARIANTS) == {}
 
 
 def test_consumers_that_read_uncommitted_see_what_was_aborted() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -39,19 +39,27 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
         settings = Settings.from_json(settings_json)
         small: Tables = {}
         shared: Tables = {}
+        unproved: dict[Unit, Collection[str]] = {}  # of large partitions; without any, a partition is plainly valid
         packed: dict[Unit, list[tuple[str, bytes]]] = {}  # a large partition is unpacked when its turn comes
         for row in _in_turn(batches):
             if row["kind"] == "observations":
                 packed.setdefault(Unit(row["topic"], row["partition"]), []).append((row["name"], row["payload"]))
+            elif row["kind"] == "proof":
+                unproved[Unit(row["topic"], row["partition"])] = json.loads(row["payload"])
             else:
                 home = small if row["kind"] == "small" else shared
                 home.setdefault(row["name"] or row["kind"], []).append(unpack(row["payload"]))
-        common = _common(shared)
+        common = common_of(shared)
         units: dict[Unit, Tables] = {unit: {} for unit in packed}
-        summaries, unproved = screen_batch(small, units, common, settings)
-        yield from to_batches(_results([], summaries))
+        screened = screen_batch(small, {*units, *unproved}, common, settings)
+        for unit, name, rows in screened.left:
+            units.setdefault(unit, {}).setdefault(name, []).append(rows)
+        unproved |= screened.unproved
+        yield from to_batches(_results([], screened.summaries))
         for unit in sorted(units):
             tables = units.pop(unit)
+            if unproved.get(unit) == []:
+                continue
             for name, payload in packed.pop(unit, ()):
                 tables.setdefault(name, []).append(unpack(payload))
             judged = judge_unit(*unit, tables, common, settings, unproved=unproved.get(unit))
@@ -62,8 +70,8 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
             else:
                 yield from to_batches([("dependencies", "", -1, "", 0, pack(one)) for one in judged.dependencies])
             yield from to_batches([("odd", "", -1, "", 0, pack(one)) for one in judged.odd])
-            rows = [("expected", one.topic, one.partition, "", 0, pack(one.states)) for one in judged.expected]
-            yield from to_batches(rows)
+            plain = [("expected", one.topic, one.partition, "", 0, pack(one.states)) for one in judged.expected]
+            yield from to_batches(plain)
 
     return judge
 
@@ -72,7 +80,8 @@ def _in_turn(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
     return sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["turn"])
 
 
-def _common(tables: Tables) -> Common:
+def common_of(tables: Tables) -> Common:
+    """What all partitions share, from its blocks by table."""
     context = pl.concat([pl.DataFrame(schema=CONTEXT), *tables.pop("context", [])]).sort("completed", "at")
     unplaced = pl.concat([pl.DataFrame(schema=SENDS), *tables.pop("unplaced", [])])
     return Common(context, unplaced, {table: pl.concat(frames) for table, frames in tables.items()})

@@ -4,7 +4,6 @@ table in Arrow's IPC format, compressed, or JSON where it is small. Nothing here
 
 from __future__ import annotations
 
-import io
 import json
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,6 +13,8 @@ import pyarrow as pa
 
 from ....histories.pairing import PLACED_EVENTS
 from ...stages import Parts
+from ..store import pack as pack
+from ..store import unpack as unpack
 
 BLOCK = "kind string, topic string, partition int, name string, turn long, payload binary"
 SCHEMA = pa.schema(
@@ -76,15 +77,3 @@ def in_turn(batches: Iterator[pa.RecordBatch]) -> list[tuple[str, str, pl.DataFr
         for row in batch.to_pylist()
     ]
     return [block[1:] for block in sorted(found, key=lambda block: block[0])]
-
-
-def pack(frame: pl.DataFrame) -> bytes:
-    """A table as compressed Arrow IPC."""
-    buffer = io.BytesIO()
-    frame.rechunk().write_ipc(buffer, compression="lz4")
-    return buffer.getvalue()
-
-
-def unpack(payload: bytes) -> pl.DataFrame:
-    """The table of `pack`."""
-    return pl.read_ipc(io.BytesIO(payload))

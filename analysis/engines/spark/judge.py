@@ -75,7 +75,7 @@ def judge_run(
             if is_whole(run, size):
                 _add_blocks(results, plan_whole(session, run))
             else:
-                with plan(session, run, lines, events) as (blocks, between):
+                with plan(session, run, size, lines, events) as (blocks, between):
                     odd = _add_blocks(results, blocks)
                     _judge_pieces(results, odd, between)
                     _judge_cycles(results, session, between)
@@ -143,7 +143,8 @@ def _judge_pieces(results: Results, odd: list[pl.DataFrame], blocks: DataFrame) 
 
     chosen = blocks.filter("kind = 'expected'").select("topic", "partition", "payload")
     found = [unpack(bytes(row["payload"])) for row in chosen.mapInArrow(choose, "payload binary").collect()]
-    for kind, _, _, name, _, payload in results_of_run(*judge_pieces(odd, found, results.run.settings)):
+    judged = judge_pieces(odd, found, results.losses(), results.run.settings)
+    for kind, _, _, name, _, payload in results_of_run(*judged):
         _add_block(results, kind, name, payload)
 
 

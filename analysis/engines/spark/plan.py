@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from ...stages import (
     read_evidence,
     read_split,
 )
-from . import handing_on
+from . import handing_on, ranges
 from .batching import batch_of, judging
 from .blocks import BLOCK, BUCKETS, SCHEMA, Map, first_turn, in_turn, pack, rows_of, to_batches, unpack
 from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
@@ -50,9 +50,9 @@ _LAST = 1 << 60  # the turn of blocks that come after all that tasks read
 
 @contextmanager
 def plan(
-    session: SparkSession, run: Run, lines: Accumulator[int] | None, events: DataFrame | None = None
+    session: SparkSession, run: Run, size: int, lines: Accumulator[int] | None, events: DataFrame | None = None
 ) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """The blocks of a run's results, and those that its transactions are compared by, computed with them: their
+    """The blocks of the results of a run of `size` bytes, and those that its transactions are compared by, their
     dependencies, and what became of them (kind expected).
 
     `lines` counts what tasks have read; `events` is the history of `open_frame`. What Spark stores is removed
@@ -60,14 +60,19 @@ def plan(
     """
     stored: list[DataFrame] = []
     try:
-        yield _plan(session, run, lines, events, stored)
+        yield _plan(session, run, size, lines, events, stored)
     finally:
         for frame in stored:
             frame.unpersist()
 
 
 def _plan(
-    session: SparkSession, run: Run, lines: Accumulator[int] | None, events: DataFrame | None, stored: list[DataFrame]
+    session: SparkSession,
+    run: Run,
+    size: int,
+    lines: Accumulator[int] | None,
+    events: DataFrame | None,
+    stored: list[DataFrame],
 ) -> tuple[DataFrame, DataFrame]:
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -87,10 +92,16 @@ def _plan(
     observed = blocks.filter(F.col("kind").isin("observations", "small"))
     observed = observed.withColumn("batch", batch_of(run.settings.batches))
     everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
-    shared = everywhere.crossJoin(F.broadcast(observed.select("batch").distinct()))
-    batches = observed.unionByName(shared).repartition(tasks, "batch")
-    judged = _store(batches.groupBy("batch").applyInArrow(judging(settings), BLOCK), stored)
     reported = blocks.filter(F.col("kind").isin("quarantine", "damage", "counts", "context"))
+    if ranges.may_be_large(run, size):
+        store = partial(_store, stored=stored)
+        proved = ranges.prove(observed.drop("batch"), everywhere, run.settings, tasks, store)
+        valid = proved.proofs.filter(ranges.is_valid()).select("topic", "partition")
+        observed = observed.join(F.broadcast(valid), ["topic", "partition"], "left_anti")
+        everywhere, reported = everywhere.unionByName(proved.proofs), reported.unionByName(proved.summaries)
+    shared = everywhere.crossJoin(F.broadcast(observed.select("batch").distinct()))
+    needed = observed.unionByName(shared)
+    judged = _store(needed.repartition(tasks, "batch").groupBy("batch").applyInArrow(judging(settings), BLOCK), stored)
     between = F.col("kind").isin("dependencies", "expected")
     return judged.filter(~between).unionByName(reported), judged.filter(between)
 

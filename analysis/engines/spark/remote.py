@@ -23,7 +23,7 @@ from ....histories.errors import NO_SUCH_FILE, InputError, describe_error
 from ....histories.evidence.checkpoints import MAX_BYTES as MAX_CHECKPOINT_BYTES
 from ....histories.evidence.layout import COORDINATORS, SMALL_FILES, is_text, may_be_evidence, split_part
 from ....histories.evidence.parts import Part
-from ....histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES
+from ....histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES, Split
 from .fetching import (
     COMPRESSED,
     all_names,
@@ -82,7 +82,7 @@ def _unsplit(part: Part) -> list[Part]:
 def _at_uri(run: Run, skeleton: Path, listing: Listing, held: Mapping[str, bytes]) -> Run:
     """The run with the paths of its URI instead of the skeleton's."""
     names = [Path(split.path).relative_to(skeleton).as_posix() for split in run.splits]
-    splits = [replace(split, path=f"{listing.base}/{name}") for split, name in zip(run.splits, names, strict=True)]
+    splits = [_at_base(split, listing, name) for split, name in zip(run.splits, names, strict=True)]
     # A file has one task at a URI, so the topics of coordinators are read for their segments alone.
     found = [part for part in run.evidence if part.kind not in COORDINATORS.values()]
     evidence = [replace(part, path=part.path.relative_to(skeleton)) for part in found]
@@ -109,6 +109,14 @@ def _at_uri(run: Run, skeleton: Path, listing: Listing, held: Mapping[str, bytes
         uri=listing.base,
         stored=tuple(stored),
     )
+
+
+def _at_base(split: Split, listing: Listing, name: str) -> Split:
+    """The split of a file of the skeleton, which has of a compressed file only the first lines, decompressed."""
+    split = replace(split, path=f"{listing.base}/{name}")
+    if not name.endswith(COMPRESSED):
+        return split
+    return replace(split, compression=name.rpartition(".")[2], end=listing.sizes[name])
 
 
 def _list(session: SparkSession, uri: str) -> Listing:

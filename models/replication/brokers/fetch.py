@@ -113,12 +113,12 @@ class FetchHandler:
                 return (partition, NOT_AVAILABLE, [], -1, -1, -1)
             return (partition, OUT_OF_RANGE, [], log.end, log.start, -1)
         below = log.end if follower >= 0 else replica.hw
-        if request.committed:
+        aborted = request.aborted
+        if aborted is not None:
             below = log.transactions.stable_end(below)
         batches = log.read(offset, request.limit, below) if offset < below else []
-        if request.committed and batches:
-            request.aborted = request.aborted or {}
-            request.aborted[partition] = log.transactions.aborted_between(offset, batches[-1].end)
+        if aborted is not None and batches:
+            aborted[partition] = log.transactions.aborted_between(offset, batches[-1].end)
         return (partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
 
     def _answer(self, request: FetchRequest) -> None:

@@ -78,7 +78,8 @@ class ProduceHandler:
             self._disk.fail()
             self._network.reset(request)
             return
-        if self.verifier is not None and self.verifier.holds(request):
+        verifier = self.verifier
+        if verifier is not None and verifier.holds(request):
             return
         process, manager, acks = self._process, self._manager, request.acks
         replicas = manager.replicas
@@ -90,7 +91,7 @@ class ProduceHandler:
             if replica is None or replica.leader != replica.broker:
                 self._decide(request, index, NOT_LEADER, -1)
                 continue
-            if self.verifier is not None and (error := self.verifier.error(request, index)):
+            if verifier is not None and (error := verifier.error(request, index)):
                 self._decide(request, index, error, -1)
                 continue
             error, base = replica.append(batch, acks, self._next_uid())

@@ -269,7 +269,7 @@ class Consumer(Client):
                 -1,
                 self.config.fetch_max_batches,
                 wanted[source],
-                self.committed,
+                {} if self.committed else None,
             )
             self._fetching[source] = request
             self.network.send(self.node, source, self._inboxes[source], request)
@@ -314,8 +314,7 @@ class Consumer(Client):
 
     def _skip_hidden(self, request: FetchRequest, partition: int, batches: list[Batch]) -> list[Batch]:
         """What the application may see; if that is nothing, the position goes on behind it."""
-        aborted = (request.aborted or {}).get(partition, []) if self.committed else None
-        found = readable(batches, aborted)
+        found = readable(batches, None if request.aborted is None else request.aborted.get(partition))
         if not found:
             self.position[partition] = batches[-1].end
             self.last_epoch[partition] = batches[-1].epoch

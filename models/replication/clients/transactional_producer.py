@@ -12,7 +12,7 @@ from typing import Any
 from ..config import MS
 from ..coordinators.requests import RETRIABLE
 from ..coordinators.transaction_ledger import Transaction, TransactionLedger
-from ..coordinators.transaction_requests import ADD, CONCURRENT, END, INIT, TransactionRequest
+from ..coordinators.transaction_requests import ADD, CONCURRENT, END, FENCED, INIT, TransactionRequest
 from ..partition_state import NO_LEADER
 from ..producer_batch import ProducerBatch
 from ..requests import INVALID_STATE, TIMED_OUT, Request
@@ -21,6 +21,7 @@ from .producer import Producer
 IDLE, INITIALISING, OPEN, ENDING = "idle", "initialising", "open", "ending"
 CONCURRENT_BACKOFF = 20 * MS  # TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS
 BY_APPLICATION = "aborted by the application"
+CLOSED = "the application made a new producer before it committed"
 
 
 class TransactionalProducer(Producer):
@@ -226,7 +227,7 @@ class TransactionalProducer(Producer):
         self._retry_at = self.loop.now + backoff
         self.loop.at(self._retry_at, self._step)
 
-    def on_closed(self, request: Request) -> None:  # type: ignore[override]
+    def on_closed(self, request: Request) -> None:
         """The connection closed, with every request on it."""
         if request.connection is self.connections[request.broker]:
             self._disconnected(request.broker)
@@ -284,7 +285,7 @@ class TransactionalProducer(Producer):
         if commits:
             for batch, base in self._acked:
                 self._ledger.on_acknowledged(batch, base, self.config.acks, self.loop.now)
-        self._record("ok" if commits else "fail", "" if commits else self._failed or BY_APPLICATION)
+        self._record("ok" if commits else "fail", "" if commits else BY_APPLICATION)
         self._phase = INITIALISING if self._needs_epoch else IDLE
         if self._phase == INITIALISING:
             self._step()
@@ -294,7 +295,9 @@ class TransactionalProducer(Producer):
     def _fail_for_good(self, error: str) -> None:
         """A fatal error: this producer ends, and perhaps another takes its place."""
         if self._transaction is not None:
-            self._record("info" if self._is_in_doubt and self._commits and not self._failed else "fail", error)
+            is_unknown = self._is_in_doubt and self._commits and not self._failed
+            # Without an EndTxn that may have arrived, nobody can have committed, whatever the error.
+            self._record("info" if is_unknown else "fail", error if is_unknown or error == FENCED else CLOSED)
         self._abandon()
         self.pid = self.epoch = -1
         self._since = self.loop.now

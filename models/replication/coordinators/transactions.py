@@ -66,7 +66,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         next_pid: Callable[[], int],
     ) -> None:
         config: Config = arguments[-1]
-        super().__init__(*arguments, config.transaction_log, records)
+        super().__init__(*arguments, log=config.transaction_log, records=records)
         self.ledger = ledger
         self._rules = rules
         self._inboxes = inboxes
@@ -141,8 +141,11 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
 
     def _grant(self, request: TransactionRequest, state: TransactionState, error: str) -> None:
         if not error:
-            request.granted = (state.record.pid, state.record.epoch)
-            self.ledger.on_granted(*request.granted)
+            self.ledger.on_granted(state.record.pid, state.record.epoch)
+        self._answer_with_epoch(request, state, error)
+
+    def _answer_with_epoch(self, request: TransactionRequest, state: TransactionState, error: str) -> None:
+        request.granted = (state.record.pid, state.record.epoch)
         self._answer(request, error)
 
     def _add(self, request: TransactionRequest) -> None:
@@ -186,10 +189,12 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         elif state.is_pending or record.state == prepared:
             self._answer(request, CONCURRENT)
         elif record.state == complete and is_repeated == bumps:
-            self._grant(request, state, "")
+            self._answer_with_epoch(request, state, "")
         elif record.state == ONGOING or (bumps and not request.commit and record.state not in PREPARED):
             epochs = (record.epoch + 1, record.epoch) if bumps else (record.epoch, record.last_epoch)
-            self._prepare(state, request.commit, *epochs, partial(self._grant, request, state))
+            # A late AddPartitionsToTxn may have begun it for the one before.
+            state.record = replace(record, number=self.ledger.number_of(record.pid, record.epoch))
+            self._prepare(state, request.commit, *epochs, partial(self._answer_with_epoch, request, state))
         else:
             self._answer(request, INVALID_STATE)
 
@@ -230,7 +235,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             complete = COMPLETE_COMMIT if record.state == PREPARE_COMMIT else COMPLETE_ABORT
             if not state.is_pending:
                 new = replace(record, state=complete, partitions=(), updated=now, number=-1)
-                self._store(state, new, lambda _: None)
+                self._store(state, new, partial(self._completed, new))
             return
         for partition, sent in state.markers.items():
             leader = self._leader_of(partition)
@@ -243,6 +248,11 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             )
             state.markers[partition] = request
             self._network.send(here, leader, self._inboxes[leader], request)
+
+    def _completed(self, record: TransactionRecord, error: str) -> None:
+        """All markers are written, so nothing of an older epoch may be."""
+        if not error:
+            self.ledger.on_granted(record.pid, record.epoch)
 
     def _marked(self, state: TransactionState, answer: MarkerRequest) -> None:
         """A partition's leader answers; what failed is sent again later."""

@@ -6,6 +6,7 @@ from ..rules import Rules
 from .asynchronous import Asynchronous
 from .follower_reads import FollowerReads
 from .high_watermark import HighWatermark
+from .kip_98 import Kip98
 from .kip_101 import Kip101
 from .kip_279 import Kip279
 from .kip_966 import Kip966
@@ -19,6 +20,7 @@ _ALL: tuple[type[Rules], ...] = (
     HighWatermark,
     Kip101,
     Kip279,
+    Kip98,
     Rules,
     Kraft,
     Kip966,

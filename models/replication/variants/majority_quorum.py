@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from ..config import Config
 from ..partition_state import NO_LEADER, PartitionState
@@ -27,6 +28,7 @@ class MajorityQuorum(Rules):
     summary = "majority quorum instead of the ISR"
     source = "Liskov and Cowling, Viewstamped Replication Revisited, 2012; KIP-595 for Kafka's own use of a quorum"
     version = "3.9.0"
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
 
     def high_watermark(self, replica: ReplicaView) -> int:
         """What more than half of the replicas have, the leader included."""

@@ -36,7 +36,7 @@ JEPSEN = Path(__file__).parent / "data" / "jepsen.edn"
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The history in three files: text with a malformed line, compressed, and Parquet of two row groups."""
+    """The history in four files: text with a malformed line, two compressed, and Parquet of two row groups."""
     tmp_path = tmp_path_factory.mktemp("remote")
     folder = tmp_path / "a run"
     (folder / "history").mkdir(parents=True)
@@ -44,7 +44,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = gzip.decompress((EXAMPLE / "history.jsonl.gz").read_bytes()).splitlines(keepends=True)
     (folder / "history" / "a.jsonl").write_bytes(b"".join([*lines[:2000], b"no event\n", *lines[2000:3000]]))
     (folder / "history" / "b.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[3000:5000])))
-    (tmp_path / "rest.jsonl").write_bytes(b"".join(lines[5000:]))
+    (folder / "history" / "d.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[5000:5500])))
+    (tmp_path / "rest.jsonl").write_bytes(b"".join(lines[5500:]))
     rest = pl.read_parquet(_converted(tmp_path / "rest.jsonl", tmp_path / "rest.parquet"))
     rest.write_parquet(folder / "history" / "c.parquet", row_group_size=len(rest) // 2)
     return folder
@@ -66,19 +67,19 @@ def mounted(spark: Any, bundle: Path) -> Iterator[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("handed_on_bytes", [files.HANDED_ON_BYTES, 0])
 def test_a_run_at_a_uri_is_judged_as_a_local_one(
-    spark: Any, bundle: Path, mounted: str, handed_on_bytes: int, monkeypatch: pytest.MonkeyPatch
+    spark: Any, bundle: Path, mounted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once with a compressed file that one task decompresses for others."""
+    """One task decompresses the larger of two compressed files for others."""
     from logjudge.analysis.engines.spark import judge_run
 
-    monkeypatch.setattr(files, "HANDED_ON_BYTES", handed_on_bytes)
+    monkeypatch.setattr(files, "HANDED_ON_BYTES", (bundle / "history" / "b.jsonl.gz").stat().st_size - 1)
     monkeypatch.setattr(fetching, "HANDED_ON_BLOCK_BYTES", 50_000)
     expected = local.judge_run(open_run(bundle))
     run = remote.open_run(spark, f"{mounted}/a run", split_bytes=200_000)
     assert len(run.splits) > 3
-    assert run.files == ("history/a.jsonl", "history/b.jsonl.gz", "history/c.parquet")
+    assert run.files == tuple(f"history/{name}" for name in ("a.jsonl", "b.jsonl.gz", "c.parquet", "d.jsonl.gz"))
+    assert {split.path.rpartition("/")[2] for split in run.splits if split.is_handed_on} == {"b.jsonl.gz"}
     results = judge_run(run, spark)
     assert len(expected.findings())
     assert results.findings().equals(expected.findings())

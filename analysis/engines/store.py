@@ -1,0 +1,120 @@
+"""The observations of a run by unit, and those of large partitions by ranges of offsets.
+
+They stay in memory up to a limit; later ones go to a temporary file. The file has no name, so the system removes it
+however the process ends.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import IO, NamedTuple
+
+import polars as pl
+
+from ..batches import WHOLE, Unit
+from ..partitions.offset_ranges import REST, by_range
+from ..partitions.unit import OBSERVED, Tables
+
+MAX_BYTES = 1 << 29  # of observations in memory, as polars estimates them: text takes about twice as much
+
+_Place = tuple[int, int]  # position and length in the file
+
+
+class _Part(NamedTuple):
+    turn: int  # of the rows that were added together
+    table: str
+    number: int  # of the range
+    height: int
+    rows: pl.DataFrame | _Place
+
+
+def pack(frame: pl.DataFrame) -> bytes:
+    """A table as compressed Arrow IPC."""
+    buffer = io.BytesIO()
+    frame.rechunk().write_ipc(buffer, compression="lz4")
+    return buffer.getvalue()
+
+
+def unpack(payload: bytes) -> pl.DataFrame:
+    """The table of `pack`."""
+    return pl.read_ipc(io.BytesIO(payload))
+
+
+class ObservationStore(Mapping[Unit, Tables]):
+    """The tables of each unit. Reading is safe from several threads."""
+
+    def __init__(self, range_offsets: int) -> None:
+        self._range_offsets = range_offsets
+        self._parts: dict[Unit, list[_Part]] = {}
+        self._bytes = 0
+        self._file: IO[bytes] | None = None
+
+    def __getitem__(self, unit: Unit) -> Tables:
+        return self._tables(self._parts[unit])
+
+    def __iter__(self) -> Iterator[Unit]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def add(self, unit: Unit, table: str, rows: pl.DataFrame) -> None:
+        """Adds rows of one table of a unit."""
+        parts = by_range(table, rows, self._range_offsets) if table in OBSERVED and unit != WHOLE else [(REST, rows)]
+        held = self._parts.setdefault(unit, [])
+        turn = held[-1].turn + 1 if held else 0
+        for number, part in parts:
+            self._bytes += int(part.estimated_size())
+            is_held = self._bytes <= MAX_BYTES
+            held.append(_Part(turn, table, number, len(part), part if is_held else self._write(part)))
+
+    def pop(self, unit: Unit) -> Tables:
+        """The tables of a unit, which the store does not hold any longer."""
+        return self._tables(self._parts.pop(unit))
+
+    def drop(self, unit: Unit) -> None:
+        """Forgets a unit."""
+        del self._parts[unit]
+
+    def rows_of(self, unit: Unit, number: int | None = None) -> int:
+        """The number of rows of a unit, or of one range of it."""
+        return sum(part.height for part in self._parts[unit] if number is None or part.number == number)
+
+    def tables_of(self, unit: Unit) -> set[str]:
+        """The names of the tables of a unit."""
+        return {part.table for part in self._parts[unit]}
+
+    def ranges_of(self, unit: Unit) -> list[int]:
+        """The ranges of offsets of a unit, in order, without REST."""
+        return sorted({part.number for part in self._parts[unit]} - {REST})
+
+    def range_of(self, unit: Unit, number: int) -> Tables:
+        """The tables of one range."""
+        return self._tables([part for part in self._parts[unit] if part.number == number])
+
+    def _write(self, rows: pl.DataFrame) -> _Place:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="logjudge-")  # noqa: SIM115 - it lives as long as the store
+        payload = pack(rows)
+        place = self._file.seek(0, os.SEEK_END), len(payload)
+        self._file.write(payload)
+        self._file.flush()
+        return place
+
+    def _read(self, place: _Place) -> pl.DataFrame:
+        if self._file is None:
+            raise ValueError("nothing was written")
+        return unpack(os.pread(self._file.fileno(), place[1], place[0]))
+
+    def _tables(self, parts: list[_Part]) -> Tables:
+        tables: Tables = {}
+        for (_, table), added in groupby(parts, key=lambda part: (part.turn, part.table)):
+            rows = [part.rows if isinstance(part.rows, pl.DataFrame) else self._read(part.rows) for part in added]
+            # In the order in which they came, as whoever takes all rows would sort them otherwise.
+            whole = rows[0] if len(rows) == 1 else pl.concat(rows).sort("at", "index", maintain_order=True)
+            tables.setdefault(table, []).append(whole)
+        return tables

@@ -1,0 +1,356 @@
+"""Facts about one range of offsets of a large partition, from which ranges.py proves that rules report nothing there.
+
+A partition may be larger than memory, but the records of a few offsets never are. All sends, reads and handled records
+at the offsets of a range are matched in arrays by offset. What concerns other ranges is left to the facts: when records
+were written, in which order processes went through the range, and a hash of each value.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ...histories.bundle import Settings
+from ...histories.tables import MAX_INT64, MIN_INT64
+from ..figures.bins import bins_over
+from ..figures.series import latency, over_time
+from ..partitions.entries import Ints, Mask
+from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END, IS_POSITION
+from ..partitions.observations import last_heal
+from .premises import GROUPS, LOSS, POLLS, PROVED, SENDS, TIME
+from .range_groups import Unhandled, ends_are_known, groups_of, unhandled_by
+
+MAX_RUNS = 10_000  # of reads in a range
+SAMPLE = 1_000  # operations of a range for the quartile of latencies
+HASH_CHECK = "logjudge"  # its hash shows whether two machines hash alike
+ORDERED_BY_TIME = (*TIME, *LOSS, "poll-skip", "int-poll-skip", "consumer-loss", "commit-beyond-end")
+INVOKED = ("invoked", "invoked_at", "index")  # the order of a producer's sends
+ORDER = ("completed", "at", "index")  # the order of a consumer's reads and moves
+Key = tuple[int, int, int]  # time (ns), place, and index: the order of a process's operations
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The observations at the offsets of a range; or those of a partition that belong to no range, such as moves."""
+
+    sends: pl.DataFrame
+    reads: pl.DataFrame
+    marks: pl.DataFrame
+
+
+class RunOfReads(NamedTuple):
+    """Records that a process read one after the other, without a gap."""
+
+    process: str
+    began: Key
+    ended: Key
+    first: int | None  # offset; None: it read none (a move)
+    position: int | None  # the offset to read next; None: not known
+
+
+class RangeFacts(NamedTuple):
+    """What a range contributes to the proof, in bounded size but for the hashes (8 bytes for each send)."""
+
+    unproved: list[str]  # rules of premises that do not hold within the range
+    counts: dict[str, int]
+    known_since: int  # ns: first time at which a record or an answered end offset of the range was known
+    invoked_until: int  # ns: last invocation of what the range holds
+    sent_by: list[tuple[str, Key, Key]]  # the first and the last acknowledged send of each process
+    runs: list[RunOfReads]
+    found: list[str]  # values of sends without offset that were read here
+    unhandled: Unhandled
+    unread: tuple[int, int] | None  # the first and last acknowledged offset that nobody read
+    in_final: bool  # the final reads returned all acknowledged records
+    final: tuple[int, int, int] | None  # of final reads: last offset, first and last completion (ns)
+    read: tuple[int, int, int] | None  # the same of all reads
+    sent_since: tuple[int, int] | None  # the first and last invocation (ns)
+    stamped_since: tuple[int, int] | None  # the least and greatest timestamp (ms)
+    latencies: list[int]
+    figures: dict[str, Any] | None
+    hash_check: int
+
+    def to_json(self) -> str:
+        """The facts as JSON, for another process."""
+        return json.dumps(self._asdict())
+
+    @classmethod
+    def of_json(cls, text: bytes) -> RangeFacts:
+        """The facts of `to_json`."""
+        values = json.loads(text)
+        runs = [RunOfReads(run[0], _key(run[1]), _key(run[2]), *run[3:]) for run in values.pop("runs")]
+        sent_by = [(process, _key(first), _key(last)) for process, first, last in values.pop("sent_by")]
+        return cls(**values, runs=runs, sent_by=sent_by)
+
+
+def _key(numbers: list[int]) -> Key:
+    time, place, index = numbers
+    return time, place, index
+
+
+def facts_of(
+    rows: Rows, rest: Rows, first: int, end: int, context: pl.DataFrame, settings: Settings
+) -> tuple[RangeFacts, Hashes]:
+    """The facts of the offsets from `first` to `end` (exclusive), and the sorted hashes of the values sent there.
+
+    `rest` are the rows of the partition without an offset, and its marks.
+    """
+    unproved: set[str] = set()
+    sends, reads = _by_offset(rows.sends), _by_time(rows.reads)
+    matched = _match(sends, reads, first, end)
+    indeterminate = _match_indeterminate(reads.filter(pl.Series(matched.entry < 0)), rest.sends)
+    if _is_irregular(rows) or not matched.agrees or indeterminate is None:
+        unproved.update(PROVED)
+    found = _NONE_FOUND if indeterminate is None else indeterminate
+    ends = rest.marks.filter(IS_LOG_END & pl.col("offset").is_between(first, end, closed="left"))
+    known, later = _known_and_later(sends, matched.first_read, found, ends)
+    if not _grows_with_time(known, later):
+        unproved.update(ORDERED_BY_TIME)
+    sent_by, runs = _sent_by(sends), _runs_of(reads)
+    if sent_by is None:
+        unproved.update(SENDS)
+    if runs is None:
+        unproved.update(POLLS)
+    commits = rest.marks.filter(IS_COMMIT & pl.col("offset").is_between(first, end, closed="right"))
+    if not ends_are_known(commits, known.offsets + 1, known.times):
+        unproved.update(GROUPS)
+    is_final = _is_final(reads, last_heal(context), settings)
+    unread = sends["offset"].filter(pl.Series(matched.first_read == MAX_INT64))
+    facts = RangeFacts(
+        unproved=sorted(unproved),
+        counts={"sends": len(sends), "reads": len(reads), "handled_again": _handled_again(rows.marks, settings)},
+        known_since=int(known.times.min()) if len(known.times) else MAX_INT64,
+        invoked_until=int(later.times.max()) if len(later.times) else MIN_INT64,
+        sent_by=sent_by or [],
+        runs=runs or [],
+        found=found["value"].to_list(),
+        unhandled=_unhandled(sends, found, reads, rows.marks, groups_of(rest.marks, settings), context, settings),
+        unread=_extent(unread),
+        in_final=len(np.unique(matched.entry[is_final & (matched.entry >= 0)])) == len(sends),
+        final=_last_and_times(reads.filter(pl.Series(is_final))),
+        read=_last_and_times(reads),
+        sent_since=_extent(sends["invoked"]),
+        stamped_since=_extent(pl.concat([frame["timestamp"].drop_nulls() for frame in (sends, reads)]), least=0),
+        latencies=_latencies(sends, reads),
+        figures=_figures(Rows(sends, reads, rows.marks), matched.first_read),
+        hash_check=int(pl.Series([HASH_CHECK]).hash()[0]),
+    )
+    return facts, np.sort(sends["value"].hash().to_numpy())
+
+
+def _unhandled(
+    sends: pl.DataFrame,
+    found: pl.DataFrame,
+    reads: pl.DataFrame,
+    marks: pl.DataFrame,
+    groups: list[str],
+    context: pl.DataFrame,
+    settings: Settings,
+) -> Unhandled:
+    if not groups:
+        return {}
+    placed = pl.concat([frame.select("offset", "value") for frame in (sends, found)])
+    handlers = context.filter(pl.col("kind") == "handles")["process"].unique().to_list()
+    done = marks.filter(IS_HANDLED) if handlers else reads
+    return unhandled_by(groups, placed, done, handlers, settings)
+
+
+def _by_offset(sends: pl.DataFrame) -> pl.DataFrame:
+    return sends if sends["offset"].is_sorted() else sends.sort("offset", maintain_order=True)
+
+
+def _by_time(reads: pl.DataFrame) -> pl.DataFrame:
+    if reads["at"].is_sorted() and reads["completed"].is_sorted(nulls_last=True):
+        return reads
+    return reads.sort(*ORDER, nulls_last=True, maintain_order=True)
+
+
+def _is_irregular(rows: Rows) -> bool:
+    """Whether there are other than plain acknowledged sends of values and plain polls, or two sends at one offset."""
+    missing = [*rows.sends.select("value", "completed").null_count().row(0), rows.reads["completed"].null_count()]
+    is_txn = any(frame["txn"].any() for frame in (rows.sends, rows.reads, rows.marks))
+    is_plain = bool(rows.sends["acknowledged"].all()) and not rows.sends["synthetic"].any()
+    return any(missing) or is_txn or not is_plain or rows.sends["offset"].n_unique() < len(rows.sends)
+
+
+class _Matched(NamedTuple):
+    entry: Ints  # of each read: the row of the send at its offset; -1: none
+    first_read: Ints  # of each send, ns; MAX_INT64: never
+    agrees: bool  # the reads returned the values that were sent, and not before
+
+
+def _match(sends: pl.DataFrame, reads: pl.DataFrame, first: int, end: int) -> _Matched:
+    """Matches reads (in the order of time) with the sends at their offsets."""
+    at = np.full(end - first, -1, np.int64)
+    at[sends["offset"].to_numpy() - first] = np.arange(len(sends))
+    entry = at[reads["offset"].to_numpy() - first]
+    is_sent = entry >= 0
+    rows = np.flatnonzero(is_sent)[::-1]
+    first_read = np.full(len(sends), MAX_INT64)
+    first_read[entry[rows]] = reads["completed"].fill_null(MIN_INT64).to_numpy()[rows]  # the earliest is written last
+    polled = reads["value"] if is_sent.all() else reads["value"].filter(pl.Series(is_sent))
+    is_same = polled.eq_missing(sends["value"].gather(entry[is_sent]))
+    return _Matched(entry, first_read, bool(is_same.all()) and bool((first_read >= sends["invoked"].to_numpy()).all()))
+
+
+_NONE_FOUND = pl.DataFrame(schema=dict.fromkeys(("offset", "invoked", "first_read"), pl.Int64) | {"value": pl.String})
+
+
+def _match_indeterminate(reads: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame | None:
+    """The indeterminate sends whose values were read here: offset, value, invoked, first_read (ns).
+
+    None: a read returned a value that no such send wrote, or at a second offset, or several values at one.
+    """
+    if not len(reads):
+        return _NONE_FOUND
+    polled = reads.group_by("value").agg(
+        pl.col("offset").min(), last=pl.col("offset").max(), first_read=pl.col("completed").min()
+    )
+    written = sends.filter(pl.col("outcome") != "fail").select("value", "invoked").unique("value")
+    found = polled.join(written, on="value")
+    is_plain = (pl.col("offset") == pl.col("last")) & (pl.col("first_read") >= pl.col("invoked"))
+    has_one_each = len(found) == len(polled) == polled["offset"].n_unique()
+    return (
+        found.select("offset", "invoked", "first_read", "value")
+        if has_one_each and found.select(is_plain.all()).item()
+        else None
+    )
+
+
+class _Dated(NamedTuple):
+    offsets: Ints
+    times: Ints  # ns
+
+
+def _known_and_later(
+    sends: pl.DataFrame, first_read: Ints, found: pl.DataFrame, ends: pl.DataFrame
+) -> tuple[_Dated, _Dated]:
+    """The records with the times from which on they were known; and what must be behind all that was known before."""
+    acknowledged = sends["completed"].fill_null(MAX_INT64).to_numpy()
+    completed = ends["completed"].fill_null(MAX_INT64)
+    known = _Dated(
+        np.concatenate([sends["offset"], found["offset"], ends["offset"] - 1]),
+        np.concatenate([np.minimum(acknowledged, first_read), found["first_read"], completed]),
+    )
+    offsets, times = (np.concatenate([frame[name] for frame in (sends, found, ends)]) for name in ("offset", "invoked"))
+    return known, _Dated(offsets, times)
+
+
+def _grows_with_time(known: _Dated, later: _Dated) -> bool:
+    """Whether no record at or behind the offset of what came later was known before that was invoked."""
+    order = np.argsort(known.offsets, kind="stable")
+    since = np.append(np.minimum.accumulate(known.times[order][::-1])[::-1], MAX_INT64)
+    behind = np.searchsorted(known.offsets[order], later.offsets, "left")
+    return not (since[behind] < later.times).any()
+
+
+def _keys(frame: pl.DataFrame, rows: Ints, columns: tuple[str, str, str]) -> list[Key]:
+    return frame.select(columns)[rows].rows()
+
+
+def _by_process(frame: pl.DataFrame) -> tuple[Ints, Ints]:
+    """The rows in the order of their processes, else as they are; and the number of each one's process."""
+    codes = frame["process"].cast(pl.Categorical).to_physical().to_numpy()
+    few = codes.astype(np.uint16) if codes.max() < 1 << 16 else codes  # which are sorted in linear time
+    order = np.argsort(few, kind="stable")
+    return order, codes[order].astype(np.int64)
+
+
+def _sent_by(sends: pl.DataFrame) -> list[tuple[str, Key, Key]] | None:
+    """The first and last send of each process; None: offsets do not grow in the order of its invocations."""
+    if not len(sends):
+        return []
+    order, codes = _by_process(sends)
+    invoked, place, index = (sends[name].to_numpy()[order] for name in INVOKED)
+    same, time, line = (np.diff(column) for column in (codes, invoked, place))
+    grows = (time > 0) | (time == 0) & ((line > 0) | (line == 0) & (np.diff(index) > 0))
+    if not grows[same == 0].all():
+        return None
+    begins = np.flatnonzero(np.append(True, same != 0))
+    ends = np.append(begins[1:], len(order)) - 1
+    names = sends["process"].gather(order[begins]).to_list()
+    return list(zip(names, _keys(sends, order[begins], INVOKED), _keys(sends, order[ends], INVOKED), strict=True))
+
+
+def _runs_of(reads: pl.DataFrame) -> list[RunOfReads] | None:
+    """The runs of reads of each process; None: too many, or reads of the same process at the same place."""
+    if not len(reads):
+        return []
+    order, codes = _by_process(reads)
+    offsets = reads["offset"].to_numpy()[order]
+    begins = np.flatnonzero(np.append(True, (np.diff(codes) != 0) | (np.diff(offsets) != 1)))
+    if len(begins) > MAX_RUNS:
+        return None
+    ends = np.append(begins[1:], len(order)) - 1
+    names = reads["process"].gather(order[begins]).to_list()
+    keys = (_keys(reads, order[rows], ORDER) for rows in (begins, ends))
+    positions = (offsets[begins].tolist(), (offsets[ends] + 1).tolist())
+    return [RunOfReads(*run) for run in zip(names, *keys, *positions, strict=True)]
+
+
+def _is_final(reads: pl.DataFrame, healed: int, settings: Settings) -> Mask:
+    processes = settings.final_processes() if settings.final else []
+    is_final = pl.col("process").is_in(processes) & (pl.col("completed") >= healed)
+    return reads.select(is_final.fill_null(False)).to_series().to_numpy()
+
+
+def _extent(values: pl.Series, least: int = MIN_INT64) -> tuple[int, int] | None:
+    values = values.filter(values >= least)
+    return (int(str(values.min())), int(str(values.max()))) if len(values) else None
+
+
+def _last_and_times(reads: pl.DataFrame) -> tuple[int, int, int] | None:
+    """The last offset, and the first and last completion (ns)."""
+    offsets, times = _extent(reads["offset"]), _extent(reads["completed"].drop_nulls())
+    return None if offsets is None or times is None else (offsets[1], *times)
+
+
+def _latencies(sends: pl.DataFrame, reads: pl.DataFrame) -> list[int]:
+    samples = [frame.select("invoked", "completed").gather_every(len(frame) // SAMPLE + 1) for frame in (sends, reads)]
+    return pl.concat(samples).select(pl.col("completed") - pl.col("invoked")).to_series().drop_nulls().to_list()
+
+
+def _handled_again(marks: pl.DataFrame, settings: Settings) -> int:
+    done = marks.filter((pl.col("kind") == "handle") & (pl.col("outcome") == "ok"))
+    names = done["process"].unique().to_list()
+    groups = {name: f"group {settings.group_of(name)}" if settings.group_of(name) else name for name in names}
+    owner = pl.col("process").replace_strict(groups, return_dtype=pl.String).alias("owner")
+    return int((done.group_by(owner, "offset").len()["len"] > 1).sum()) if len(done) else 0
+
+
+def _figures(rows: Rows, first_read: Ints) -> dict[str, Any] | None:
+    """The span of the observations, and the figures of all partitions that add up (figures/merge.py)."""
+    span = span_of(rows.sends, rows.reads, rows.marks)
+    if span is None:
+        return None
+    bins = bins_over(*span)
+    never = first_read == MAX_INT64
+    acknowledged = rows.sends.select(
+        first_read=pl.Series(first_read).set(pl.Series(never), None),
+        acked=pl.coalesce("completed", "invoked"),
+        lost=pl.lit(False),
+        legal=pl.lit(False),
+    )
+    series = over_time(rows, acknowledged, bins)
+    return {"bins": bins.to_json(), "span": [*span], "series": series, "latency": latency(rows, bins)}
+
+
+def span_of(*frames: pl.DataFrame) -> tuple[int, int] | None:
+    """The first and last time (ns) in the observations; None without any."""
+    times = [
+        extent for frame in frames for name in ("invoked", "completed") if (extent := _extent(frame[name].drop_nulls()))
+    ]
+    return (min(first for first, _ in times), max(last for _, last in times)) if times else None
+
+
+def final_position(rest: Rows, settings: Settings) -> tuple[int, int] | None:
+    """Where the final processes were set to read from, and when (ns); None: not recorded."""
+    is_final = pl.col("process").is_in(settings.final_processes() if settings.final else [])
+    assigned = rest.marks.filter(is_final & IS_POSITION)
+    begun = assigned["completed"].fill_null(MIN_INT64)
+    return (max(int(str(assigned["offset"].min())), 0), int(str(begun.max()))) if len(assigned) else None

@@ -1,0 +1,222 @@
+"""Proves from the facts of its ranges that rules report nothing in a large partition, which memory need not hold.
+
+The premises are those of premises.py. Each holds in the whole partition if it holds within each range (range_facts.py)
+and between them, which the facts show. A test compares both with the rules, with ranges of a few records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from ...histories.bundle import Settings
+from ...histories.observations import deletions_of
+from ...histories.tables import MAX_INT64, MIN_INT64, without_key
+from ..partitions.evidence import started_ms
+from ..partitions.generation_parts import topics_with_deletions
+from ..partitions.marks import IS_COMMIT, IS_LOG_END, IS_OF_GROUP
+from ..partitions.offset_ranges import REST, range_of
+from ..partitions.unit import OBSERVED, Common, Tables
+from .premises import GROUPS, LOSS, MEMBERS, POLLS, PROVED, SENDS
+from .range_facts import ORDER, ORDERED_BY_TIME, Hashes, RangeFacts, Rows, RunOfReads, facts_of, final_position
+from .range_groups import groups_follow
+from .range_summary import final_reads_of, summary_of
+from .screen import chosen_rules
+
+MAX_REST = 200_000  # rows of a partition that belong to no range
+BUCKETS = 64  # of hashes that are compared at a time
+UNREAD = (*LOSS, "poll-skip", "int-poll-skip", "consumer-loss", "commit-beyond-end")
+
+Facts = tuple[RangeFacts, Hashes]
+
+
+class Proof(NamedTuple):
+    """The summary of a plainly valid partition; or None, and the rules that must judge it."""
+
+    summary: dict[str, Any] | None
+    unproved: frozenset[str]
+
+
+def range_facts(tables: Tables, rest: Rows, number: int, common: Common, settings: Settings) -> Facts:
+    """The facts of the range of that number (partitions/offset_ranges.py)."""
+    first = number * settings.range_offsets
+    end = first + settings.range_offsets
+    return facts_of(rows_of(tables), rest, first, end, common.context, settings)
+
+
+def proof_of(
+    topic: str, partition: int, ranges: Sequence[Facts], rest: Rows, common: Common, settings: Settings
+) -> Proof:
+    """What the facts of all its ranges prove of a partition."""
+    unproved = unproved_rules(topic, ranges, rest, common, settings)
+    if unproved:
+        return Proof(None, frozenset(unproved))
+    return Proof(summary_of(topic, partition, [facts for facts, _ in ranges], rest, common, settings), frozenset())
+
+
+def ranges_of(numbers: Iterable[int], rest: Rows, settings: Settings) -> list[int]:
+    """The ranges to prove, in order: those with records, and those of end offsets and commits."""
+    return sorted({*numbers, *rest.marks.filter(_HAS_END).select(_range_of_end(settings)).to_series()} - {REST})
+
+
+_HAS_END = IS_LOG_END | (IS_COMMIT & (pl.col("offset") > 0))
+
+
+def _range_of_end(settings: Settings) -> pl.Expr:
+    """The range in whose facts an end offset counts; a commit is of the record before it."""
+    return range_of(pl.col("offset") - IS_COMMIT.cast(pl.Int64), settings.range_offsets)
+
+
+def rows_of(tables: Tables) -> Rows:
+    """The sends, reads and marks among the tables."""
+    own = {name: [pl.DataFrame(schema=without_key(schema)), *tables.get(name, ())] for name, schema in OBSERVED.items()}
+    return Rows(**{name: pl.concat(frames) for name, frames in own.items()})
+
+
+def can_be_proved(topic: str, tables: Collection[str], rest: int, common: Common, settings: Settings) -> bool:
+    """Whether ranges can prove something of a partition.
+
+    It has no brokers' files, transactions or deletions of its topic, and few rows in the `rest`, which is in no range.
+    """
+    transactional = common.unplaced.filter(pl.col("txn"))["topic"].eq(topic).any()
+    deleted = topic in topics_with_deletions([topic], common.shared, common.context, settings)
+    is_plain = settings.dialect == "native" and {*tables} <= {*OBSERVED} and rest <= MAX_REST
+    return is_plain and not (transactional or deleted or settings.compacted(topic))
+
+
+def unproved_rules(topic: str, ranges: Sequence[Facts], rest: Rows, common: Common, settings: Settings) -> set[str]:
+    """The rules that must judge the partition. `rest`: its rows that belong to no range."""
+    facts = [fact for fact, _ in ranges]
+    unproved = chosen_rules(settings) - set(PROVED)
+    unproved.update(rule for fact in facts for rule in fact.unproved)
+    if not _only_grows(rest, common.context, settings) or not _values_are_unique(ranges, rest):
+        unproved.update(PROVED)
+    has_read = any(fact.read for fact in facts)
+    if settings.final and not settings.final_processes() and has_read:
+        unproved.update((*LOSS, *GROUPS))
+    if (began := final_position(rest, settings)) is not None and began[0] > 0:
+        unproved.update((*LOSS, *GROUPS))
+    if not _is_read(topic, facts, rest, common, settings):
+        unproved.update(UNREAD)
+    known = np.minimum.accumulate([fact.known_since for fact in reversed(facts)])[::-1]
+    if any(later < fact.invoked_until for fact, later in zip(facts[:-1], known[1:], strict=True)):
+        unproved.update(ORDERED_BY_TIME)
+    if not _sends_follow(facts):
+        unproved.update(SENDS)
+    if not _reads_follow([run for fact in facts for run in fact.runs], rest.marks):
+        unproved.update(POLLS)
+    if rest.marks["group_generation"].is_not_null().any():
+        unproved.update(MEMBERS)
+    if rest.marks.select(IS_OF_GROUP.any()).item() and not _groups_follow(facts, rest, unproved, common, settings):
+        unproved.update(GROUPS)
+    return unproved
+
+
+def _groups_follow(
+    facts: Sequence[RangeFacts], rest: Rows, unproved: set[str], common: Common, settings: Settings
+) -> bool:
+    """Whether groups handle what they commit, as far as the facts of other rules show it."""
+    if unproved.intersection((*LOSS, *POLLS)):
+        return False
+    final = final_reads_of(facts, rest, common, settings)
+    runs = sorted((run for fact in facts for run in fact.runs), key=lambda run: run.first or 0, reverse=True)
+    first_read = {settings.group_of(run.process): run.first or 0 for run in runs}  # the least is written last
+    return groups_follow(rest.marks, first_read, [fact.unhandled for fact in facts], final and final.end, settings)
+
+
+def _only_grows(rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
+    """Whether nothing is deleted, and all that belongs to no range are indeterminate or failed sends, and marks."""
+    if len(rest.reads):
+        return False
+    odd_sends = pl.col("txn") | pl.col("synthetic") | pl.col("value").is_null() | pl.col("acknowledged")
+    beyond = _HAS_END & (_range_of_end(settings) == REST)
+    odd_marks = pl.col("txn") | (pl.col("kind") == "delete-records") | (pl.col("start") > 0) | beyond
+    faults = context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail"))["detail"].unique()
+    is_odd = rest.sends.select(odd_sends.any()).item() or rest.marks.select(odd_marks.any()).item()
+    return not is_odd and all(deletions_of(detail) is not None for detail in faults)
+
+
+def _values_are_unique(ranges: Sequence[Facts], rest: Rows) -> bool:
+    """Whether all sends have different values. Equal hashes of different values only cost time."""
+    hashes = [np.sort(rest.sends["value"].hash().to_numpy()), *(found for _, found in ranges)]
+    found = [value for fact, _ in ranges for value in fact.found]
+    if len({fact.hash_check for fact, _ in ranges}) > 1 or len(found) > len(set(found)):
+        return False
+    limits = np.arange(1, BUCKETS, dtype=np.uint64) * np.uint64(2**64 // BUCKETS)
+    cuts = [[0, *np.searchsorted(part, limits).tolist(), len(part)] for part in hashes]
+    for bucket in range(BUCKETS):
+        parts = [part[cut[bucket] : cut[bucket + 1]] for part, cut in zip(hashes, cuts, strict=True)]
+        values = np.sort(np.concatenate(parts))
+        if (values[1:] == values[:-1]).any():
+            return False
+    return True
+
+
+def _is_read(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common, settings: Settings) -> bool:
+    """Whether the final reads returned all acknowledged records; without them, consumers read all but the last ones,
+    and nothing explains why these were not read.
+    """
+    if final_position(rest, settings) is not None or any(fact.final for fact in facts):
+        return all(fact.in_final for fact in facts)
+    unread = [fact.unread[0] for fact in facts if fact.unread]
+    reads = [fact.read for fact in facts if fact.read]
+    if not unread:
+        return True
+    if reads and min(unread) < max(last for last, _, _ in reads):
+        return False
+    until = max((until for _, _, until in reads), default=MIN_INT64)
+    has_open_poll = common.context["kind"].is_in(["poll"]).any()
+    return not has_open_poll and not _maybe_expired(topic, facts, rest, until, settings)
+
+
+def _maybe_expired(topic: str, facts: Sequence[RangeFacts], rest: Rows, until: int, settings: Settings) -> bool:
+    """Whether retention may have removed records by the last read (ns)."""
+    limit = 0 if settings.limited_in_size(topic) else settings.retention_ms(topic)
+    if limit is None:
+        return False
+    written = min(fact.sent_since[0] for fact in facts if fact.sent_since) / 1e6
+    stamps = [fact.stamped_since[0] for fact in facts if fact.stamped_since]
+    stamps += rest.sends["timestamp"].filter(rest.sends["timestamp"] >= 0).to_list()
+    started = started_ms(settings)
+    if stamps and started is not None:
+        written = min(written, min(stamps) - started)
+    return written - 1 <= until / 1e6 - limit  # a millisecond more than needed, as this is not exact
+
+
+def _sends_follow(facts: Sequence[RangeFacts]) -> bool:
+    """Whether each process sent to all ranges in the order of their offsets."""
+    last: dict[str, tuple[int, ...]] = {}
+    for process, first, until in (sent for fact in facts for sent in fact.sent_by):
+        if first <= last.get(process, (MIN_INT64,)):
+            return False
+        last[process] = until
+    return True
+
+
+def _reads_follow(runs: list[RunOfReads], marks: pl.DataFrame) -> bool:
+    """Whether each run of reads begins at its consumer's position, if that is known, and is over before the next one.
+
+    A process has a position after a run, and after an assignment or a seek to an offset.
+    """
+    events = sorted([*runs, *_moves(marks)], key=lambda event: (event.process, event.began, event.ended))
+    for _, of_process in groupby(events, key=lambda event: event.process):
+        for before, after in pairwise(of_process):
+            is_jump = None not in (after.first, before.position) and after.first != before.position
+            if is_jump or after.began <= before.ended:
+                return False
+    return True
+
+
+def _moves(marks: pl.DataFrame) -> Iterator[RunOfReads]:
+    """The moves of consumers, as runs without reads."""
+    moves = marks.filter(pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail"))
+    is_set = (pl.col("kind") != "revoke") & (pl.col("outcome") == "ok")
+    position = pl.when(is_set).then("offset")
+    rows = moves.select("process", pl.col("completed").fill_null(MAX_INT64), *ORDER[1:], position.alias("position"))
+    for process, *key, position in rows.iter_rows():
+        began = (key[0], key[1], key[2])
+        yield RunOfReads(process, began, began, None, position)
