@@ -301,7 +301,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "kip-320": Cell(
             ("no-hanging-transaction",), 60, ("atomic-transactions", "no-aborted-read", "one-producer-epoch")
         ),
-        # A repeated EndTxn arrives in the next transaction of the same epoch (KIP-890, part 2).
+        # A repeated EndTxn or marker arrives in the next transaction of the same epoch (KIP-890, part 2).
         "kraft": Cell(unclaimed=("atomic-transactions", "no-aborted-read")),
         "kip-966": _SOUND,
     },

@@ -227,7 +227,7 @@ class TransactionalProducer(Producer):
         self._retry_at = self.loop.now + backoff
         self.loop.at(self._retry_at, self._step)
 
-    def on_closed(self, request: Request) -> None:  # type: ignore[override]
+    def on_closed(self, request: Request) -> None:
         """The connection closed, with every request on it."""
         if request.connection is self.connections[request.broker]:
             self._disconnected(request.broker)

@@ -54,7 +54,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
 
     def __init__(self, *arguments: Any, records: list[GroupRecord], ledger: GroupLedger) -> None:
         config: Config = arguments[-1]
-        super().__init__(*arguments, config.group_log, records)
+        super().__init__(*arguments, log=config.group_log, records=records)
         self.ledger = ledger
 
     def _forget(self) -> None:

@@ -37,6 +37,7 @@ class LogCoordinator(ABC, Generic[R]):
         manager: ReplicaManager,
         produces: ProduceHandler,
         config: Config,
+        *,
         log: int,
         records: list[R],
     ) -> None:

@@ -66,7 +66,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         next_pid: Callable[[], int],
     ) -> None:
         config: Config = arguments[-1]
-        super().__init__(*arguments, config.transaction_log, records)
+        super().__init__(*arguments, log=config.transaction_log, records=records)
         self.ledger = ledger
         self._rules = rules
         self._inboxes = inboxes
@@ -192,6 +192,8 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             self._answer_with_epoch(request, state, "")
         elif record.state == ONGOING or (bumps and not request.commit and record.state not in PREPARED):
             epochs = (record.epoch + 1, record.epoch) if bumps else (record.epoch, record.last_epoch)
+            # A late AddPartitionsToTxn may have begun it for the one before.
+            state.record = replace(record, number=self.ledger.number_of(record.pid, record.epoch))
             self._prepare(state, request.commit, *epochs, partial(self._answer_with_epoch, request, state))
         else:
             self._answer(request, INVALID_STATE)
