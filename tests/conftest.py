@@ -93,9 +93,10 @@ def spark() -> Iterator[Any]:
         pytest.skip(f"Spark needs Java 17 or newer, and there is {found}")
     from logjudge.analysis.engines.spark import open_session, whole_run
 
-    # What tests shuffle is small: a part for each core is enough.
+    # What tests shuffle is small: a part for each core is enough, and optimising Java code is not worth it.
     conf = [("spark.driver.memory", "1g"), ("spark.sql.shuffle.partitions", "2")]
-    session = open_session("local[2]", conf=conf, is_brief=True)
+    conf.append(("spark.driver.defaultJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"))
+    session = open_session("local[2]", conf=conf)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(whole_run, "MAX_BYTES", 0)  # test_engines.py has a test for runs that one task judges
         yield session

@@ -133,7 +133,7 @@ def with_more_configs(s: Search) -> Search:
     memo = np.zeros(4 * rows, np.int32)
     rehash_memo(configs, count, memo)
     late_next = longer(s.late_next, 2 * len(s.late_next))
-    return Search(*s[:AT_CONFIGS], configs, memo, longer(s.stack, 2 * rows), late_next, *s[AT_STEPS:])
+    return Search(*s[:AT_CONFIGS], configs, memo, longer(s.stack, 2 * rows), late_next, *s[AT_STEPS:])  # type: ignore[call-arg, arg-type]
 
 
 @compiled
@@ -142,7 +142,7 @@ def with_more_bags(s: Search, size: int) -> Search:
     keys, values = np.zeros(2 * size, np.int64), np.empty(2 * size, np.int32)
     rehash_pairs(s.bag_keys, s.bag_values, keys, values)
     parent, kind = longer(s.bag_parent, size), longer(s.bag_class, size)
-    return Search(*s[:AT_BAGS], keys, values, parent, kind, *s[AT_REQUESTS:])
+    return Search(*s[:AT_BAGS], keys, values, parent, kind, *s[AT_REQUESTS:])  # type: ignore[call-arg, arg-type]
 
 
 @compiled

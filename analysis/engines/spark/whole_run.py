@@ -28,7 +28,9 @@ MAX_BYTES = 4 << 20  # of the run's files, if none were compressed; judged in a 
 def judge_in_one_task(context: SparkContext, run: Run) -> Iterable[Block]:
     """The blocks of a run's results. Without Spark's SQL, which takes longer to start than such a run to judge."""
     settings = run.settings.to_json()
-    return context.parallelize([tasks_of(run)], 1).flatMap(lambda tasks: _blocks(tasks, settings)).collect()
+    tasks = context.parallelize([tasks_of(run)], 1)
+    blocks: list[Block] = tasks.flatMap(lambda of_run: _blocks(of_run, settings)).collect()
+    return blocks
 
 
 def plan_whole(session: SparkSession, run: Run) -> DataFrame:
