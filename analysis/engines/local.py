@@ -81,12 +81,12 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     dependencies: list[pl.DataFrame] = []
     odd: list[pl.DataFrame] = []
     expected: list[Expected] = []
-    for done, unit in enumerate(judged):
+    for done, of_unit in enumerate(judged):
         progress("judging", done, len(order), "partitions")
-        results.add_judged(to_frame(unit.findings), unit.summaries)
-        dependencies += unit.dependencies
-        odd += unit.odd
-        expected += unit.expected
+        results.add_judged(to_frame(of_unit.findings), of_unit.summaries)
+        dependencies += of_unit.dependencies
+        odd += of_unit.odd
+        expected += of_unit.expected
     if odd:
         findings, record = judge_pieces(odd, [beside(odd, one) for one in expected], results.losses(), run.settings)
         results.add_judged(to_frame(findings), [])

@@ -61,7 +61,8 @@ def _rule(base: str, suffix: str) -> Rule:
         group="transactions",
         summary=f"Transactions {'wrote' if of_writes else 'wrote and read'} in a cycle{order} ({name})",
         breach=(
-            f"Each of some transactions must come before the next, and the last before the first: {edges}{in_time}."
+            "Transactions form a cycle: each must come before the next, and the last before the first. Of two "
+            f"neighbours {edges}{in_time}."
             + ("" if of_writes else " At least one read.")
             + " A finding is the shortest cycle of a component of transactions."
         ),
@@ -85,7 +86,7 @@ def _rule(base: str, suffix: str) -> Rule:
 _UNKNOWN = "All writes and reads of a cycle are known, but run.json does not set isolation.level of a consumer in it."
 _CLOCK = " A process recorded its times in another unit or by a clock that is hours off."
 _IN_JEPSEN = (
-    "Elle's dependencies: an operation of any outcome that wrote or read; of several writers of a value the last "
+    "Elle's dependencies: an operation of any outcome that wrote or read; of several writers of a value the last one "
     "counts. Neighbouring offsets only count with --ww-deps, as with Jepsen's option of this name: cycles of G1c "
     "are then permitted. Cycles of G0 always are. An ok operation comes before those invoked after it."
 )

@@ -172,7 +172,7 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
     for at, file, byte in open_in.select("snapshot_offset", "file", "byte").rows():
         is_open = f"the producer snapshot at {where(p, at)} has it open since {first}"
         evidence.append(Evidence(is_open, None, file, None, byte))
-    behind = f"; {plural(count, 'record')} behind it {'waits' if count == 1 else 'wait'}" if count else ""
+    behind = f" and cannot read the {plural(count, 'record')} after it" if count else ""
     return finding(
         p,
         f"{about.name} is open in the log of broker {logs.leader} since {where(p, first)}, though {proof}:"

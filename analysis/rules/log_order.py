@@ -30,7 +30,7 @@ CORRUPT = ("crc", "magic", "length", "decode", "order")
         "entry that covers its offset (KIP-101). Or two brokers each logged that they lead the same leader "
         "epoch, which takes two controllers."
     ),
-    not_a_breach="An entry at the log end without a batch, and a gap.",
+    not_a_breach="A checkpoint entry without a batch, at the log end or over a gap.",
     in_jepsen=NO_BROKER_FILES,
     needs=("batches",),
 ).judged_by_logs

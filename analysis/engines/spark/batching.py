@@ -70,8 +70,8 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
             else:
                 yield from to_batches([("dependencies", "", -1, "", 0, pack(one)) for one in judged.dependencies])
             yield from to_batches([("odd", "", -1, "", 0, pack(one)) for one in judged.odd])
-            rows = [("expected", one.topic, one.partition, "", 0, pack(one.states)) for one in judged.expected]
-            yield from to_batches(rows)
+            plain = [("expected", one.topic, one.partition, "", 0, pack(one.states)) for one in judged.expected]
+            yield from to_batches(plain)
 
     return judge
 
