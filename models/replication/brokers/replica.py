@@ -181,16 +181,14 @@ class Replica:
             return NONE, -1
         if batch.producer_epoch < state.epoch:
             return OLD_PRODUCER, -1
-        if batch.sequence < 0:
-            return NONE, -1  # a coordinator's: a marker, or the offsets that a transaction commits
         if batch.producer_epoch > state.epoch:
-            return (NONE, -1) if batch.sequence == 0 else (OUT_OF_ORDER, -1)
+            return (NONE, -1) if batch.sequence <= 0 else (OUT_OF_ORDER, -1)  # -2 and below: a marker
         last = batch.sequence + batch.count - 1
         for first, end, base in state.recent:
             if first == batch.sequence and end == last:
                 return DUPLICATE, base
         expected = state.recent[-1][1] + 1 if state.recent else 0
-        return (NONE, -1) if batch.sequence == expected else (OUT_OF_ORDER, -1)
+        return (NONE, -1) if batch.sequence == expected or batch.sequence < 0 else (OUT_OF_ORDER, -1)
 
     def advance_high_watermark(self) -> bool:
         """Move the leader's high watermark up if possible; say whether it moved."""

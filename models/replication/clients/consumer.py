@@ -30,6 +30,7 @@ class Consumer(Client):
         "_buffer",
         "_coordinator",
         "_fetching",
+        "_has_markers",
         "_history",
         "_ledger",
         "_listing",
@@ -72,6 +73,7 @@ class Consumer(Client):
         self.index = index
         self.config = config
         self.committed = config.isolation == "read_committed"
+        self._has_markers = config.transactional
         self._coordinator = coordinator
         self._ledger = ledger
         self._history = history
@@ -300,7 +302,7 @@ class Consumer(Client):
                 if error != NOT_AVAILABLE:
                     self.refresh()
             elif batches:
-                if self.config.transactional:
+                if self._has_markers:
                     batches = self._skip_hidden(request, partition, batches)
                 if batches:
                     self._buffer[partition] = list(batches)

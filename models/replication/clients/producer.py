@@ -116,23 +116,23 @@ class Producer(Client):
         if self.generated < self.ops:
             self.loop.at(self.loop.now + int(self._rng.random() * 2 * config.interval), self._generate)
 
-    def _send_one(self) -> None:
+    def _send_one(self, planned: tuple[int, int] | None = None) -> None:
+        """Send the next value of some partition, or a planned one (partition, value) of the operation under way."""
         now = self.loop.now
         config = self.config
-        partition = int(self._rng.random() * config.partitions) if config.partitions > 1 else 0
-        value = self._next_value[partition]
-        self._next_value[partition] = value + 1
-        op = self._op
-        self._op = op + 1
-        self.generated += 1
-        history = self._history
-        if history is not None:
-            history.send(now, self.name, op, partition, value)
-        self._enqueue(partition, value, op)
-
-    def _enqueue(self, partition: int, value: int, op: int) -> None:
-        """Add a record to the open batch of its partition."""
-        now, config = self.loop.now, self.config
+        if planned is None:
+            partition = int(self._rng.random() * config.partitions) if config.partitions > 1 else 0
+            value = self._next_value[partition]
+            self._next_value[partition] = value + 1
+            op = self._op
+            self._op = op + 1
+            self.generated += 1
+            history = self._history
+            if history is not None:
+                history.send(now, self.name, op, partition, value)
+        else:
+            partition, value = planned
+            op = self._op
         queue = self._queues[partition]
         batch = queue[-1] if queue and queue[-1].open else None
         if batch is None:

@@ -129,7 +129,7 @@ class TransactionalProducer(Producer):
         self._transaction.values.append((partition, value))
         if partition not in self._added and not self._rules.bumps_epoch_at_end():
             self._new.add(partition)
-        self._enqueue(partition, value, self._op)
+        self._send_one((partition, value))
         self._step()
 
     def _end(self) -> None:
