@@ -174,11 +174,6 @@ class Rules:
         fatal."""
         return True
 
-    def checks_group_metadata(self) -> bool:
-        """Does TxnOffsetCommit name member and generation, so that a member of an older generation is refused, and does
-        OffsetFetch wait for open transactions (KIP-447)?"""
-        return True
-
     def verifies_transactions(self) -> bool:
         """Does a leader ask the coordinator whether a transaction is open before it appends its first batch (KIP-890,
         part 1)?"""

@@ -11,18 +11,14 @@ from ..rules import Rules
 
 
 class Kip98(Rules):
-    """KIP-320's protocol, with transactions before KIP-360, KIP-447 and KIP-890."""
+    """KIP-320's protocol, with transactions before KIP-360 and KIP-890."""
 
     name = "kip-98"
-    summary = "transactions before KIP-360 and KIP-447"
+    summary = "transactions before KIP-360"
     source = 'KIP-98; Sender.runOnce of 2.4: "It isn\'t safe to continue"'
     version = "2.4.1"
     breaks: ClassVar[tuple[str, ...]] = ()
 
     def bumps_epoch_after_abort(self) -> bool:
         """The error is fatal. The next producer's InitProducerId aborts what is open."""
-        return False
-
-    def checks_group_metadata(self) -> bool:
-        """TxnOffsetCommit of any member is accepted, and OffsetFetch does not wait for open transactions."""
         return False
