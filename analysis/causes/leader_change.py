@@ -76,10 +76,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
         out.old = _stale_leader(timeline, lost, out.new) or out.old
         return out
     after = [t for t in led if out.old is None or t.epoch > out.old.epoch]
-    # An old leader that was elected from outside the ISR has truncated nothing yet: it holds the records until the next
-    # leader.
-    back = [t.epoch for t in after if t.leader == out.old_leader and t.elected_uncleanly and (t.start or 0) > lost.last]
-    latest = max(back, default=-1)
+    latest = max((term.epoch for term in after if _brings_back(timeline, term, out.old_leader, lost)), default=-1)
     if now is not None and now < max(latest, -1 if then is None else then):
         out.new = _returned_term(timeline.terms.get(now), [t for t in after if t.epoch > latest], out.old_leader)
         return out
@@ -97,6 +94,15 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     else:
         out.missing.append(f"the election after which {lost.name} lacked offset {lost.first}")
     return out
+
+
+def _brings_back(timeline: Timeline, term: Term, old_leader: str | None, lost: Lost) -> bool:
+    """Whether a leader from outside the ISR still had the records, and so held them until the next leader."""
+    if not term.elected_uncleanly or term.leader is None or (term.start or 0) <= lost.last:
+        return False
+    cuts = truncations(timeline, term.leader, lost, lost.last_acked)
+    is_cut = any(cut.time is None or term.time is None or cut.time <= term.time for cut in cuts)
+    return term.leader == old_leader or (still_had_records(timeline, term.leader, lost) and not is_cut)
 
 
 def _first_with_start(term: Term, after: list[Term]) -> Term:

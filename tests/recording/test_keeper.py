@@ -190,7 +190,7 @@ def test_the_command_leaves_the_cluster_running(tmp_path: Path) -> None:
         assert (again.returncode, "found a lab" in again.stderr) == (2, True)
     finally:
         assert shell("lab", "down", "--lab", folder, cwd=tmp_path).returncode == 0
-    assert not processes(folder)
+    wait_until_none(folder)
 
 
 def test_a_node_that_fails_at_its_start_is_named_with_its_reason(plan: Plan) -> None:

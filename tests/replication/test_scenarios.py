@@ -199,7 +199,7 @@ def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
     )
     assert result.exit_code == 0
     text = " ".join(CliRunner().invoke(cli, ["scenarios", "run", "--help"]).output.split())
-    assert all(part in text for part in ("NAME-judged", "exit code", "that of the verdict"))
+    assert all(part in text for part in ("NAME-judged", "The exit code is that of `check`"))
 
 
 def test_the_judge_names_the_reset_that_skipped_records(tmp_path: Path) -> None:
