@@ -12,7 +12,15 @@ from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
 from .losses import Lost
-from .replica_history import had_records, is_dead, is_out_of_reach, may_have_lost_tail, still_had_records, truncations
+from .replica_history import (
+    had_records,
+    is_dead,
+    is_out_of_reach,
+    may_have_lost_tail,
+    snapshots_with_records,
+    still_had_records,
+    truncations,
+)
 
 
 @dataclass
@@ -97,12 +105,15 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
 
 
 def _brings_back(timeline: Timeline, term: Term, old_leader: str | None, lost: Lost) -> bool:
-    """Whether a leader from outside the ISR still had the records, and so held them until the next leader."""
-    if not term.elected_uncleanly or term.leader is None or (term.start or 0) <= lost.last:
+    """Whether a leader from outside the ISR still had the records, and so held them until the next leader.
+
+    An old leader has truncated nothing yet. Of another leader a snapshot since its election proves it.
+    """
+    if not term.elected_uncleanly or (term.start or 0) <= lost.last:
         return False
-    cuts = truncations(timeline, term.leader, lost, lost.last_acked)
-    is_cut = any(cut.time is None or term.time is None or cut.time <= term.time for cut in cuts)
-    return term.leader == old_leader or (still_had_records(timeline, term.leader, lost) and not is_cut)
+    held = snapshots_with_records(timeline, term.leader, lost)
+    since = MAX_INT64 if term.time is None else term.time
+    return term.leader == old_leader or any(fact.time is not None and fact.time >= since for fact in held)
 
 
 def _first_with_start(term: Term, after: list[Term]) -> Term:
