@@ -101,7 +101,7 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
 def _prove_large(
     units: ObservationStore, common: Common, settings: Settings, progress: Progress
 ) -> Iterator[tuple[Unit, Proof]]:
-    """What can be proved of large partitions by their ranges, so that nobody needs all of their rows."""
+    """What can be proved of large partitions by their ranges, without all of their rows in memory."""
     large = [
         unit
         for unit in sorted(units)

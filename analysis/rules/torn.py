@@ -25,8 +25,8 @@ from .rule import NO_BROKER_FILES, Rule
     ),
     not_a_breach=(
         "A transaction that is aborted everywhere, whatever its client knows: lost-write reports it if it was "
-        "acknowledged. One that has no marker yet. A record that retention, compaction or damage may have removed, or "
-        "that nobody acknowledged."
+        "acknowledged. A transaction without a marker. A record that retention, compaction or damage may have removed, "
+        "or that was not acknowledged."
     ),
     unknown_when=(
         "The leader's log is damaged, so that markers may be missing. "

@@ -138,7 +138,7 @@ def _missing(p: Partition) -> tuple[str, int]:
     senders = p.context.filter(pl.col("kind") == "sends")["process"]
     silent = [name for name in p.settings.producers() if name not in senders]
     if silent:
-        return f"run.json names {some(silent)}, of which no event is recorded", MIN_INT64
+        return f"run.json names {some(silent)}, but the history has no event of them", MIN_INT64
     undecided = p.context.filter(pl.col("kind") == "txn without steps").sort("process")
     if not len(undecided):
         return "", MIN_INT64

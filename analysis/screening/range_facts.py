@@ -65,7 +65,7 @@ class RangeFacts(NamedTuple):
     runs: list[RunOfReads]
     found: list[str]  # values of sends without offset that were read here
     unhandled: Unhandled
-    unread: tuple[int, int] | None  # the first and last acknowledged offset that nobody read
+    unread: tuple[int, int] | None  # the first and last acknowledged offset that no process read
     in_final: bool  # the final reads returned all acknowledged records
     final: tuple[int, int, int] | None  # of final reads: last offset, first and last completion (ns)
     read: tuple[int, int, int] | None  # the same of all reads

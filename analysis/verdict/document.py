@@ -223,7 +223,7 @@ def _silent_clients(results: Results) -> dict[str, Any] | None:
         return None
     lacking = {need for name in silent for need in DATA_OF_ROLES[settings.role(name)]}
     touched = tuple(rule.name for rule in RULES.values() if lacking & {*rule.needs})
-    sentence = f"run.json names {some(silent)}, of which no event is recorded, so what they did is not known"
+    sentence = f"run.json names {some(silent)}, but the history has no event of them, so what they did is not known"
     return assumption("clients recorded", False, sentence, touched)
 
 
