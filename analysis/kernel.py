@@ -6,7 +6,7 @@ It uses frames and rules, but neither Spark nor files. Both engines call the sam
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -118,15 +118,24 @@ def judge_pieces(
     Results.losses) that have all of its values.
     """
     findings = [
-        replace(
-            finding,
-            id=f"{finding.rule}/{finding.topic}-{finding.partition}/{number}",
-            severity=_configured_severity(finding, settings),
-            related=_losses_behind(finding, losses),
-        )
+        replace(_numbered(finding, number, settings), related=_losses_behind(finding, losses))
         for number, finding in enumerate(judge_torn(odd, beside))
     ]
-    return findings, {"findings": counts_of(findings), "unjudged": {}, "missing settings": [], "cycles": []}
+    return findings, _record_of_run(findings)
+
+
+def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
+    """A finding of the whole run with its id and its configured severity."""
+    of_rule = f"{finding.rule}/{finding.topic}-{finding.partition}/{number}"
+    return replace(finding, id=of_rule, severity=_configured_severity(finding, settings))
+
+
+def _record_of_run(
+    findings: list[Finding], missing: Sequence[Any] = (), cycles: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """The record of findings of the whole run, as in a summary of a partition."""
+    counts = counts_of(findings)
+    return {"findings": counts, "unjudged": {}, "missing settings": [*missing], "cycles": [*cycles]}
 
 
 def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
@@ -148,17 +157,12 @@ def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[lis
     drawings: list[dict[str, Any]] = []
     chosen = [one for one in judged.findings if not settings.rules or one[0].rule in settings.rules]
     for number, (finding, drawing) in enumerate(chosen):
-        of_rule = f"{finding.rule}/{finding.topic}-{finding.partition}/{number}"
-        findings.append(replace(finding, id=of_rule, severity=_configured_severity(finding, settings)))
-        drawings.append({"id": of_rule, "rule": finding.rule, "severity": findings[-1].severity, **drawing})
+        numbered = _numbered(finding, number, settings)
+        findings.append(numbered)
+        drawings.append({"id": numbered.id, "rule": numbered.rule, "severity": numbered.severity, **drawing})
     drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
     missing = [list(one) for one in judged.missing_settings if not settings.rules or one[0] in settings.rules]
-    return findings, {
-        "findings": counts_of(findings),
-        "unjudged": {},
-        "missing settings": missing,
-        "cycles": drawings[:MAX_DRAWN],
-    }
+    return findings, _record_of_run(findings, missing, drawings[:MAX_DRAWN])
 
 
 class ScreenedBatch(NamedTuple):

@@ -11,8 +11,8 @@ from ..wording import plural
 from .losses import ACKNOWLEDGEMENTS, LostRange
 
 # Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them.
-DEATHS = ("power-loss", "fault-truncate", "kill", "failed", "fenced")
-DECISIVE_KINDS = (("elected", "elected-unclean"), ("begins",), DEATHS)
+DEATH_KINDS = ("power-loss", "fault-truncate", "kill", "failed", "fenced")
+DECISIVE_KINDS = (("elected", "elected-unclean"), ("begins",), DEATH_KINDS)
 
 Record = dict[str, Any]
 

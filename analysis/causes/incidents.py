@@ -21,11 +21,11 @@ import polars as pl
 
 from ..finding_order import rank
 from ..wording import plural, some
-from .chains import DEATHS, decisive_fact, merge_chains
+from .chains import DEATH_KINDS, decisive_fact, merge_chains
 from .losses import LOSSES, LostRange
 
 MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
-MAX_EXAMPLES = 3  # findings without lost records, whose facts an incident has
+MAX_EXAMPLES = 3  # an incident has the facts of at most so many findings without lost records
 UNKNOWN = "unknown"
 FINDING_COLUMNS = (
     "id",
@@ -207,7 +207,7 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
         if first is None or turn is None:
             out.append(group)
         else:
-            kind = turn["kind"] if turn["kind"] in DEATHS else "leader change"
+            kind = turn["kind"] if turn["kind"] in DEATH_KINDS else "leader change"
             alike.setdefault((group.cause, kind, turn.get("broker")), []).append((turn["time"], group))
     for same in alike.values():
         latest: int | None = None

@@ -19,8 +19,8 @@ TRANSACTION = "transaction"  # kind of the facts
 
 
 def facts_of_transactions(p: Partition) -> list[Fact]:
-    """For each transactional id its transactions here in numbers; and of each that is open, or whose end is missing
-    from the log, the story."""
+    """For each transactional id the number of its transactions here; and the story of each transaction that is open, or
+    that has no end in the log."""
     facts: list[Fact] = []
     known = coordinated_transactions(p)
     for (name,), rows in known.group_by("transactional_id", maintain_order=True):
@@ -39,7 +39,7 @@ def facts_of_transactions(p: Partition) -> list[Fact]:
 
 
 def facts_of_offset(p: Partition, offset: int) -> list[Fact]:
-    """The story of the transaction that has its record or marker at an offset; none where there is no such."""
+    """The story of the transaction with its record or marker at an offset; empty if there is none."""
     first, last = pl.coalesce("first_offset", "marker"), pl.coalesce("marker", "last_offset")
     here = pl.lit(offset).is_between(first, last) & pl.col("producer_id").is_in(_producers_at(p, offset))
     found = transactions_in_log(p).filter(here)
@@ -97,14 +97,14 @@ def _readers(p: Partition, row: Row) -> list[Fact]:
     read = ok.join(own, on=["offset", "value"], how="semi", maintain_order="left").sort("completed", "at")
     return [
         Fact(
-            f"{row['process']} read {p.name}@{row['offset']}",
+            f"{one['process']} read {p.name}@{one['offset']}",
             TRANSACTION,
-            row["completed"],
-            place=row["at"],
+            one["completed"],
+            place=one["at"],
             partition=p.name,
-            offset=row["offset"],
+            offset=one["offset"],
         )
-        for row in read.unique("process", keep="first", maintain_order=True).head(MAX_READERS).iter_rows(named=True)
+        for one in read.unique("process", keep="first", maintain_order=True).head(MAX_READERS).iter_rows(named=True)
     ]
 
 

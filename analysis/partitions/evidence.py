@@ -151,6 +151,12 @@ def started_ms(settings: Settings) -> int | None:
         return None
 
 
+def on_clock_of_history(ms: pl.Expr, settings: Settings) -> pl.Expr:
+    """Times in ms since the epoch as ns since the start of the run; null if run.json has no started_at."""
+    started = started_ms(settings)
+    return pl.lit(None, pl.Int64) if started is None else (ms - started) * 1_000_000
+
+
 def _faults(context: pl.DataFrame) -> list[Fault]:
     faults = []
     for row in context.filter(pl.col("kind").is_in(["fault", "heal"])).sort("completed", "at").iter_rows(named=True):

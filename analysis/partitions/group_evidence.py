@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from ...histories.evidence.tables import FINAL
-from .evidence import started_ms
+from .evidence import on_clock_of_history
 from .observations import Observations, once
 
 _ITEM = ("group", "at", "kind", "member")
@@ -24,12 +24,10 @@ def group_evidence(p: Observations) -> pl.DataFrame:
     differ = rows.group_by(_ITEM).agg(pl.col("offset").n_unique()).filter(pl.col("offset") > 1)["group"]
     ends = rows.group_by("group", "broker").agg(end=pl.col("at").max()).sort("end", "broker", descending=[True, False])
     best = ends.unique("group", keep="first", maintain_order=True)
-    started = started_ms(p.settings)
-    dated = pl.lit(None, pl.Int64) if started is None else (pl.col("time") - started) * 1_000_000
     return (
         rows.filter(~pl.col("group").is_in(differ.implode()))
         .join(best.select("group", "broker"), on=["group", "broker"], how="semi", maintain_order="left")
-        .with_columns(dated=dated)
+        .with_columns(dated=on_clock_of_history(pl.col("time"), p.settings))
         .sort("group", "at", "member", maintain_order=True)
     )
 

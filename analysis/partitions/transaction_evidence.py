@@ -8,7 +8,7 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL, RECORDS, Schema, empty
 from ..replicas.replica_logs import ReplicaLogs
-from .evidence import started_ms
+from .evidence import on_clock_of_history
 from .observations import Observations, once
 
 if TYPE_CHECKING:
@@ -108,11 +108,7 @@ def coordinated(transactions: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     best = ends.sort("end", "last", "broker", descending=[True, True, False]).unique(
         "transactional_id", keep="first", maintain_order=True
     )
-    started = started_ms(settings)
-    dated = [
-        (pl.lit(None, pl.Int64) if started is None else (pl.col(name) - started) * 1_000_000).alias(f"{name}_ns")
-        for name in DATED
-    ]
+    dated = [on_clock_of_history(pl.col(name), settings).alias(f"{name}_ns") for name in DATED]
     return (
         rows.filter(~pl.col("transactional_id").is_in(differ.implode()))
         .join(best.select("transactional_id", "broker"), on=["transactional_id", "broker"], how="semi")
@@ -122,7 +118,7 @@ def coordinated(transactions: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
 
 def confirmed_producers(logs: ReplicaLogs, transactions: pl.DataFrame) -> pl.Series:
-    """Producer ids whose transactions `__transaction_state` and the leader's log end in the same way, one by one."""
+    """Producer ids for which `__transaction_state` and the leader's log have the same outcomes, one by one."""
     ends = pl.col("outcome").drop_nulls()
     in_log = log_transactions(logs).group_by("producer_id").agg(outcome=ends)
     decided = transactions.group_by("producer_id", maintain_order=True).agg(outcome=ends)

@@ -106,6 +106,17 @@ class ReplicaLogs:
         return is_of_copy(self.last, self.leader or "")
 
     @property
+    def is_leader_damaged(self) -> bool:
+        """Whether the leader's last log has damage, which may hide any record or marker."""
+        return self.damage.filter(self.is_of_leader).height > 0
+
+    @property
+    def leader_start(self) -> int | None:
+        """The first offset that the leader's last log may have; None if it was not collected, or that is not known."""
+        start: list[int | None] = self.extents.filter(self.is_of_leader)["start"].to_list()
+        return start[0] if start else None
+
+    @property
     def last_is_dated(self) -> bool:
         """Whether the time of the latest copy is known. A snapshot needs a time; the end of the run does not."""
         return self.last == FINAL or self.last in self.times

@@ -42,10 +42,9 @@ def resolve_outcomes(logs: ReplicaLogs, open_sends: pl.DataFrame, confirmed: Seq
             pl.lit(False).alias("is_aborted"),
         )
     here = logs.is_of_leader
-    start = logs.extents.filter(here)["start"][0]
     # A record that an earlier snapshot lacks may have been written later.
-    is_damaged = logs.damage.filter(here).height > 0
-    whole = start == 0 and not is_damaged and logs.compacted is False and logs.last == FINAL
+    is_damaged = logs.is_leader_damaged
+    whole = logs.leader_start == 0 and not is_damaged and logs.compacted is False and logs.last == FINAL
     records = logs.records.filter(here).sort("offset")
     ended_in = pl.when(pl.col("control").is_not_null()).then("leader_epoch").fill_null(strategy="backward")
     is_proved = (ended_in.over("producer_id") == pl.col("leader_epoch")) | pl.col("producer_id").is_in(list(confirmed))

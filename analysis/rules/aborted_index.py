@@ -21,9 +21,9 @@ from .rule import NO_BROKER_FILES, Rule
     group="transactions",
     summary="A broker's index of aborted transactions lacks one of its log",
     breach=(
-        "The .txnindex of a segment has a later transaction, but not one whose ABORT marker is in the segment. By this "
-        "index a broker tells read_committed consumers which records to drop, so they get records that were never "
-        "committed."
+        "The .txnindex of a segment lacks a transaction that has its ABORT marker in the segment, although it has a "
+        "later one. A broker lists aborted transactions to read_committed consumers from this index, so they get "
+        "records that were never committed."
     ),
     not_a_breach=(
         "An index that ends before the transaction, or that has nothing: it may have been copied before the segment, "

@@ -162,7 +162,7 @@ def _leader_log_end(p: Partition) -> Iterator[LogEnd]:
         return
     end = logs.extents.filter(logs.is_of_leader)["end"].item()
     read_further = p.final is not None and p.final.end > end
-    if end is None or logs.damage.filter(logs.is_of_leader).height or read_further or not _is_empty_behind(p, end):
+    if end is None or logs.is_leader_damaged or read_further or not _is_empty_behind(p, end):
         return
     time = logs.times.get(logs.last, MAX_INT64)
     yield LogEnd(end, time, time, f"the log of broker {logs.leader} ends at offset {end}")

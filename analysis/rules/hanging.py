@@ -13,12 +13,12 @@ from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..partitions.transaction_evidence import coordinated_transactions, last_seen, transactions_in_log
 from ..replicas.replica_logs import stretches
+from ..timelines.facts import SECOND
 from ..wording import plural
 from .findings import Row, finding, seconds, where
 from .judgement import Result, Unknown
 from .rule import NO_BROKER_FILES, Rule
 
-SECOND = 1_000_000_000  # ns
 # The coordinator looks for transactions beyond their timeout every 10 s, and repeats markers until they are written.
 GRACE_SECONDS = 30
 CLOCK_MARGIN_SECONDS = 2  # between the coordinator's clock and the history's
@@ -61,7 +61,7 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
         if reason := foreign_clock(p):
             yield Unknown(reason)
             return
-        if logs.damage.filter(logs.is_of_leader).height:
+        if logs.is_leader_damaged:
             yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
             return
         about = _OpenTransaction.of(p, row)
@@ -91,9 +91,7 @@ class _OpenTransaction(NamedTuple):
         about = _OpenTransaction(row, str(owners[0]) if owners.n_unique() == 1 else None, last, "")
         if last is None or last["last_state"] not in OVER or last["last_time_ns"] is None:
             return about
-        starts = logs.extents.filter(logs.is_of_leader)["start"]
-        is_whole = len(starts) > 0 and starts[0] == 0
-        is_same = is_whole and len(known.drop_nulls("outcome")) == row["number"] + 1
+        is_same = logs.leader_start == 0 and len(known.drop_nulls("outcome")) == row["number"] + 1
         if is_same:
             return about._replace(ended={"commit": "committed", "abort": "aborted"}.get(last["outcome"], "ended"))
         since = _written(p, about)
@@ -110,7 +108,7 @@ class _OpenTransaction(NamedTuple):
 
 
 def _why_it_hangs(p: Partition, about: _OpenTransaction) -> str | Unknown | None:
-    """Why no marker will come, in a clause; None: one may still come."""
+    """A clause that states why no marker will come; None if one may still come."""
     known, seen = about.coordinated, last_seen(p)
     at = where(p, about.row["first_offset"])
     if seen is None:

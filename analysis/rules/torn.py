@@ -8,7 +8,7 @@ import polars as pl
 
 from ...histories.tables import Evidence, Finding
 from ..partitions.partition import Partition
-from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, is_damaged, pieces_of
+from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, pieces_of
 from ..wording import plural, some
 from .judgement import Result, Unknown
 from .rule import NO_BROKER_FILES, Rule
@@ -38,7 +38,7 @@ from .rule import NO_BROKER_FILES, Rule
 ).judged_by
 def torn_transaction(p: Partition) -> Iterator[Result]:
     """Whether all transactions of a partition can be compared with those of others; `judge_torn` compares them."""
-    if p.transactional and is_damaged(p):
+    if p.transactional and p.replica_logs is not None and p.replica_logs.is_leader_damaged:
         yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
     if len(pieces_of(p).odd) > MAX_PIECES:
         yield Unknown(f"more than {MAX_PIECES:,} transactions in {p.name} are not as their clients know them")

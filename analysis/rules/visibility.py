@@ -132,7 +132,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
 
 
 def _missing(p: Partition) -> tuple[str, int]:
-    """Why the history may lack sends, and from which time on (ns); an empty reason if it lacks none."""
+    """Why sends may be missing from the history, and since when (ns); an empty reason if none is missing."""
     if p.context["kind"].is_in(["left out"]).any():
         return "lines of the history are missing or could not be read", MIN_INT64
     senders = p.context.filter(pl.col("kind") == "sends")["process"]

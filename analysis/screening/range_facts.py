@@ -202,7 +202,7 @@ _NONE_FOUND = pl.DataFrame(schema=dict.fromkeys(("offset", "invoked", "first_rea
 
 
 def _match_indeterminate(reads: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame | None:
-    """The indeterminate sends whose values were read here: offset, value, invoked, first_read (ns).
+    """The indeterminate sends with values that were read here: offset, value, invoked, first_read (ns).
 
     None: a read returned a value that no such send wrote, or at a second offset, or several values at one.
     """

@@ -67,7 +67,7 @@ _HAS_END = IS_LOG_END | (IS_COMMIT & (pl.col("offset") > 0))
 
 
 def _range_of_end(settings: Settings) -> pl.Expr:
-    """The range in whose facts an end offset counts; a commit is of the record before it."""
+    """The range to which an end offset or a commit belongs; a commit belongs to the record before it."""
     return range_of(pl.col("offset") - IS_COMMIT.cast(pl.Int64), settings.range_offsets)
 
 
@@ -158,7 +158,7 @@ def _values_are_unique(ranges: Sequence[Facts], rest: Rows) -> bool:
 
 def _is_read(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common, settings: Settings) -> bool:
     """Whether the final reads returned all acknowledged records; without them, consumers read all but the last ones,
-    and nothing explains why these were not read.
+    and no open poll or retention may explain why these were not read.
     """
     if final_position(rest, settings) is not None or any(fact.final for fact in facts):
         return all(fact.in_final for fact in facts)

@@ -75,19 +75,13 @@ def beside(odd: Iterable[pl.DataFrame], expected: Expected) -> pl.DataFrame:
     )
 
 
-def is_damaged(p: Partition) -> bool:
-    """Whether the leader's last log has damage, which may hide any marker."""
-    logs = p.replica_logs
-    return logs is not None and logs.damage.filter(logs.is_of_leader).height > 0
-
-
 @once
 def pieces_of(p: Partition) -> Pieces:
     """The pieces of a partition in the leader's last log; none without it."""
     logs = p.replica_logs
     if not p.transactional or logs is None or logs.last != FINAL or p.generation is not None:
         return NO_PIECES
-    if is_damaged(p) or not is_leader_collected(logs):
+    if logs.is_leader_damaged or not is_leader_collected(logs):
         return NO_PIECES
     sends = p.sends.filter(
         pl.col("txn") & pl.col("value").is_not_null() & ~pl.col("value").is_in(p.tombstones.implode())
@@ -101,8 +95,7 @@ def pieces_of(p: Partition) -> Pieces:
     found = held.select("value", "aborted", "marker", "broker", "file", "byte", place="offset").unique(
         "value", keep="none"
     )
-    start = logs.extents.filter(logs.is_of_leader)["start"]
-    whole = len(start) > 0 and start[0] == 0 and logs.compacted is False
+    whole = logs.leader_start == 0 and logs.compacted is False
     joined = sends.join(found, on="value", how="left", maintain_order="left")
     # An acknowledged transaction is `ok` for its client; what brokers' files resolved is not.
     known = (

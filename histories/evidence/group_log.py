@@ -8,27 +8,28 @@ coordinator wrote them.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
+from .coordinator_log import Row, replay_log
 from .group_records import (
     GroupMetadata,
     OffsetCommit,
     assigned_partitions,
     decode,
 )
-from .tables import DAMAGE, GROUPS, damage_row
-from .wire_cursor import MalformedRecordError
+from .tables import GROUPS
+
+if TYPE_CHECKING:
+    from .segments import RawRecord
 
 COMMIT_MARKER = 1
-Row = dict[str, Any]
 
 
 class _Replay:
     def __init__(self) -> None:
         self.rows: list[Row] = []
-        self.damage: list[Row] = []
         self.open: dict[tuple[int, int], list[Row]] = {}  # commits of open transactions
 
     def apply(self, key: bytes, value: bytes | None, where: Row, producer: tuple[int, int] | None) -> None:
@@ -78,26 +79,14 @@ class _Replay:
 
 def read_group_log(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables GROUPS and DAMAGE of a folder, both with a column `file` (its name)."""
-    from .segments import raw_records  # loads compiled loops, which takes time
-
     replay = _Replay()
-    for path in sorted(p for p in folder.glob("*.log") if p.stem.isdecimal() and p.is_file()):
-        # Damaged batches are reported with the segment, which is read as any other.
-        for record in raw_records(path)[0]:
-            where = {"at": record.offset, "time": record.timestamp, "byte": record.byte, "file": path.name}
-            if record.is_control:
-                kind = int.from_bytes((record.key or b"")[2:4], "big")
-                if record.producer is not None:
-                    replay.end(record.producer, kind == COMMIT_MARKER, record.offset)
-                continue
-            try:
-                replay.apply(record.key or b"", record.value, where, record.producer)
-            except MalformedRecordError as error:
-                reason = f"the record at offset {record.offset} cannot be decoded: {error}"
-                replay.damage.append(
-                    {**damage_row("decode", reason, record.byte, None, record.offset, record.offset), "file": path.name}
-                )
-    return (
-        pl.DataFrame(replay.rows, schema={**GROUPS, "file": pl.String}),
-        pl.DataFrame(replay.damage, schema={**DAMAGE, "file": pl.String}),
-    )
+
+    def apply(record: RawRecord, where: Row) -> None:
+        if not record.is_control:
+            replay.apply(record.key or b"", record.value, where, record.producer)
+        elif record.producer is not None:
+            kind = int.from_bytes((record.key or b"")[2:4], "big")
+            replay.end(record.producer, kind == COMMIT_MARKER, record.offset)
+
+    damage = replay_log(folder, apply)
+    return pl.DataFrame(replay.rows, schema={**GROUPS, "file": pl.String}), damage

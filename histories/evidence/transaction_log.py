@@ -7,15 +7,17 @@ transaction lists no partitions any more; they are those of its records before.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from .tables import DAMAGE, TRANSACTIONS, damage_row
+from .coordinator_log import Row, replay_log
+from .tables import TRANSACTIONS
 from .transaction_records import TransactionRecord, decode
-from .wire_cursor import MalformedRecordError
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    from .segments import RawRecord
+
 WITHOUT_TRANSACTION = ("empty", "dead", "removed")
 
 
@@ -71,23 +73,12 @@ class _Replay:
 
 def read_transaction_log(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables TRANSACTIONS and DAMAGE of a folder, both with a column `file` (its name)."""
-    from .segments import raw_records  # loads compiled loops, which takes time
+    replay = _Replay()
 
-    replay, damage = _Replay(), []
-    for path in sorted(p for p in folder.glob("*.log") if p.stem.isdecimal() and p.is_file()):
-        # Damaged batches are reported with the segment, which is read as any other.
-        for raw in raw_records(path)[0]:
-            if raw.is_control:
-                continue
-            try:
-                record = decode(raw.key or b"", raw.value)
-            except MalformedRecordError as error:
-                reason = f"the record at offset {raw.offset} cannot be decoded: {error}"
-                damage.append(
-                    {**damage_row("decode", reason, raw.byte, None, raw.offset, raw.offset), "file": path.name}
-                )
-                continue
-            if record is not None:
-                where = {"at": raw.offset, "time": raw.timestamp, "byte": raw.byte, "file": path.name}
-                replay.apply(record, where)
-    return replay.table(), pl.DataFrame(damage, schema={**DAMAGE, "file": pl.String})
+    def apply(raw: RawRecord, where: Row) -> None:
+        record = None if raw.is_control else decode(raw.key or b"", raw.value)
+        if record is not None:
+            replay.apply(record, where)
+
+    damage = replay_log(folder, apply)
+    return replay.table(), damage

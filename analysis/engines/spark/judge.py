@@ -116,7 +116,7 @@ def _errors(run: Run) -> Iterator[None]:
 
 
 def _add_blocks(results: Results, blocks: DataFrame) -> list[pl.DataFrame]:
-    """Adds blocks of results; returns the odd pieces of transactions, of which each partition has few."""
+    """Adds blocks of results. Returns the odd pieces of transactions; a partition has few of them."""
     odd = []
     for row in blocks.collect():
         payload = bytes(row["payload"])

@@ -85,12 +85,19 @@ class LogCoordinator(ABC, Generic[R]):
         replica = self._manager.leader(self.log)
         return replica is not None and replica.epoch == self._epoch
 
-    def _load(self, since: tuple[int, int]) -> None:
+    def _may_go_on(self, task: Callable[[tuple[int, int]], None], since: tuple[int, int]) -> bool:
+        """May a task of this incarnation and epoch run now? A paused process runs it later."""
         process = self._process
-        if since != (process.incarnation, self._epoch) or process.defer(self._load, since):
-            return
+        if since != (process.incarnation, self._epoch) or process.defer(task, since):
+            return False
         if not self._is_coordinator():
             self._resign()
+            return False
+        return True
+
+    def _load(self, since: tuple[int, int]) -> None:
+        process = self._process
+        if not self._may_go_on(self._load, since):
             return
         for batch in self._manager.replicas[self.log].log.batches():
             is_own = batch.producer == COORDINATOR
@@ -126,12 +133,8 @@ class LogCoordinator(ABC, Generic[R]):
         self._produces.write(batch, finished)
 
     def _tick(self, since: tuple[int, int]) -> None:
-        process = self._process
-        if since != (process.incarnation, self._epoch) or process.defer(self._tick, since):
+        if not self._may_go_on(self._tick, since):
             return
-        if not self._is_coordinator():
-            self._resign()
-            return
-        now = process.loop.now
-        process.loop.at(now + TICK, self._tick, since)
+        now = self._process.loop.now
+        self._process.loop.at(now + TICK, self._tick, since)
         self._tick_loaded(now)

@@ -26,7 +26,6 @@ class MarkerHandler:
     _produces: ProduceHandler
     _rules: Rules
     _next_number: Callable[[], int]
-    _on_marker: Callable[[MarkerRequest], None]  # the marker is replicated
 
     def handle(self, request: MarkerRequest) -> None:
         """Append a marker, unless a newer coordinator, or in transactions v2 this one, already did."""
@@ -54,6 +53,4 @@ class MarkerHandler:
 
     def _answer(self, request: MarkerRequest, error: str) -> None:
         request.error = error
-        if not error:
-            self._on_marker(request)
         self._network.send(self._process.id, request.node, request.reply, request)

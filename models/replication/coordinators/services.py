@@ -56,6 +56,7 @@ class CoordinatorServices:
         logs: CoordinatorLogs,
     ) -> None:
         parts = (process, network, manager, produces)
+        leader_of = partial(_leader_of, metadata)
         self.groups = GroupCoordinator(*parts, config, records=logs.group_records, ledger=logs.group)
         self.transactions = TransactionCoordinator(
             *parts,
@@ -64,13 +65,12 @@ class CoordinatorServices:
             ledger=logs.transactions,
             rules=rules,
             inboxes=inboxes,
-            leader_of=partial(_leader_of, metadata),
+            leader_of=leader_of,
             next_pid=logs.pids.__next__,
         )
-        self.markers = MarkerHandler(*parts, rules, logs.markers.__next__, self._on_marker)
+        self.markers = MarkerHandler(*parts, rules, logs.markers.__next__)
         self._config = config
         if config.transactional and rules.verifies_transactions():
-            leader_of = partial(_leader_of, metadata)
             produces.verifier = Verifier(process, network, manager, rules, config, inboxes, leader_of, produces.append)
         self._verifier = produces.verifier
 
@@ -102,9 +102,6 @@ class CoordinatorServices:
     def parked(self) -> Iterator[Request]:
         """The requests that wait for other clients."""
         yield from self.groups.parked()
-
-    def _on_marker(self, request: MarkerRequest) -> None:
-        """A marker is replicated."""
 
 
 def _leader_of(metadata: Mapping[int, PartitionState], partition: int) -> int:
