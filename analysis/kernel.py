@@ -121,7 +121,7 @@ def judge_pieces(
         replace(_numbered(finding, number, settings), related=_losses_behind(finding, losses))
         for number, finding in enumerate(judge_torn(odd, beside))
     ]
-    return findings, _record_of_run(findings)
+    return findings, record_of_run(findings)
 
 
 def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
@@ -130,7 +130,7 @@ def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
     return replace(finding, id=of_rule, severity=_configured_severity(finding, settings))
 
 
-def _record_of_run(
+def record_of_run(
     findings: list[Finding], missing: Sequence[Any] = (), cycles: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
     """The record of findings of the whole run, as in a summary of a partition."""
@@ -162,7 +162,7 @@ def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[lis
         drawings.append({"id": numbered.id, "rule": numbered.rule, "severity": numbered.severity, **drawing})
     drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
     missing = [list(one) for one in judged.missing_settings if not settings.rules or one[0] in settings.rules]
-    return findings, _record_of_run(findings, missing, drawings[:MAX_DRAWN])
+    return findings, record_of_run(findings, missing, drawings[:MAX_DRAWN])
 
 
 class ScreenedBatch(NamedTuple):

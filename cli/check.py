@@ -18,10 +18,11 @@ from click.core import ParameterSource
 from ..histories.errors import UsageError
 from ..histories.files import is_uri
 from ..histories.output_folder import name_of
+from ..histories.readers import CHECKED
 from .check_help import CommandWithRules
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
-from .forms import from_option
+from .forms import from_formats
 from .main import (
     EXIT_BREACH,
     EXIT_CRASH,
@@ -46,9 +47,9 @@ EXITS = {
 
 
 def _rule_names() -> Iterable[str]:
-    from ..analysis.rules import RULES
+    from ..analysis.rules import ANOMALIES, RULES
 
-    return RULES
+    return dict.fromkeys([*RULES, *ANOMALIES])
 
 
 DEFAULT_OUT = "logjudge-out"
@@ -56,12 +57,27 @@ RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_name
 SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to start than to judge them
 
 
+class _ConsistencyModel(click.ParamType):
+    """A name of a consistency model. The names are only imported when the option is used."""
+
+    name = "MODEL"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name. Raises UsageError for an unknown one."""
+        del param, ctx
+        from ..analysis.transactions.consistency_models import DEMANDED
+
+        if value not in DEMANDED:
+            raise UsageError(f"found --model {value}, expected one of {', '.join(DEMANDED)}")
+        return value
+
+
 @click.command(cls=CommandWithRules)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=AnyPath(takes_stdin=True))
 @click.option(
     "--out", metavar="FOLDER", type=AnyPath(), help="Folder or URI for the report [default: logjudge-out/RUN]."
 )
-@from_option
+@from_formats(*CHECKED)
 @click.option("--json", "as_json", is_flag=True, help="Print only verdict.json.")
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only; the exit code is the verdict.")
@@ -85,6 +101,19 @@ SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to star
     help="In Jepsen histories: also search cycles of ww dependencies, and permit G1c, as Jepsen's ww-deps does.",
 )
 @click.option(
+    "--model",
+    type=_ConsistencyModel(),
+    default="strict-serializable",
+    show_default=True,
+    help="In Elle's histories: the consistency model to demand; what it allows is permitted.",
+)
+@click.option(
+    "--keys",
+    multiple=True,
+    type=click.Choice(["wfr", "sequential", "linearizable"]),
+    help="In Elle's register histories: assume this of each key by itself, to order its versions; may be repeated.",
+)
+@click.option(
     "--plots",
     type=click.Choice(["none", "findings", "all"]),
     default="findings",
@@ -99,6 +128,10 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     RUN is a run bundle (a folder), a history file (JSON lines, Parquet, Jepsen EDN, or the output of Kafka's
     VerifiableProducer and VerifiableConsumer), broker files (log folders, server.log, the text of kafka-dump-log),
     a URI that Spark reads (s3a://, hdfs://, ...), or - for standard input.
+
+    Histories of transactions on lists or registers, as Elle checks them (--from elle-append, elle-register), are
+    judged for isolation anomalies and the consistency models that these rule out. They are judged in this process,
+    whatever the engine, and only from local files.
 
     Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown.
     """
@@ -141,6 +174,7 @@ def _judge(
 ) -> tuple[dict[str, Any], str]:
     """verdict.json of a run, and its headline. A run without a configured name gets `name`, if not empty."""
     from ..analysis.figures import merge_figures
+    from ..analysis.rules import DIALECTS
     from ..analysis.verdict.document import report_of
     from ..analysis.verdict.provenance import provenance_of
     from ..plots.painting import start_painter
@@ -154,6 +188,7 @@ def _judge(
         run = engine.open_run(path, options["reader"], progress)
         settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules, strict=options["strict"])
         settings = dataclasses.replace(settings, ww_deps=options["ww_deps"])
+        settings = dataclasses.replace(settings, model=options["model"], keys=options["keys"])
         if name and not settings.config.get("name"):
             settings = dataclasses.replace(settings, name=name)
         run = dataclasses.replace(run, settings=settings)
@@ -162,7 +197,10 @@ def _judge(
         results = engine.judge(run, progress)
         results.refuse_unusable()
         command_line = shlex.join(["logjudge", *sys.argv[1:]])
-        report = {**report_of(results, engine.name), "provenance": provenance_of(run, command_line)}
+        report = {
+            **report_of(results, engine.name if run.settings.dialect not in DIALECTS else LocalEngine.name),
+            "provenance": provenance_of(run, command_line),
+        }
         progress("writing", 0, 1, "reports")
         figures = merge_figures(results.records, results.context, results.run.settings)
         engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
