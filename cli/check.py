@@ -175,6 +175,7 @@ def _judge(
     """verdict.json of a run, and its headline. A run without a configured name gets `name`, if not empty."""
     from ..analysis.figures import merge_figures
     from ..analysis.rules import DIALECTS
+    from ..analysis.rules.selection import check_applicable
     from ..analysis.verdict.document import report_of
     from ..analysis.verdict.provenance import provenance_of
     from ..plots.painting import start_painter
@@ -191,6 +192,7 @@ def _judge(
         settings = dataclasses.replace(settings, model=options["model"], keys=options["keys"])
         if name and not settings.config.get("name"):
             settings = dataclasses.replace(settings, name=name)
+        check_applicable(rules, settings.dialect)
         run = dataclasses.replace(run, settings=settings)
         if options["plots"] != "none":
             start_painter()

@@ -108,10 +108,12 @@ def is_snapshot_isolated(history: History, order: str = "") -> bool:
         if not rest and not begun:
             return True
         for number in sorted(rest):
-            if all(a in done for a, b in before if b == number and (a in rest or a in begun)):
-                if run(history.txns[number], state, history.is_register) is not None:
-                    if can_end(state, {**begun, number: state}, done, rest - {number}):
-                        return True
+            if (
+                all(a in done for a, b in before if b == number and (a in rest or a in begun))
+                and run(history.txns[number], state, history.is_register) is not None
+                and can_end(state, {**begun, number: state}, done, rest - {number})
+            ):
+                return True
         for number, snapshot in begun.items():
             writes = [(key, value) for f, key, value in history.txns[number].steps if f == "w"]
             if all(snapshot.get(key, ()) == state.get(key, ()) for key, _ in writes):

@@ -98,9 +98,10 @@ def findings_of_anomalies(
     for finding, drawing in findings_of_cycles(cycles, severity, in_words=partial(_CycleOfKeys, history=history)):
         places = pl.Series([item.place for item in finding.evidence])
         txns = history.txns["at"].search_sorted(places).to_list()
+        values = [value for value in finding.values if value]
         pairs = zip(finding.evidence, txns, strict=True)
-        evidence = [replace(item, sentence=f"{item.sentence}; {_steps(history, txn)}") for item, txn in pairs]
-        found.append((replace(finding, topic=None, partition=None, evidence=evidence), drawing))
+        evidence = [replace(item, sentence=f"process {item.sentence}; {_steps(history, txn)}") for item, txn in pairs]
+        found.append((replace(finding, topic=None, partition=None, evidence=evidence, values=values), drawing))
     turn = {name: number for number, name in enumerate(ANOMALIES)}
     return sorted(found, key=lambda one: turn[one[0].rule])
 
@@ -150,9 +151,7 @@ class _CycleOfKeys(CycleInWords):
         after = version_in_words(row["target_value"])
         if kind == "ww":
             return f"{one} wrote {before} to key {key}, before {other} wrote {after}"
-        if not row["source_value"]:
-            return f"{one} read the initial state of key {key}, before {other} wrote {after}"
-        return f"{one} read key {key} up to {before}, before {other} wrote {after}"
+        return f"{one} read {before} of key {key}, before {other} wrote {after}"
 
     def name(self, step: Any) -> str:
         """The transaction that a step leads from, with its process."""

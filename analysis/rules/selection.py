@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...histories.errors import UsageError, did_you_mean
-from . import ANOMALIES, RULES
+from . import ANOMALIES, RULES, rules_of
+
+
+def check_applicable(rules: Sequence[str], dialect: str) -> None:
+    """Raises UsageError if none of the chosen rules judges histories of a dialect (no rules: all are chosen)."""
+    if rules and not any(name in rules_of(dialect) for name in rules):
+        raise UsageError(f"found {', '.join(rules[:3])}, expected a rule for this history ({dialect})")
 
 
 def select_rules(only: Sequence[str], skip: Sequence[str], allow: Sequence[str]) -> tuple[str, ...]:

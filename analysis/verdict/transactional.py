@@ -59,7 +59,10 @@ def assumptions_of(results: Results) -> list[Record]:
 
 
 def consistency_of(rules: Record, model: str) -> Record:
-    """The consistency models that the anomalies of a run rule out: the entry `consistency` of verdict.json."""
+    """The consistency models that the anomalies of a run rule out: the entry `consistency` of verdict.json.
+
+    `rules` are those of verdict.json; some may have been skipped.
+    """
     found = [name for name, rule in rules.items() if rule["findings"] or rule["permitted"]]
     weakest, strongest = boundary(found)
     return {
@@ -67,5 +70,6 @@ def consistency_of(rules: Record, model: str) -> Record:
         "not": weakest,
         "ruled_out": ruled_out(found),
         "strongest_not_ruled_out": strongest,
-        "summary": models_in_words(weakest, strongest),
+        "summary": models_in_words(weakest, strongest)
+        + ("" if len(rules) == len(ANOMALIES) else " by the anomalies that were not skipped"),
     }
