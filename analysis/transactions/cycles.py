@@ -227,17 +227,17 @@ class _Search:
 
     def shortest(self) -> Cycle | None:
         """The shortest cycle, or the shortest that BUDGET allows to find. None: only G-single-item may have none."""
-        best: list[tuple[int, int]] | None = None
+        best: list[tuple[int, int]] | None = None  # the first operation is also the last
         budget = BUDGET
         # In real time the last to start is on a cycle for certain: only dependencies lead on from it.
         starts = sorted(self.nodes, key=lambda node: -int(self.graph.start[node])) if self.order == "realtime" else None
         for first in starts or self.nodes:
-            found, steps = self._from(first, len(best) if best else len(self.nodes) + 1)
+            found, steps = self._from(first, len(best) - 1 if best else len(self.nodes) + 1)
             best = found or best
             budget -= steps
             if budget < 0 and (best is not None or self.base == "G-single-item"):
                 break
-            if best is not None and len(best) == 2:
+            if best is not None and len(best) == 3:
                 break
         if best is None and self.base != "G-single-item":
             raise AssertionError("a strongly connected component without a cycle")
