@@ -236,7 +236,7 @@ def _hint(judged: list[Judged], spark: Spark | None) -> None:
     is_chosen = any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
     if is_chosen or any(spark or ()) or not sys.stderr.isatty():
         return
-    counts = [run.report["counts"] for run in judged if run.report]
+    counts = [run.report["counts"] for run in judged if run.report and run.report["input"]["engine"] == "spark"]
     if 0 < sum(each.get("operations", 0) + each.get("kept records", 0) for each in counts) < SMALL_RUN:
         click.echo("This is a small run: --engine local judges it without starting Spark.", err=True)
 

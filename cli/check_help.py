@@ -10,6 +10,7 @@ EXAMPLES = (
     ("zcat history.jsonl.gz | logjudge check -", "from standard input"),
     ("logjudge check run/ --only lost-write --only unseen", "two rules"),
     ("logjudge check run/ --allow lost-write:acks=1", "accepts losses under acks=1"),
+    ("logjudge check history.edn --model snapshot-isolation", "Elle's list-append or rw-register history"),
     ("logjudge check runs/* --format junit --out judged > junit.xml", "several runs, for CI"),
 )
 
