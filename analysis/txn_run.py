@@ -78,8 +78,8 @@ def _read(run: Run, results: Results, progress: Progress) -> TxnHistory:
             if len(left_out):
                 results.add_quarantine(left_out)
         results.add_lines(split.number, number)
-    joined = (pl.concat(frames).rename({"line": "place"}) for frames in (events, steps))
-    history = history_of(*joined, is_whole=not results.left_out)
+    placed = [pl.concat(frames).rename({"line": "place"}) for frames in (events, steps)]
+    history = history_of(placed[0], placed[1], is_whole=not results.left_out)
     results.add_counts({"events": sum(map(len, events)), "operations": len(history.txns)})
     results.add_counts({str(name): number for name, number in history.txns.group_by("outcome").len().iter_rows()})
     unpaired = history.txns.filter((pl.col("outcome") == "ok") & (pl.col("start") < 0))

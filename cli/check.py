@@ -53,23 +53,19 @@ def _rule_names() -> Iterable[str]:
 
 
 DEFAULT_OUT = "logjudge-out"
+DEFAULT_MODEL = "strict-serializable"
 RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_names)}
 SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to start than to judge them
 
 
-class _ConsistencyModel(click.ParamType):
-    """A name of a consistency model. The names are only imported when the option is used."""
-
-    name = "MODEL"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name. Raises UsageError for an unknown one."""
-        del param, ctx
+def _known_model(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """The name of a consistency model. Raises UsageError for an unknown one."""
+    if value != DEFAULT_MODEL:
         from ..analysis.transactions.consistency_models import DEMANDED
 
         if value not in DEMANDED:
             raise UsageError(f"found --model {value}, expected one of {', '.join(DEMANDED)}")
-        return value
+    return value
 
 
 @click.command(cls=CommandWithRules)
@@ -102,8 +98,9 @@ class _ConsistencyModel(click.ParamType):
 )
 @click.option(
     "--model",
-    type=_ConsistencyModel(),
-    default="strict-serializable",
+    metavar="MODEL",
+    default=DEFAULT_MODEL,
+    callback=_known_model,
     show_default=True,
     help="In Elle's histories: the consistency model to demand; what it allows is permitted.",
 )

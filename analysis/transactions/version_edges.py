@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 import polars as pl
 
+from ...histories.tables import Schema
 from .dependencies import DEPENDENCIES, KINDS
 from .txn_history import TxnHistory
 from .windows import windows_of, within
 
 INITIAL = ""  # the version of every key before its first write
 MAX_PAIRS = 2_000_000  # of readers of a version and writers of versions that may follow it
-EDGES = {
+EDGES: Schema = {
     "kind": KINDS,
     "source": pl.Int64,  # transactions
     "target": pl.Int64,
@@ -53,7 +54,7 @@ def edges_of(versions: Versions) -> tuple[pl.DataFrame, int]:
     rw = after.join(readers, on=["key", "before"], how="inner")
     found = [
         frame.select(
-            pl.lit(kind).cast(EDGES["kind"]).alias("kind"),
+            pl.lit(kind).cast(KINDS).alias("kind"),
             *("source", "target", "key", "before"),
             pl.lit(None, pl.String).alias("after") if kind == "wr" else "after",
         )

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from ..tables import QUARANTINE, TYPES
+from ..tables import QUARANTINE, TYPES, Schema
 from . import edn
 from .lines import MalformedError, decode_line, texts
 
-EVENTS = {"line": pl.Int64, "type": pl.String, "process": pl.String, "has_value": pl.Boolean}
+EVENTS: Schema = {"line": pl.Int64, "type": pl.String, "process": pl.String, "has_value": pl.Boolean}
 # f: r or w. value: null if nil; of a read list the elements, each with SEPARATOR after it (no EDN text contains it).
-STEPS = {"line": pl.Int64, "step": pl.Int64, "f": pl.String, "key": pl.String, "value": pl.String}
+STEPS: Schema = {"line": pl.Int64, "step": pl.Int64, "f": pl.String, "key": pl.String, "value": pl.String}
 SEPARATOR = "\n"
 MAX_LINES = 20  # of one event
 MAX_JOINED = 1 << 20  # characters of an event that takes several lines
@@ -95,10 +95,14 @@ def parse_transactions(blob: bytes, form: Format) -> Transactions:
     slow = _Slow(lines, form)
     slow.parse(text.filter(~is_common)["line"].to_list())
     if not slow.events and not slow.malformed:
-        return Transactions(events.cast(EVENTS), steps.cast(STEPS), pl.DataFrame(schema=QUARANTINE))
+        return Transactions(
+            events.cast(pl.Schema(EVENTS)), steps.cast(pl.Schema(STEPS)), pl.DataFrame(schema=QUARANTINE)
+        )
     return Transactions(
-        pl.concat([events.cast(EVENTS), pl.DataFrame(slow.events, EVENTS, orient="row")]).sort("line"),
-        pl.concat([steps.cast(STEPS), pl.DataFrame(slow.steps, STEPS, orient="row")]).sort("line", maintain_order=True),
+        pl.concat([events.cast(pl.Schema(EVENTS)), pl.DataFrame(slow.events, EVENTS, orient="row")]).sort("line"),
+        pl.concat([steps.cast(pl.Schema(STEPS)), pl.DataFrame(slow.steps, STEPS, orient="row")]).sort(
+            "line", maintain_order=True
+        ),
         pl.DataFrame(slow.malformed, QUARANTINE, orient="row"),
     )
 
@@ -149,7 +153,7 @@ class _Slow:
             raise MalformedError(f"found :type {_shown(entries.get('type'))}, expected :invoke, :ok, :fail or :info")
         if value is not None and not isinstance(value, tuple):
             raise MalformedError(f"found :value {_shown(value)}, expected a vector of micro-operations")
-        if len(value or ()) > MAX_STEPS:
+        if value is not None and len(value) > MAX_STEPS:
             raise MalformedError(f"found {len(value):,} micro-operations, expected at most {MAX_STEPS:,}")
         steps = [self._step(step) for step in value or ()]
         self.events.append((number, kind, edn.dumps(process), value is not None))
