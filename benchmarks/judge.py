@@ -46,7 +46,8 @@ CLIENTS: tuple[dict[str, Any], ...] = (
 )
 WIDE = 10_000_000
 MIN_FOUND, MIN_CAUSES = 0.5, 40  # the share of causes to find, in runs with at least so many
-KINDS = tuple(kind for kind in PATTERNS if kind not in ("handover", "lagging-mark", "reassignment"))
+OTHERS = ("handover", "lagging-mark", "reassignment", "consumer-crash", "consumer-pause")
+KINDS = tuple(kind for kind in PATTERNS if kind not in OTHERS)
 
 
 def scenario(seed: int) -> Scenario:

@@ -17,7 +17,7 @@ def visible_values(cluster: Cluster) -> Values:
     """The values in the final leaders' logs that read_committed consumers see, once no open transaction is before
     them."""
     found: Values = {}
-    for partition in range(cluster.config.partitions):
+    for partition in range(cluster.config.data_partitions):
         replica = cluster.leader_replica(partition)
         for batch in committed(replica.log.batches(), replica.hw) if replica is not None else ():
             ranges = found.setdefault((partition, batch.producer), [])
@@ -43,7 +43,7 @@ def atomic_transactions(cluster: Cluster) -> list[Breach]:
     """A committed transaction is visible in all of its partitions, any other in none."""
     found: list[Breach] = []
     visible = visible_values(cluster)
-    served = {p for p in range(cluster.config.partitions) if (log := cluster.leader_log(p)) and not log.start}
+    served = {p for p in range(cluster.config.data_partitions) if (log := cluster.leader_log(p)) and not log.start}
     for number, one in enumerate(cluster.transactions.transactions):
         values = [(partition, value) for partition, value in one.values if partition in served]
         seen = [value for value in values if _has(visible, one, *value)]

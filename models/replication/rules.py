@@ -184,6 +184,11 @@ class Rules:
         (transactions v2, KIP-890, part 2)?"""
         return False
 
+    def fences_members(self) -> bool:
+        """Do offsets in a transaction name their member and generation, and does a member wait for the offsets of open
+        transactions (KIP-447)? Otherwise they are accepted of any producer that is not fenced."""
+        return True
+
     # --- consumers
 
     def read_replica(self, reader: int, leader: int, isr: tuple[int, ...]) -> int:

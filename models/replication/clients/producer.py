@@ -52,6 +52,7 @@ class Producer(Client):
         "_partition_in_flight",
         "_queues",
         "_rng",
+        "_targets",
         "_ticking",
         "config",
         "epoch",
@@ -85,7 +86,8 @@ class Producer(Client):
         self.epoch = 0  # producer epoch, raised after a gap in the sequence (KIP-360)
         self.generated = 0
         self.finished = ops == 0
-        count = config.partitions
+        count = config.data_partitions
+        self._targets = range(config.partitions)  # the partitions that it writes
         self._op = 0
         self._next_value = [0] * count
         self._next_sequence = [0] * count
@@ -129,7 +131,7 @@ class Producer(Client):
             self.generated += 1
             history = self._history
             if history is not None:
-                history.send(now, self.name, op, partition, value)
+                history.send(now, self.name, op, self.index, partition, value)
         else:
             partition, value = planned
             op = self._op
@@ -155,7 +157,7 @@ class Producer(Client):
         while True:
             ready: list[ProducerBatch] = []
             broker = NO_LEADER
-            for partition in range(config.partitions):
+            for partition in self._targets:
                 leader = self.leaders[partition][0]
                 if leader in blocked or (broker != NO_LEADER and leader != broker):
                     continue
@@ -296,9 +298,8 @@ class Producer(Client):
     def on_closed(self, request: ProduceRequest) -> None:
         """The connection closed: no request on it will be answered, and its batches may have been written or not.
 
-        All that is in flight to that broker fails, oldest first (InFlightRequests.clearAll since KAFKA-5494), so
-        that batches without sequence numbers are queued again in reverse. With acks=0 nothing is in flight, and the
-        producer learns that it must ask for the leader again."""
+        All that is in flight there fails, oldest first (InFlightRequests.clearAll since KAFKA-5494), so batches without
+        sequence numbers are queued again in reverse. With acks=0 the producer learns that it must refresh metadata."""
         if request.connection is self.connections[request.broker]:
             self._disconnected(request.broker)
 
@@ -384,7 +385,7 @@ class Producer(Client):
                 self._disconnected(broker)
         for broker in [b for b, request in self._connecting.items() if now - request.sent > SETUP_TIMEOUT]:
             self._connect(broker)
-        for partition in range(config.partitions):
+        for partition in self._targets:
             queue = self._queues[partition]
             while queue and now >= queue[0].created + config.delivery_timeout:
                 batch = queue.popleft()
