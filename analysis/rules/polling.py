@@ -15,6 +15,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64, Finding
 from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.indeterminate_polls import indeterminate_polls
+from ..partitions.marks import IS_MOVE, POSITION
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural
 from . import jepsen_steps
@@ -297,12 +298,7 @@ def moves_of(p: Partition) -> pl.DataFrame:
 
     Columns: process, completed, at, index, group, position (null: not known from here on).
     """
-    done = pl.col("outcome") != "fail"
-    # A seek without a known outcome leaves the position unknown.
-    is_set = (pl.col("kind") != "revoke") & (pl.col("outcome") == "ok")
-    named = p.marks.filter(pl.col("kind").is_in(["assign", "seek", "revoke"]) & done).select(
-        *("process", "completed", "at", "index", "group"), position=pl.when(is_set).then("offset")
-    )
+    named = p.marks.filter(IS_MOVE).select("process", "completed", "at", "index", "group", position=POSITION)
     # An assignment of other partitions by the group may be incremental, so it clears nothing; a revocation
     # that names no partition takes all, and so does an assignment by the application.
     is_clearing = (
@@ -310,7 +306,7 @@ def moves_of(p: Partition) -> pl.DataFrame:
         | ((pl.col("kind") == "assign") & ~pl.col("group"))
         | ((pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") == "0"))
     )
-    general = p.context.filter(done & is_clearing).join(
+    general = p.context.filter((pl.col("outcome") != "fail") & is_clearing).join(
         named.select("process", "at"), on=["process", "at"], how="anti", maintain_order="left"
     )
     clearing = general.select("process", "completed", "at", "group", index=pl.lit(0, dtype=pl.Int32))
