@@ -9,6 +9,7 @@ the record. Times are of the controller's clock in milliseconds.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -243,20 +244,9 @@ def _clear_elr(replay: Replay, record: MetadataRecord) -> None:
             replay.partition_row(record, "change", key)
 
 
-def _register(replay: Replay, record: MetadataRecord) -> None:
-    replay.row(record, "register", broker_id=record.data["brokerId"])
-
-
-def _unregister(replay: Replay, record: MetadataRecord) -> None:
-    replay.row(record, "unregister", broker_id=record.data["brokerId"])
-
-
-def _fence(replay: Replay, record: MetadataRecord) -> None:
-    replay.row(record, "fence", broker_id=record.data["id"])
-
-
-def _unfence(replay: Replay, record: MetadataRecord) -> None:
-    replay.row(record, "unfence", broker_id=record.data["id"])
+def _of_broker(kind: str, name: str) -> Callable[[Replay, MetadataRecord], None]:
+    """A handler that adds a row with the broker that the record has in the field of that name."""
+    return lambda replay, record: replay.row(record, kind, broker_id=record.data[name])
 
 
 def _registration_change(replay: Replay, record: MetadataRecord) -> None:
@@ -270,10 +260,8 @@ def _registration_change(replay: Replay, record: MetadataRecord) -> None:
 
 def _config(replay: Replay, record: MetadataRecord) -> None:
     data = record.data
-    if data["resourceType"] == TOPIC_RESOURCE:
-        replay.row(record, "config", topic=data["resourceName"], key=data["name"], value=data["value"])
-    else:
-        replay.row(record, "config", key=data["name"], value=data["value"])
+    topic = data["resourceName"] if data["resourceType"] == TOPIC_RESOURCE else None
+    replay.row(record, "config", topic=topic, key=data["name"], value=data["value"])
 
 
 def _feature(replay: Replay, record: MetadataRecord) -> None:
@@ -281,14 +269,14 @@ def _feature(replay: Replay, record: MetadataRecord) -> None:
 
 
 HANDLERS = {
-    TYPES["REGISTER_BROKER_RECORD"]: _register,
-    TYPES["UNREGISTER_BROKER_RECORD"]: _unregister,
+    TYPES["REGISTER_BROKER_RECORD"]: _of_broker("register", "brokerId"),
+    TYPES["UNREGISTER_BROKER_RECORD"]: _of_broker("unregister", "brokerId"),
     TYPES["TOPIC_RECORD"]: _topic,
     TYPES["PARTITION_RECORD"]: _partition,
     TYPES["CONFIG_RECORD"]: _config,
     TYPES["PARTITION_CHANGE_RECORD"]: _partition_change,
-    TYPES["FENCE_BROKER_RECORD"]: _fence,
-    TYPES["UNFENCE_BROKER_RECORD"]: _unfence,
+    TYPES["FENCE_BROKER_RECORD"]: _of_broker("fence", "id"),
+    TYPES["UNFENCE_BROKER_RECORD"]: _of_broker("unfence", "id"),
     TYPES["REMOVE_TOPIC_RECORD"]: _remove_topic,
     TYPES["FEATURE_LEVEL_RECORD"]: _feature,
     TYPES["BROKER_REGISTRATION_CHANGE_RECORD"]: _registration_change,
