@@ -68,8 +68,9 @@ class Results:
             self._findings.append(findings)
         self._summaries.extend(summaries)
 
-    def add_run_record(self, record: dict[str, Any]) -> None:
-        """Adds the record of rules on the whole run (kernel.judge_whole_run)."""
+    def add_of_run(self, findings: pl.DataFrame, record: dict[str, Any]) -> None:
+        """Adds the findings of rules on the whole run and their record (kernel.judge_whole_run)."""
+        self.add_judged(findings, [])
         self._of_run.append(record)
 
     @property

@@ -117,12 +117,27 @@ def coordinated(transactions: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     )
 
 
-def confirmed_producers(logs: ReplicaLogs, transactions: pl.DataFrame) -> pl.Series:
+def one_by_one(in_log: pl.DataFrame, transactions: pl.DataFrame) -> pl.DataFrame:
+    """The coordinator's transactions with their `number` in the log, of producers that have as many there (IN_LOG).
+
+    Each in the log ends as the coordinator decided it, or has no end.
+    """
+    numbered = transactions.with_columns(number=pl.int_range(pl.len()).over("producer_id"))
+    logged = in_log.select("producer_id", "number", ended="outcome", is_logged=True)
+    pairs = logged.join(numbered.with_columns(is_decided=True), on=["producer_id", "number"], how="full", coalesce=True)
+    is_alike = (
+        pl.col("is_logged")
+        & pl.col("is_decided")
+        & (pl.col("ended").is_null() | (pl.col("ended") == pl.col("outcome")))
+    )
+    differ = pairs.filter(~is_alike.fill_null(False))
+    return numbered.join(differ, on="producer_id", how="anti", maintain_order="left")
+
+
+def confirmed_producers(logs: ReplicaLogs, transactions: pl.DataFrame) -> list[int]:
     """Producer ids for which `__transaction_state` and the leader's log have the same outcomes, one by one."""
-    ends = pl.col("outcome").drop_nulls()
-    in_log = log_transactions(logs).group_by("producer_id").agg(outcome=ends)
-    decided = transactions.group_by("producer_id", maintain_order=True).agg(outcome=ends)
-    return in_log.join(decided, on=["producer_id", "outcome"], how="semi")["producer_id"]
+    ended = [frame.drop_nulls("outcome") for frame in (log_transactions(logs), transactions)]
+    return one_by_one(*ended)["producer_id"].unique().to_list()
 
 
 def last_seen(p: Observations) -> int | None:

@@ -55,7 +55,7 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
         for unit, name, rows in screened.left:
             units.setdefault(unit, {}).setdefault(name, []).append(rows)
         unproved |= screened.unproved
-        yield from to_batches(_results([], screened.summaries))
+        yield from to_batches(_results(pl.DataFrame(), screened.summaries))
         for unit in sorted(units):
             tables = units.pop(unit)
             if unproved.get(unit) == []:
@@ -63,10 +63,11 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
             for name, payload in packed.pop(unit, ()):
                 tables.setdefault(name, []).append(unpack(payload))
             judged = judge_unit(*unit, tables, common, settings, unproved=unproved.get(unit))
-            yield from to_batches(_results(judged.findings, judged.summaries))
+            yield from to_batches(_results(to_frame(judged.findings), judged.summaries))
             if settings.dialect == "jepsen" and judged.dependencies:  # one unit: all of its cycles are here
                 found = find_cycles(pl.concat(judged.dependencies), settings)
-                yield from to_batches(results_of_run(*judge_whole_run(found, settings)))
+                findings, record = judge_whole_run(found, settings)
+                yield from to_batches([*_results(findings, []), ("run", "", -1, "", 0, json.dumps(record).encode())])
             else:
                 yield from to_batches([("dependencies", "", -1, "", 0, pack(one)) for one in judged.dependencies])
             yield from to_batches([("odd", "", -1, "", 0, pack(one)) for one in judged.odd])
@@ -87,11 +88,6 @@ def common_of(tables: Tables) -> Common:
     return Common(context, unplaced, {table: pl.concat(frames) for table, frames in tables.items()})
 
 
-def _results(findings: list[Any], summaries: list[dict[str, Any]]) -> list[Row]:
+def _results(findings: pl.DataFrame, summaries: list[dict[str, Any]]) -> list[Row]:
     rows: list[Row] = [("summaries", "", -1, "", 0, json.dumps(summaries).encode())] if summaries else []
-    return [*rows, ("findings", "", -1, "", 0, pack(to_frame(findings)))] if findings else rows
-
-
-def results_of_run(findings: list[Any], record: dict[str, Any]) -> list[Row]:
-    """The blocks of rules on the whole run."""
-    return [*_results(findings, []), ("run", "", -1, "", 0, json.dumps(record).encode())]
+    return [*rows, ("findings", "", -1, "", 0, pack(findings))] if len(findings) else rows
