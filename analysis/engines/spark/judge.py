@@ -18,7 +18,7 @@ from ...kernel import judge_pieces, judge_whole_run
 from ...results import Results
 from ...stages import close_waiting
 from ...transactions.pieces import Expected, beside
-from .blocks import pack, unpack
+from .blocks import pack, rows_in, unpack
 from .connecting import cluster_errors
 from .cycles import find_cycles
 from .driver_files import hurry
@@ -134,11 +134,10 @@ def _judge_pieces(results: Results, odd: list[pl.DataFrame], blocks: DataFrame) 
 
     def choose(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         frames = [unpack(frame) for frame in packed]
-        for batch in batches:
-            for row in batch.to_pylist():
-                found = beside(frames, Expected(row["topic"], row["partition"], unpack(row["payload"])))
-                if len(found):
-                    yield pa.RecordBatch.from_pydict({"payload": pa.array([pack(found)], pa.binary())})
+        for row in rows_in(batches):
+            found = beside(frames, Expected(row["topic"], row["partition"], unpack(row["payload"])))
+            if len(found):
+                yield pa.RecordBatch.from_pydict({"payload": pa.array([pack(found)], pa.binary())})
 
     chosen = blocks.filter("kind = 'expected'").select("topic", "partition", "payload")
     found = [unpack(bytes(row["payload"])) for row in chosen.mapInArrow(choose, "payload binary").collect()]
