@@ -183,12 +183,20 @@ def _remove_topic(replay: Replay, record: MetadataRecord) -> None:
     replay.partitions = {key: state for key, state in replay.partitions.items() if key[0] != topic_id}
 
 
-def _ints(values: Any) -> tuple[int, ...]:
-    return tuple(int(v) for v in values or ())
+# By name in PartitionState: the record's field.
+LISTS = {
+    "isr": "isr",
+    "replicas": "replicas",
+    "adding": "addingReplicas",
+    "removing": "removingReplicas",
+    "elr": "eligibleLeaderReplicas",
+    "last_known_elr": "lastKnownElr",
+}
 
 
-def _changed(data: dict[str, Any], name: str, old: tuple[int, ...]) -> tuple[int, ...]:
-    return old if data.get(name) is None else _ints(data[name])
+def _lists(data: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The lists of brokers that a record has; a change has only those that changed."""
+    return {name: tuple(map(int, data[field])) for name, field in LISTS.items() if data.get(field) is not None}
 
 
 def _partition(replay: Replay, record: MetadataRecord) -> None:
@@ -198,13 +206,8 @@ def _partition(replay: Replay, record: MetadataRecord) -> None:
         leader=int(data["leader"]),
         leader_epoch=int(data["leaderEpoch"]),
         partition_epoch=int(data["partitionEpoch"]),
-        isr=_ints(data["isr"]),
-        replicas=_ints(data["replicas"]),
-        adding=_ints(data.get("addingReplicas")),
-        removing=_ints(data.get("removingReplicas")),
-        elr=_ints(data.get("eligibleLeaderReplicas")),
-        last_known_elr=_ints(data.get("lastKnownElr")),
         recovering=data.get("leaderRecoveryState") == 1,
+        **dict.fromkeys(LISTS, ()) | _lists({"isr": data["isr"], "replicas": data["replicas"], **data}),
     )
     replay.partition_row(record, "partition", key)
 
@@ -217,16 +220,7 @@ def _partition_change(replay: Replay, record: MetadataRecord) -> None:
         reason = f"a change of partition {key[1]} of topic {key[0]}, without its PartitionRecord in this log"
         replay.broken(record, "order", reason)
         return
-    state = replace(
-        old,
-        partition_epoch=old.partition_epoch + 1,
-        isr=_changed(data, "isr", old.isr),
-        replicas=_changed(data, "replicas", old.replicas),
-        adding=_changed(data, "addingReplicas", old.adding),
-        removing=_changed(data, "removingReplicas", old.removing),
-        elr=_changed(data, "eligibleLeaderReplicas", old.elr),
-        last_known_elr=_changed(data, "lastKnownElr", old.last_known_elr),
-    )
+    state = replace(old, partition_epoch=old.partition_epoch + 1, **_lists(data))
     leader = data.get("leader")
     if leader is not None and leader != NO_LEADER_CHANGE:
         state = replace(state, leader=int(leader), leader_epoch=old.leader_epoch + 1)
