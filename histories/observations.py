@@ -69,9 +69,7 @@ def _with_corrected_outcomes(operations: pl.DataFrame) -> pl.DataFrame:
     if not count_indeterminate_failures(operations):  # as in most blocks: the patterns cost more than the rest
         return operations
     is_open = _IS_FAILED_SEND & is_indeterminate(pl.col("error"))
-    return operations.with_columns(
-        pl.when(is_open).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome").alias("outcome")
-    )
+    return operations.with_columns(outcome=pl.when(is_open).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome"))
 
 
 def _steps(transactions: pl.DataFrame) -> pl.DataFrame:
@@ -79,20 +77,16 @@ def _steps(transactions: pl.DataFrame) -> pl.DataFrame:
     return (
         transactions.select(*_OPERATION, "rebalanced", "ops")
         .filter(pl.col("ops").list.len() > 0)
-        .with_columns(pl.int_ranges(0, pl.col("ops").list.len(), dtype=pl.Int32).alias("index"))
+        .with_columns(index=pl.int_ranges(0, pl.col("ops").list.len(), dtype=pl.Int32))
         .explode("ops", "index")
         .unnest("ops")
     )
 
 
 def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    plain = operations.filter(pl.col("f") == "send").with_columns(
-        pl.lit(False).alias("txn"), pl.lit(0, dtype=pl.Int32).alias("index")
-    )
+    plain = operations.filter(pl.col("f") == "send").with_columns(txn=pl.lit(False), index=pl.lit(0, dtype=pl.Int32))
     within = steps.filter(pl.col("f") == "send").with_columns(
-        pl.lit(True).alias("txn"),
-        pl.lit(None, dtype=pl.String).alias("acks"),
-        pl.lit(False).alias("synthetic"),
+        txn=pl.lit(True), acks=pl.lit(None, dtype=pl.String), synthetic=pl.lit(False)
     )
     columns = [name for name in SENDS if name != "acknowledged"]
     sends = pl.concat([frame.select(columns) for frame in (plain, within)])
@@ -103,7 +97,7 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
             pl.coalesce(pl.when(pl.col("acks") == "-1").then(pl.lit("all")).otherwise("acks"), default).alias("acks"),
             pl.col("synthetic").fill_null(False),
         )
-        .with_columns(((pl.col("outcome") == "ok") & (pl.col("acks") != "0")).alias("acknowledged"))
+        .with_columns(acknowledged=(pl.col("outcome") == "ok") & (pl.col("acks") != "0"))
         .select(list(SENDS))
     )
 
@@ -111,17 +105,17 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
 def _polled(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """The entries of polls, one row each."""
     polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
-    plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(pl.lit(False).alias("txn"))
+    plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(txn=pl.lit(False))
     stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     stepwise = stepwise.drop("topic", "partition", "offset", "key", "value", "timestamp")
-    within = _explode_records(stepwise, pl.col("index")).with_columns(pl.lit(True).alias("txn"))
+    within = _explode_records(stepwise, pl.col("index")).with_columns(txn=pl.lit(True))
     return pl.concat([plain, within])
 
 
 def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
     """One row for each polled record. Positions count through all steps of an operation, in order."""
     exploded = (
-        polls.with_columns(step.alias("step"))
+        polls.with_columns(step=step)
         .select(*_OPERATION, "rebalanced", "step", "records")
         .explode("records")
         .with_columns(pl.col("records").struct.unnest())
@@ -138,15 +132,13 @@ def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
 def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     def positions(rows: pl.DataFrame, kind: pl.Expr, txn: bool) -> pl.DataFrame:
         return (
-            rows.with_columns(kind.alias("kind"))
+            rows.with_columns(kind=kind)
             .select(*_OPERATION, "kind", pl.col("group", "auto").fill_null(False), *_MEMBERSHIP, "offsets")
             .filter(pl.col("offsets").list.len() > 0)
             .explode("offsets")
             .unnest("offsets")
             .with_columns(
-                pl.lit(None, dtype=pl.String).alias("value"),
-                pl.lit(txn).alias("txn"),
-                pl.int_range(pl.len(), dtype=pl.Int32).alias("index"),
+                value=pl.lit(None, dtype=pl.String), txn=pl.lit(txn), index=pl.int_range(pl.len(), dtype=pl.Int32)
             )
             .select(list(MARKS))
         )
@@ -184,9 +176,7 @@ def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame
     rows = named.drop("topic", "partition", "offset").explode("topics").rename({"topics": "topic"})
     return _records_as_marks(
         rows.with_columns(
-            pl.lit(0, dtype=pl.Int32).alias("partition"),
-            pl.lit(0, dtype=pl.Int32).alias("index"),
-            pl.lit(None, dtype=pl.Int64).alias("offset"),
+            partition=pl.lit(0, dtype=pl.Int32), index=pl.lit(0, dtype=pl.Int32), offset=pl.lit(None, dtype=pl.Int64)
         ),
         "subscribe",
     )
@@ -194,13 +184,13 @@ def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame
 
 def _records_as_marks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
     return rows.with_columns(
-        pl.lit(kind).alias("kind"),
-        pl.lit(None, dtype=pl.Int64).alias("start"),
-        pl.lit(False).alias("group"),
-        pl.lit(False).alias("auto"),
-        pl.lit(False).alias("txn"),
-        pl.lit(None, dtype=pl.String).alias("member"),
-        pl.lit(None, dtype=pl.Int64).alias("group_generation"),
+        kind=pl.lit(kind),
+        start=pl.lit(None, dtype=pl.Int64),
+        group=pl.lit(False),
+        auto=pl.lit(False),
+        txn=pl.lit(False),
+        member=pl.lit(None, dtype=pl.String),
+        group_generation=pl.lit(None, dtype=pl.Int64),
     ).select(list(MARKS))
 
 
@@ -257,11 +247,11 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
     handles = operations.filter(pl.col("f") == "handle").unique("process", keep="first", maintain_order=True)
     if len(handles):
         recorded = handles.with_columns(
-            pl.lit("handles").alias("kind"),
-            pl.lit(False).alias("group"),
-            pl.lit(None, dtype=pl.String).alias("detail"),
-            pl.lit(None, dtype=pl.String).alias("member"),
-            pl.lit(None, dtype=pl.Int64).alias("group_generation"),
+            kind=pl.lit("handles"),
+            group=pl.lit(False),
+            detail=pl.lit(None, dtype=pl.String),
+            member=pl.lit(None, dtype=pl.String),
+            group_generation=pl.lit(None, dtype=pl.Int64),
         )
         context = pl.concat([context, recorded.select(list(CONTEXT))])
     return context

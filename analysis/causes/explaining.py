@@ -197,12 +197,11 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     marks = marks.with_columns(
         # An offset that the application assigned is not the group's committed offset. Without an offset the client
         # starts at the committed offset, or resets.
-        pl.when((pl.col("kind") == "assign") & ~pl.col("group"))
+        kind=pl.when((pl.col("kind") == "assign") & ~pl.col("group"))
         .then(pl.when(pl.col("offset").is_null()).then(pl.lit("assign-own")).otherwise(pl.lit("seek")))
         .when((pl.col("kind") == "commit") & (pl.col("outcome") == "info"))
         .then(pl.lit("commit-info"))
         .otherwise("kind")
-        .alias("kind")
     )
     marks = marks.group_by("completed", "at", "process", "kind", maintain_order=True).agg(*offsets)
     crashes = p.context.filter(own & (pl.col("kind") == "crash"))
@@ -210,8 +209,8 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
         [
             polls.select(*who, pl.lit("poll").alias("f"), "first_offset", "last_offset"),
             marks.select(*who, pl.col("kind").alias("f"), "first_offset", "last_offset"),
-            crashes.select(*who, pl.lit("crash").alias("f")).with_columns(
-                pl.lit(None, dtype=pl.Int64).alias("first_offset"), pl.lit(None, dtype=pl.Int64).alias("last_offset")
+            crashes.select(*who, f=pl.lit("crash")).with_columns(
+                first_offset=pl.lit(None, dtype=pl.Int64), last_offset=pl.lit(None, dtype=pl.Int64)
             ),
         ]
     ).select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())

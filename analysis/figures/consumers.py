@@ -34,7 +34,7 @@ def never_received(p: Partition) -> list[list[Any]]:
     )
     saw = reads.filter(pl.col("offset").is_in(ambiguous.implode())).join(present, on="offset")
     received = polled.select("owner", present="value")
-    last = reads.group_by("owner").agg(pl.col("offset").last().alias("last"))  # rows are sorted by time
+    last = reads.group_by("owner").agg(last=pl.col("offset").last())  # rows are sorted by time
     missed = (
         saw.filter(pl.col("value") != pl.col("present"))
         .unique(["process", "offset"])

@@ -137,7 +137,7 @@ def lags(
     offsets = offsets[order]
     oldest = np.append(np.minimum.accumulate(acked[order][::-1])[::-1], np.iinfo(np.int64).max)
     moves = moves_of(p).select("process", "completed", "at", "index", pl.col("position").fill_null(-1))
-    reads = _Positions.of(p.reads.with_columns((pl.col("offset") + 1).fill_null(-1).alias("position")))
+    reads = _Positions.of(p.reads.with_columns(position=(pl.col("offset") + 1).fill_null(-1)))
     final = p.final.processes if p.final else ()
     lines = []
     for process, rows in [item for item in consumers if item[0] not in final and len(item[1])][:MAX_CONSUMERS]:

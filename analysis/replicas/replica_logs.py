@@ -243,10 +243,9 @@ def with_aborted(records: pl.DataFrame) -> pl.DataFrame:
     """
     outcome = pl.when(pl.col("transactional")).then(pl.col("control"))
     return records.with_columns(
-        pl.when(~pl.col("transactional"))
+        aborted=pl.when(~pl.col("transactional"))
         .then(False)
         .otherwise(outcome.fill_null(strategy="backward").over("broker", "producer_id") == "abort")
-        .alias("aborted")
     )
 
 
@@ -257,7 +256,7 @@ def runs(frame: pl.DataFrame, dense: str, *same: str) -> Iterator[pl.DataFrame]:
     broken = (pl.col(dense).diff() != 1).fill_null(True)
     for name in same:
         broken = broken | (pl.col(name) != pl.col(name).shift()).fill_null(True)
-    numbered = frame.sort(dense).with_columns(broken.cum_sum().alias("_run"))
+    numbered = frame.sort(dense).with_columns(_run=broken.cum_sum())
     for run in numbered.partition_by("_run", maintain_order=True):
         yield run.drop("_run")
 

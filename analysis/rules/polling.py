@@ -183,7 +183,7 @@ def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offs
         return offsets
     held = p.entries_between(int(offsets[0]), int(offsets[-1]))
     visible = pl.lit(True) if uncommitted else p.committed
-    sent = held.with_columns(p.sends["invoked"].gather(held["send"]).fill_null(0).alias("sent"))
+    sent = held.with_columns(sent=p.sends["invoked"].gather(held["send"]).fill_null(0))
     there = np.unique(sent.filter(visible & (pl.col("sent") <= time))["offset"].to_numpy())
     return np.setdiff1d(np.intersect1d(there, offsets), vanished(p, there), assume_unique=True)
 
@@ -242,7 +242,7 @@ def jumps(p: Partition) -> pl.DataFrame:
     sequence = pl.concat(
         [
             reads[np.union1d(rows, before)].select(
-                "process", "completed", "at", "index", "row", "offset", (pl.col("offset") + 1).alias("position")
+                "process", "completed", "at", "index", "row", "offset", position=pl.col("offset") + 1
             ),
             moves,
         ],
@@ -250,10 +250,7 @@ def jumps(p: Partition) -> pl.DataFrame:
     ).sort("completed", "at", "index", nulls_last=True, maintain_order=True)
     jumped = _mismatches(sequence).filter(pl.col("row").is_in(reads["row"].gather(rows).implode()))
     value = p.reads["value"]
-    return jumped.with_columns(
-        value.gather(jumped["row"]).alias("value"),
-        value.gather(jumped["previous_row"]).alias("previous_value"),
-    )
+    return jumped.with_columns(value=value.gather(jumped["row"]), previous_value=value.gather(jumped["previous_row"]))
 
 
 def _suspect_rows(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Offsets]:

@@ -73,7 +73,7 @@ def _log_only_grows_by_plain_sends(many: ManyPartitions) -> Contradictions:
     yield many.sends.filter(IS_ODD_SEND)
     yield (
         many.sends.group_by("tp")
-        .agg(pl.len(), pl.col("value").n_unique().alias("values"))
+        .agg(pl.len(), values=pl.col("value").n_unique())
         .filter((pl.col("len") > pl.col("values")) | (pl.col("len") > MAX_ROWS))
     )
     yield many.reads.filter(pl.col("txn") | pl.any_horizontal(pl.col("value", "offset", "completed").is_null()))
@@ -111,7 +111,7 @@ def _each_offset_has_one_record(many: ManyPartitions) -> Contradictions:
     )
     yield (
         many.placed.group_by("tp")
-        .agg(pl.len(), pl.col("place").n_unique().alias("places"))
+        .agg(pl.len(), places=pl.col("place").n_unique())
         .filter(pl.col("len") > pl.col("places"))
     )
 

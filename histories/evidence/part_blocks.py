@@ -73,7 +73,7 @@ def _read_headers(part: Part) -> Iterator[Block]:
 
     segment = read_headers(part.path, part.start, part.end)
     yield from _empty_segment(part, segment)
-    yield from _blocks("headers", part, segment.batches.with_columns(pl.lit(str(part.path)).alias("path")))
+    yield from _blocks("headers", part, segment.batches.with_columns(path=pl.lit(str(part.path))))
     yield from _blocks("damage", part, segment.damage)
 
 

@@ -232,7 +232,7 @@ def check_events(events: pl.DataFrame, numbered: bool = True, placed: bool = Tru
         .when(_bad_items(events, "ops", ("f",)))
         .then(pl.lit("found a step of a transaction without f, expected its function"))
     )
-    reasons = events.with_columns(reason.alias("reason"))
+    reasons = events.with_columns(reason=reason)
     if reasons["reason"].null_count() == len(reasons):
         return complete(events, EVENTS), pl.DataFrame(schema=QUARANTINE)
     return (
