@@ -10,7 +10,7 @@ import polars as pl
 
 from .bundle import Settings
 from .outcomes import is_indeterminate
-from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS
+from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS, complete
 
 
 class Observations(NamedTuple):
@@ -164,7 +164,7 @@ def _owned(operations: pl.DataFrame) -> pl.DataFrame:
     assigns = operations.filter((pl.col("f") == "assign") & (pl.col("assignment").list.len() > 0))
     rows = assigns.drop("topic", "partition").explode("assignment").unnest("assignment")
     index = pl.int_range(pl.len(), dtype=pl.Int32).alias("index")
-    marks = _records_as_marks(rows.with_columns(index, offset=pl.lit(None, pl.Int64)), "owned")
+    marks = _records_as_marks(rows.drop("offset").with_columns(index), "owned")
     return marks.with_columns(rows["group"].fill_null(False), *(rows.select(_MEMBERSHIP)))
 
 
@@ -174,24 +174,15 @@ def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame
         return pl.DataFrame(schema=MARKS)
     named = operations.filter((pl.col("f") == "subscribe") & (pl.col("topics").list.len() > 0))
     rows = named.drop("topic", "partition", "offset").explode("topics").rename({"topics": "topic"})
-    return _records_as_marks(
-        rows.with_columns(
-            partition=pl.lit(0, dtype=pl.Int32), index=pl.lit(0, dtype=pl.Int32), offset=pl.lit(None, dtype=pl.Int64)
-        ),
-        "subscribe",
-    )
+    first = pl.lit(0, dtype=pl.Int32)
+    return _records_as_marks(rows.with_columns(partition=first, index=first), "subscribe")
 
 
 def _records_as_marks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
-    return rows.with_columns(
-        kind=pl.lit(kind),
-        start=pl.lit(None, dtype=pl.Int64),
-        group=pl.lit(False),
-        auto=pl.lit(False),
-        txn=pl.lit(False),
-        member=pl.lit(None, dtype=pl.String),
-        group_generation=pl.lit(None, dtype=pl.Int64),
-    ).select(list(MARKS))
+    """The rows as marks, without a log start and a membership. What they lack is null."""
+    known = [name for name in (*_OPERATION, "topic", "partition", "offset", "value", "index") if name in rows.columns]
+    flags = dict.fromkeys(("group", "auto", "txn"), pl.lit(False))
+    return complete(rows.select(known, kind=pl.lit(kind), **flags), MARKS)
 
 
 def _deletions(operations: pl.DataFrame) -> pl.DataFrame:
@@ -246,12 +237,7 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
     context = rows.select(list(CONTEXT))
     handles = operations.filter(pl.col("f") == "handle").unique("process", keep="first", maintain_order=True)
     if len(handles):
-        recorded = handles.with_columns(
-            kind=pl.lit("handles"),
-            group=pl.lit(False),
-            detail=pl.lit(None, dtype=pl.String),
-            member=pl.lit(None, dtype=pl.String),
-            group_generation=pl.lit(None, dtype=pl.Int64),
-        )
-        context = pl.concat([context, recorded.select(list(CONTEXT))])
+        named = [name for name in _OPERATION if name in CONTEXT]
+        recorded = handles.select(named, kind=pl.lit("handles"), group=pl.lit(False))
+        context = pl.concat([context, complete(recorded, CONTEXT)])
     return context

@@ -205,15 +205,12 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     )
     marks = marks.group_by("completed", "at", "process", "kind", maintain_order=True).agg(*offsets)
     crashes = p.context.filter(own & (pl.col("kind") == "crash"))
-    return pl.concat(
-        [
-            polls.select(*who, pl.lit("poll").alias("f"), "first_offset", "last_offset"),
-            marks.select(*who, pl.col("kind").alias("f"), "first_offset", "last_offset"),
-            crashes.select(*who, f=pl.lit("crash")).with_columns(
-                first_offset=pl.lit(None, dtype=pl.Int64), last_offset=pl.lit(None, dtype=pl.Int64)
-            ),
-        ]
-    ).select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())
+    events = [
+        polls.select(*who, "first_offset", "last_offset", f=pl.lit("poll")),
+        marks.select(*who, "first_offset", "last_offset", f="kind"),
+        crashes.select(*who, f=pl.lit("crash")),
+    ]
+    return pl.concat(events, how="diagonal").select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())
 
 
 def _explain_misread(p: Partition, finding: Finding, _: Losses = ()) -> Explanation | None:

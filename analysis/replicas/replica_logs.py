@@ -25,6 +25,7 @@ from ...histories.evidence.tables import (
     Schema,
     empty,
 )
+from ...histories.tables import complete
 from .identical_batches import IDENTICAL
 
 # Sends, as the rules on replicas and the causes take them. The columns from acks on are null where unknown.
@@ -268,5 +269,4 @@ def where(snapshot: str) -> str:
 
 def complete_sends(sends: pl.DataFrame) -> pl.DataFrame:
     """The frame with all columns of SENT_RECORDS, null where they are not recorded."""
-    missing = [pl.lit(None, dtype).alias(name) for name, dtype in SENT_RECORDS.items() if name not in sends.columns]
-    return sends.with_columns(missing).select(pl.col(n).cast(t) for n, t in SENT_RECORDS.items())
+    return complete(sends, SENT_RECORDS).cast(SENT_RECORDS)  # type: ignore[arg-type]

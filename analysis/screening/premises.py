@@ -194,12 +194,9 @@ def _offsets_grow_with_each_producers_sends(many: ManyPartitions) -> Contradicti
 def _consumers_read_on(many: ManyPartitions) -> Contradictions:
     """Each record that a consumer polls is at its position, if that is known: behind the last, or where it was set."""
     columns = ("tp", "process", "completed", "at", "index")
-    events = pl.concat(
-        [
-            many.reads.select(*columns, "offset", position=pl.col("offset") + 1),
-            many.marks.filter(IS_MOVE).select(*columns, offset=pl.lit(None, dtype=pl.Int64), position=POSITION),
-        ]
-    ).sort("tp", "process", "completed", "at", "index", nulls_last=True)
+    reads = many.reads.select(*columns, "offset", position=pl.col("offset") + 1)
+    moves = many.marks.filter(IS_MOVE).select(*columns, position=POSITION)
+    events = pl.concat([reads, moves], how="diagonal").sort(columns, nulls_last=True)
     yield events.filter(pl.col("offset") != pl.col("position").shift().over("tp", "process"))
 
 
