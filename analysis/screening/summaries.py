@@ -48,7 +48,7 @@ def plain_summary(
 ) -> Record:
     """The summary of a plainly valid partition; `final`: a row of `final_reads_of`."""
     topic, partition = key
-    done = {"processes": tuple(settings.final_processes()), "complete": True, "hides": MAX_INT64}
+    done: Record = {"processes": tuple(settings.final_processes()), "complete": True, "hides": MAX_INT64}
     return {
         "topic": topic,
         "partition": partition,

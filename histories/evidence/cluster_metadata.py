@@ -194,7 +194,7 @@ LISTS = {
 }
 
 
-def _lists(data: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+def _lists(data: dict[str, Any]) -> dict[str, Any]:
     """The lists of brokers that a record has; a change has only those that changed."""
     return {name: tuple(map(int, data[field])) for name, field in LISTS.items() if data.get(field) is not None}
 

@@ -190,9 +190,9 @@ def _duplicate_key(text: bytes) -> str:
 
 def _is_other(value: Any, accepted: type, bits: int) -> bool:
     """Whether a value is not of the type. Python's true and false are integers; JSON's are not."""
-    if not isinstance(value, accepted):
-        return True
-    return bits > 0 and (isinstance(value, bool) or not -(1 << bits - 1) <= value < 1 << bits - 1)
+    if not bits:
+        return not isinstance(value, accepted)
+    return not isinstance(value, int) or isinstance(value, bool) or not -(1 << bits - 1) <= value < 1 << bits - 1
 
 
 def _kind(value: Any) -> str:

@@ -34,9 +34,9 @@ def group_content(cluster: Cluster, magic: int) -> Content:
             key = write_versioned(GROUP_KEY, GROUP_KEY_FIELDS, {"group": GROUP})
             return key, write_versioned(version, GROUP_VALUE, _generation(cluster, record))
         partition, offset = record.offset
-        key = {"group": GROUP, "topic": cluster.config.topic, "partition": partition}
+        place = {"group": GROUP, "topic": cluster.config.topic, "partition": partition}
         value = {"offset": offset, "metadata": "", "commitTimestamp": epoch_ms(record.time)}
-        return write_versioned(1, OFFSET_KEY, key), write_versioned(version, OFFSET_VALUE, value)
+        return write_versioned(1, OFFSET_KEY, place), write_versioned(version, OFFSET_VALUE, value)
 
     return content
 

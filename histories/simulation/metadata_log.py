@@ -79,7 +79,12 @@ class MetadataLog:
         if before is None:
             if number == 0:
                 self._write(time, "TOPIC_RECORD", name=topic, topicId=key["topicId"])
-            known = {"replicas": after.replicas, "isr": after.isr, "removingReplicas": [], "addingReplicas": []}
+            known: dict[str, Any] = {
+                "replicas": after.replicas,
+                "isr": after.isr,
+                "removingReplicas": [],
+                "addingReplicas": [],
+            }
             known |= {"leader": after.leader, "leaderEpoch": after.epoch, "partitionEpoch": after.version}
             self._write(time, "PARTITION_RECORD", **key, **known)
             return
