@@ -48,7 +48,7 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
         "times in another unit or by a clock that is hours off."
     ),
     in_jepsen=NO_BROKER_FILES,
-    needs=("batches", "sends"),
+    needs=("transactional batches", "sends"),
     assumes=("clock", "replicas"),
 ).judged_by
 def hanging_transaction(p: Partition) -> Iterator[Result]:

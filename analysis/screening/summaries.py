@@ -19,7 +19,8 @@ from .many_partitions import ManyPartitions
 
 Record = dict[str, Any]
 NO_FIGURES: Record = {"bins": None, "replicas": None}
-ABSENT = ("transactions", "synthetic", "batches", "resolved", "kept records")  # counts that are 0
+# Counts that are 0.
+ABSENT = ("transactions", "synthetic", "batches", "transactional batches", "resolved", "kept records")
 
 
 def summaries_of(many: ManyPartitions) -> Iterator[Record]:
