@@ -35,7 +35,12 @@ from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.variants import VARIANTS
 
-CELLS_IN_ORDER = [(setting, variant) for setting, cells in CELLS.items() for variant in cells]
+CELLS_IN_ORDER = [
+    (setting, variant)
+    for setting, cells in CELLS.items()
+    if setting not in ("processing", "at-least-once")  # which need a group
+    for variant in cells
+]
 CLIENTS: tuple[dict[str, Any], ...] = (
     {},
     {},

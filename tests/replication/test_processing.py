@@ -51,7 +51,7 @@ def test_offsets_of_transactions_count_from_their_marker_and_the_latest_record_w
     expected: dict[int, int] = {}
     unstable: set[int] = set()
     for at, (step, pid, partition, offset) in enumerate(steps):
-        end = next((how for when, whose, how in ends if whose == pid and when > at), "")
+        end = next((how for marker, of_pid, how in ends if of_pid == pid and marker > at), "")
         if step == "plain" or (step == "pending" and end == "commit"):
             expected[partition] = offset
         elif step == "pending" and not end:

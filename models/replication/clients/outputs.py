@@ -109,12 +109,12 @@ class TransactionalOutput(TransactionalProducer):
         )
         self.network.send(self.node, leader, self._inboxes[leader], request)
 
-    def _on_offsets(self, answer: GroupRequest) -> None:
-        if answer is not self._request:
+    def _on_offsets(self, response: GroupRequest) -> None:
+        if response is not self._request:
             return
         self._request = None
         self._since = self.loop.now
-        error = answer.error
+        error = response.error
         if error in (*RETRIABLE, CONCURRENT):
             if error in RETRIABLE:
                 self.refresh()
@@ -139,7 +139,7 @@ class TransactionalOutput(TransactionalProducer):
         self.finished = False
         super()._fail_for_good(error)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         outcome, self._outcome, self._work = self._outcome, "", None
         self._owner.on_idle(outcome)
 

@@ -109,12 +109,12 @@ class Processor(GroupConsumer):
         self._is_rewinding = True
         self._fetch_offsets()
 
-    def _fetched_offsets(self, answer: GroupRequest) -> None:
+    def _fetched_offsets(self, response: GroupRequest) -> None:
         if not self._is_rewinding:
-            super()._fetched_offsets(answer)
+            super()._fetched_offsets(response)
             return
         self._is_rewinding = False
-        found = [(partition, self._go_to(partition, answer.offsets.get(partition))) for partition in self.assigned]
+        found = [(partition, self._go_to(partition, response.offsets.get(partition))) for partition in self.assigned]
         self._phase = STABLE
         if self._history is not None and (known := [place for place in found if place[1] is not None]):
             self._history.seek(self.loop.now, self.name, self.next_op(), known)

@@ -53,5 +53,5 @@ class GroupOffsets:
                 self.commit(partition, offset, at)
 
     def are_stable(self, partitions: Iterable[int]) -> bool:
-        """Does no open transaction have offsets of these partitions?"""
+        """Whether no open transaction has offsets of these partitions."""
         return not any(partition in pending for pending in self._pending.values() for partition in partitions)

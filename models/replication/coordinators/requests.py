@@ -28,12 +28,12 @@ class GroupRequest(Request):
     member: str
     generation: int
     owned: tuple[int, ...] = ()  # JoinGroup: what the member owns
-    offsets: dict[int, int] = field(default_factory=dict)  # of a commit; the answer of OffsetFetch
+    offsets: dict[int, int] = field(default_factory=dict)  # of a commit; the response of OffsetFetch
     stable: tuple[int, ...] = ()  # OffsetFetch (require_stable): partitions without offsets in open transactions
     producer: tuple[int, int] = (-1, -1)  # TxnOffsetCommit: producer id and epoch
     assignments: dict[str, tuple[int, ...]] = field(default_factory=dict)  # SyncGroup of the group's leader
     error: str = field(default="", init=False)
-    # The answer of JoinGroup to the group's leader: what each member owns. Of SyncGroup: what this one gets.
+    # The response of JoinGroup to the group's leader: what each member owns. Of SyncGroup: what this member gets.
     members: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
     assignment: tuple[int, ...] = field(default=(), init=False)
 
