@@ -17,7 +17,7 @@ from ..histories.bundle import Run, Settings
 from ..histories.files import blocks
 from ..histories.readers import READERS
 from ..histories.readers import transaction_lines as lines
-from .kernel import MAX_DRAWN, record_of_run, to_frame
+from .kernel import MAX_DRAWN, of_run
 from .results import Results
 from .rules.anomalies import findings_of_anomalies, severities_under
 from .stages import QUARANTINED
@@ -55,8 +55,7 @@ def judge_transactions(run: Run, progress: Progress = lambda *_: None) -> Result
         if drawing is not None:
             drawings.append({"id": findings[-1].id, "rule": finding.rule, "severity": severity, **drawing})
     drawings.sort(key=lambda one: one["severity"] != "violation")
-    results.add_judged(to_frame(findings), [])
-    results.add_run_record(record_of_run(findings, cycles=drawings[:MAX_DRAWN]))
+    results.add_of_run(*of_run(findings, cycles=drawings[:MAX_DRAWN]))
     return results
 
 

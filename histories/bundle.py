@@ -15,7 +15,7 @@ from .errors import InputError, UsageError
 from .evidence.layout import find_parts, split_part, with_headers_first
 from .evidence.parts import Part
 from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, check_path, compression_of, head_of, magic_of, reason_of
-from .readers import LOG, READERS, TRANSACTIONS, readers_of, recognise
+from .readers import LOG, READERS, TRANSACTIONS, dialect_of, readers_of, recognise
 
 EXPECTED = (
     "a history (JSON lines, Parquet, Jepsen's EDN of its kafka workload, the lines of VerifiableProducer or"
@@ -160,6 +160,7 @@ class Run:
     evidence: tuple[Part, ...] = ()  # brokers' files, in parts that one task reads
     uri: str = ""  # empty for a local path; else the paths of its evidence are relative to it
     stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
+    empty: tuple[str, ...] = ()  # histories without a byte or a row, beside others that have events
 
     def source_of(self, split: int) -> str:
         """The file of a split, as shown to users."""
@@ -224,37 +225,36 @@ def _open_run(
     config, config_name = _read_config(path)
     splits: list[Split] = []
     readers = set()
-    size = 0
+    empty: list[str] = []
+    size = sum(file.stat().st_size for file in files)
     for file in files:
-        size += file.stat().st_size
         if magic_of(file) == PARQUET_MAGIC:
             from .readers.parquet import inspect_parquet  # pyarrow takes a while to load
 
             groups, dialect = inspect_parquet(file)
             readers.add(dialect)
+            if not groups and len(files) > 1:
+                empty.append(_shown_path(file, path))
             first = len(splits)
             splits += [Split(first + group, str(file), "parquet", "", group, group + 1) for group in range(groups)]
             continue
-        name = reader or reader_of(head_of(file), str(file), contents)
+        head = head_of(file)
+        if not head and len(files) > 1:
+            empty.append(_shown_path(file, path))
+            continue
+        name = reader or reader_of(head, str(file), contents)
         readers.add(name)
         splits.extend(_splits_of(file, name, len(splits), split_bytes))
-    dialect = _dialect_of(readers, str(path))
+    dialect = dialect_of(readers, str(path))
     name = str(config.get("name") or config_name)
     if not files and "started_at" not in config:
         # Without a history the start of the run is not recorded: times count from 1970.
         config = {**config, "started_at": UNDATED}
     settings = Settings(name, dialect, config)
-    run = Run(path, settings, tuple(splits), (), size, evidence)
+    if empty and not readers:
+        raise InputError(str(path), f"{len(empty)} empty histories", EXPECTED)
+    run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty))
     return replace(run, files=tuple(dict.fromkeys(run.shown)))
-
-
-def _dialect_of(readers: set[str], source: str) -> str:
-    """The dialect of histories of some formats. Raises InputError if they cannot be judged together."""
-    of_transactions = sorted(name for name in readers if name in readers_of(TRANSACTIONS))
-    if of_transactions and len(readers) > 1:
-        found = f"histories of {' and '.join(sorted(readers))}"
-        raise InputError(source, found, f"{of_transactions[0]} alone", "judge the files one by one")
-    return of_transactions[0] if of_transactions else "jepsen" if "jepsen" in readers else "native"
 
 
 def _check_encoding(path: Path) -> None:

@@ -96,14 +96,12 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
         dependencies += of_unit.dependencies
         odd += of_unit.odd
         expected += of_unit.expected
-    of_run = []
     if odd:
-        of_run.append(judge_pieces(odd, [beside(odd, one) for one in expected], results.losses(), run.settings))
+        found = [beside(odd, one) for one in expected]
+        results.add_of_run(*judge_pieces(odd, found, results.losses(), run.settings))
     if dependencies:
-        of_run.append(judge_whole_run(find_cycles(pl.concat(dependencies), run.settings), run.settings))
-    for findings, record in of_run:
-        results.add_judged(to_frame(findings), [])
-        results.add_run_record(record)
+        cycles = find_cycles(pl.concat(dependencies), run.settings)
+        results.add_of_run(*judge_whole_run(cycles, run.settings))
     return results
 
 

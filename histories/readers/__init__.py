@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from ..errors import InputError
 from . import elle_append, elle_register, jepsen, native, operations_edn, operations_jsonl, register_log, verifiable
 from .contents import CHECKED, LOG, OPERATIONS, TRANSACTIONS
 
-__all__ = ["CHECKED", "LOG", "OPERATIONS", "READERS", "TRANSACTIONS", "readers_of", "recognise"]
+__all__ = ["CHECKED", "LOG", "OPERATIONS", "READERS", "TRANSACTIONS", "dialect_of", "readers_of", "recognise"]
 
 _MODULES = (  # in the order of recognition
     *(native, jepsen, verifiable, elle_append, elle_register),
@@ -38,3 +39,12 @@ def recognise(head: bytes, content: str) -> str | None:
     wanted = readers_of(content)
     names = [*wanted, *(name for name in READERS if name not in wanted)]
     return next((name for name in names if READERS[name].recognises(head)), None)
+
+
+def dialect_of(readers: set[str], source: str) -> str:
+    """The dialect of histories of some formats. Raises InputError if they cannot be judged together."""
+    of_transactions = sorted(name for name in readers if name in readers_of(TRANSACTIONS))
+    if of_transactions and len(readers) > 1:
+        found = f"histories of {' and '.join(sorted(readers))}"
+        raise InputError(source, found, f"{of_transactions[0]} alone", "judge the files one by one")
+    return of_transactions[0] if of_transactions else "jepsen" if "jepsen" in readers else "native"
