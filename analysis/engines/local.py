@@ -88,6 +88,16 @@ class Gathering:
         """The events that wait for their other half."""
         return _concat(self._waiting, PLACED_EVENTS)
 
+    def shared_rows(self, waiting: pl.DataFrame) -> Parts:
+        """What was taken so far and belongs to no partition, with these events that wait."""
+        return Parts(
+            context=[_concat(self._context, CONTEXT).unique(maintain_order=True)],
+            unplaced=[_concat(self._unplaced, SENDS)],
+            waiting=[waiting],
+            quarantine=[rows for kind, _, rows in self.results.contents() if kind == "quarantine"],
+            counts=dict(self.results.counts),
+        )
+
     def gathered(self) -> Gathered:
         """What was taken so far."""
         self.results.context = _concat(self._context, CONTEXT).sort("completed", "at")

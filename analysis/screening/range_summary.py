@@ -53,16 +53,17 @@ def summary_of(
 
 def _counts(facts: Sequence[RangeFacts], rest: Rows) -> dict[str, int]:
     kind, marks = pl.col("kind"), rest.marks
-    sums = {name: sum(fact.counts[name] for fact in facts) for name in ("sends", "reads")}
+    in_rest = ("end_offsets", "groups", "commits")  # marks of a range are dropped once it is settled (incremental/)
+    sums = {name: sum(fact.counts.get(name, 0) for fact in facts) for name in ("sends", "reads", *in_rest)}
     return {
         **dict.fromkeys(ABSENT, 0),
         "sends": sums["sends"] + len(rest.sends),
         "acknowledged": sums["sends"],
         "reads": sums["reads"],
         "records": sums["sends"] + sums["reads"],
-        "end_offsets": len(marks.filter(IS_LOG_END)),
-        "groups": len(marks.filter((kind == "commit") | pl.col("group"))),
-        "commits": len(marks.filter(kind == "commit")),
+        "end_offsets": sums["end_offsets"] + len(marks.filter(IS_LOG_END)),
+        "groups": sums["groups"] + len(marks.filter((kind == "commit") | pl.col("group"))),
+        "commits": sums["commits"] + len(marks.filter(kind == "commit")),
         "generations": len(marks.filter(pl.col("group_generation").is_not_null())),
     }
 

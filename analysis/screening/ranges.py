@@ -202,7 +202,7 @@ def _reads_follow(runs: list[RunOfReads], marks: pl.DataFrame) -> bool:
 
     A process has a position after a run, and after an assignment or a seek to an offset.
     """
-    events = sorted([*runs, *_moves(marks)], key=lambda event: (event.process, event.began, event.ended))
+    events = sorted([*runs, *moves_of(marks)], key=lambda event: (event.process, event.began, event.ended))
     for _, of_process in groupby(events, key=lambda event: event.process):
         for before, after in pairwise(of_process):
             is_jump = None not in (after.first, before.position) and after.first != before.position
@@ -211,8 +211,8 @@ def _reads_follow(runs: list[RunOfReads], marks: pl.DataFrame) -> bool:
     return True
 
 
-def _moves(marks: pl.DataFrame) -> Iterator[RunOfReads]:
-    """The moves of consumers, as runs without reads."""
+def moves_of(marks: pl.DataFrame) -> Iterator[RunOfReads]:
+    """The moves of consumers among the marks, as runs without reads."""
     moves = marks.filter(pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail"))
     is_set = (pl.col("kind") != "revoke") & (pl.col("outcome") == "ok")
     position = pl.when(is_set).then("offset")
