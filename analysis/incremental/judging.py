@@ -1,4 +1,4 @@
-"""One call on a history that grows: proves what was appended together with what is settled, or judges.
+"""One call on a history that grows: proves what was appended together with what is closed, or judges.
 
 A call has the findings of one call on the whole history so far. What the state cannot show is judged anew.
 """
@@ -23,14 +23,14 @@ from ..partitions.offset_ranges import MAX_RANGES, REST
 from ..partitions.unit import OBSERVED
 from ..results import Results
 from ..rules import RULES
+from .closing import Closed, close_ranges
 from .proving import Proved, prove
 from .reading import Reading, read_appended
-from .settling import Settled, settle
 from .state import Carried, State
 
-MAX_CARRIED_ROWS = 4_000_000  # of a state; if more are not settled, the next call judges the whole history
-RANGE_OFFSETS = 1 << 12  # at least: what is not settled is about one range of each partition
-MAX_RANGES_BEHIND = 16  # that a slow reader keeps from being settled; fewer if there are many partitions
+MAX_CARRIED_ROWS = 4_000_000  # of a state; if more are not closed, the next call judges the whole history
+RANGE_OFFSETS = 1 << 12  # at least: what is not closed is about one range of each partition
+MAX_RANGES_BEHIND = 16  # that a slow reader keeps from being closed; fewer if there are many partitions
 BYTES_PER_EVENT = 64  # at least, of a history; it bounds the offsets of a partition
 PENDING = "not yet decided: a poll without a known outcome may have returned acknowledged records that nobody has read"
 
@@ -64,17 +64,17 @@ def judge_appended(run: Run, state: State | None, file: str, progress: Progress 
             for number, (name, position) in enumerate(zip(ordered, first, strict=True))
         )
         reading = read_appended(replace(run, splits=splits), first, carried, progress)
-        return reading, None if reading.contradiction else prove(reading, carried.settled, run.settings, progress)
+        return reading, None if reading.contradiction else prove(reading, carried.closed, run.settings, progress)
 
     first = [positions.get(name, Position()) if carried else Position() for name in ordered]
     reading, proofs = read(carried or Carried(), first)
     if proofs is None:
-        whole = reading.contradiction or "rules must judge settled offsets"
+        whole = reading.contradiction or "rules must judge closed offsets"
         carried, first = None, [Position() for _ in ordered]
         reading, proofs = read(Carried(), first)
     proofs = proofs or {}
     results = reading.gathered.results
-    following = _carried(reading, proofs, carried.settled if carried else {}, run.settings)
+    following = _carried(reading, proofs, carried.closed if carried else {}, run.settings)
     _judge(reading, proofs, run.settings, progress)
     reached = {
         name: position_at(paths[name], ends[name], results.lines_of(number)) for number, name in enumerate(ordered)
@@ -120,13 +120,13 @@ def _judge(reading: Reading, proofs: Mapping[Unit, Proved], settings: Settings, 
 
 
 def _carried(
-    reading: Reading, proofs: Mapping[Unit, Proved], before: Mapping[Unit, Settled], settings: Settings
+    reading: Reading, proofs: Mapping[Unit, Proved], before: Mapping[Unit, Closed], settings: Settings
 ) -> Carried | None:
     """What the next call needs; None if that is too much."""
     units, context = reading.gathered.units, reading.gathered.common.context
     is_over = ~pl.col("at").is_in(reading.open_at.implode())
     rows = reading.rows
-    settled: dict[Unit, Settled] = {}
+    closed: dict[Unit, Closed] = {}
     max_ranges = MAX_CARRIED_ROWS // 4 // (settings.range_offsets * max(len(proofs), 1))
     max_ranges = max(1, min(MAX_RANGES_BEHIND, max_ranges))
     count = 0
@@ -135,18 +135,18 @@ def _carried(
         rest = units.range_of(unit, REST)
         if proved is not None and proved.proof.summary is not None:
             own = (units, unit, proved.facts, rest, before.get(unit))
-            found = settle(*own, reading.open_values, max_ranges, context, settings)
+            found = close_ranges(*own, reading.open_values, max_ranges, context, settings)
             if found is not None:
-                settled[unit], rest = found
-                below = settled[unit].below
+                closed[unit], rest = found
+                below = closed[unit].below
         above = [number for number in units.ranges_of(unit) if (number + 1) * settings.range_offsets > below]
         for tables in (rest, *(units.range_of(unit, number) for number in above)):
-            kept = [(unit, name, frame.filter(is_over)) for name in OBSERVED for frame in tables.get(name, ())]
-            count += sum(len(frame) for _, _, frame in kept)
-            rows.observations.extend(kept)
+            retained = [(unit, name, frame.filter(is_over)) for name in OBSERVED for frame in tables.get(name, ())]
+            count += sum(len(frame) for _, _, frame in retained)
+            rows.observations.extend(retained)
         if count > MAX_CARRIED_ROWS:
             return None
-    return Carried(rows, settled, reading.operations)
+    return Carried(rows, closed, reading.operations)
 
 
 def not_yet(report: dict[str, Any], results: Results) -> list[str]:

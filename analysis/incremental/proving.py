@@ -1,4 +1,4 @@
-"""Proves that rules report nothing in a partition, from the facts of its settled offsets and of the other ranges."""
+"""Proves that rules report nothing in a partition, from the facts of its closed offsets and of the other ranges."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..partitions.unit import Common
 from ..screening.range_facts import RangeFacts, Rows
 from ..screening.ranges import UNREAD, Facts, Proof, can_be_proved, proof_of, range_facts, ranges_of, rows_of
 from ..screening.screen import chosen_rules
+from .closing import Closed, contradicts
 from .reading import Reading
-from .settling import Settled, contradicts
 
 _NO_HASHES = np.empty(0, np.uint64)
 
@@ -27,15 +27,15 @@ class Proved(NamedTuple):
     """What was proved of a partition, and from what."""
 
     proof: Proof
-    facts: dict[int, RangeFacts]  # by range, of the offsets that are not settled
+    facts: dict[int, RangeFacts]  # by range, of the offsets that are not closed
     rest: Rows
     undecided: frozenset[str]  # rules that cannot decide before the end of the run
 
 
 def prove(
-    reading: Reading, settled: Mapping[Unit, Settled], settings: Settings, progress: Progress
+    reading: Reading, closed: Mapping[Unit, Closed], settings: Settings, progress: Progress
 ) -> dict[Unit, Proved] | None:
-    """What ranges prove of each partition with records; None: rules must judge one of which offsets are settled.
+    """What ranges prove of each partition with records; None: rules must judge one of which offsets are closed.
 
     Polls without an outcome only excuse what is missing, so the proofs leave them out (`_undecided`).
     """
@@ -48,7 +48,7 @@ def prove(
         and can_be_proved(unit.topic, units.tables_of(unit), units.rows_of(unit, REST), certain, settings)
     ]
     rests = {unit: rows_of(units.range_of(unit, REST)) for unit in provable}
-    items = [(unit, number) for unit in provable for number in _ranges(units, unit, rests[unit], settled, settings)]
+    items = [(unit, number) for unit in provable for number in _ranges(units, unit, rests[unit], closed, settings)]
 
     def facts_of(item: tuple[Unit, int]) -> Facts:
         unit, number = item
@@ -60,7 +60,7 @@ def prove(
         facts[unit][number] = found
     proofs: dict[Unit, Proved] = {}
     for unit in provable:
-        before, rest = settled.get(unit), rests[unit]
+        before, rest = closed.get(unit), rests[unit]
         ranges = [*([(before.facts, _NO_HASHES)] if before else []), *facts[unit].values()]
         proof = proof_of(*unit, ranges, rest, certain, settings)
         if before and (
@@ -69,20 +69,20 @@ def prove(
             return None
         undecided = _undecided(proof, [fact for fact, _ in ranges], common, settings)
         proofs[unit] = Proved(proof, {number: fact for number, (fact, _) in facts[unit].items()}, rest, undecided)
-    return proofs if settled.keys() <= proofs.keys() else None
+    return proofs if closed.keys() <= proofs.keys() else None
 
 
 def _ranges(
-    units: ObservationStore, unit: Unit, rest: Rows, settled: Mapping[Unit, Settled], settings: Settings
+    units: ObservationStore, unit: Unit, rest: Rows, closed: Mapping[Unit, Closed], settings: Settings
 ) -> list[int]:
-    """The ranges to prove; not the settled ones, to which a kept commit may still refer."""
-    below = settled[unit].below if unit in settled else 0
+    """The ranges to prove; not the closed ones, to which a retained commit may still refer."""
+    below = closed[unit].below if unit in closed else 0
     numbers = ranges_of(units.ranges_of(unit), rest, settings)
     return [number for number in numbers if (number + 1) * settings.range_offsets > below]
 
 
 def _sends(units: ObservationStore, unit: Unit, rest: Rows) -> pl.Series:
-    """The values of all sends that are not settled."""
+    """The values of all sends that are not closed."""
     tables = [units.range_of(unit, number) for number in units.ranges_of(unit)]
     return pl.concat([frame["value"] for own in tables for frame in own.get("sends", ())] + [rest.sends["value"]])
 

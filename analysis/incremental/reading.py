@@ -14,8 +14,8 @@ from ...histories.files import Block, Split
 from ...histories.parsing import parse_blocks
 from ..engines.local import Gathered, Gathering, Progress, on_all_cores
 from ..stages import Parts, close_waiting, pair_waiting, take_apart
+from .closing import is_late
 from .key_set import Keys, KeySet, operation_keys
-from .settling import is_late
 from .state import Carried
 
 
@@ -38,9 +38,9 @@ def read_appended(run: Run, first: list[Position], carried: Carried, progress: P
     def take(parts: Parts) -> None:
         nonlocal contradiction
         for unit, table, rows in parts.observations:
-            settled = carried.settled.get(unit)
-            if settled is not None and is_late(settled, table, rows, settings):
-                contradiction = "later events concern settled offsets"
+            closed = carried.closed.get(unit)
+            if closed is not None and is_late(closed, table, rows, settings):
+                contradiction = "later events concern closed offsets"
         gathering.take(parts)
 
     def read(item: tuple[Split, Block]) -> tuple[Split, Block, Keys, list[Parts]]:

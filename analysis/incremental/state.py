@@ -1,6 +1,6 @@
 """The state between two calls, as a file: a zip archive of state.json and Parquet tables, written whole or not at all.
 
-It has no values and no records of what is settled, so its size follows from what is not settled yet.
+It has no values and no records of what is closed, so its size follows from what is not closed yet.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
 import zipfile
 import zlib
 from dataclasses import dataclass, field
@@ -25,8 +24,8 @@ from ..batches import Unit, by_unit
 from ..partitions.unit import OBSERVED
 from ..screening.range_facts import RangeFacts
 from ..stages import QUARANTINED, Parts
+from .closing import Closed
 from .key_set import KeySet
-from .settling import Settled
 
 FORMAT, VERSION = "logjudge state", 1
 MAX_BYTES = 4 << 30  # of one table, decompressed
@@ -44,10 +43,10 @@ _TABLES: dict[str, Schema] = {
 
 @dataclass(frozen=True)
 class Carried:
-    """What a call needs of the earlier ones: rows that are not settled, and what is known of settled offsets."""
+    """What a call needs of the earlier ones: rows that are not closed, and what is known of closed offsets."""
 
     rows: Parts = field(default_factory=Parts)
-    settled: dict[Unit, Settled] = field(default_factory=dict)
+    closed: dict[Unit, Closed] = field(default_factory=dict)
     operations: KeySet = field(default_factory=KeySet)  # that were invoked so far
 
 
@@ -96,10 +95,10 @@ def _state_of(archive: zipfile.ZipFile) -> State:
         counts={str(name): int(number) for name, number in carried["counts"].items()},
     )
     values = {unit: _key_set(own) for unit, own in by_unit(tables["values"])}
-    settled = dict(_settled(about, values) for about in carried["settled"])
-    if not settled.keys() <= {unit for unit, _, _ in rows.observations}:
-        raise ValueError("settled offsets of a partition without rows")
-    return State(basis, positions, Carried(rows, settled, _key_set(tables["operations"])))
+    closed = dict(_closed(about, values) for about in carried["closed"])
+    if not closed.keys() <= {unit for unit, _, _ in rows.observations}:
+        raise ValueError("closed offsets of a partition without rows")
+    return State(basis, positions, Carried(rows, closed, _key_set(tables["operations"])))
 
 
 def _key_set(table: pl.DataFrame) -> KeySet:
@@ -117,12 +116,12 @@ def _typed(about: dict[str, Any]) -> tuple[int, int, str, str]:
     return *numbers, str(about["head"]), str(about["tail"])
 
 
-def _settled(about: dict[str, Any], values: dict[Unit, KeySet]) -> tuple[Unit, Settled]:
+def _closed(about: dict[str, Any], values: dict[Unit, KeySet]) -> tuple[Unit, Closed]:
     unit = Unit(str(about["topic"]), int(about["partition"]))
     facts = RangeFacts.of_json(json.dumps(about["facts"]).encode())
     groups, handlers = ([str(name) for name in about[names]] for names in ("groups", "handlers"))
     known = values.get(unit, KeySet())
-    return unit, Settled(int(about["below"]), facts, known, int(about["dropped_until"]), groups, handlers)
+    return unit, Closed(int(about["below"]), facts, known, int(about["dropped_until"]), groups, handlers)
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
@@ -137,17 +136,14 @@ def _table(content: bytes, schema: Schema) -> pl.DataFrame:
 
 def save_state(file: Path, state: State) -> None:
     """Writes the state to a new file and renames it. Raises UsageError if it cannot be written."""
+    scratch = file.with_name(f".{file.name[:200]}.new")  # of a killed call, it is overwritten
     try:
-        handle, scratch = tempfile.mkstemp(prefix=f".{file.name[:100]}.", suffix=".new", dir=file.parent)
-        try:
-            with os.fdopen(handle, "wb") as out:
-                _write(out, state)
-                out.flush()
-                os.fsync(out.fileno())
-            Path(scratch).replace(file)
-        except BaseException:
-            Path(scratch).unlink(missing_ok=True)
-            raise
+        scratch.unlink(missing_ok=True)
+        with scratch.open("xb") as out:
+            _write(out, state)
+            out.flush()
+            os.fsync(out.fileno())
+        scratch.replace(file)
     except OSError as error:
         raise UsageError(
             f"{file}: cannot write the state ({error.strerror}); name another file with --state"
@@ -165,10 +161,10 @@ def _write(out: Any, state: State) -> None:
     }
     tables: dict[str, pl.DataFrame] = {}
     if carried is not None:
-        settled = [
-            {"topic": unit.topic, "partition": unit.partition, **_record(one)} for unit, one in carried.settled.items()
+        closed = [
+            {"topic": unit.topic, "partition": unit.partition, **_record(one)} for unit, one in carried.closed.items()
         ]
-        content["carried"] = {"counts": carried.rows.counts, "settled": settled}
+        content["carried"] = {"counts": carried.rows.counts, "closed": closed}
         tables = _tables_of(carried)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("state.json", json.dumps(content, indent=1))
@@ -178,7 +174,7 @@ def _write(out: Any, state: State) -> None:
             archive.writestr(zipfile.ZipInfo(f"{name}.parquet"), buffer.getvalue())
 
 
-def _record(one: Settled) -> dict[str, Any]:
+def _record(one: Closed) -> dict[str, Any]:
     fields = one._asdict()
     return {name: fields[name] for name in ("below", "dropped_until", "groups", "handlers")} | {
         "facts": json.loads(one.facts.to_json())
@@ -201,7 +197,7 @@ def _tables_of(carried: Carried) -> dict[str, pl.DataFrame]:
         pl.DataFrame(one.values._asdict(), schema=_KEYS).with_columns(
             topic=pl.lit(unit.topic), partition=pl.lit(unit.partition, pl.Int32)
         )
-        for unit, one in carried.settled.items()
+        for unit, one in carried.closed.items()
     ]
     return {
         name: pl.concat([pl.DataFrame(schema=schema), *(frame.select(list(schema)) for frame in own[name])])

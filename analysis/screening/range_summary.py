@@ -53,7 +53,7 @@ def summary_of(
 
 def _counts(facts: Sequence[RangeFacts], rest: Rows) -> dict[str, int]:
     kind, marks = pl.col("kind"), rest.marks
-    in_rest = ("end_offsets", "groups", "commits")  # marks of a range are dropped once it is settled (incremental/)
+    in_rest = ("end_offsets", "groups", "commits")  # marks of a range are dropped once it is closed (incremental/)
     sums = {name: sum(fact.counts.get(name, 0) for fact in facts) for name in ("sends", "reads", *in_rest)}
     return {
         **dict.fromkeys(ABSENT, 0),

@@ -1,6 +1,6 @@
 """What later calls no longer need of a partition: ranges of offsets that are proved and read by everyone.
 
-Their facts (screening/range_facts.py) are merged into one, their rows are dropped. A later row that concerns a settled
+Their facts (screening/range_facts.py) are merged into one, their rows are dropped. A later row that concerns a closed
 offset contradicts this (`contradiction`): then the whole history is judged anew.
 """
 
@@ -31,10 +31,10 @@ _IS_EMPTY = pl.col("kind") == "empty"
 _IDENTITY = ["at", "index", "kind"]  # of a mark
 
 
-class Settled(NamedTuple):
-    """What is known of the settled offsets of a partition, in bounded size."""
+class Closed(NamedTuple):
+    """What is known of the closed offsets of a partition, in bounded size."""
 
-    below: int  # offset; all lower ones are settled
+    below: int  # offset; all lower ones are closed
     facts: RangeFacts
     values: KeySet  # of the acknowledged sends
     dropped_until: int  # ns: the last completion of the dropped marks
@@ -47,48 +47,48 @@ def handlers_of(context: pl.DataFrame) -> list[str]:
     return context.filter(pl.col("kind") == "handles")["process"].unique().sort().to_list()
 
 
-def is_late(settled: Settled, table: str, rows: pl.DataFrame, settings: Settings) -> bool:
-    """Whether new rows of a table concern settled offsets or the final reads, or are older than dropped marks."""
-    refers = pl.col("offset") < settled.below
+def is_late(closed: Closed, table: str, rows: pl.DataFrame, settings: Settings) -> bool:
+    """Whether new rows of a table concern closed offsets or the final reads, or are older than dropped marks."""
+    refers = pl.col("offset") < closed.below
     is_final = pl.col("process").is_in(settings.final_processes() if settings.final else [])
     if table != "marks":
         return bool(rows.select((refers | is_final).any()).item())
     kind = pl.col("kind")
-    below = pl.when(IS_COMMIT).then(pl.col("offset") <= settled.below).otherwise(refers)
+    below = pl.when(IS_COMMIT).then(pl.col("offset") <= closed.below).otherwise(refers)
     concerns = below & (kind.is_in(["handle", "end_offsets"]) | IS_COMMIT)
-    is_old = (pl.col("completed") <= settled.dropped_until) & kind.is_in(["commit", "end_offsets"])
+    is_old = (pl.col("completed") <= closed.dropped_until) & kind.is_in(["commit", "end_offsets"])
     return bool(rows.select((concerns | is_old | is_final).any()).item())
 
 
-def contradicts(settled: Settled, sent: pl.Series, rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
-    """Whether what is settled no longer holds: a value is `sent` again, a send has another outcome, a group is new."""
+def contradicts(closed: Closed, sent: pl.Series, rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
+    """Whether what is closed no longer holds: a value is `sent` again, a send has another outcome, a group is new."""
     possible = rest.sends.filter(pl.col("outcome") != "fail")["value"]
     return (
-        settled.groups != groups_of(rest.marks, settings)
-        or settled.handlers != handlers_of(context)
-        or not {*settled.facts.found} <= {*possible}
-        or settled.values.holds_any(keys_of(sent))
+        closed.groups != groups_of(rest.marks, settings)
+        or closed.handlers != handlers_of(context)
+        or not {*closed.facts.found} <= {*possible}
+        or closed.values.holds_any(keys_of(sent))
     )
 
 
-def settle(
+def close_ranges(
     units: ObservationStore,
     unit: Unit,
     facts: Mapping[int, RangeFacts],
     tables: Tables,
-    before: Settled | None,
+    before: Closed | None,
     open_values: Collection[str],
     max_ranges: int,
     context: pl.DataFrame,
     settings: Settings,
-) -> tuple[Settled, Tables] | None:
-    """What is now settled of a proved partition, and the rows without a range that the next call needs; None: nothing.
+) -> tuple[Closed, Tables] | None:
+    """What is now closed of a proved partition, and the rows without a range that the next call needs; None: nothing.
 
     `facts` are those of its ranges, `tables` its rows without a range. A reader that is more than `max_ranges` behind
     does not keep more.
     """
     rest = rows_of(tables)
-    below = _settled_end(facts, before, rest, open_values, max_ranges, settings)
+    below = _closed_end(facts, before, rest, open_values, max_ranges, settings)
     if not below:
         return None
     newly = [number for number in sorted(facts) if (number + 1) * settings.range_offsets <= below]
@@ -96,27 +96,27 @@ def settle(
     for number in newly:
         sends = units.range_of(unit, number).get("sends", []) if number in units.ranges_of(unit) else []
         values = values.with_keys(keys_of(pl.concat([frame["value"] for frame in sends]))) if sends else values
-    marks, until, counts = _without_settled_marks(rest.marks, below, settings)
+    marks, until, counts = _without_closed_marks(rest.marks, below, settings)
     others = [facts[number] for number in facts if number not in newly]
     merged = _merged([*([before.facts] if before else []), *(facts[number] for number in newly)], others, rest.marks)
     for name, number in counts.items():
         merged.counts[name] = merged.counts.get(name, 0) + number
     until = max(until, before.dropped_until if before else MIN_INT64)
-    known = Settled(below, merged, values, until, groups_of(marks, settings), handlers_of(context))
+    known = Closed(below, merged, values, until, groups_of(marks, settings), handlers_of(context))
     return known, {**tables, "marks": [marks]}
 
 
-def _settled_end(
+def _closed_end(
     facts: Mapping[int, RangeFacts],
-    before: Settled | None,
+    before: Closed | None,
     rest: Rows,
     open_values: Collection[str],
     max_ranges: int,
     settings: Settings,
 ) -> int:
-    """The offset below which a proved partition is settled: ranges that every group has read, handled and committed.
+    """The offset below which a proved partition is closed: ranges that every group has read, handled and committed.
 
-    Groups that are far behind do not count. The last range is never settled, nor a partition with final reads.
+    Groups that are far behind do not count. The last range is never closed, nor a partition with final reads.
     """
     size = settings.range_offsets
     below = before.below if before else 0
@@ -143,50 +143,50 @@ def _has_final_reader(facts: Mapping[int, RangeFacts], rest: Rows, settings: Set
     return any(fact.final for fact in facts.values()) or bool(rest.marks["process"].is_in(final).any())
 
 
-def _merged(settled: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: pl.DataFrame) -> RangeFacts:
+def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: pl.DataFrame) -> RangeFacts:
     """The facts of adjacent ranges as those of one range, in bounded size; `others` are the facts of later ranges."""
     numbers: dict[str, int] = {}
-    for fact in settled:
+    for fact in closed:
         for name, number in fact.counts.items():
             numbers[name] = numbers.get(name, 0) + number
     firsts: dict[str, Any] = {}
     lasts: dict[str, Any] = {}
     unhandled: dict[str, int] = {}
-    for fact in settled:
+    for fact in closed:
         for process, first, last in fact.sent_by:
             firsts.setdefault(process, first)
             lasts[process] = last
         for group, offset in fact.unhandled.items():
             unhandled[group] = min(offset, unhandled.get(group, offset))
-    latencies = [took for fact in settled for took in fact.latencies]
+    latencies = [took for fact in closed for took in fact.latencies]
     return RangeFacts(
         unproved=[],
         counts=numbers,
-        known_since=min(fact.known_since for fact in settled),
-        invoked_until=max(fact.invoked_until for fact in settled),
+        known_since=min(fact.known_since for fact in closed),
+        invoked_until=max(fact.invoked_until for fact in closed),
         sent_by=[(process, first, lasts[process]) for process, first in firsts.items()],
-        runs=_joined([run for fact in settled for run in fact.runs], [r for fact in others for r in fact.runs], marks),
-        found=[value for fact in settled for value in fact.found],
+        runs=_joined([run for fact in closed for run in fact.runs], [r for fact in others for r in fact.runs], marks),
+        found=[value for fact in closed for value in fact.found],
         unhandled=unhandled,
-        unread=_spanning([fact.unread for fact in settled]),
+        unread=_spanning([fact.unread for fact in closed]),
         in_final=False,
         final=None,
-        read=_last_and_times([fact.read for fact in settled if fact.read]),
-        sent_since=_spanning([fact.sent_since for fact in settled]),
-        stamped_since=_spanning([fact.stamped_since for fact in settled]),
+        read=_last_and_times([fact.read for fact in closed if fact.read]),
+        sent_since=_spanning([fact.sent_since for fact in closed]),
+        stamped_since=_spanning([fact.stamped_since for fact in closed]),
         latencies=latencies[:: len(latencies) // SAMPLE + 1],
-        figures=_figures([fact.figures for fact in settled if fact.figures]),
-        hash_check=settled[-1].hash_check,
+        figures=_figures([fact.figures for fact in closed if fact.figures]),
+        hash_check=closed[-1].hash_check,
     )
 
 
-def _joined(settled: list[RunOfReads], others: list[RunOfReads], marks: pl.DataFrame) -> list[RunOfReads]:
-    """The settled runs, each with those that follow it without a move of the consumer or another run between them."""
-    tagged = [(run, True) for run in settled] + [(run, False) for run in (*others, *moves_of(marks))]
+def _joined(closed: list[RunOfReads], others: list[RunOfReads], marks: pl.DataFrame) -> list[RunOfReads]:
+    """The closed runs, each with those that follow it without a move of the consumer or another run between them."""
+    tagged = [(run, True) for run in closed] + [(run, False) for run in (*others, *moves_of(marks))]
     tagged.sort(key=lambda item: (item[0].process, item[0].began, item[0].ended))
     found: list[RunOfReads] = []
-    for (_, is_settled), runs in groupby(tagged, key=lambda item: (item[0].process, item[1])):
-        if is_settled:
+    for (_, is_closed), runs in groupby(tagged, key=lambda item: (item[0].process, item[1])):
+        if is_closed:
             first, *_, last = [next(runs)[0]] * 2 + [run for run, _ in runs]
             found.append(first._replace(ended=last.ended, position=last.position))
     return found
@@ -212,7 +212,7 @@ def _figures(figures: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     return {"bins": bins.to_json(), "span": [start, end], **counts}
 
 
-def _without_settled_marks(
+def _without_closed_marks(
     marks: pl.DataFrame, below: int, settings: Settings
 ) -> tuple[pl.DataFrame, int, dict[str, int]]:
     """The marks that later calls need; the last completion (ns) and the counts of the others.
@@ -224,10 +224,10 @@ def _without_settled_marks(
     groups = marks.with_columns(group_of(settings).alias("of_group"))
     last = groups.filter(IS_COMMIT).sort("completed", "at", "index").unique("of_group", keep="last")
     is_below = (IS_LOG_END & (pl.col("offset") < below)) | (IS_COMMIT & (pl.col("offset") <= below)) | _IS_EMPTY
-    is_settled = is_below & (pl.col("completed") <= until) & pl.col("group_generation").is_null()
-    dropped = marks.filter(is_settled).join(last, on=_IDENTITY, how="anti")
-    kept = marks.join(dropped, on=_IDENTITY, how="anti", maintain_order="left")
+    is_closed = is_below & (pl.col("completed") <= until) & pl.col("group_generation").is_null()
+    dropped = marks.filter(is_closed).join(last, on=_IDENTITY, how="anti")
+    retained = marks.join(dropped, on=_IDENTITY, how="anti", maintain_order="left")
     commits = len(dropped.filter(pl.col("kind") == "commit"))
     counts = {"end_offsets": len(dropped.filter(IS_LOG_END)), "groups": commits, "commits": commits}
     latest = dropped.filter(~_IS_EMPTY)["completed"].max()
-    return kept, latest if isinstance(latest, int) else MIN_INT64, counts
+    return retained, latest if isinstance(latest, int) else MIN_INT64, counts
