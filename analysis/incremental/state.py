@@ -34,7 +34,7 @@ _TABLES: dict[str, Schema] = {
     "context": CONTEXT,
     "unplaced": SENDS,
     "waiting": PLACED_EVENTS,
-    "quarantine": QUARANTINED,
+    "quarantine": {**QUARANTINED},
     **OBSERVED,
     "values": {"topic": pl.String, "partition": pl.Int32, **_KEYS},
     "operations": _KEYS,
