@@ -89,7 +89,7 @@ def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings, first_
         lines += parsed.lines
         for table, events in enumerate((parsed.sends, parsed.others)):
             parts.add("events", len(events))
-            placed = events.with_columns((pl.col("line") + base).alias("place")).drop("line")
+            placed = events.with_columns(place=pl.col("line") + base).drop("line")
             both = pl.concat([carried[table], placed], how="diagonal") if len(carried[table]) else placed
             paired = pair(both, settings.dialect)
             carried[table] = paired.waiting
@@ -130,7 +130,7 @@ def _used_by_timelines(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     """Evidence that every partition gets, without what timelines do not use: unknown lines of logs, and texts."""
     if table != "log_events":
         return frame
-    return frame.filter(pl.col("kind").is_in(list(HANDLERS))).with_columns(pl.lit("").alias("text"))
+    return frame.filter(pl.col("kind").is_in(list(HANDLERS))).with_columns(text=pl.lit(""))
 
 
 def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:

@@ -98,7 +98,7 @@ def lost_part(finding: Finding, gone: pl.DataFrame, sends: pl.DataFrame) -> Lost
 
 
 def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: int, sends: pl.DataFrame) -> Lost:
-    times = gone.select(pl.coalesce("acked_from", "completed").min().alias("first"), ACKED_BY.max().alias("last"))
+    times = gone.select(first=pl.coalesce("acked_from", "completed").min(), last=ACKED_BY.max())
     first_acked, last_acked = times.row(0)
     acked_from = pl.when(pl.col("txn").fill_null(False)).then("invoked").otherwise("completed")
     others = sends.filter(pl.col("acknowledged") & (pl.col("offset") == first) & ~pl.col("value").is_in(finding.values))

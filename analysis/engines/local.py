@@ -151,14 +151,12 @@ def judge_units(
         dependencies += of_unit.dependencies
         odd += of_unit.odd
         expected += of_unit.expected
-    of_run = []
     if odd:
-        of_run.append(judge_pieces(odd, [beside(odd, one) for one in expected], results.losses(), settings))
+        found = [beside(odd, one) for one in expected]
+        results.add_of_run(*judge_pieces(odd, found, results.losses(), settings))
     if dependencies:
-        of_run.append(judge_whole_run(find_cycles(pl.concat(dependencies), settings), settings))
-    for findings, record in of_run:
-        results.add_judged(to_frame(findings), [])
-        results.add_run_record(record)
+        cycles = find_cycles(pl.concat(dependencies), settings)
+        results.add_of_run(*judge_whole_run(cycles, settings))
 
 
 def _prove_large(

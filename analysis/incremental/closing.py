@@ -20,9 +20,8 @@ from ..figures.bins import bins_of, bins_over
 from ..figures.merge import latency_of, series_of
 from ..partitions.marks import IS_COMMIT, IS_LOG_END
 from ..partitions.unit import Tables
-from ..screening.many_partitions import group_of
-from ..screening.range_facts import SAMPLE, RangeFacts, Rows, RunOfReads
-from ..screening.range_groups import groups_of
+from ..screening.groups import group_of, groups_of
+from ..screening.range_facts import SAMPLE, RangeFacts, Rows, RunOfReads, of_one
 from ..screening.ranges import moves_of, rows_of
 from .key_set import KeySet, keys_of
 
@@ -40,6 +39,10 @@ class Closed(NamedTuple):
     dropped_until: int  # ns: the last completion of the dropped marks
     groups: list[str]  # whose records the facts follow
     handlers: list[str]  # processes that record what they handle
+
+
+def _groups(marks: pl.DataFrame, settings: Settings) -> list[str]:
+    return groups_of(of_one(marks), settings)["group"].sort().to_list()
 
 
 def handlers_of(context: pl.DataFrame) -> list[str]:
@@ -64,7 +67,7 @@ def contradicts(closed: Closed, sent: pl.Series, rest: Rows, context: pl.DataFra
     """Whether what is closed no longer holds: a value is `sent` again, a send has another outcome, a group is new."""
     possible = rest.sends.filter(pl.col("outcome") != "fail")["value"]
     return (
-        closed.groups != groups_of(rest.marks, settings)
+        closed.groups != _groups(rest.marks, settings)
         or closed.handlers != handlers_of(context)
         or not {*closed.facts.found} <= {*possible}
         or closed.values.holds_any(keys_of(sent))
@@ -102,7 +105,7 @@ def close_ranges(
     for name, number in counts.items():
         merged.counts[name] = merged.counts.get(name, 0) + number
     until = max(until, before.dropped_until if before else MIN_INT64)
-    known = Closed(below, merged, values, until, groups_of(marks, settings), handlers_of(context))
+    known = Closed(below, merged, values, until, _groups(marks, settings), handlers_of(context))
     return known, {**tables, "marks": [marks]}
 
 
@@ -156,7 +159,7 @@ def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: p
         for process, first, last in fact.sent_by:
             firsts.setdefault(process, first)
             lasts[process] = last
-        for group, offset in fact.unhandled.items():
+        for group, offset in fact.unhandled:
             unhandled[group] = min(offset, unhandled.get(group, offset))
     latencies = [took for fact in closed for took in fact.latencies]
     return RangeFacts(
@@ -167,7 +170,7 @@ def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: p
         sent_by=[(process, first, lasts[process]) for process, first in firsts.items()],
         runs=_joined([run for fact in closed for run in fact.runs], [r for fact in others for r in fact.runs], marks),
         found=[value for fact in closed for value in fact.found],
-        unhandled=unhandled,
+        unhandled=[*unhandled.items()],
         unread=_spanning([fact.unread for fact in closed]),
         in_final=False,
         final=None,
@@ -221,8 +224,8 @@ def _without_closed_marks(
     """
     newest = marks["completed"].max()
     until = (newest if isinstance(newest, int) else MIN_INT64) - LATENESS_NS
-    groups = marks.with_columns(group_of(settings).alias("of_group"))
-    last = groups.filter(IS_COMMIT).sort("completed", "at", "index").unique("of_group", keep="last")
+    groups = marks.with_columns(group_of(settings))
+    last = groups.filter(IS_COMMIT).sort("completed", "at", "index").unique("group", keep="last")
     is_below = (IS_LOG_END & (pl.col("offset") < below)) | (IS_COMMIT & (pl.col("offset") <= below)) | _IS_EMPTY
     is_closed = is_below & (pl.col("completed") <= until) & pl.col("group_generation").is_null()
     dropped = marks.filter(is_closed).join(last, on=_IDENTITY, how="anti")

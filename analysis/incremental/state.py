@@ -5,6 +5,7 @@ It has no values and no records of what is closed, so its size follows from what
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -81,11 +82,14 @@ def _state_of(archive: zipfile.ZipFile) -> State:
     content = json.loads(_member(archive, "state.json"))
     if content["format"] != FORMAT or content["version"] != VERSION:
         raise ValueError(f"version {content['version']} of {content['format']}, expected {VERSION} of {FORMAT}")
+    members = {name: _member(archive, name) for name in archive.namelist() if name.removesuffix(".parquet") in _TABLES}
+    if content.pop("checksum") != _checksum(content, members):
+        raise ValueError("another checksum")
     positions = {str(name): Position(*_typed(about)) for name, about in content["files"].items()}
     basis, carried = str(content["basis"]), content["carried"]
     if carried is None:
         return State(basis, positions, None)
-    tables = {name: _table(_member(archive, f"{name}.parquet"), schema) for name, schema in _TABLES.items()}
+    tables = {name: _table(members[f"{name}.parquet"], schema) for name, schema in _TABLES.items()}
     rows = Parts(
         observations=[(unit, name, frame) for name in OBSERVED for unit, frame in by_unit(tables[name])],
         context=[tables["context"]],
@@ -166,12 +170,24 @@ def _write(out: Any, state: State) -> None:
         ]
         content["carried"] = {"counts": carried.rows.counts, "closed": closed}
         tables = _tables_of(carried)
+    members: dict[str, bytes] = {}
+    for name, frame in tables.items():
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
+        members[f"{name}.parquet"] = buffer.getvalue()
+    content["checksum"] = _checksum(content, members)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("state.json", json.dumps(content, indent=1))
-        for name, frame in tables.items():
-            buffer = io.BytesIO()
-            frame.write_parquet(buffer)
-            archive.writestr(zipfile.ZipInfo(f"{name}.parquet"), buffer.getvalue())
+        for name, payload in members.items():
+            archive.writestr(name, payload)
+
+
+def _checksum(content: dict[str, Any], members: dict[str, bytes]) -> str:
+    """The SHA-256 of a state, which reveals later edits."""
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    for _, payload in sorted(members.items()):
+        digest.update(payload)
+    return digest.hexdigest()
 
 
 def _record(one: Closed) -> dict[str, Any]:

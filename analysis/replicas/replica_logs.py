@@ -25,6 +25,7 @@ from ...histories.evidence.tables import (
     Schema,
     empty,
 )
+from ...histories.tables import complete
 from .identical_batches import IDENTICAL
 
 # Sends, as the rules on replicas and the causes take them. The columns from acks on are null where unknown.
@@ -243,10 +244,9 @@ def with_aborted(records: pl.DataFrame) -> pl.DataFrame:
     """
     outcome = pl.when(pl.col("transactional")).then(pl.col("control"))
     return records.with_columns(
-        pl.when(~pl.col("transactional"))
+        aborted=pl.when(~pl.col("transactional"))
         .then(False)
         .otherwise(outcome.fill_null(strategy="backward").over("broker", "producer_id") == "abort")
-        .alias("aborted")
     )
 
 
@@ -257,7 +257,7 @@ def runs(frame: pl.DataFrame, dense: str, *same: str) -> Iterator[pl.DataFrame]:
     broken = (pl.col(dense).diff() != 1).fill_null(True)
     for name in same:
         broken = broken | (pl.col(name) != pl.col(name).shift()).fill_null(True)
-    numbered = frame.sort(dense).with_columns(broken.cum_sum().alias("_run"))
+    numbered = frame.sort(dense).with_columns(_run=broken.cum_sum())
     for run in numbered.partition_by("_run", maintain_order=True):
         yield run.drop("_run")
 
@@ -269,5 +269,4 @@ def where(snapshot: str) -> str:
 
 def complete_sends(sends: pl.DataFrame) -> pl.DataFrame:
     """The frame with all columns of SENT_RECORDS, null where they are not recorded."""
-    missing = [pl.lit(None, dtype).alias(name) for name, dtype in SENT_RECORDS.items() if name not in sends.columns]
-    return sends.with_columns(missing).select(pl.col(n).cast(t) for n, t in SENT_RECORDS.items())
+    return complete(sends, SENT_RECORDS).cast(SENT_RECORDS)  # type: ignore[arg-type]

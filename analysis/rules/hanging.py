@@ -11,7 +11,7 @@ from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
-from ..partitions.transaction_evidence import coordinated_transactions, last_seen, transactions_in_log
+from ..partitions.transaction_evidence import coordinated_transactions, last_seen, one_by_one, transactions_in_log
 from ..replicas.replica_logs import stretches
 from ..timelines.facts import SECOND
 from ..wording import plural
@@ -48,7 +48,7 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
         "times in another unit or by a clock that is hours off."
     ),
     in_jepsen=NO_BROKER_FILES,
-    needs=("batches", "sends"),
+    needs=("transactional batches", "sends"),
     assumes=("clock", "replicas"),
 ).judged_by
 def hanging_transaction(p: Partition) -> Iterator[Result]:
@@ -91,8 +91,8 @@ class _OpenTransaction(NamedTuple):
         about = _OpenTransaction(row, str(owners[0]) if owners.n_unique() == 1 else None, last, "")
         if last is None or last["last_state"] not in OVER or last["last_time_ns"] is None:
             return about
-        is_same = logs.leader_start == 0 and len(known.drop_nulls("outcome")) == row["number"] + 1
-        if is_same:
+        agreed = one_by_one(transactions_in_log(p), known)
+        if logs.leader_start == 0 and (agreed["number"] == row["number"]).any():
             return about._replace(ended={"commit": "committed", "abort": "aborted"}.get(last["outcome"], "ended"))
         since = _written(p, about)
         return about._replace(ended="ended") if since is not None and since < last["last_time_ns"] else about

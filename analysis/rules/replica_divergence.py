@@ -81,10 +81,10 @@ def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
     what += ["key", "value"] if records["digest"].null_count() else ["digest"]
     # An implausible epoch, which the reader makes null, contradicts no other.
     known = pl.col("leader_epoch").fill_null(pl.col("leader_epoch").max().over("offset"))
-    identified = records.with_columns(known).select("offset", "broker", pl.struct(what).hash().alias("identity"))
+    identified = records.with_columns(known).select("offset", "broker", identity=pl.struct(what).hash())
     differ = (
         identified.group_by("offset")
-        .agg(pl.len().alias("held"), (pl.col("identity").n_unique() > 1).alias("differ"))
+        .agg(held=pl.len(), differ=pl.col("identity").n_unique() > 1)
         .filter(pl.col("held") > 1)
         .sort("offset")
         .with_row_index("position")
@@ -95,12 +95,11 @@ def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
     return (
         identified.join(differ.select("offset", "position"), on="offset")
         .sort("offset", "broker")
-        .with_columns(pl.col("broker").first().over("offset", "identity").alias("like"))
+        .with_columns(like=pl.col("broker").first().over("offset", "identity"))
         .group_by("offset", "position", maintain_order=True)
-        .agg(pl.col("broker").alias("brokers"), pl.col("like").str.join("|").alias("sides"))
+        .agg(brokers="broker", sides=pl.col("like").str.join("|"))
         .with_columns(
-            pl.col("position").cast(pl.Int64),
-            pl.concat_str(pl.col("brokers").list.join(","), pl.lit("/"), "sides").alias("key"),
+            pl.col("position").cast(pl.Int64), key=pl.concat_str(pl.col("brokers").list.join(","), pl.lit("/"), "sides")
         )
     )
 

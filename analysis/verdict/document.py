@@ -200,8 +200,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     if results.run.settings.dialect == "native" and not any(s["counts"]["records"] for s in results.summaries):
         sentence = "no send was acknowledged and no poll returned a record, so no guarantee was tested"
         items.append(assumption("clients were served", False, sentence, ()))
-    if silent := _silent_clients(results):
-        items.append(silent)
+    items += _silent_clients(results)
     rest = (
         _deleted_topics(results)
         + _missing_settings(results)
@@ -215,16 +214,20 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     return [*items, _final_reads(results), *rest]
 
 
-def _silent_clients(results: Results) -> dict[str, Any] | None:
-    """The broken assumption about clients in run.json of which the history has no event; None if there are none."""
+def _silent_clients(results: Results) -> list[dict[str, Any]]:
+    """The broken assumptions about clients of which the history has no event, though run.json or a file names them."""
     settings, recorded = results.run.settings, results.context.filter(pl.col("kind") == "events")["process"]
+    items = []
+    if empty := results.run.empty:
+        sentence = f"{some(empty)} {'is' if len(empty) == 1 else 'are'} empty, so what was recorded there is not known"
+        items.append(assumption("clients recorded", False, sentence, tuple(RULES)))
     silent = [name for name in settings.processes if name not in recorded and settings.role(name) in DATA_OF_ROLES]
-    if settings.dialect != "native" or not silent:
-        return None
-    lacking = {need for name in silent for need in DATA_OF_ROLES[settings.role(name)]}
-    touched = tuple(rule.name for rule in RULES.values() if lacking & {*rule.needs})
-    sentence = f"run.json names {some(silent)}, but the history has no event of them, so what they did is not known"
-    return assumption("clients recorded", False, sentence, touched)
+    if settings.dialect == "native" and silent:
+        lacking = {need for name in silent for need in DATA_OF_ROLES[settings.role(name)]}
+        touched = tuple(rule.name for rule in RULES.values() if lacking & {*rule.needs})
+        sentence = f"run.json names {some(silent)}, but the history has no event of them, so what they did is not known"
+        items.append(assumption("clients recorded", False, sentence, touched))
+    return items
 
 
 def _well_formed(results: Results) -> dict[str, Any]:

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from .coordinator_log import Row, replay_log
-from .group_records import (
-    GroupMetadata,
-    OffsetCommit,
-    assigned_partitions,
-    decode,
-)
+from .group_records import GroupMetadata, OffsetCommit, assigned_partitions, decode
 from .tables import GROUPS
 
 if TYPE_CHECKING:
@@ -39,7 +34,7 @@ class _Replay:
             if record.value is None:
                 self.rows.append({**where, "kind": "removed", **place})
                 return
-            epoch = record.value.get("leaderEpoch", -1)
+            epoch = record.value["leaderEpoch"]
             committed = {
                 "offset": record.value["offset"],
                 "leader_epoch": epoch if epoch >= 0 else None,
@@ -63,7 +58,7 @@ class _Replay:
             names = {
                 "member": member["memberId"],
                 "client": member["clientId"],
-                "instance": member.get("groupInstanceId"),
+                "instance": member["groupInstanceId"],
             }
             self.rows += [
                 {**where, "kind": "assigned", **of_group, **names, "topic": topic, "partition": partition}
