@@ -20,7 +20,7 @@ from ..evidence.layout import (
     SMALL_FILES,
     TRANSACTIONS_TOPIC,
 )
-from .batch_bounds import batches
+from .batch_bounds import cut_to_whole_batches
 from .remote_copy import fetch, place_of
 
 META = "meta.properties"
@@ -221,7 +221,5 @@ def _copy(file: Path, target: Path) -> int:
             copy.write(data)
             left -= len(data)
     if SEGMENT.fullmatch(file.name) and file.exists() and file.stat().st_size != size:
-        whole = max((batch.end for batch in batches(target)), default=0)
-        with target.open("r+b") as copy:
-            copy.truncate(whole)
+        cut_to_whole_batches(target)
     return target.stat().st_size
