@@ -177,7 +177,8 @@ def _place(source: Source, file: Path) -> Path | None:
     if not _is_stored(file):
         return None
     # A broker with several disks has several folders.
-    several = source.folder != disk and (disk.parent / META).exists() is False and _is_one_of_several(disk)
+    is_nested = source.folder != disk and not (disk.parent / META).exists()
+    several = is_nested and len(list(disk.parent.glob(f"*/{META}"))) > 1
     return Path("data" if not several else f"data-{disk.name}") / file.relative_to(disk)
 
 
@@ -188,10 +189,6 @@ def _is_stored(file: PurePath) -> bool:
 
 def _is_evidence(file: PurePath) -> bool:
     return _is_stored(file) or bool(BROKER_LOG.fullmatch(file.name))
-
-
-def _is_one_of_several(disk: Path) -> bool:
-    return len(list(disk.parent.glob(f"*/{META}"))) > 1
 
 
 def _is_wanted(place: PurePath, topics: frozenset[str], internal: bool) -> bool:

@@ -156,7 +156,7 @@ def _losses(topic: str, gone: list[LostAck]) -> list[dict[str, Any]]:
                 "first_offset": one.ack.base,
                 "last_offset": end - 1,
                 "count": end - one.ack.base,
-                "acks": _acks(one.ack.acks),
+                "acks": "all" if one.ack.acks == -1 else str(one.ack.acks),
                 "cause": one.cause,
                 "detail": one.detail,
                 "leader": str(one.leader),
@@ -167,10 +167,6 @@ def _losses(topic: str, gone: list[LostAck]) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _acks(acks: int) -> str:
-    return "all" if acks == -1 else str(acks)
 
 
 def _repeat(topic: str, one: Repeat) -> dict[str, Any]:
