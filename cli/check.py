@@ -152,11 +152,10 @@ def _judge(
     with Progress(name or name_of(path), quiet) as progress:
         engine.check_target(folder, progress)
         run = engine.open_run(path, options["reader"], progress)
-        settings = dataclasses.replace(run.settings, allow=options["allow"], rules=rules, strict=options["strict"])
-        settings = dataclasses.replace(settings, ww_deps=options["ww_deps"])
-        if name and not settings.config.get("name"):
-            settings = dataclasses.replace(settings, name=name)
-        run = dataclasses.replace(run, settings=settings)
+        chosen = {key: options[key] for key in ("allow", "strict", "ww_deps")}
+        if name and not run.settings.config.get("name"):
+            chosen["name"] = name
+        run = dataclasses.replace(run, settings=dataclasses.replace(run.settings, rules=rules, **chosen))
         if options["plots"] != "none":
             start_painter()
         results = engine.judge(run, progress)

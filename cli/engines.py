@@ -122,7 +122,7 @@ class LocalEngine(Engine):
     def judge(self, run: Run, progress: Progress) -> Results:
         from ..analysis.engines import local
 
-        # polars, once imported, lets Ctrl-C interrupt no wait for a thread.
+        # Once imported, polars keeps Ctrl-C from interrupting a wait for a thread.
         signal.siginterrupt(signal.SIGINT, True)
         return local.judge_run(run, progress)
 

@@ -27,11 +27,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plot": ("plot", "Draw one figure of a run."),
     "rules": ("rules", "List the rules and explain them."),
     "causes": ("causes", "List the causes and explain them."),
-    "lint": ("lint", "Say what is wrong with a history, line by line."),
+    "lint": ("lint", "List the errors in a history, line by line."),
     "convert": ("convert", "Write a history in another format."),
-    "doctor": ("doctor", "Check what is installed, and how to install what is missing."),
+    "doctor": ("doctor", "Check the installation, and print how to install missing parts."),
     "record": ("record", "Record a workload against a real cluster, and judge it."),
-    "lab": ("lab", "Start a real Kafka cluster on this machine, and make faults in it."),
+    "lab": ("lab", "Start a real Kafka cluster on this machine, and inject faults."),
     "collect": ("collect", "Copy the brokers' files into a bundle."),
     "spark-main": ("spark_main", "Print the file that spark-submit runs."),
     "simulate": ("simulate", "Run the replication protocol under faults and write a bundle."),
@@ -108,7 +108,7 @@ def worst_exit(codes: Iterable[int]) -> int:
 
 
 def _drop_output() -> None:
-    """Redirects stdout to /dev/null; else Python would fail again when it flushes at exit."""
+    """Redirects stdout to /dev/null; otherwise Python would fail again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -178,9 +178,9 @@ def _raise_on_termination() -> None:
 
 
 def _end(code: int) -> NoReturn:
-    """Ends the process with its temporary files removed, but without waiting for threads that still work.
+    """Ends the process after removing temporary files, without waiting for running threads.
 
-    Nor are modules taken down: that takes a tenth of a second.
+    It also skips the teardown of modules, which takes a tenth of a second.
     """
     atexit._run_exitfuncs()
     with suppress(OSError, ValueError):

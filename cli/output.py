@@ -28,7 +28,7 @@ class Room(NamedTuple):
 
 
 def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
-    """The text for stdout; click removes the colours if stdout is no terminal."""
+    """The text for stdout; click removes the colours if stdout is not a terminal."""
     width = max(40, min(shutil.get_terminal_size((100, 40)).columns, 120))
     lines: list[str] = []
     for rules, items, most in ((16, 3, 5), (12, 3, 4), (10, 3, 3), (10, 2, 3), (8, 2, 2), (6, 2, 2)):
@@ -69,7 +69,7 @@ def _scope(report: dict[str, Any], seconds: float) -> str:
 
 
 def _broker_files(counts: dict[str, Any], where: str) -> str:
-    """The judged files of a run without a client history, in words."""
+    """The judged files of a run without a client history, as text."""
     files = plural(counts["evidence files"], "broker file")
     if not counts.get("batches") and not counts.get("kept records"):
         return f"no history of clients and no partition logs; {files}: `logjudge timeline` lists their events"

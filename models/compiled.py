@@ -1,4 +1,4 @@
-"""The numba decorator of all compiled loops, and the types of their arrays."""
+"""The numba decorators of all compiled loops, and the types of their arrays."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ def compiled(function: Function) -> Function:
 
 
 def compiled_in_place(function: Function) -> Function:
-    """Compile a function that makes and returns no array.
+    """Compile a function that makes and returns no array, without reference counting.
 
-    numba then counts no references. A function that takes many arrays otherwise spends most of its time on that, as
-    each count is an atomic instruction.
+    Each count is an atomic instruction, and a function that takes many arrays would spend most of its time on them.
     """
     return _compile(function, _nrt=False)

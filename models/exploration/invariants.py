@@ -1,4 +1,4 @@
-"""What must hold in every run: one function an invariant, which returns the breaches of a finished run.
+"""The invariants of every run, one function each, which returns the breaches of a finished run.
 
 `no-acknowledged-loss` and `no-committed-loss` correspond to the StrongIsr of hachikuji's TLA+ specification.
 """
@@ -29,7 +29,7 @@ def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
             "no-acknowledged-loss",
             min(one.time for one in run),
             run[0].partition,
-            _gone(run),
+            _loss_sentence(run),
             run[0].ack.base,
             run[-1].ack.end,
         )
@@ -37,8 +37,8 @@ def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
     ]
 
 
-def _gone(run: list[LostAck]) -> str:
-    """A sentence about adjacent losses with one cause."""
+def _loss_sentence(run: list[LostAck]) -> str:
+    """Adjacent losses with one cause as a sentence."""
     base, end, one = run[0].ack.base, run[-1].ack.end, run[0]
     verb, them = ("is", "it") if end == base + 1 else ("are", "them")
     return (
@@ -48,8 +48,10 @@ def _gone(run: list[LostAck]) -> str:
 
 
 def no_divergence(cluster: Cluster) -> list[Breach]:
-    """At the end all replicas of an ISR hold the same record at each offset that they share. A replica outside of the
-    ISR may still have to truncate and catch up."""
+    """At the end all replicas of an ISR have the same record at each offset that they share.
+
+    A replica outside of the ISR may still have to truncate and catch up.
+    """
     states = cluster.quorum.states
     return [
         Breach(
@@ -85,8 +87,7 @@ def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
         for one in find_repeats(log, partition)[which]:
             end = one.first + one.count
             values = f"value {one.first}" if one.count == 1 else f"values {one.first} to {end - 1}"
-            where = offsets(one.offset, one.offset + one.count)
-            found_at = f"at {where}"
+            found_at = f"at {offsets(one.offset, one.offset + one.count)}"
             if one.earlier >= 0:
                 found_at = f"at offset {one.earlier} and again {found_at}"
             else:
@@ -98,7 +99,7 @@ def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
 
 
 def no_consumer_loss(cluster: Cluster) -> list[Breach]:
-    """Every consumer has handled every record of the final log; without commits, polled it."""
+    """Every consumer has handled (without commits: polled) every record of the final log."""
     if cluster.config.strategy:
         return _no_group_loss(cluster)
     found: list[Breach] = []

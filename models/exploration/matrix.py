@@ -1,6 +1,6 @@
-"""Which variant breaks which invariant in which setting: the table that the tests and the nightly run check.
+"""Which variant breaks which invariant in which setting; the tests and the nightly run check this table.
 
-A setting is a set of faults with a configuration. A cell that is not named as broken is sound: no seed may break it.
+A setting is a set of faults with a configuration. No seed may break an invariant that its cell does not name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 
 from .search import SURVIVABLE, Explored, Space
 
-UNREAD = {"simulation.consumers": 0}  # settings whose invariants concern no reads run without consumers
+UNREAD = {"simulation.consumers": 0}  # for settings whose invariants do not concern reads
+CLEAN = {"min.insync.replicas": 2, "unclean.leader.election.enable": False}
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ SETTINGS: dict[str, Setting] = {
             "clean",
             "processes, network and controllers fail, disks do not; clean elections, min.insync.replicas=2",
             SURVIVABLE,
-            {"min.insync.replicas": 2, "unclean.leader.election.enable": False},
+            CLEAN,
             (*LOG, "no-false-shrink", "no-consumer-loss"),
         ),
         Setting(
@@ -54,21 +55,21 @@ SETTINGS: dict[str, Setting] = {
             "power",
             "one machine at a time loses power; clean elections, min.insync.replicas=2",
             ("power-loss",),
-            {**UNREAD, "min.insync.replicas": 2, "unclean.leader.election.enable": False},
+            {**UNREAD, **CLEAN},
             LOG,
         ),
         Setting(
             "blackout",
             "all machines lose power at once; clean elections, min.insync.replicas=2",
             ("blackout",),
-            {**UNREAD, "min.insync.replicas": 2, "unclean.leader.election.enable": False},
+            {**UNREAD, **CLEAN},
             LOG,
         ),
         Setting(
             "zombie",
             "controllers are paused while brokers crash",
             ("controller-pause", "crash"),
-            {**UNREAD, "min.insync.replicas": 1, "unclean.leader.election.enable": False},
+            {**UNREAD, **CLEAN, "min.insync.replicas": 1},
             LOG,
         ),
         Setting(
@@ -77,8 +78,8 @@ SETTINGS: dict[str, Setting] = {
             ("handover",),
             {
                 **UNREAD,
+                **CLEAN,
                 "min.insync.replicas": 1,
-                "unclean.leader.election.enable": False,
                 "simulation.latency.us": 10000,
                 "simulation.jitter.us": 40000,
                 "simulation.replica.fetch.max.batches": 1,
@@ -94,8 +95,8 @@ SETTINGS: dict[str, Setting] = {
             ("lagging-mark",),
             {
                 **UNREAD,
+                **CLEAN,
                 "min.insync.replicas": 1,
-                "unclean.leader.election.enable": False,
                 "simulation.brokers": 4,
                 "default.replication.factor": 4,
                 "simulation.replica.fetch.max.batches": 1,
@@ -110,19 +111,14 @@ SETTINGS: dict[str, Setting] = {
             "flushed",
             "machines lose power, one or all, but every record is flushed at once (flush.messages=1)",
             ("power-loss", "blackout"),
-            {**UNREAD, "min.insync.replicas": 2, "unclean.leader.election.enable": False, "flush.messages": 1},
+            {**UNREAD, **CLEAN, "flush.messages": 1},
             LOG,
         ),
         Setting(
             "moving",
             "partitions move between five brokers while old and new leaders and the controller die",
             ("reassignment", "crash", "controller-crash"),
-            {
-                **UNREAD,
-                "min.insync.replicas": 2,
-                "unclean.leader.election.enable": False,
-                "simulation.brokers": 5,
-            },
+            {**UNREAD, **CLEAN, "simulation.brokers": 5},
             LOG,
         ),
         Setting(
@@ -130,8 +126,7 @@ SETTINGS: dict[str, Setting] = {
             "the faults of clean, and two members of a group that commit what they have handled",
             SURVIVABLE,
             {
-                "min.insync.replicas": 2,
-                "unclean.leader.election.enable": False,
+                **CLEAN,
                 "num.partitions": 2,
                 "simulation.consumers": 2,
                 "simulation.commit": "after",
@@ -148,8 +143,7 @@ SETTINGS: dict[str, Setting] = {
             "the faults of clean, and producers that write in transactions and give up soon",
             SURVIVABLE,
             {
-                "min.insync.replicas": 2,
-                "unclean.leader.election.enable": False,
+                **CLEAN,
                 "num.partitions": 3,
                 "isolation.level": "read_committed",
                 "simulation.transactions": "own",
@@ -181,9 +175,9 @@ _ALL = (*_LOSS, "no-divergence")
 class Cell:
     """The invariants that a variant breaks in a setting.
 
-    A breach of each of `broken` is found within `runs` seeds from 0 on. Those in `unclaimed` may be broken too, by the
-    literature or by other rules of that time; nothing is asserted of them. All others hold. Where breaches are rare,
-    one of each is also found soon after the seed `near`.
+    `broken`: a breach of each is found within `runs` seeds from 0 on; if breaches are rare, also soon after the seed
+    `near`. `unclaimed`: they may be broken too, by the literature or by other rules of that time; nothing is asserted.
+    All other invariants of the setting hold.
     """
 
     broken: tuple[str, ...] = ()
@@ -320,7 +314,7 @@ CELLS: dict[str, dict[str, Cell]] = {
 
 
 def space(variant: str, setting: str) -> Space:
-    """What is searched for a cell."""
+    """The search space of a cell."""
     return Space(variant, SETTINGS[setting].kinds, SETTINGS[setting].options)
 
 

@@ -24,7 +24,7 @@ class Values(NamedTuple):
 
 @compiled
 def collect(h: PartHistory):  # type: ignore[no-untyped-def]
-    """A verdict where it is known already, else -1; its witness; and the values of a buffer."""
+    """A verdict (-1: not decided yet), its witness, and the values of a buffer."""
     put, take = np.full(h.values, -1, np.int32), np.full(h.values, -1, np.int32)
     witness = no_witness()
     ambiguous = open_take = False
@@ -69,7 +69,7 @@ def collect(h: PartHistory):  # type: ignore[no-untyped-def]
 
 @compiled
 def certain(v: Values, never: int) -> Ints:
-    """How many values are certainly present between a time and the next."""
+    """By time: how many values are certainly present until the next."""
     cover = np.zeros(never + 2, np.int32)
     for k in range(len(v.put)):
         if v.put_end[k] < v.take_call[k]:
@@ -82,7 +82,7 @@ def certain(v: Values, never: int) -> Ints:
 
 @compiled
 def covering(v: Values, above: int, low: int, high: int, never: int) -> Ints:
-    """The operations of the fewest values above one that leave no time from low to high without one certainly there."""
+    """The operations of the fewest values > `above` of which at least one is certainly present from low to high."""
     last = np.full(never + 1, -1, np.int32)
     for k in range(above + 1, len(v.put)):
         last[v.put_end[k]] = k
@@ -107,7 +107,7 @@ def covering(v: Values, above: int, low: int, high: int, never: int) -> Ints:
 
 @compiled
 def find_never_empty(h: PartHistory, v: Values, cover: Ints) -> Ints:
-    """What contradicts an operation that found the buffer empty while a value was certainly present all the time."""
+    """The witness against an operation that found the buffer empty while values were certainly present."""
     empty = np.zeros(len(cover) + 1, np.int32)
     for time in range(len(cover)):
         empty[time + 1] = empty[time] + (cover[time] == 0)
@@ -120,7 +120,7 @@ def find_never_empty(h: PartHistory, v: Values, cover: Ints) -> Ints:
 
 @compiled
 def check_queue(v: Values, never: int) -> tuple[int, Ints]:
-    """First in, first out: none is taken before one that was certainly put before it is."""
+    """First in, first out: no value is taken before another that was certainly put earlier."""
     called, ended = np.full(never + 1, -1, np.int32), np.full(never + 1, -1, np.int32)
     for k in range(len(v.put)):
         called[v.put_call[k]] = k
@@ -138,7 +138,7 @@ def check_queue(v: Values, never: int) -> tuple[int, Ints]:
 
 @compiled
 def root_of(free: Ints, time: int) -> int:
-    """The first time from this one on that is not covered; the way there is shortened."""
+    """The first uncovered time at or after this one (union-find with path compression)."""
     root = time
     while free[root] != root:
         root = free[root]
@@ -151,8 +151,8 @@ def root_of(free: Ints, time: int) -> int:
 def check_priority_queue(v: Values, never: int) -> tuple[int, Ints]:
     """Each take needs a moment at which no value of higher priority is certainly present.
 
-    That is enough: at a moment at which none is, all values may be moved before it or after it, so that the buffer is
-    empty there, and what is legal stays so. Values ascend with the priority. `free` leads from a time to the next one
+    That suffices: at a moment when no value is certainly present, each may be moved before or after it, so the
+    buffer is empty there and the rest stays legal. Values ascend with the priority. `free` links a time to the next one
     that is not covered yet.
     """
     free = np.arange(never + 2).astype(np.int32)

@@ -1,6 +1,6 @@
-"""The parts of a run, composed: brokers, quorum, coordinator and clients on one event loop.
+"""Composes the parts of a run: brokers, quorum, coordinator and clients on one event loop.
 
-Each part gets what it needs of the others here, as a callable or as a port (ports.py); no part refers to the cluster.
+Each part gets the others here, as callables or ports (ports.py); no part refers to the cluster.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .storage.replica_log import ReplicaLog
 
 
 class Cluster:
-    """Brokers, quorum and clients, and what a finished run left in them."""
+    """Brokers, quorum and clients, also of a finished run."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Cluster:
         self.track_states = False
         self.states_seen: set[int] = set()
         self.loop = EventLoop()
-        # Each part draws from a generator of its own, so that removing a fault does not change the others' draws.
+        # Each part has its own random generator, so removing a fault does not change the others' draws.
         self.network = Network(self.loop, Random(_draw(rng)), config.latency, config.jitter)
         self.broker_ids = tuple(range(1, config.brokers + 1))
         self.brokers: dict[int, Broker] = {}
@@ -120,7 +120,7 @@ class Cluster:
         """The quorum (or ZooKeeper) and the controllers."""
         return (QUORUM, *(FIRST_CONTROLLER + i for i in range(self.config.controllers)))
 
-    # --- what the parts report
+    # --- listeners
 
     def _on_leader(self, replica: Replica, state: PartitionState) -> None:
         self.ledger.on_leader(replica, state, self.loop.now)
@@ -137,7 +137,7 @@ class Cluster:
         self.loop.stop()
 
     def record_state(self) -> None:
-        """Remember an abstract of the cluster's state, to measure how much a search has explored."""
+        """Record a hash of the cluster's abstract state, to measure how much a search has explored."""
         if not self.track_states:
             return
         words: list[int] = []
@@ -150,14 +150,14 @@ class Cluster:
                     words += (replica.leader, replica.epoch, replica.log.end, replica.hw)
         self.states_seen.add(hash(tuple(words)))  # of integers only, so the same in every process
 
-    # --- questions about the logs
+    # --- logs
 
     def logs_of(self, partition: int) -> dict[int, ReplicaLog]:
         """Every broker's log of a partition."""
         return {node: b.replicas[partition].log for node, b in self.brokers.items() if partition in b.replicas}
 
     def leader_replica(self, partition: int) -> Replica | None:
-        """The replica of a partition's leader; None if there is no leader, or if it does not act as one yet."""
+        """The replica of a partition's leader; None if there is no leader, or if it does not lead yet."""
         state = self.quorum.states[partition]
         if state.leader == NO_LEADER:
             return None
@@ -165,13 +165,12 @@ class Cluster:
         return replica if replica is not None and replica.is_leader else None
 
     def leader_log(self, partition: int) -> ReplicaLog | None:
-        """The log of a partition's leader, if it has one."""
+        """The log of a partition's leader; None as for `leader_replica`."""
         replica = self.leader_replica(partition)
         return replica.log if replica is not None else None
 
     def log_ranges(self) -> list[tuple[int, int] | None]:
-        """(log start, last stable offset) of each partition's leader; without transactions that is the high
-        watermark."""
+        """The log start and last stable offset (without transactions: high watermark) of each partition's leader."""
         leaders = (self.leader_replica(partition) for partition in range(self.config.partitions))
         return [None if replica is None else (replica.log.start, replica.stable_end) for replica in leaders]
 

@@ -1,8 +1,7 @@
-"""The configuration of a run: Kafka's names and defaults, and a few options that only a simulator has.
+"""The configuration of a run: Kafka's settings with their defaults, and the simulator's own.
 
-Times are in microseconds; names that end in `.ms` are given in milliseconds. The simulator's own
-options begin with `simulation.`. A broker may have options of its own (`for_broker`), as happens by mistake in real
-clusters.
+Times are in microseconds. Brokers may have different settings (`for_broker`), as happens by mistake in real clusters.
+options.py parses settings by name.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ NEVER = 1 << 60  # later than any run
 
 
 class ConfigError(ValueError):
-    """A configuration name or value that does not exist; the text is one sentence for the user."""
+    """A setting that does not exist, or an invalid value. The message is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +112,17 @@ class Config:
 
     @property
     def group_log(self) -> int:
-        """The number of the group's partition of __consumer_offsets: behind those of the topic."""
+        """The number of the group's partition of __consumer_offsets, after those of the topic."""
         return self.partitions
 
     @property
     def logs(self) -> int:
-        """How many partitions are replicated."""
+        """The number of replicated partitions."""
         return self.partitions + bool(self.strategy) + self.transactional
 
     @property
     def transactional(self) -> bool:
-        """Is there a transaction coordinator?"""
+        """Whether there is a transaction coordinator."""
         return self.transactions != "none"
 
     @property
@@ -132,7 +131,7 @@ class Config:
         return self.partitions + bool(self.strategy)
 
     def topic_of(self, partition: int) -> tuple[str, int]:
-        """The topic and the number in it of a replicated partition."""
+        """The topic of a replicated partition, and its number in the topic."""
         if partition < self.partitions:
             return self.topic, partition
         return (GROUP_TOPIC if self.strategy and partition == self.group_log else TRANSACTION_TOPIC), 0

@@ -1,7 +1,7 @@
 """The event loop: a heap of (time, order, action, argument), independent of Kafka.
 
-Time is in whole microseconds since the start of the run. Two events at one moment run in the order in which they were
-scheduled, so a run is a function of its seed alone.
+Time is in whole microseconds since the start of the run. Events at the same time run in the order in which they were
+scheduled, so a run depends only on its seed.
 """
 
 from __future__ import annotations

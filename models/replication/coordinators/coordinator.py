@@ -1,8 +1,8 @@
-"""A broker's group coordinator: it acts while the broker leads the partition of `__consumer_offsets` of the group.
+"""A broker's group coordinator: active while the broker leads the group's partition of `__consumer_offsets`.
 
-The next leader replays it before it answers (GroupCoordinator and GroupMetadataManager of the classic protocol).
-Simplifications: there is one group; a new member gets its id at once, as before KIP-394; metadata says who coordinates,
-in place of FindCoordinator.
+The next leader replays the partition first (GroupCoordinator and GroupMetadataManager of the classic protocol).
+Simplifications: there is one group; a new member gets its id at once, as before KIP-394; clients find the coordinator
+in the metadata, instead of with FindCoordinator.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "Completin
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member as the coordinator knows it."""
+    """A member of the group, in the coordinator's view."""
 
     client: str
     owned: tuple[int, ...]
@@ -57,13 +57,13 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         super().__init__(*arguments, log=config.group_log, records=records)
         self.ledger = ledger
 
-    def _forget(self) -> None:
+    def _drop_state(self) -> None:
         self._state, self._generation, self._leader = EMPTY, 0, ""
         self._members: dict[str, Member] = {}
         self._offsets: dict[int, int] = {}
-        self._assigned_last: tuple[tuple[str, str, tuple[int, ...]], ...] = ()  # the assignment that the log holds
-        self._earliest = 0  # when a rebalance may be complete
-        self._latest = 0  # when it is, without those that did not join
+        self._assigned_last: tuple[tuple[str, str, tuple[int, ...]], ...] = ()  # the last assignment in the log
+        self._earliest = 0  # when a rebalance may complete
+        self._latest = 0  # when it completes without the members that did not join
 
     # --- election and loading
 
@@ -83,9 +83,9 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         self._state = STABLE if self._members else EMPTY
         self._process.report("group-loaded", self._generation, len(self._members), dict(self._offsets))
 
-    def _refuse_waiting(self) -> None:
+    def _refuse_parked(self) -> None:
         for request in self.parked():
-            self._answer(request, NOT_COORDINATOR)
+            self._respond(request, NOT_COORDINATOR)
 
     def parked(self) -> list[GroupRequest]:
         """The requests that wait for other members."""
@@ -95,25 +95,25 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
     # --- requests
 
     def handle(self, request: GroupRequest) -> None:
-        """Answer a member, now or once the others have joined."""
+        """Respond to a member, now or once the others have joined."""
         if not self._is_coordinator():
-            self._answer(request, NOT_COORDINATOR)
+            self._respond(request, NOT_COORDINATOR)
         elif self._is_loading:
-            self._answer(request, LOADING)
+            self._respond(request, LOADING)
         elif request.kind == JOIN:
             self._join(request)
         elif request.kind == FETCH:
             request.offsets = dict(self._offsets)
-            self._answer(request)
+            self._respond(request)
         else:
             member = self._members.get(request.member)
             if member is None:
-                self._answer(request, UNKNOWN_MEMBER)
+                self._respond(request, UNKNOWN_MEMBER)
             elif request.kind == LEAVE:
                 self._remove(request.member)
-                self._answer(request)
+                self._respond(request)
             elif request.generation != self._generation:
-                self._answer(request, ILLEGAL_GENERATION)
+                self._respond(request, ILLEGAL_GENERATION)
             else:
                 member.deadline = self._process.loop.now + self._config.group_session
                 {SYNC: self._sync, HEARTBEAT: self._heartbeat, COMMIT: self._commit}[request.kind](request, member)
@@ -121,7 +121,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
     def _join(self, request: GroupRequest) -> None:
         now, name = self._process.loop.now, request.member
         if name and name not in self._members:
-            self._answer(request, UNKNOWN_MEMBER)
+            self._respond(request, UNKNOWN_MEMBER)
             return
         is_new = not name
         name = name or f"{request.client}-{now}"
@@ -144,11 +144,11 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         self._state = PREPARING
         for member in self._members.values():
             if member.sync is not None:
-                self._answer(member.sync, REBALANCING)
+                self._respond(member.sync, REBALANCING)
                 member.sync = None
 
     def _try_complete(self) -> None:
-        """Begin the next generation, if all have joined or the time is over."""
+        """Begin the next generation, if all members have joined or the time is over."""
         now = self._process.loop.now
         waits = [name for name, member in self._members.items() if member.join is None]
         if self._state != PREPARING or now < self._earliest or (waits and now < self._latest):
@@ -174,14 +174,14 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         member.deadline = self._process.loop.now + self._config.group_session
         request.generation = self._generation
         request.members = {n: m.owned for n, m in self._members.items()} if name == self._leader else {}
-        self._answer(request)
+        self._respond(request)
 
     def _sync(self, request: GroupRequest, member: Member) -> None:
         if self._state == PREPARING:
-            self._answer(request, REBALANCING)
+            self._respond(request, REBALANCING)
         elif self._state == STABLE:
             request.assignment = member.assignment
-            self._answer(request)
+            self._respond(request)
         else:
             member.sync = request
             if request.member == self._leader:
@@ -193,7 +193,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
                 self._write([record], partial(self._assigned, record))
 
     def _assigned(self, record: GroupRecord, error: str) -> None:
-        """The generation is stored: its members get their partitions."""
+        """Send the members their partitions, once the generation is stored."""
         if not error:
             self.ledger.on_generation(record.generation, self._process.loop.now)
         if self._state != COMPLETING or self._generation != record.generation:
@@ -208,15 +208,15 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
                 member.assignment = mine
                 if member.sync is not None:
                     member.sync.assignment = mine
-                    self._answer(member.sync)
+                    self._respond(member.sync)
                     member.sync = None
 
     def _heartbeat(self, request: GroupRequest, _: Member) -> None:
-        self._answer(request, REBALANCING if self._state == PREPARING else "")
+        self._respond(request, REBALANCING if self._state == PREPARING else "")
 
     def _commit(self, request: GroupRequest, _: Member) -> None:
         if self._state == COMPLETING:
-            self._answer(request, REBALANCING)
+            self._respond(request, REBALANCING)
             return
         now = self._process.loop.now
         offsets = sorted(request.offsets.items())
@@ -228,7 +228,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             self._offsets.update(request.offsets)
             for record in records:
                 self.ledger.on_commit(record, self._process.loop.now)
-        self._answer(request, NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE if error else "")
+        self._respond(request, NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE if error else "")
 
     def _remove(self, name: str) -> None:
         del self._members[name]
@@ -237,7 +237,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         self._try_complete()
 
     def _tick_loaded(self, now: int) -> None:
-        """End sessions and rebalances whose time is over."""
+        """End expired sessions and rebalances."""
         for name in [n for n, m in self._members.items() if m.join is None and now >= m.deadline]:
             self._process.report("session-ended", name, self._generation)
             self._remove(name)

@@ -26,10 +26,10 @@ class GroupRequest(Request):
     member: str
     generation: int
     owned: tuple[int, ...] = ()  # JoinGroup: what the member owns
-    offsets: dict[int, int] = field(default_factory=dict)  # OffsetCommit; the answer of OffsetFetch
+    offsets: dict[int, int] = field(default_factory=dict)  # OffsetCommit; the response of OffsetFetch
     assignments: dict[str, tuple[int, ...]] = field(default_factory=dict)  # SyncGroup of the group's leader
     error: str = field(default="", init=False)
-    # The answer of JoinGroup to the group's leader: what each member owns. Of SyncGroup: what this one gets.
+    # The response of JoinGroup to the group's leader: what each member owns. Of SyncGroup: what this member gets.
     members: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
     assignment: tuple[int, ...] = field(default=(), init=False)
 

@@ -20,5 +20,5 @@ class Kip98(Rules):
     breaks: ClassVar[tuple[str, ...]] = ()
 
     def bumps_epoch_after_abort(self) -> bool:
-        """The error is fatal. The next producer's InitProducerId aborts what is open."""
+        """The error is fatal. The next producer's InitProducerId aborts the open transaction."""
         return False
