@@ -131,8 +131,9 @@ def _divergence(
     within = records.filter(pl.col("offset").is_between(first, last))
     winner = winning_side(logs, snapshot, records, first, sides)
     # A retry may have written the dead leader's record again at the same offset: only one copy was acknowledged.
-    elected = [] if winner is None else within.filter(pl.col("broker").is_in(sides[winner]))["value"].drop_nulls()
-    proved = [_known_committed(within, side, sends).filter(~pl.col("value").is_in([*elected])) for side in sides]
+    of_winner = pl.col("broker").is_in([] if winner is None else sides[winner])
+    elected = within.filter(of_winner)["value"].drop_nulls().implode()
+    proved = [_known_committed(within, side, sends).filter(~pl.col("value").is_in(elected)) for side in sides]
     committed = [
         any((marks.get(broker) or 0) > first for broker in side) or proved[number].height > 0
         for number, side in enumerate(sides)
