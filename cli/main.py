@@ -21,6 +21,7 @@ from ..histories.errors import LogjudgeError, MissingComponentError, did_you_mea
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a recorded run and write its report."),
+    "watch": ("watch", "Judge a run while it goes on, with a live page."),
     "explain": ("explain", "Explain the breaches of a run, a partition, or one offset."),
     "timeline": ("timeline", "List the events of partitions in order of time."),
     "diff": ("diff", "Show the replicas of a partition side by side."),

@@ -11,6 +11,7 @@ from ..replication.acks import Ranges
 from ..replication.cluster import Cluster
 from ..replication.ledger import Breach, offsets
 from .group_invariants import no_commit_loss, no_fenced_commit, one_owner
+from .processing_invariants import at_least_once, exactly_once
 from .transaction_invariants import (
     atomic_transactions,
     hidden_ranges,
@@ -80,7 +81,7 @@ def no_reordering(cluster: Cluster) -> list[Breach]:
 
 def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
     found: list[Breach] = []
-    for partition in range(cluster.config.partitions):
+    for partition in range(cluster.config.data_partitions):
         log = cluster.leader_log(partition)
         if log is None:
             continue
@@ -123,7 +124,7 @@ def _no_group_loss(cluster: Cluster) -> list[Breach]:
     ranges = cluster.log_ranges()
     if not any(c.alive for c in cluster.consumers) or not all(c.has_caught_up(ranges) for c in cluster.consumers):
         return found
-    for partition, ends in enumerate(ranges):
+    for partition, ends in enumerate(ranges[: cluster.config.partitions]):
         if ends is None:
             continue
         handled = cluster.group.handled.get(partition, [])
@@ -172,6 +173,8 @@ INVARIANTS: dict[str, tuple[Callable[[Cluster], list[Breach]], str]] = {
     "atomic-transactions": (atomic_transactions, "a transaction is visible in all of its partitions or in none"),
     "no-aborted-read": (no_aborted_read, "read_committed consumers read committed transactions alone"),
     "no-hanging-transaction": (no_hanging_transaction, "no transaction holds the last stable offset back for ever"),
+    "exactly-once": (exactly_once, "a group that copies records commits one copy of each record that it handles"),
+    "at-least-once": (at_least_once, "a group that copies records leaves out none that it handles"),
     "one-producer-epoch": (one_producer_epoch, "once a producer epoch is granted, no older one writes"),
 }
 
