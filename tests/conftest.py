@@ -29,7 +29,7 @@ FIRST = (
 )
 # Files that share the fixture combined_corpus. Those in evidence/ share recorded runs. The tests that share the fixture
 # spark have "spark" in their names.
-CORPUS = ("test_rules.py", "test_findings.py")
+CORPUS = ("test_rules.py", "test_findings.py", "test_ranges.py")
 
 # Masses of runs of what other tests cover: tracing their lines costs as much again, and shows nothing more.
 UNTRACED = (
@@ -79,8 +79,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def combined_corpus(tmp_path_factory: pytest.TempPathFactory) -> list[JudgedRun]:
-    """The whole corpus as a few runs, judged once."""
-    return judge_combined(HISTORIES, tmp_path_factory.mktemp("corpus"))
+    """The whole corpus as a few runs, judged once by all rules, without screening."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "batches_of", lambda _: 0)
+        return judge_combined(HISTORIES, tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="session")
