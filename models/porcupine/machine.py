@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, Longs, compiled, compiled_in_place
+from ..compiled import Ints, Longs, compiled, compiled_in_place, inner, inner_in_place
 from .tables import place_of, rehash_pairs
 
 IMPOSSIBLE, NOT_KNOWN = -1, -2  # in the place of a state: the answer does not fit; not known yet, or no room for it
@@ -67,7 +67,7 @@ def new_trie(machine: Machine, room: int) -> Machine:
     )
 
 
-@compiled
+@inner
 def grow_trie(machine: Machine) -> Machine:
     """The machine with room for twice as many nodes."""
     grown = new_trie(machine, 2 * len(machine.nodes))
@@ -78,7 +78,7 @@ def grow_trie(machine: Machine) -> Machine:
     return grown
 
 
-@compiled_in_place
+@inner_in_place
 def child(m: Machine, node: int, label: int) -> int:
     """The node with one more label; NOT_KNOWN if there is no room for it."""
     key = ((node << 32) | label) + 1
@@ -104,7 +104,7 @@ def child(m: Machine, node: int, label: int) -> int:
     return made
 
 
-@compiled_in_place
+@inner_in_place
 def spell(m: Machine, node: int, word: int) -> int:
     """The node with all units of a word appended."""
     for i in range(m.word_start[word], m.word_start[word + 1]):
@@ -114,7 +114,7 @@ def spell(m: Machine, node: int, word: int) -> int:
     return node
 
 
-@compiled_in_place
+@inner_in_place
 def ends_with(m: Machine, node: int, low: int, high: int) -> bool:
     """Whether the content ends with these units."""
     while high > low:
@@ -136,7 +136,7 @@ def ends_with(m: Machine, node: int, low: int, high: int) -> bool:
     return True
 
 
-@compiled_in_place
+@inner_in_place
 def ancestor(m: Machine, node: int, depth: int) -> int:
     """The node on the way to this one that is so deep."""
     while m.nodes[node, DEPTH] > depth:
@@ -145,7 +145,7 @@ def ancestor(m: Machine, node: int, depth: int) -> int:
     return node
 
 
-@compiled_in_place
+@inner_in_place
 def begins(m: Machine, node: int, action: int) -> bool:
     """Whether the content begins the word that the action reads. Only one way leads to it: how far is kept."""
     low = m.word_start[m.code[action, 1]]
@@ -162,14 +162,14 @@ def begins(m: Machine, node: int, action: int) -> bool:
     return True
 
 
-@compiled_in_place
+@inner_in_place
 def reads(m: Machine, node: int, action: int) -> bool:
     """Whether the content is what the action reads."""
     word = m.code[action, 1]
     return m.nodes[node, SIZE] == m.word_start[word + 1] - m.word_start[word] and begins(m, node, action)
 
 
-@compiled_in_place
+@inner_in_place
 def has_slice(m: Machine, node: int, word: int, start: int) -> bool:
     """Whether the labels from `start` on are those of the word, and perhaps others after them."""
     low, high = m.word_start[word], m.word_start[word + 1]
@@ -177,7 +177,7 @@ def has_slice(m: Machine, node: int, word: int, start: int) -> bool:
     return m.nodes[node, DEPTH] >= depth and ends_with(m, ancestor(m, node, depth), low, high)
 
 
-@compiled_in_place
+@inner_in_place
 def without_first(m: Machine, node: int) -> int:
     """The node without the first label."""
     steps = 0
@@ -202,7 +202,7 @@ def without_first(m: Machine, node: int) -> int:
     return int(link)
 
 
-@compiled_in_place
+@inner_in_place
 def changed_set(m: Machine, node: int, label: int, instruction: int) -> int:
     """The ascending labels with one more, or without one."""
     base = node
@@ -227,7 +227,7 @@ def changed_set(m: Machine, node: int, label: int, instruction: int) -> int:
     return int(made)
 
 
-@compiled_in_place
+@inner_in_place
 def step_value(instruction: int, a: int, b: int, state: int) -> int:
     """The step of an instruction on values."""
     if instruction == READ:
@@ -241,7 +241,7 @@ def step_value(instruction: int, a: int, b: int, state: int) -> int:
     return state if instruction != CAS else IMPOSSIBLE
 
 
-@compiled_in_place
+@inner_in_place
 def step_observation(m: Machine, instruction: int, action: int, state: int) -> bool:
     """Whether what an instruction reads of a sequence fits."""
     a, b = m.code[action, 1], m.code[action, 2]

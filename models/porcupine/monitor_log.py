@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, compiled
+from ..compiled import Ints, inner
 from .machine import APPEND, LENGTH, LENGTH_MAX, SLICE
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
 
 UNSEEN = -2  # in the place of a value; -1 is one that nothing appends
 
 
-@compiled
+@inner
 def place_appends(h: PartHistory, units: Ints, word_start: Ints, local_of: Ints):  # type: ignore[no-untyped-def]
     """A verdict, or -1; its witness; by append its offset (-1: none) and the operation that shows it; the length."""
     count, appends, length = len(h.call), 0, 0
@@ -76,7 +76,7 @@ def place_appends(h: PartHistory, units: Ints, word_start: Ints, local_of: Ints)
     return verdict, witness, position, source, length
 
 
-@compiled
+@inner
 def check_log(h: PartHistory, position: Ints, source: Ints, length: int) -> tuple[int, Ints]:
     """The offsets order the appends, and the reads between them: none may end before one is called that precedes it.
 

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, compiled
+from ..compiled import Ints, inner
 from .machine import CONTAINS, INCLUDE, IS, LACKS, NEVER, PASS, REMOVE
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
 
 
-@compiled
+@inner
 def later(times: Ints, i: int, j: int) -> int:
     """The operation of the two with the later time; -1 is none."""
     return j if i < 0 or (j >= 0 and times[j] > times[i]) else i
 
 
-@compiled
+@inner
 def earlier(times: Ints, i: int, j: int) -> int:
     """The operation of the two with the earlier time; -1 is none."""
     return j if i < 0 or (j >= 0 and times[j] < times[i]) else i
 
 
-@compiled
+@inner
 def check_members(h: PartHistory) -> tuple[int, Ints, Ints, Ints]:
     """Each value alone: a verdict, or -1 if reads of all are left to check; a witness; and what bounds each add.
 
@@ -92,7 +92,7 @@ def check_members(h: PartHistory) -> tuple[int, Ints, Ints, Ints]:
     return -1 if reads else LINEARIZABLE, nothing, missed, high
 
 
-@compiled
+@inner
 def check_reads(
     h: PartHistory, low: Ints, high: Ints, units: Ints, word_start: Ints, local_of: Ints
 ) -> tuple[int, Ints]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, compiled
+from ..compiled import Ints, inner
 from .machine import APPEND, CAS, DEQUEUE, DEQUEUE_ANY, POP_ANY, READ
 
 LINEARIZABLE, ILLEGAL, UNDECIDED = range(3)
@@ -26,20 +26,20 @@ class PartHistory(NamedTuple):
     initial: int  # the number of the first value, -1 if no operation has it
 
 
-@compiled
+@inner
 def no_witness() -> Ints:
     """The witness of a history that is not illegal."""
     return np.empty(0, np.int32)
 
 
-@compiled
+@inner
 def has_value(instruction: int) -> bool:
     """Whether the first argument of an instruction is a value."""
     takes = instruction >= DEQUEUE and instruction != DEQUEUE_ANY and instruction != POP_ANY
     return bool(READ <= instruction <= APPEND or takes)
 
 
-@compiled
+@inner
 def select_part(
     events: Ints, action_of: Ints, code: Ints, initial: int, local_of: Ints, number_of: Ints
 ) -> PartHistory:

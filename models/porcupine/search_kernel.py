@@ -38,7 +38,7 @@ place.
 
 from __future__ import annotations
 
-from ..compiled import compiled_in_place
+from ..compiled import compiled_in_place, inner_in_place
 from .machine import IMPOSSIBLE, NOT_KNOWN
 from .search_state import (
     AT,
@@ -75,7 +75,7 @@ STILL, MAX_DISTANCE = 32, 256  # configurations without progress before a jump b
 PATIENCE = 24  # fronts; measured on histories of a million operations, of which any value of 8 to 100 does well
 
 
-@compiled_in_place
+@inner_in_place
 def push(s: Search, parent: int, taken: int, state: int) -> None:
     """Stack what an operation (0..n-1) or a class of unknown outcome (-1 - class) leads to, if new."""
     row = s.registers[COUNT]
@@ -114,21 +114,21 @@ def push(s: Search, parent: int, taken: int, state: int) -> None:
             s.registers[BEST] = row
 
 
-@compiled_in_place
+@inner_in_place
 def unlink(s: Search, node: int) -> None:
     """Take a node out of the list; it keeps its neighbours for `relink`."""
     s.after[s.before[node]] = s.after[node]
     s.before[s.after[node]] = s.before[node]
 
 
-@compiled_in_place
+@inner_in_place
 def relink(s: Search, node: int) -> None:
     """Put back the node that was taken out last."""
     s.after[s.before[node]] = node
     s.before[s.after[node]] = node
 
 
-@compiled_in_place
+@inner_in_place
 def go_to(s: Search, row: int) -> None:
     """Move path, list and used members from the present configuration to another: undo, then redo."""
     n = len(s.action)
@@ -162,7 +162,7 @@ def go_to(s: Search, row: int) -> None:
     s.registers[AT] = depth
 
 
-@compiled_in_place
+@inner_in_place
 def state_without(s: Search, row: int) -> int:
     """The state before the operation of unknown outcome that led to a row; else IMPOSSIBLE."""
     if row == 0 or s.configs[row, TAKEN] >= 0:
@@ -171,7 +171,7 @@ def state_without(s: Search, row: int) -> int:
     return state
 
 
-@compiled_in_place
+@inner_in_place
 def wait(s: Search, row: int) -> None:
     """Let a configuration wait; LATEST is the furthest front where any waits."""
     front = s.configs[row, FRONT]
@@ -180,7 +180,7 @@ def wait(s: Search, row: int) -> None:
     s.registers[LATEST] = max(s.registers[LATEST], front)
 
 
-@compiled_in_place
+@inner_in_place
 def sort_ways(s: Search, ways: int, front: int) -> None:
     """Put the ways in the order in which they are stacked: what is to be tried first comes last."""
     target, front_fits = target_of(s, ways), False
@@ -197,13 +197,13 @@ def sort_ways(s: Search, ways: int, front: int) -> None:
         s.ways[place], s.way_states[place], s.way_orders[place] = node, stepped, order
 
 
-@compiled_in_place
+@inner_in_place
 def may_use_lost(s: Search, row: int) -> bool:
     """Whether some operation of unknown outcome was called by the end of the front."""
     return bool(len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]])
 
 
-@compiled_in_place
+@inner_in_place
 def expand(s: Search, row: int) -> bool:
     """Stack what may come next in the present configuration; False if steps lack.
 
@@ -236,7 +236,7 @@ def expand(s: Search, row: int) -> bool:
     return True
 
 
-@compiled_in_place
+@inner_in_place
 def knows_lost(s: Search, row: int) -> bool:
     """Whether the steps of the operations of unknown outcome that may be next are known; else they are requested."""
     limit = s.end_rank[s.configs[row, FRONT]]
@@ -248,7 +248,7 @@ def knows_lost(s: Search, row: int) -> bool:
     return bool(s.registers[REQUESTS] == 0)
 
 
-@compiled_in_place
+@inner_in_place
 def push_lost(s: Search, row: int) -> None:
     """Stack what operations of unknown outcome lead to."""
     n, state = len(s.action), s.configs[row, STATE]
@@ -276,7 +276,7 @@ def push_lost(s: Search, row: int) -> None:
         node = s.after[node]
 
 
-@compiled_in_place
+@inner_in_place
 def jump_back(s: Search) -> None:
     """Go on from an alternative further back: what stops a search was often chosen long before.
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, Longs, compiled, compiled_in_place
+from ..compiled import Ints, Longs, compiled, compiled_in_place, inner, inner_in_place
 from .layout import Layout
 from .machine import NOT_KNOWN, Machine, grow_trie, step
 from .tables import FRONT, hash_of, place_of, rehash_memo, rehash_pairs
@@ -116,7 +116,7 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, w
     return search
 
 
-@compiled
+@inner
 def longer(array: Ints, length: int) -> Ints:
     """An array of this length that starts with the given one."""
     copy = np.empty(length, np.int32)
@@ -166,7 +166,7 @@ def bags_needed(s: Search) -> int:
     return size
 
 
-@compiled_in_place
+@inner_in_place
 def step_of(s: Search, state: int, action: int) -> int:
     """The state after the action, IMPOSSIBLE, or NOT_KNOWN."""
     if len(s.machine.code) > 0:
@@ -187,7 +187,7 @@ def add_steps(s: Search, steps: Longs) -> None:
     s.registers[STEPS] += len(steps)
 
 
-@compiled_in_place
+@inner_in_place
 def child_bag(s: Search, bag: int, kind: int) -> int:
     """The bag with one more of a class not below its greatest."""
     key = ((bag << 32) | kind) + 1
@@ -203,7 +203,7 @@ def child_bag(s: Search, bag: int, kind: int) -> int:
     return child
 
 
-@compiled_in_place
+@inner_in_place
 def bag_with(s: Search, bag: int, kind: int) -> int:
     """The bag with one more of any class: down to its place in the ascending order, and up again."""
     base = bag
@@ -224,7 +224,7 @@ def bag_with(s: Search, bag: int, kind: int) -> int:
     return made
 
 
-@compiled_in_place
+@inner_in_place
 def place_in_memo(s: Search, row: int) -> int:
     """The place of the row's configuration in the memo, whichever row it came with, or the empty one for it."""
     place = hash_of(s.configs, row, len(s.memo))
@@ -239,7 +239,7 @@ def place_in_memo(s: Search, row: int) -> int:
     return place
 
 
-@compiled_in_place
+@inner_in_place
 def remember(s: Search, row: int) -> bool:
     """Enter the configuration of a new row into the memo; False if it is known."""
     place = place_in_memo(s, row)
@@ -249,7 +249,7 @@ def remember(s: Search, row: int) -> bool:
     return True
 
 
-@compiled_in_place
+@inner_in_place
 def is_dominated(s: Search, row: int) -> bool:
     """Whether the same configuration is known that has used none of unknown outcome."""
     bag = s.configs[row, BAG]

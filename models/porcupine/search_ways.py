@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..compiled import compiled_in_place
+from ..compiled import inner_in_place
 from .machine import APPEND, CAS, IS, NOT_KNOWN, WRITE, begins
 from .search_state import FUEL, REQUESTS, STATE, Search, step_of
 
 
-@compiled_in_place
+@inner_in_place
 def request_step(s: Search, state: int, action: int) -> None:
     """Note a pair that the caller has to provide; those beyond the room are requested the next time."""
     count = s.registers[REQUESTS]
@@ -17,7 +17,7 @@ def request_step(s: Search, state: int, action: int) -> None:
         s.registers[REQUESTS] = count + 1
 
 
-@compiled_in_place
+@inner_in_place
 def find_ways(s: Search, row: int) -> int:
     """Collect in `ways` the completed operations that may be next, of equal actions only the first to end.
 
@@ -52,7 +52,7 @@ def find_ways(s: Search, row: int) -> int:
     return -1 if s.registers[REQUESTS] > 0 else ways
 
 
-@compiled_in_place
+@inner_in_place
 def target_of(s: Search, ways: int) -> int:
     """The action of the first operation to end, of these, that reads a whole content; -1 if there is none."""
     first = -1
@@ -62,7 +62,7 @@ def target_of(s: Search, ways: int) -> int:
     return s.action[first] if first >= 0 else -1
 
 
-@compiled_in_place
+@inner_in_place
 def urgency(s: Search, node: int, stepped: int, front: int, front_fits: bool, target: int) -> int:
     """How much sooner an operation is tried than by its end alone, which only the order of the search depends on.
 

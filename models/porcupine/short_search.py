@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, compiled, compiled_in_place
+from ..compiled import Ints, compiled, inner_in_place
 from .layout import lay_out, trace
 from .machine import NOT_KNOWN, Machine, new_trie, step
 from .search_kernel import EXHAUSTED, FOUND, FULL, MISSING, PAUSED, search
@@ -23,7 +23,7 @@ from .search_state import (
 MAX_ROOM = 1 << 18  # of an array of a short search
 
 
-@compiled_in_place
+@inner_in_place
 def place_by_ends(events: Ints, action_of: Ints, machine: Machine, initial: int, order: Ints) -> int:
     """Place the completed operations in the order of their ends, and those of unknown outcome never.
 

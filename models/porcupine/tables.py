@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..compiled import Ints, Longs, compiled_in_place
+from ..compiled import Ints, Longs, compiled_in_place, inner_in_place
 
 FRONT = 3  # the column from which on a configuration is its key; search_kernel.py has the others
 
 
-@compiled_in_place
+@inner_in_place
 def place_of(keys: Longs, key: int) -> int:
     """The place of a key in an open-addressing table, or the empty place where it would go."""
     size = len(keys) - 1
@@ -28,7 +28,7 @@ def rehash_pairs(keys: Longs, values: Ints, new_keys: Longs, new_values: Ints) -
             new_values[place] = values[i]
 
 
-@compiled_in_place
+@inner_in_place
 def hash_of(configs: Ints, row: int, size: int) -> int:
     """The place in a memo of this size (a power of two) at which the search for a configuration starts."""
     mixed = 0
@@ -38,7 +38,7 @@ def hash_of(configs: Ints, row: int, size: int) -> int:
     return mixed & (size - 1)
 
 
-@compiled_in_place
+@inner_in_place
 def rehash_memo(configs: Ints, count: int, memo: Ints) -> None:
     """Enter the first `count` configurations, all different, into an empty memo."""
     for row in range(count):
