@@ -20,12 +20,13 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=li
 settings.load_profile("any machine")
 
 # What takes longest goes first, so that no core waits for it at the end. test_porcupine.py is before that: what it
-# compiles in a fresh clone (a minute) waits on disk when the tests on Spark need it.
+# compiles in a fresh clone waits on disk when the tests on Spark need it. test_lab_scenarios.py waits for brokers.
 FIRST = (
-    *("spark", "test_porcupine.py", "evidence", "corpus", "test_scenarios.py", "test_report.py", "test_engines.py"),
-    *("test_packaging.py", "test_lab_scenarios.py", "test_judge.py", "test_cli.py", "test_matrix.py"),
-    *("test_cli_verdicts.py", "test_twins.py", "test_hostile_values.py", "test_jepsen_cases.py", "test_search.py"),
-    *("test_record_command.py", "test_hostile.py"),
+    *("spark", "test_porcupine.py", "evidence", "corpus", "test_lab_scenarios.py", "test_packaging.py"),
+    *("test_scenarios.py", "test_cli.py", "test_judge.py", "test_matrix.py", "test_engines.py", "test_cycles.py"),
+    *("test_report.py", "test_search.py", "test_record_command.py", "test_hostile_values.py", "test_twins.py"),
+    *("test_cli_verdicts.py", "test_cli_explain.py", "test_jepsen_cases.py", "test_hostile.py", "test_membership.py"),
+    *("test_keeper.py", "test_figures.py", "test_agreement.py", "test_cli_options.py"),
 )
 # Files that share the fixture combined_corpus. Those in evidence/ share recorded runs. The tests that share the fixture
 # spark have "spark" in their names.
