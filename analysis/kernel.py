@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import FINDINGS, MAX_INT64, Evidence, Finding
+from ..histories.tables import FINDINGS, MAX_INT64, Finding
 from .batches import Unit, by_unit
 from .causes.explaining import explain
 from .figures import MAX_PARTITIONS, badness, own_figures_of
@@ -111,8 +111,8 @@ def _judged(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPar
 
 def judge_pieces(
     odd: list[pl.DataFrame], beside: list[pl.DataFrame], losses: pl.DataFrame, settings: Settings
-) -> tuple[list[Finding], dict[str, Any]]:
-    """The findings of torn-transaction, each with its id, and their record (as in a summary of a partition).
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """The findings of torn-transaction (`to_frame`), and their record as in a summary of a partition.
 
     `odd` are PIECES, `beside` the pieces beside them (pieces.beside). A finding follows from lost writes (`losses`:
     Results.losses) that have all of its values.
@@ -121,7 +121,7 @@ def judge_pieces(
         replace(_numbered(finding, number, settings), related=_losses_behind(finding, losses))
         for number, finding in enumerate(judge_torn(odd, beside))
     ]
-    return findings, _record_of_run(findings)
+    return _of_run(findings)
 
 
 def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
@@ -130,12 +130,11 @@ def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
     return replace(finding, id=of_rule, severity=_configured_severity(finding, settings))
 
 
-def _record_of_run(
+def _of_run(
     findings: list[Finding], missing: Sequence[Any] = (), cycles: Sequence[dict[str, Any]] = ()
-) -> dict[str, Any]:
-    """The record of findings of the whole run, as in a summary of a partition."""
-    counts = counts_of(findings)
-    return {"findings": counts, "unjudged": {}, "missing settings": [*missing], "cycles": [*cycles]}
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    record = {"unjudged": {}, "missing settings": [*missing], "cycles": [*cycles]}
+    return to_frame(findings), {"findings": counts_of(findings), **record}
 
 
 def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
@@ -147,8 +146,8 @@ def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
     return sorted(name for name, lost in behind if lost) if is_covered else []
 
 
-def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[list[Finding], dict[str, Any]]:
-    """The findings of rules on the whole run, each with its id, and their record (as in a summary of a partition).
+def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """The findings of rules on the whole run (`to_frame`), and their record as in a summary of a partition.
 
     `found` are the cycles between its transactions (find_cycles).
     """
@@ -162,7 +161,7 @@ def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[lis
         drawings.append({"id": numbered.id, "rule": numbered.rule, "severity": numbered.severity, **drawing})
     drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
     missing = [list(one) for one in judged.missing_settings if not settings.rules or one[0] in settings.rules]
-    return findings, _record_of_run(findings, missing, drawings[:MAX_DRAWN])
+    return _of_run(findings, missing, drawings[:MAX_DRAWN])
 
 
 class ScreenedBatch(NamedTuple):
@@ -249,14 +248,13 @@ def _order(finding: Finding) -> tuple[Any, ...]:
     return (*where, finding.processes, [item.place or 0 for item in finding.evidence])
 
 
-def _evidence_row(item: Evidence) -> dict[str, Any]:
-    return {"place": item.place, "source": item.source, "line": item.line, "byte": item.byte, "says": item.sentence}
-
-
 def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
     """One row for each finding: the columns of FINDINGS, with evidence as RAW_EVIDENCE (unresolved places)."""
     schema = {**FINDINGS, "evidence": RAW_EVIDENCE}
     rows = [{name: getattr(finding, name) for name in schema if name != "evidence"} for finding in findings]
     for row, finding in zip(rows, findings, strict=True):
-        row["evidence"] = [_evidence_row(item) for item in finding.evidence]
+        row["evidence"] = [
+            {"place": item.place, "source": item.source, "line": item.line, "byte": item.byte, "says": item.sentence}
+            for item in finding.evidence
+        ]
     return pl.DataFrame(rows, schema=schema)

@@ -49,6 +49,10 @@ class Results:
         """Adds to the number of lines in a split. Lines are only located once all splits are counted."""
         self._lines[split] = self._lines.get(split, 0) + lines
 
+    def lines_of(self, split: int) -> int:
+        """The number of lines in a split that were added so far."""
+        return self._lines.get(split, 0)
+
     @property
     def splits(self) -> list[int]:
         """The numbers of the splits whose lines are counted."""
@@ -68,8 +72,9 @@ class Results:
             self._findings.append(findings)
         self._summaries.extend(summaries)
 
-    def add_run_record(self, record: dict[str, Any]) -> None:
-        """Adds the record of rules on the whole run (kernel.judge_whole_run)."""
+    def add_of_run(self, findings: pl.DataFrame, record: dict[str, Any]) -> None:
+        """Adds the findings of rules on the whole run and their record (kernel.judge_whole_run)."""
+        self.add_judged(findings, [])
         self._of_run.append(record)
 
     @property
@@ -161,11 +166,9 @@ class Results:
         items = found.select("id", "evidence").explode("evidence", empty_as_null=False).unnest("evidence")
         located = self._located(items.rename({"source": "named_source", "line": "named_line"}))
         evidence = (
-            located.with_columns(
-                pl.coalesce("named_source", "source").alias("source"), pl.coalesce("named_line", "line").alias("line")
-            )
+            located.with_columns(source=pl.coalesce("named_source", "source"), line=pl.coalesce("named_line", "line"))
             .group_by("id", maintain_order=True)
-            .agg(pl.struct("source", "line", "byte", "says").alias("evidence"))
+            .agg(evidence=pl.struct("source", "line", "byte", "says"))
         )
         empty = pl.lit([], dtype=FINDINGS["evidence"])
         return (
@@ -188,11 +191,9 @@ class Results:
             {"split": splits, "source": sources, "first": firsts},
             schema={"split": pl.Int64, "source": pl.String, "first": pl.Int64},
         )
-        numbered = rows.with_columns(
-            (pl.col("place") // (1 << 32)).alias("split"), (pl.col("place") & _LINE).alias("line_of_split")
-        )
+        numbered = rows.with_columns(split=pl.col("place") // (1 << 32), line_of_split=pl.col("place") & _LINE)
         return (
             numbered.join(table, on="split", how="left", maintain_order="left")
-            .with_columns((pl.col("first") + pl.col("line_of_split") + 1).alias("line"))
+            .with_columns(line=pl.col("first") + pl.col("line_of_split") + 1)
             .drop("split", "first", "line_of_split")
         )

@@ -12,6 +12,7 @@ from ..histories.tables import Finding
 from .figures import figures_of
 from .figures.series import span_of
 from .partitions.absences import replaced
+from .partitions.marks import COUNTS
 from .partitions.partition import Partition
 from .rules import Judgement
 from .verdict.evidence_coverage import evidence_coverage
@@ -21,7 +22,7 @@ SAMPLE = 10_000  # operations for the quartile of latencies
 
 def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Judgement]) -> dict[str, Any]:
     """The summary of a partition as a JSON-able record: counts, final reads, unmet assumptions, evidence, figures."""
-    final, span = p.final, span_of(p)
+    final, span, logs = p.final, span_of(p.sends, p.reads, p.marks), p.replica_logs
     return {
         "topic": p.topic,
         "partition": p.partition,
@@ -35,12 +36,11 @@ def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Ju
             "transactions": int(p.sends["txn"].sum()) + int(p.reads["txn"].sum()),
             "end_offsets": len(p.end_offsets),
             "synthetic": int(p.sends["synthetic"].sum()),
-            "batches": 0 if p.replica_logs is None else len(p.replica_logs.batches),
+            "batches": 0 if logs is None else len(logs.batches),
+            "transactional batches": 0 if logs is None else int(logs.batches["transactional"].sum()),
             "resolved": p.resolved_count,
-            "kept records": 0 if p.replica_logs is None else p.replica_logs.held,
-            "groups": len(p.marks.filter((pl.col("kind") == "commit") | pl.col("group"))),
-            "commits": len(p.marks.filter(pl.col("kind") == "commit")),
-            "generations": len(p.marks.filter(pl.col("group_generation").is_not_null())),
+            "kept records": 0 if logs is None else logs.held,
+            **p.marks.select(COUNTS).row(0, named=True),
         },
         "span": None if span is None else list(span),
         "latency": _latency(p),

@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/check.py [--operations 10000000] > /tmp/check.md
 
-The figures are ratios within one run, on histories that generate.py makes from a seed. Each measurement is a process of
-its own, so the peak memory is of one run. Prints Markdown for benchmarks/results.md.
+The figures are ratios within one run, on histories that generate.py makes from a seed. Each measurement has a separate
+process, so the peak memory is of one run. Prints Markdown for benchmarks/results.md.
 """
 
 from __future__ import annotations
@@ -21,36 +21,39 @@ from generate import generate, generate_jepsen
 
 WORK = Path(__file__).parent / "work"
 JEPSEN_LINES = 1_000_000  # Jepsen's own checker takes 300 to 340 s and 11.3 GB for them
-
-
-def judge(run: Path, engine: str) -> tuple[float, float, float]:
-    """Wall seconds, CPU seconds and peak MB of the process that judges a run, without reports."""
-    program = f"""
+PROGRAM = """
 import resource, sys, time
 from pathlib import Path
+from logjudge.analysis.engines import local
 from logjudge.histories.bundle import open_run
-run = open_run(Path({str(run)!r}))
-if {engine!r} == "spark":
+run, engine, arguments, judge_run = open_run(Path(sys.argv[1])), sys.argv[2], [], local.judge_run
+if engine == "unscreened":
+    local.batches_of = lambda run: 0
+elif engine != "polars":
     from logjudge.analysis.engines import spark
-    session = spark.open_session()
-    session.range(1).collect()
-    begun = time.perf_counter()
-    results = spark.judge_run(run, session)
-else:
-    from logjudge.analysis.engines import local
-    begun = time.perf_counter()
-    results = local.judge_run(run)
+    arguments, judge_run = [spark.open_session(engine)], spark.judge_run
+    arguments[0].range(1).collect()
+begun = time.perf_counter()
+results = judge_run(run, *arguments)
 wall = time.perf_counter() - begun
 assert not len(results.findings()), "the generated history is valid"
 used = resource.getrusage(resource.RUSAGE_SELF)
 print("FIGURES", wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+
+def judge(run: Path, engine: str) -> tuple[float, float, float]:
+    """Wall seconds, CPU seconds and peak MB of the process that judges a valid run, without reports.
+
+    `engine` is "polars", "unscreened" (polars, every partition by all rules), or Spark's master.
+    """
+    words = [sys.executable, "-c", PROGRAM, str(run), engine]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     line = next((line for line in done.stdout.splitlines() if line.startswith("FIGURES")), None)
     if line is None:
         raise SystemExit(done.stderr[-3000:])
-    wall, cpu, peak = line.split()[1:]
-    return float(wall), float(cpu), float(peak)
+    wall, cpu, peak = map(float, line.split()[1:])
+    return wall, cpu, peak
 
 
 def generated(name: str, operations: int, hot: bool = False) -> Path:
@@ -96,13 +99,13 @@ def main() -> None:
     print("| what | wall s | CPU s of the driver | peak MB of the driver | events/s |\n|---|---:|---:|---:|---:|")
     figures = {}
     for name, run, engine in (
-        ("polars, JSON lines", even, "local"),
-        ("polars, Parquet", as_parquet(even), "local"),
-        ("polars, a tenth of the operations", small, "local"),
-        ("polars, one hot partition", hot, "local"),
-        ("polars, a million lines of Jepsen's EDN", jepsen_history(), "local"),
-        ("Spark local[*], JSON lines, without session start", even, "spark"),
-        ("Spark local[*], one hot partition", hot, "spark"),
+        ("polars, JSON lines", even, "polars"),
+        ("polars, Parquet", as_parquet(even), "polars"),
+        ("polars, a tenth of the operations", small, "polars"),
+        ("polars, one hot partition", hot, "polars"),
+        ("polars, a million lines of Jepsen's EDN", jepsen_history(), "polars"),
+        ("Spark local[*], JSON lines, without session start", even, "local[*]"),
+        ("Spark local[*], one hot partition", hot, "local[*]"),
     ):
         figures[name] = wall, cpu, peak = judge(run, engine)
         counted = (

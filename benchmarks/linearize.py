@@ -8,9 +8,9 @@ Without it, the files are tests/data/porcupine and generated histories. Needs Go
 Prints Markdown. Both engines check each file repeatedly for N milliseconds in three rounds, each of at least three
 checks unless one takes a second. The shortest time counts.
 
---long only measures this engine: registers' histories of up to a million operations, one with its first failure near
-the end, and budgets of time and memory for a search that does not end. Each case is a process of its own. Its memory
-is the peak beyond the memory before the search, which includes the operations.
+--long measures this engine alone: registers' histories of up to a million operations, valid or with the first failure
+near the end, and budgets of time and memory for a search that does not end. Each case has a separate process. Its
+memory is the peak beyond the memory before the search, which includes the operations.
 """
 
 from __future__ import annotations

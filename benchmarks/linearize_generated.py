@@ -5,11 +5,11 @@
 A class is an object, a number of clients, of keys, and a fault or none; its histories have few or unique values, and
 outcomes that are all known or not. COUNT histories of each of these kinds are generated, the kinds in random order.
 Prints each class's ratio of sums of CPU seconds of the search alone, the sums, and the histories whose verdicts differ
-or that Go alone decides. What neither decides is not in the sums. SECONDS limits a search of Go; this engine has thrice
-the CPU time that Go took. The least time of many searches counts, as other work on the machine comes and goes.
+or that Go alone decides. Histories that neither decides are not in the sums. SECONDS limits a search of Go; this engine
+has thrice the CPU time that Go took. The least time of many searches counts, as the load of the machine varies.
 
-With --rows, a run ends after so many KINDS (or Ctrl-C), FILE keeps its results, and the next call goes on with the
-kinds that FILE lacks. The report is of all rows in FILE.
+--kinds ends a run after so many kinds. --rows appends the results to FILE; the next call checks the kinds that FILE
+lacks, and the report covers all rows in FILE. Ctrl-C loses only the kind in progress.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def here(name: str, operations: list[Operation], timeout: float) -> tuple[float,
 
 
 class Comparison:
-    """Sums by class, and where the verdicts differ."""
+    """The sums by class, and the counts of histories by who decides them."""
 
     def __init__(self) -> None:
         self.sums: dict[tuple[object, ...], list[float]] = {}  # by class: Go's seconds, and ours
@@ -246,7 +246,7 @@ class Comparison:
             print(f"**{verdict} here, {go['verdict']} by Go: {kind}, {place}**", flush=True)
 
     def total(self) -> str:
-        """The sums of all, and what differs."""
+        """A line: the sums of all classes, and the counts."""
         theirs, ours = (sum(group[side] for group in self.sums.values()) for side in (0, 1))
         over = sum(group[1] > 3 * group[0] for group in self.sums.values())
         return (
@@ -280,7 +280,7 @@ def spelled(kind: Class, operations: list[Operation]) -> list[Operation]:
 
 
 def compare(kind: Class, count: int, seed: int, seconds: int, binary: Path) -> list[tuple[dict[str, Any], float, str]]:
-    """Check so many histories of a kind with both: what Go found, and seconds and verdict of this engine."""
+    """Check so many histories of a kind with both. By history: Go's result, and seconds and verdict of this engine."""
     made = histories(kind, count, seed)
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{number}.ops" for number in range(count)]

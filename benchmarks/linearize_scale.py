@@ -2,9 +2,9 @@
 
     python benchmarks/linearize_scale.py [LARGEST]
 
-About eight operations overlap at any moment. The fault stands at nine tenths. Each case is a process of its own; memory
-is the peak beyond what the arrays of the history and the program take. CPU is that of the whole call, of user and
-system.
+About eight operations overlap at any moment. The fault is at nine tenths of the history. Each case has a separate
+process; memory is the peak beyond what the arrays of the history and the program take. CPU is user and system time of
+the whole call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def levels(is_insert: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def fill(name: str, count: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Functions, arguments and answers of a sequential run."""
+    """Functions, arguments and results of a sequential run."""
     f, value, result = rng.integers(0, 2, count), np.full(count, NULL), np.full(count, NULL)
     number = np.arange(count)
     if name == "register":

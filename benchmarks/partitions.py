@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/partitions.py [--partitions 2000 50000] [--spark] > /tmp/partitions.md
 
-Each partition has 20 records that a group polls, commits and a final reader reads. The figures are ratios within one
-run. Without screening only UNSCREENED partitions are judged, as their time grows with their number. Each measurement
-is a process of its own. Prints Markdown for benchmarks/results.md.
+Each partition has 20 records, which a group polls and commits and a final reader reads. The figures are ratios within
+one run. Without screening only UNSCREENED partitions are judged, as their time grows with their number. Prints Markdown
+for benchmarks/results.md.
 """
 
 from __future__ import annotations
@@ -13,38 +13,19 @@ import argparse
 import datetime
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from check import judge
+
 WORK = Path(__file__).parent / "work"
 UNSCREENED = 200
 RECORDS, TOGETHER, PRODUCERS = 20, 50, 8  # records of a partition; partitions of a poll; producers
-PROGRAM = """
-import resource, sys, time
-from pathlib import Path
-from logjudge.analysis.engines import local
-from logjudge.histories.bundle import open_run
-run = open_run(Path(sys.argv[1]))
-if sys.argv[2] == "spark":
-    from logjudge.analysis.engines import spark
-    session = spark.open_session("local[2]")
-    session.range(1).collect()
-elif sys.argv[2] == "unscreened":
-    local.batches_of = lambda run: 0
-begun = time.perf_counter()
-results = spark.judge_run(run, session) if sys.argv[2] == "spark" else local.judge_run(run)
-wall = time.perf_counter() - begun
-assert not len(results.findings()), "the generated history is valid"
-used = resource.getrusage(resource.RUSAGE_SELF)
-print("FIGURES", wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000)
-"""
 
 
 def generate(folder: Path, partitions: int, seed: int = 1) -> Path:
-    """Writes a valid run with many partitions, if the folder has none."""
+    """Write a valid run with many partitions, if the folder has none."""
     if not (folder / "run.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
         processes: dict[str, dict[str, str]] = {f"p{n}": {"role": "producer"} for n in range(PRODUCERS)}
@@ -98,17 +79,9 @@ def _lines(partitions: int, random: Random) -> Iterator[str]:
         yield from both("final", "poll", records=[record for log in logs for record in log])
 
 
-def measure(partitions: int, how: str) -> tuple[float, float, float]:
+def measure(partitions: int, engine: str) -> tuple[float, float, float]:
     """Wall seconds, CPU seconds and peak MB of the process that judges a generated run (the driver, on Spark)."""
-    folder = generate(WORK / f"partitions-{partitions}", partitions)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder), how], capture_output=True, text=True, check=False
-    )
-    line = next((line for line in done.stdout.splitlines() if line.startswith("FIGURES")), None)
-    if line is None:
-        raise SystemExit(done.stderr[-3000:])
-    wall, cpu, peak = map(float, line.split()[1:])
-    return wall, cpu, peak
+    return judge(generate(WORK / f"partitions-{partitions}", partitions), engine)
 
 
 def main() -> None:
@@ -120,14 +93,15 @@ def main() -> None:
     print(f"\n## Small partitions, {datetime.date.today()}, {os.cpu_count()} cores, load {load:.1f}\n")
     print("| what | partitions | wall s | CPU ms a partition | peak MB |\n|---|---:|---:|---:|---:|")
     base = 0.0
-    for how, partitions in [("unscreened", UNSCREENED), *(("screened", number) for number in chosen.partitions)]:
-        wall, cpu, peak = measure(partitions, how)
+    for engine, partitions in [("unscreened", UNSCREENED), *(("polars", number) for number in chosen.partitions)]:
+        wall, cpu, peak = measure(partitions, engine)
         each = 1000 * cpu / partitions
         base = base or each
-        ratio = f" ({base / each:.0f} x less)" if how == "screened" else ""
-        print(f"| polars, {how} | {partitions:,} | {wall:.1f} | {each:.2f}{ratio} | {peak:,.0f} |", flush=True)
+        name = "unscreened" if engine == "unscreened" else "screened"
+        ratio = f" ({base / each:.0f} x less)" if engine == "polars" else ""
+        print(f"| polars, {name} | {partitions:,} | {wall:.1f} | {each:.2f}{ratio} | {peak:,.0f} |", flush=True)
     for partitions in chosen.partitions if chosen.spark else ():
-        wall, _, peak = measure(partitions, "spark")
+        wall, _, peak = measure(partitions, "local[2]")
         print(f"| Spark local[2], screened | {partitions:,} | {wall:.1f} | | {peak:,.0f} (driver) |", flush=True)
 
 

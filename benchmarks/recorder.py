@@ -1,7 +1,7 @@
-"""What recording costs: sends of a client that does nothing else, recorded and unrecorded, in turn.
+"""Measures the time of recording: sends of a client that does nothing else, recorded and unrecorded, in turn.
 
 The client encodes a value, chooses a partition by its CRC and keeps it in a queue, as a producer's `send` does before
-its thread takes over. Reported are recorded sends (invocation and completion) a second and the ratio of the times.
+its thread takes over. Prints the recorded sends (invocation and completion) a second, and the ratio of the times.
 
     python benchmarks/recorder.py [SENDS] [THREADS]
 """

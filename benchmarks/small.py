@@ -1,4 +1,4 @@
-"""Measures `logjudge check` on small runs: a command each, start, report and plots included. One command:
+"""Measures `logjudge check` on small runs: whole commands, with start, report and plots. One command:
 
     .venv/bin/python benchmarks/small.py [--base OTHER/.venv/bin/logjudge] [--repeat 3] [--spark] > /tmp/small.md
 

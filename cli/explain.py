@@ -219,7 +219,7 @@ def _findings_at_offset(findings: list[Finding], target: Place) -> list[Finding]
 def _offset_record(
     opened: Inspected, names: list[str], target: Place, judged: list[tuple[list[Finding], list[Record]]]
 ) -> Record:
-    """All that is known of an offset. With several generations of its topic: the first, which lists the others."""
+    """The history of an offset. With several generations of its topic: that of the first, which lists the others."""
     assert target.offset is not None
     stories = [
         story

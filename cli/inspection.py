@@ -1,4 +1,4 @@
-"""Shared by `explain`, `diff` and `timeline`: parsing a place, opening the run, and printing times."""
+"""Parses places, opens runs, and prints times, for `explain`, `diff` and `timeline`."""
 
 from __future__ import annotations
 

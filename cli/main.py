@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import gc
 import io
 import os
 import signal
@@ -20,6 +21,7 @@ from ..histories.errors import LogjudgeError, MissingComponentError, did_you_mea
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a recorded run and write its report."),
+    "watch": ("watch", "Judge a run while it goes on, with a live page."),
     "explain": ("explain", "Explain the breaches of a run, a partition, or one offset."),
     "timeline": ("timeline", "List the events of partitions in order of time."),
     "diff": ("diff", "Show the replicas of a partition side by side."),
@@ -27,11 +29,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plot": ("plot", "Draw one figure of a run."),
     "rules": ("rules", "List the rules and explain them."),
     "causes": ("causes", "List the causes and explain them."),
-    "lint": ("lint", "Say what is wrong with a history, line by line."),
+    "lint": ("lint", "List the errors in a history, line by line."),
     "convert": ("convert", "Write a history in another format."),
-    "doctor": ("doctor", "Check what is installed, and how to install what is missing."),
+    "doctor": ("doctor", "Check the installation, and print how to install missing parts."),
     "record": ("record", "Record a workload against a real cluster, and judge it."),
-    "lab": ("lab", "Start a real Kafka cluster on this machine, and make faults in it."),
+    "lab": ("lab", "Start a real Kafka cluster on this machine, and inject faults."),
     "collect": ("collect", "Copy the brokers' files into a bundle."),
     "spark-main": ("spark_main", "Print the file that spark-submit runs."),
     "simulate": ("simulate", "Run the replication protocol under faults and write a bundle."),
@@ -47,6 +49,8 @@ ENVIRONMENT_ERRORS = frozenset(
         *(errno.EIO, errno.ENAMETOOLONG, errno.EMFILE, errno.ENFILE, errno.ESTALE),
     )
 )
+
+GC_THRESHOLD = 100_000  # new objects: most live as long as the process, and each collection visits all of them
 
 EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH, EXIT_PIPE = 0, 1, 2, 3, 70, 141
 # With several inputs the worst result decides: a crash of logjudge, a breach, an unreadable input, then unknown.
@@ -108,7 +112,7 @@ def worst_exit(codes: Iterable[int]) -> int:
 
 
 def _drop_output() -> None:
-    """Redirects stdout to /dev/null; else Python would fail again when it flushes at exit."""
+    """Redirects stdout to /dev/null; otherwise Python would fail again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -178,9 +182,9 @@ def _raise_on_termination() -> None:
 
 
 def _end(code: int) -> NoReturn:
-    """Ends the process with its temporary files removed, but without waiting for threads that still work.
+    """Ends the process after removing temporary files, without waiting for running threads.
 
-    Nor are modules taken down: that takes a tenth of a second.
+    It also skips the teardown of modules, which takes a tenth of a second.
     """
     atexit._run_exitfuncs()
     with suppress(OSError, ValueError):
@@ -198,6 +202,8 @@ def cli() -> None:
 def main() -> None:
     """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 a bug, 128 + N after signal N."""
     _raise_on_termination()
+    gc.set_threshold(GC_THRESHOLD)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that nothing here needs
     if sys.stdout is None or sys.stderr is None:  # closed by the caller, as with >&-
         nowhere = open(os.devnull, "w")  # noqa: PTH123, SIM115
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere

@@ -14,7 +14,10 @@ from ..analysis.wording import clipped, plural
 if TYPE_CHECKING:
     from ..analysis.causes.incidents import Incident
 
-COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"}
+COLOURS = {
+    **{"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"},
+    "not yet": "yellow",  # until the end of the run
+}
 MAX_LINES = 40
 
 
@@ -28,7 +31,7 @@ class Room(NamedTuple):
 
 
 def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
-    """The text for stdout; click removes the colours if stdout is no terminal."""
+    """The text for stdout; click removes the colours if stdout is not a terminal."""
     width = max(40, min(shutil.get_terminal_size((100, 40)).columns, 120))
     lines: list[str] = []
     for rules, items, most in ((16, 3, 5), (12, 3, 4), (10, 3, 3), (10, 2, 3), (8, 2, 2), (6, 2, 2)):
@@ -69,7 +72,7 @@ def _scope(report: dict[str, Any], seconds: float) -> str:
 
 
 def _broker_files(counts: dict[str, Any], where: str) -> str:
-    """The judged files of a run without a client history, in words."""
+    """The judged files of a run without a client history, as text."""
     files = plural(counts["evidence files"], "broker file")
     if not counts.get("batches") and not counts.get("kept records"):
         return f"no history of clients and no partition logs; {files}: `logjudge timeline` lists their events"
@@ -90,8 +93,10 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
             lines.append(f"{text} {clipped(_rule_counts(rule), room.width - len(click.unstyle(text)) - 1)}")
     if len(found) > len(shown):
         lines.append(f"  … {plural(len(found) - len(shown), 'more rule')} with findings")
-    for verdict in ("unknown", "valid", "not-judged"):
-        names = [name for name, rule in report["rules"].items() if rule["verdict"] == verdict and not rule["permitted"]]
+    not_yet = report.get("not_yet", ())
+    for verdict in ("not yet", "unknown", "valid", "not-judged"):
+        decided = {name: rule["verdict"] for name, rule in report["rules"].items() if not rule["permitted"]}
+        names = [name for name, own in decided.items() if ("not yet" if name in not_yet else own) == verdict]
         if verdict == "not-judged" and len(names) > 2 * room.lines:
             names = [f"{len(names)} rules are not applicable: the run has no such data (verdict.json names them)"]
         if names:

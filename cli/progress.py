@@ -1,4 +1,4 @@
-"""Progress on stderr: a live bar on a terminal, else a line every few seconds."""
+"""Progress on stderr: a live bar on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IS_SILENT = ContextVar("is_silent", default=False)
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Within it, no progress and no notes are printed."""
+    """A context in which no progress and no notes are printed."""
     token = _IS_SILENT.set(True)
     try:
         yield

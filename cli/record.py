@@ -132,7 +132,7 @@ def command(
         return
     if (scenario is None) == (bootstrap is None):
         raise UsageError("expected either --bootstrap-server (your cluster) or --lab (a cluster on this machine)")
-    _refuse_options_that_do_nothing(ctx, scenario is not None)
+    _refuse_options_without_effect(ctx, scenario is not None)
     folder = out or Path(Path(scenario).stem if scenario else options["workload"])
     judged = folder.with_name(folder.name + "-judged")
     if judges:
@@ -153,9 +153,11 @@ def command(
         ctx.exit(ctx.invoke(check, runs=(str(folder),), out=str(judged), engine="local"))
 
 
-def _refuse_options_that_do_nothing(ctx: click.Context, is_scenario: bool) -> None:
-    """Raises UsageError for an option without effect: a scenario sets workload, clients and topic itself, and --kafka
-    needs one."""
+def _refuse_options_without_effect(ctx: click.Context, is_scenario: bool) -> None:
+    """Raises UsageError for an option without effect.
+
+    A scenario sets workload, clients and topic; --kafka needs a scenario.
+    """
     for name in ctx.params:
         given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if given and name not in ALWAYS and (name in OF_SCENARIOS) != is_scenario:
@@ -221,7 +223,7 @@ def _show_list(scenarios: bool) -> None:
 
 
 class _Report:
-    """Progress on stderr: on a terminal one line that is overwritten, else a line every ten seconds."""
+    """Progress on stderr: on a terminal one line that is overwritten, otherwise a line every ten seconds."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet

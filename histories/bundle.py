@@ -158,6 +158,7 @@ class Run:
     evidence: tuple[Part, ...] = ()  # brokers' files, in parts that one task reads
     uri: str = ""  # empty for a local path; else the paths of its evidence are relative to it
     stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
+    empty: tuple[str, ...] = ()  # histories without a byte or a row, beside others that have events
 
     def source_of(self, split: int) -> str:
         """The file of a split, as shown to users."""
@@ -215,18 +216,24 @@ def _open_run(path: Path, reader: str | None, split_bytes: int, pieces: Callable
     config, config_name = _read_config(path)
     splits: list[Split] = []
     readers = set()
-    size = 0
+    empty: list[str] = []
+    size = sum(file.stat().st_size for file in files)
     for file in files:
-        size += file.stat().st_size
         if magic_of(file) == PARQUET_MAGIC:
             from .readers.parquet import inspect_parquet  # pyarrow takes a while to load
 
             groups, dialect = inspect_parquet(file)
             readers.add(dialect)
+            if not groups and len(files) > 1:
+                empty.append(_shown_path(file, path))
             first = len(splits)
             splits += [Split(first + group, str(file), "parquet", "", group, group + 1) for group in range(groups)]
             continue
-        name = reader or reader_of(head_of(file), str(file))
+        head = head_of(file)
+        if not head and len(files) > 1:
+            empty.append(_shown_path(file, path))
+            continue
+        name = reader or reader_of(head, str(file))
         readers.add(name)
         splits.extend(_splits_of(file, name, len(splits), split_bytes))
     dialect = "jepsen" if "jepsen" in readers else "native"
@@ -235,7 +242,9 @@ def _open_run(path: Path, reader: str | None, split_bytes: int, pieces: Callable
         # Without a history the start of the run is not recorded: times count from 1970.
         config = {**config, "started_at": UNDATED}
     settings = Settings(name, dialect, config)
-    run = Run(path, settings, tuple(splits), (), size, evidence)
+    if empty and not readers:
+        raise InputError(str(path), f"{len(empty)} empty histories", EXPECTED)
+    run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty))
     return replace(run, files=tuple(dict.fromkeys(run.shown)))
 
 

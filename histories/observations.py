@@ -10,7 +10,7 @@ import polars as pl
 
 from .bundle import Settings
 from .outcomes import is_indeterminate
-from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS
+from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS, complete
 
 
 class Observations(NamedTuple):
@@ -69,9 +69,7 @@ def _with_corrected_outcomes(operations: pl.DataFrame) -> pl.DataFrame:
     if not count_indeterminate_failures(operations):  # as in most blocks: the patterns cost more than the rest
         return operations
     is_open = _IS_FAILED_SEND & is_indeterminate(pl.col("error"))
-    return operations.with_columns(
-        pl.when(is_open).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome").alias("outcome")
-    )
+    return operations.with_columns(outcome=pl.when(is_open).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome"))
 
 
 def _steps(transactions: pl.DataFrame) -> pl.DataFrame:
@@ -79,20 +77,16 @@ def _steps(transactions: pl.DataFrame) -> pl.DataFrame:
     return (
         transactions.select(*_OPERATION, "rebalanced", "ops")
         .filter(pl.col("ops").list.len() > 0)
-        .with_columns(pl.int_ranges(0, pl.col("ops").list.len(), dtype=pl.Int32).alias("index"))
+        .with_columns(index=pl.int_ranges(0, pl.col("ops").list.len(), dtype=pl.Int32))
         .explode("ops", "index")
         .unnest("ops")
     )
 
 
 def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    plain = operations.filter(pl.col("f") == "send").with_columns(
-        pl.lit(False).alias("txn"), pl.lit(0, dtype=pl.Int32).alias("index")
-    )
+    plain = operations.filter(pl.col("f") == "send").with_columns(txn=pl.lit(False), index=pl.lit(0, dtype=pl.Int32))
     within = steps.filter(pl.col("f") == "send").with_columns(
-        pl.lit(True).alias("txn"),
-        pl.lit(None, dtype=pl.String).alias("acks"),
-        pl.lit(False).alias("synthetic"),
+        txn=pl.lit(True), acks=pl.lit(None, dtype=pl.String), synthetic=pl.lit(False)
     )
     columns = [name for name in SENDS if name != "acknowledged"]
     sends = pl.concat([frame.select(columns) for frame in (plain, within)])
@@ -103,7 +97,7 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
             pl.coalesce(pl.when(pl.col("acks") == "-1").then(pl.lit("all")).otherwise("acks"), default).alias("acks"),
             pl.col("synthetic").fill_null(False),
         )
-        .with_columns(((pl.col("outcome") == "ok") & (pl.col("acks") != "0")).alias("acknowledged"))
+        .with_columns(acknowledged=(pl.col("outcome") == "ok") & (pl.col("acks") != "0"))
         .select(list(SENDS))
     )
 
@@ -111,17 +105,17 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
 def _polled(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """The entries of polls, one row each."""
     polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
-    plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(pl.lit(False).alias("txn"))
+    plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(txn=pl.lit(False))
     stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     stepwise = stepwise.drop("topic", "partition", "offset", "key", "value", "timestamp")
-    within = _explode_records(stepwise, pl.col("index")).with_columns(pl.lit(True).alias("txn"))
+    within = _explode_records(stepwise, pl.col("index")).with_columns(txn=pl.lit(True))
     return pl.concat([plain, within])
 
 
 def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
     """One row for each polled record. Positions count through all steps of an operation, in order."""
     exploded = (
-        polls.with_columns(step.alias("step"))
+        polls.with_columns(step=step)
         .select(*_OPERATION, "rebalanced", "step", "records")
         .explode("records")
         .with_columns(pl.col("records").struct.unnest())
@@ -138,15 +132,13 @@ def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
 def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     def positions(rows: pl.DataFrame, kind: pl.Expr, txn: bool) -> pl.DataFrame:
         return (
-            rows.with_columns(kind.alias("kind"))
+            rows.with_columns(kind=kind)
             .select(*_OPERATION, "kind", pl.col("group", "auto").fill_null(False), *_MEMBERSHIP, "offsets")
             .filter(pl.col("offsets").list.len() > 0)
             .explode("offsets")
             .unnest("offsets")
             .with_columns(
-                pl.lit(None, dtype=pl.String).alias("value"),
-                pl.lit(txn).alias("txn"),
-                pl.int_range(pl.len(), dtype=pl.Int32).alias("index"),
+                value=pl.lit(None, dtype=pl.String), txn=pl.lit(txn), index=pl.int_range(pl.len(), dtype=pl.Int32)
             )
             .select(list(MARKS))
         )
@@ -172,7 +164,7 @@ def _owned(operations: pl.DataFrame) -> pl.DataFrame:
     assigns = operations.filter((pl.col("f") == "assign") & (pl.col("assignment").list.len() > 0))
     rows = assigns.drop("topic", "partition").explode("assignment").unnest("assignment")
     index = pl.int_range(pl.len(), dtype=pl.Int32).alias("index")
-    marks = _records_as_marks(rows.with_columns(index, offset=pl.lit(None, pl.Int64)), "owned")
+    marks = _records_as_marks(rows.drop("offset").with_columns(index), "owned")
     return marks.with_columns(rows["group"].fill_null(False), *(rows.select(_MEMBERSHIP)))
 
 
@@ -182,26 +174,15 @@ def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame
         return pl.DataFrame(schema=MARKS)
     named = operations.filter((pl.col("f") == "subscribe") & (pl.col("topics").list.len() > 0))
     rows = named.drop("topic", "partition", "offset").explode("topics").rename({"topics": "topic"})
-    return _records_as_marks(
-        rows.with_columns(
-            pl.lit(0, dtype=pl.Int32).alias("partition"),
-            pl.lit(0, dtype=pl.Int32).alias("index"),
-            pl.lit(None, dtype=pl.Int64).alias("offset"),
-        ),
-        "subscribe",
-    )
+    first = pl.lit(0, dtype=pl.Int32)
+    return _records_as_marks(rows.with_columns(partition=first, index=first), "subscribe")
 
 
 def _records_as_marks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
-    return rows.with_columns(
-        pl.lit(kind).alias("kind"),
-        pl.lit(None, dtype=pl.Int64).alias("start"),
-        pl.lit(False).alias("group"),
-        pl.lit(False).alias("auto"),
-        pl.lit(False).alias("txn"),
-        pl.lit(None, dtype=pl.String).alias("member"),
-        pl.lit(None, dtype=pl.Int64).alias("group_generation"),
-    ).select(list(MARKS))
+    """The rows as marks, without a log start and a membership. What they lack is null."""
+    known = [name for name in (*_OPERATION, "topic", "partition", "offset", "value", "index") if name in rows.columns]
+    flags = dict.fromkeys(("group", "auto", "txn"), pl.lit(False))
+    return complete(rows.select(known, kind=pl.lit(kind), **flags), MARKS)
 
 
 def _deletions(operations: pl.DataFrame) -> pl.DataFrame:
@@ -256,12 +237,7 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
     context = rows.select(list(CONTEXT))
     handles = operations.filter(pl.col("f") == "handle").unique("process", keep="first", maintain_order=True)
     if len(handles):
-        recorded = handles.with_columns(
-            pl.lit("handles").alias("kind"),
-            pl.lit(False).alias("group"),
-            pl.lit(None, dtype=pl.String).alias("detail"),
-            pl.lit(None, dtype=pl.String).alias("member"),
-            pl.lit(None, dtype=pl.Int64).alias("group_generation"),
-        )
-        context = pl.concat([context, recorded.select(list(CONTEXT))])
+        named = [name for name in _OPERATION if name in CONTEXT]
+        recorded = handles.select(named, kind=pl.lit("handles"), group=pl.lit(False))
+        context = pl.concat([context, complete(recorded, CONTEXT)])
     return context

@@ -54,7 +54,7 @@ def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
     for name in (name for name in same if f"invoked_{name}" in joined.columns):
         differs = found & (joined[name] != joined[f"invoked_{name}"])
         if differs.any():
-            contradicting = joined.filter(differs).select("place", _contradicts(name).alias("reason"))
+            contradicting = joined.filter(differs).select("place", reason=_contradicts(name))
             completed = completed.join(contradicting, on="place", how="anti", maintain_order="left")
             malformed = pl.concat([malformed, contradicting])
             joined, found, open_invocations = _join(invoked, completed, same)
@@ -125,16 +125,16 @@ def pair_remaining(waiting: pl.DataFrame, dialect: str = "native") -> Paired:
     never = (
         pl.concat([invocations, polls.select(invocations.columns)])
         .with_columns(
-            pl.lit("info").cast(OUTCOME).alias("outcome"),
-            pl.col("time").alias("invoked"),
-            pl.lit(None, dtype=pl.Int64).alias("completed"),
-            pl.col("place").alias("invoked_at"),
-            pl.col("place").alias("at"),
+            outcome=pl.lit("info").cast(OUTCOME),
+            invoked="time",
+            completed=pl.lit(None, dtype=pl.Int64),
+            invoked_at="place",
+            at="place",
         )
         .select(list(OPERATIONS))
     )
     operations = complete(paired.operations, OPERATIONS)
-    orphans = orphans.select("place", pl.lit("a completion without an invocation").alias("reason"))
+    orphans = orphans.select("place", reason=pl.lit("a completion without an invocation"))
     return Paired(
         pl.concat([operations, never]),
         pl.DataFrame(schema=PLACED_EVENTS),
@@ -148,11 +148,7 @@ def _split_moments(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     if not moment.any():
         return events, pl.DataFrame(schema=OPERATIONS)
     moments = complete(events.filter(moment), PLACED_EVENTS).with_columns(
-        pl.lit("info").cast(OUTCOME).alias("outcome"),
-        pl.col("time").alias("invoked"),
-        pl.col("time").alias("completed"),
-        pl.col("place").alias("invoked_at"),
-        pl.col("place").alias("at"),
+        outcome=pl.lit("info").cast(OUTCOME), invoked="time", completed="time", invoked_at="place", at="place"
     )
     return events.filter(~moment), moments.select(list(OPERATIONS))
 
@@ -162,7 +158,7 @@ def _with_key(events: pl.DataFrame) -> pl.DataFrame:
     op = pl.col("op")
     if events["op"].null_count():
         op = pl.coalesce("op", (pl.col("type") == "invoke").cast(pl.Int64).cum_sum().over("process"))
-    numbered = events.with_columns(op.alias("_op"))
+    numbered = events.with_columns(_op=op)
     lowest, highest = numbered["_op"].min(), numbered["_op"].max()
     fits = events["process"].n_unique() < 2**64 // _MAX_OPS
     if (
@@ -177,11 +173,11 @@ def _with_key(events: pl.DataFrame) -> pl.DataFrame:
         key = process * _MAX_OPS + pl.col("_op").cast(pl.UInt64)
     else:
         key = pl.struct("process", "_op").rank("dense").cast(pl.UInt64)
-    return numbered.with_columns(key.alias("pairing")).drop("_op")
+    return numbered.with_columns(pairing=key).drop("_op")
 
 
 def _first_of_each(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The events whose operation occurs for the first time, and the others as malformed."""
     first = events["pairing"].is_first_distinct()
     reason = pl.format("an operation of process {} is used twice (op {})", "process", pl.col("op").fill_null(-1))
-    return events.filter(first), events.filter(~first).select("place", reason.alias("reason"))
+    return events.filter(first), events.filter(~first).select("place", reason=reason)

@@ -1,8 +1,7 @@
-"""An append-only log, as a topic-partition should be: append, read from an offset, end offset.
+"""An append-only log, as an ideal topic-partition: append, read from an offset, end offset.
 
-Offsets are dense from 0: the model knows no retention, compaction, transactions or markers, whose legal gaps
-the rules of analysis/rules know. Its state is the whole log, so it suits histories of thousands of records,
-not millions.
+Offsets are dense from 0. The model has no retention, compaction, transactions or markers; the rules in analysis/rules
+allow their gaps. Its state is the whole log, so it suits histories of thousands of records, not millions.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ def _is_offset(value: object) -> bool:
 def step(state: Records, action: Action) -> Records | None:
     """The log after the action.
 
-    append: the result is the offset of the value, the end before it. read from the offset `value`: the result
-    is a tuple of the values from there on, which may stop before the end but is empty only at or past it.
-    end: the result is the offset after the last record.
+    append: the result is the offset of the value. read: the result is a tuple of the values from the offset `value` on;
+    it may stop before the end, but is empty only at or past the end. end: the result is the offset after the last
+    record.
     """
     result = action.result
     if action.f == "append":
@@ -44,7 +43,7 @@ def observes(action: Action) -> bool:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is none of a log's."""
+    """Why the action is invalid for a log."""
     known = action.result is not UNKNOWN
     if action.f in ("append", "end") and known and not _is_offset(action.result):
         return f"{action.f} with the result {action.result!r}, expected an offset"
@@ -61,7 +60,7 @@ APPEND_LOG: Model[Records] = Model(
     initial=(),
     step=step,
     functions=("append", "read", "end"),
-    about="append (answers its offset), read from an offset, and end offset of one topic-partition",
+    about="append (returns its offset), read from an offset, and end offset of one topic-partition",
     observes=observes,
     problem=problem,
 )

@@ -1,4 +1,4 @@
-"""A counter: add a whole number, read the sum; zero at first."""
+"""A counter: add or subtract a whole number, read the sum; initially zero."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def _is_whole(value: object) -> bool:
 
 
 def step(state: int, action: Action) -> int | None:
-    """The sum after the action; add's result is any, read's is the sum."""
+    """The sum after the action. read: the result is the sum; add and subtract: any result."""
     if action.f == "read":
         return state if action.result is UNKNOWN or action.result == state else None
     delta: int = action.value
@@ -23,7 +23,7 @@ def observes(action: Action) -> bool:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is none of a counter's."""
+    """Why the action is invalid for a counter."""
     if action.f == "read":
         if action.result is not UNKNOWN and not _is_whole(action.result):
             return f"a read of {action.result!r}, expected a whole number"

@@ -1,6 +1,6 @@
-"""A map of strings: get, put, append; a key that was never written holds the empty string.
+"""A map of strings: get, put, append; initially every key has the empty string.
 
-Keys are independent, so each is checked alone and the state is the value of one key.
+Keys are independent, so each is checked alone, and the state is the value of one key.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from .operations import UNKNOWN, Action, Model
 
 
 def step(state: Any, action: Action) -> Any:
-    """The value of the key after the action; a get's result is the value, a put's and an append's any.
+    """The value of the key after the action. get: the result is the value; put and append: any result.
 
-    A key that was never put has the empty string; null means the same. Only strings can be appended to.
+    A get may return null for the empty string. Only strings can be appended to.
     """
     if action.f == "get":
         result = action.result
@@ -30,7 +30,7 @@ def observes(action: Action) -> bool:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is none of this map's."""
+    """Why the action is invalid for a map."""
     if action.f == "append" and not isinstance(action.value, str):
         return f"append of {action.value!r}, expected a string"
     return None

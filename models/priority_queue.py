@@ -1,4 +1,4 @@
-"""A priority queue of numbers: insert, delete-min; empty at first."""
+"""A priority queue of numbers: insert, delete-min; initially empty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Elements = tuple[float, ...]
 
 
 def step(state: Elements, action: Action) -> Elements | None:
-    """The elements, ascending, after the action; a delete-min's result is the least element, or None where empty."""
+    """The ascending elements after the action. delete-min: the result is the least element, None if empty."""
     if action.f == "insert":
         at = bisect(state, action.value)
         return (*state[:at], action.value, *state[at:])
@@ -29,7 +29,7 @@ def _is_number(value: object) -> bool:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is none of a priority queue's."""
+    """Why the action is invalid for a priority queue."""
     if action.f == "insert" and not _is_number(action.value):
         return f"an insert of {action.value!r}, expected a number"
     if action.f == "delete-min" and action.result is not None and action.result is not UNKNOWN:
@@ -42,7 +42,7 @@ PRIORITY_QUEUE: Model[Elements] = Model(
     initial=(),
     step=step,
     functions=("insert", "delete-min"),
-    about="insert of numbers, and delete-min, which answers the least (null where empty)",
+    about="insert of numbers, and delete-min, which returns the least (null if empty)",
     observes=observes,
     problem=problem,
 )

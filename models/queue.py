@@ -1,4 +1,4 @@
-"""A queue, first in first out: enqueue, dequeue; empty at first."""
+"""A queue, first in first out: enqueue, dequeue; initially empty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Elements = tuple[Any, ...]
 
 
 def step(state: Elements, action: Action) -> Elements | None:
-    """The queue after the action; a dequeue's result is the element at the head, or None where empty."""
+    """The queue after the action. dequeue: the result is the oldest element, None if empty."""
     if action.f == "enqueue":
         return (*state, action.value)
     if not state:
@@ -24,9 +24,9 @@ def observes(action: Action) -> bool:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is none of a queue's."""
+    """Why the action is invalid for a queue."""
     if action.f == "enqueue" and action.value is None:
-        return "an enqueue of null, expected a value (null is the answer of an empty queue)"
+        return "an enqueue of null, expected a value (null is the result of a dequeue from an empty queue)"
     return None
 
 
@@ -35,7 +35,7 @@ QUEUE: Model[Elements] = Model(
     initial=(),
     step=step,
     functions=("enqueue", "dequeue"),
-    about="enqueue, and dequeue of the oldest element (null where empty)",
+    about="enqueue, and dequeue of the oldest element (null if empty)",
     observes=observes,
     problem=problem,
 )

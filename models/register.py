@@ -1,6 +1,6 @@
-"""A register: read, write, and compare-and-set; its value is null (None) at first.
+"""A register: read, write, and compare-and-set; its value is initially null (None).
 
-The state is a tuple of one, the value, because None as a state would say *impossible*.
+The state is a tuple of one, because `step` returns None for an impossible action.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Register = tuple[Any]
 def step(state: Register, action: Action) -> Register | None:
     """The register after the action.
 
-    read: the result is the value. write: any result. cas of (old, new): the result is whether it was swapped,
-    and a result of UNKNOWN swaps exactly where the old value stands.
+    read: the result is the value. write: any result. cas of (old, new): the result is whether it swapped; with UNKNOWN,
+    it swaps if the value is `old`.
     """
     if action.f == "read":
         return state if action.result is UNKNOWN or action.result == state[0] else None
@@ -35,7 +35,7 @@ def observes(action: Action) -> bool:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is none of a register's."""
+    """Why the action is invalid for a register."""
     if action.f == "cas":
         if not isinstance(action.value, tuple) or len(action.value) != 2:
             return f"cas of {action.value!r}, expected a pair of the old and the new value"

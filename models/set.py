@@ -10,9 +10,9 @@ Elements = frozenset[Any]
 
 
 def step(state: Elements, action: Action) -> Elements | None:
-    """The set after the action. add and remove: any result; contains: whether it was there; read: all of it.
+    """The set after the action. add, remove: any result; contains: whether the element is in; read: all elements.
 
-    The elements of a read may come in any order, as a tuple or a frozenset, but each once.
+    The elements of a read are a tuple or a frozenset, each once, in any order.
     """
     if action.f == "add":
         return state | {action.value}
@@ -22,17 +22,16 @@ def step(state: Elements, action: Action) -> Elements | None:
         return state
     if action.f == "contains":
         return state if action.result is (action.value in state) else None
-    same = len(action.result) == len(state) and frozenset(action.result) == state
-    return state if same else None
+    return state if len(action.result) == len(state) and frozenset(action.result) == state else None
 
 
 def observes(action: Action) -> bool:
-    """A read, of all or of one."""
+    """A read or a contains."""
     return action.f in ("read", "contains")
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is none of a set's."""
+    """Why the action is invalid for a set."""
     if action.result is not UNKNOWN:
         if action.f == "contains" and not isinstance(action.result, bool):
             return f"contains with the result {action.result!r}, expected true or false"

@@ -1,4 +1,4 @@
-"""The models by name. A new one is a module, a line here and a case in tests/test_porcupine.py."""
+"""The built-in models by name. To add one: a module, a name here, and a case in tests/test_porcupine.py."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from .stack import STACK
 MODELS: dict[str, Model[Any]] = {
     model.name: model for model in (REGISTER, KEY_VALUE, SET, QUEUE, STACK, PRIORITY_QUEUE, COUNTER, LOCK, APPEND_LOG)
 }
-# `register` has compare-and-set already; the name by which others know that model.
-MODELS["cas-register"] = REGISTER
+MODELS["cas-register"] = REGISTER  # Knossos's name for a register with compare-and-set
 
 
 def models_for(functions: set[str]) -> list[Model[Any]]:

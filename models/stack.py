@@ -1,4 +1,4 @@
-"""A stack, last in first out: push, pop; empty at first."""
+"""A stack, last in first out: push, pop; initially empty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Elements = tuple[Any, ...]
 
 
 def step(state: Elements, action: Action) -> Elements | None:
-    """The stack after the action; a pop's result is the element on top, or None where empty."""
+    """The stack after the action. pop: the result is the newest element, None if empty."""
     if action.f == "push":
         return (*state, action.value)
     if not state:
@@ -24,9 +24,9 @@ def observes(action: Action) -> bool:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is none of a stack's."""
+    """Why the action is invalid for a stack."""
     if action.f == "push" and action.value is None:
-        return "a push of null, expected a value (null is the answer of an empty stack)"
+        return "a push of null, expected a value (null is the result of a pop from an empty stack)"
     return None
 
 
@@ -35,7 +35,7 @@ STACK: Model[Elements] = Model(
     initial=(),
     step=step,
     functions=("push", "pop"),
-    about="push, and pop of the newest element (null where empty)",
+    about="push, and pop of the newest element (null if empty)",
     observes=observes,
     problem=problem,
 )

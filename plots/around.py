@@ -1,4 +1,4 @@
-"""The operations around one finding: who sent what when, and what each consumer read."""
+"""The operations around one finding, by client and time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..analysis.wording import plural, span
 from . import style
 from .bands import bands_of, sheet_below
-from .time_axis import SINCE_START, moment, name_ticks, seconds_texts
+from .clock import moment
+from .time_axis import SINCE_START, name_ticks, seconds_texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -57,7 +57,7 @@ def bands_of(figures: dict[str, Any], low: int, high: int, place: Place = second
 
 
 def lanes(bands: list[Band]) -> int:
-    """How many rows the strip needs."""
+    """The number of rows of the strip."""
     return min(max((band.row for band in bands), default=-1) + 1, MAX_LANES)
 
 

@@ -1,4 +1,4 @@
-"""Cycles of transactions: each transaction in time, and why it must come before the next."""
+"""Cycles of transactions: the time of each transaction, and the reason why it must come before the next."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Bar:
     x: float
     y: float
     width: float
-    kind: str  # change, observation, lost
+    kind: str  # change, observation, pending
     blocked: bool
     minimal: bool
     text: str
@@ -76,7 +76,7 @@ class Mark:
 
 
 def choose(operations: Sequence[Operation], part: Part, shrunk: Minimal | None) -> list[int]:
-    """The operations to draw, as indices: those that contradict each other, and the last before the blocked one."""
+    """The indices of the operations to draw: those that contradict each other, and the last before the blocked one."""
     wanted: list[int] = list(shrunk.operations if shrunk else part.witness)[:MAX_OPERATIONS]
     chosen = part.operations
     last = part.witness[-1] if part.blocked is None and part.witness else part.blocked
@@ -131,7 +131,7 @@ class _Figure:
         return min(max(MIN_COLUMN, needed[len(needed) * 9 // 10]), MAX_COLUMN) if needed else MIN_COLUMN
 
     def possible(self) -> str:
-        """The states possible when the blocked operation has to take effect."""
+        """The possible states when the blocked operation has to take effect."""
         states = [describe_state(self.judgement.model, state) for state in self.part.states[:4]]
         more = ", …" if len(self.part.states) > 4 else ""
         return clipped(f"only possible: {', '.join(states)}{more}", MAX_TEXT)
@@ -157,15 +157,17 @@ class _Figure:
         for i in self.chosen:
             operation = self.operations[i]
             observes = model.observes(operation.action)
-            lost = operation.end is None
+            pending = operation.end is None
             width = self.right(i) - self.x(operation.call)
-            ended = "no completion: took effect at any time after its call, or never" if lost else f"to {operation.end}"
+            ended = f"to {operation.end}"
+            if pending:
+                ended = "no completion: took effect at any time after its call, or never"
             bars.append(
                 Bar(
                     x=self.x(operation.call),
                     y=self.y(i),
                     width=width,
-                    kind="lost" if lost else "observation" if observes else "change",
+                    kind="pending" if pending else "observation" if observes else "change",
                     blocked=i == self.part.blocked,
                     minimal=i in self.minimal,
                     text=clipped(self.text(i), max(1, int((width - 16) / LETTER_WIDTH))),

@@ -2,8 +2,8 @@
 
 Loading matplotlib takes as long as judging a small run, and drawing holds the interpreter's lock. So `start_painter`
 starts `python -m logjudge.plots.painting`. It reads requests as JSON lines from its standard input, forks a process for
-each core, and writes a line for each finished figure. It ends with its input, so also when logjudge is killed. What it
-does not draw, for whatever reason, is drawn here, so errors are raised where they are expected.
+each core, and writes a line for each finished figure. It ends when its input ends, also if logjudge is killed. Figures
+that it does not draw are drawn here, so errors are raised where they are expected.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def start_painter() -> None:
         return
     command = [sys.executable, "-P", "-m", __name__]
     with suppress(OSError):
-        # A session of its own: Ctrl-C ends this process, and with it the input of the other.
+        # In a separate session: Ctrl-C only ends this process, and with it the input of the other.
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -67,7 +67,7 @@ _painters: list[subprocess.Popen[bytes]] = []
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # with its children; they write nothing but figures
+        os.killpg(process.pid, signal.SIGKILL)  # with its children, which only write figures
 
 
 @atexit.register
@@ -123,12 +123,9 @@ def _painted(folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Se
 
 
 def _serve() -> None:
-    """Answers requests until the input ends: [number, heading] for each figure, then null."""
-    gc.disable()  # a tenth of the time; a process draws a few figures of some megabytes, and ends
-    import matplotlib.backends.backend_agg
-    import matplotlib.backends.backend_svg
-    import matplotlib.figure  # noqa: F401
-
+    """Handles requests until the input ends; replies with [number, heading] for each figure, then null."""
+    gc.disable()  # saves a tenth of the time; a process draws a few figures of some megabytes, and ends
+    _load_matplotlib()
     for line in sys.stdin.buffer:
         request = json.loads(line)
         jobs = [Job(*job) for job in request["jobs"]]
@@ -148,13 +145,24 @@ def _serve() -> None:
         _reply(None)
 
 
+def _load_matplotlib() -> None:
+    """Loads what drawing needs, so that the forked processes have it."""
+    from matplotlib.artist import Artist
+
+    # A quarter of the time of loading: the signatures and documentation of `set`, made for each class.
+    Artist._update_set_signature_and_docstring = lambda: None  # type: ignore[attr-defined]
+    import matplotlib.backends.backend_agg
+    import matplotlib.backends.backend_svg
+    import matplotlib.figure  # noqa: F401
+
+
 def _work(numbers: int, folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> None:
     """Draws the figures whose numbers it reads first, and ends the process."""
     try:
         while number := os.read(numbers, 1):
             _reply([number[0], _paint_one(folder, figures, jobs[number[0]], endings)])
     finally:
-        os._exit(0)  # what is missing is drawn again by the caller, which reports the error
+        os._exit(0)  # the caller draws the missing figures, and reports the error
 
 
 def _reply(content: Any) -> None:

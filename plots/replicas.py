@@ -21,9 +21,6 @@ CAPTION = (
     " which is older than the log. Dashed line: the broker truncated its log here before the next panel. A log that"
     " only ends earlier is behind, not divergent."
 )
-COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
-DARK = (style.BLUE, style.GREEN)
-DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
 SAME = "#c3c9cf"
 MAX_PANELS = 4
 MAX_BROKERS = 7
@@ -155,9 +152,9 @@ def _looks(logs: list[Record]) -> dict[Any, tuple[str, str]]:
     sides = sorted(side for kind, side in keys if kind == "side")
     looks: dict[Any, tuple[str, str]] = {}
     for number, epoch in enumerate(epochs):
-        looks["epoch", epoch] = (COLOURS[number % len(COLOURS)], f"written in leader epoch {epoch}")
+        looks["epoch", epoch] = (style.SERIES[number % len(style.SERIES)], f"written in leader epoch {epoch}")
     for number, side in enumerate(sides):
-        looks["side", side] = (COLOURS[number % len(COLOURS)], f"broker {side}'s record")
+        looks["side", side] = (style.SERIES[number % len(style.SERIES)], f"broker {side}'s record")
     if ("same", None) in keys:
         looks["same", None] = (SAME, "the same record (this message format has no leader epoch)")
     return looks
@@ -212,7 +209,7 @@ def _label(axis: Axes, block: list[Any], scale: Scale, y: float, colour: str) ->
     since, until = max(pairwise(stops), key=lambda piece: piece[1] - piece[0])
     known = "" if epoch is None else f"epoch {epoch}: "
     span = f"{first}" if first == last else f"{first}–{last}"
-    ink = "white" if colour in DARK else DARK_TEXT
+    ink = style.text_colour(colour)
     for text in (known + span, span):
         if until - since > 0.0095 * len(text):
             axis.text((since + until) / 2, y, text, ha="center", va="center", fontsize=8.5, color=ink, zorder=7)
@@ -220,7 +217,7 @@ def _label(axis: Axes, block: list[Any], scale: Scale, y: float, colour: str) ->
 
 
 def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
-    """The high watermark that the broker checkpointed; what it promises beyond the log's end is missing."""
+    """Draws the checkpointed high watermark; the records between the log end and it are missing."""
     mark = broker["high_watermark"]
     if mark is not None and mark > broker["end"]:
         left, right = scale.place(broker["end"]), scale.place(mark)
@@ -243,7 +240,7 @@ def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
 
 
 def _cut(axis: Axes, evidence: Record, log: Record, broker: Record, scale: Scale, row: int, until: int | None) -> None:
-    """Where the broker cut its log after this snapshot and before the next."""
+    """Draws where the broker truncated its log between this snapshot and the next."""
     for time, name, end, _ in evidence["cuts"]:
         after = log["time"] is not None and time >= log["time"] and (until is None or time <= until)
         if name != broker["broker"] or not after or not broker["start"] <= end < broker["end"]:
@@ -273,7 +270,7 @@ def _cut(axis: Axes, evidence: Record, log: Record, broker: Record, scale: Scale
 
 
 def leader_at(evidence: Record, time: int | None) -> str | None:
-    """Who led at a time, as far as dated terms tell; at the end the last leader."""
+    """The leader at a time, by the dated terms; without a time the last leader."""
     if time is None:
         return None if evidence["leader"] is None else str(evidence["leader"])
     before = [term for term in evidence["terms"] if term["time"] is not None and term["time"] <= time]

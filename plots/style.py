@@ -24,6 +24,13 @@ BLUE, SKY, GREEN, YELLOW, ORANGE, RED, PURPLE = (
 # The report replaces these four by its own colours for its light and dark themes.
 INK, FAINT, RULE, PAPER = "#1b1b1a", "#6b6b69", "#dededb", "#fffffe"
 QUIET = "#a9adb2"
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW)  # colours of brokers or leader epochs
+
+
+def text_colour(background: str) -> str:
+    """The colour of text on one of SERIES, in the report's light and dark themes."""
+    return "white" if background in (BLUE, GREEN) else "#1b1b1b"
+
 
 WIDTH = 10.0  # inches
 TITLE_WIDTH = 96  # characters

@@ -24,9 +24,6 @@ CAPTION = (
 )
 MAX_PARTITIONS = 3
 MAX_BROKERS = 9
-COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.YELLOW)
-DARK = (style.BLUE, style.GREEN)
-DARK_TEXT = "#1b1b1b"  # on light boxes, whatever the page's colours are
 IN_SYNC = "#cfe0ee"
 ABSENT: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
 MOVING: dict[str, Any] = {"facecolor": "none", "linewidth": 1.6, "linestyle": "--"}
@@ -48,7 +45,7 @@ Record = dict[str, Any]
 
 
 def subjects(figures: Record) -> list[Record]:
-    """Partitions with a loss, or with violations and changes of leader or ISR; else those with most changes."""
+    """Partitions with a loss, or with violations and changes of leader or ISR; otherwise those with most changes."""
     evidence = [part for part in figures["partitions"] if part.get("replicas") and _dated(part["replicas"])]
     moved = [part for part in evidence if len(part["replicas"]["terms"]) > 1 or len(part["replicas"]["isr"]) > 1]
     troubled = [part for part in evidence if part["lost"] or (part["violations"] and part in moved)]
@@ -65,7 +62,12 @@ def draw(figures: Record, partition: str) -> Figure:
         if not evidence or not _dated(evidence):
             return style.empty_sheet(name, "No dated leader of this partition is recorded in the brokers' files.")
         low, high = span_of(figures, evidence)
-        place = _place(figures, low)
+        # Without clients the axis begins with the first event.
+        zero = 0 if _has_span(figures) else low
+
+        def place(time: int) -> float:
+            return (time - zero) / 1e9
+
         brokers = _brokers(evidence)
         ends = [end for end in evidence["ends"] if low <= end[0] <= high]
         bands = bands_of(figures, low, high, place)
@@ -77,7 +79,6 @@ def draw(figures: Record, partition: str) -> Figure:
             _ends(axes[2], evidence, ends, brokers, place)
         margin = (place(high) - place(low)) * 0.01
         axes[-1].set_xlim(place(low) - margin, place(high) + margin)
-        zero = 0 if _has_span(figures) else low
         seconds_axis(axes[-1], figures["started_at"], _since(figures, low), zero)
     return figure
 
@@ -88,10 +89,10 @@ def _dated(evidence: Record) -> bool:
 
 def span_of(figures: Record, evidence: Record) -> tuple[int, int]:
     """The time from the first to the last event, with a fifth of it before and after: most of a run is quiet."""
-    names = ("isr", "lives", "cuts") if figures["span"][1] > figures["span"][0] else ("isr", "lives", "ends", "cuts")
+    names = ("isr", "lives", "cuts") if _has_span(figures) else ("isr", "lives", "ends", "cuts")
     times = [row[0] for name in names for row in evidence[name]]
     times += [term["time"] for term in evidence["terms"] if term["time"] is not None]
-    if figures["span"][1] <= figures["span"][0]:
+    if not _has_span(figures):
         return min(times), max(max(times), min(times) + NEAR)
     start, end = figures["span"]
     times += [time for band in figures["faults"] for time in (band["from"], band["to"]) if time is not None]
@@ -99,12 +100,6 @@ def span_of(figures: Record, evidence: Record) -> tuple[int, int]:
     times = [time for time in times if start + NEAR < time <= end] or [start, end]
     margin = max((max(times) - min(times)) // 5, 2 * NEAR)
     return max(start, min(times) - margin), min(end, max(times) + margin)
-
-
-def _place(figures: Record, low: int) -> Any:
-    # Without clients the axis begins with the first event.
-    zero = 0 if _has_span(figures) else low
-    return lambda time: (time - zero) / 1e9
 
 
 def _has_span(figures: Record) -> bool:
@@ -197,12 +192,11 @@ def _legend(axis: Axes, moving: bool) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    absent = {name: look for name, look in ABSENT.items() if name != "height"}
     died, back = ({name: look for name, look in mark.items() if name != "height"} for mark in (DIED, BACK))
     handles = [
         Patch(facecolor=style.FAINT, label="leads (its colour)"),
         Patch(facecolor=IN_SYNC, label="in the ISR"),
-        Patch(**absent, label="in the ISR, but down"),
+        Patch(**ABSENT, label="in the ISR, but down"),
         Line2D([], [], linestyle="", **died, label="down or fenced"),
         Line2D([], [], linestyle="", **back, label="back"),
     ]
@@ -215,7 +209,7 @@ def _leaders(
     axis: Axes, evidence: Record, rows: dict[str, int], down: dict[str, Any], low: int, high: int, place: Any
 ) -> None:
     terms = [term for term in evidence["terms"] if term["time"] is not None and term["time"] <= high]
-    colours = dict(zip(rows, cycle(COLOURS), strict=False))
+    colours = dict(zip(rows, cycle(style.SERIES), strict=False))
     for number, term in enumerate(terms):
         ends = [term["ended"], terms[number + 1]["time"] if number + 1 < len(terms) else None, high]
         until = min(end for end in ends if end is not None)
@@ -229,7 +223,7 @@ def _leaders(
 
 
 def _alive(down: list[tuple[int, int]], since: int, until: int) -> tuple[int, int] | None:
-    """The part of a term in which its leader was up: a broker that is down does not lead, even if records name it."""
+    """The part of a term in which its leader was up: a broker that is down does not lead, even if it is recorded."""
     for died, back in down:
         if died <= since < back:
             since = back
@@ -247,7 +241,7 @@ def _bar(
     whole = place(span[1]) - place(span[0])
     for text in (f"leads, epoch {epoch}", f"epoch {epoch}", str(epoch)):
         if (right - left) / whole > 0.0105 * len(text):
-            ink = "white" if colour in DARK else DARK_TEXT
+            ink = style.text_colour(colour)
             axis.text(left + 0.004 * whole, row, text, va="center", fontsize=8.5, color=ink, zorder=8)
             break
 
@@ -312,7 +306,7 @@ def _ends(axis: Axes, evidence: Record, ends: list[list[Any]], brokers: list[str
         points = path_of(evidence, broker, ends)
         if not points:
             continue
-        look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)]}
+        look: dict[str, Any] = {"color": style.SERIES[number % len(style.SERIES)]}
         times, offsets, _ = zip(*points, strict=True)
         axis.plot([*map(place, times)], offsets, **look, linewidth=1.4, linestyle="--")
         for kind, mark in (("seen", SEEN), ("cut", CUT)):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from . import style
+from .clock import moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,15 +16,6 @@ if TYPE_CHECKING:
 
 MAX_DECIMALS = 9  # times are whole nanoseconds
 SINCE_START = "seconds since the start of the run"
-
-
-def moment(started_at: str | None, ns: int) -> datetime | None:
-    """The time in UTC; None if the start of the run is not recorded."""
-    try:
-        start = datetime.fromisoformat(started_at or "")
-        return start.replace(tzinfo=start.tzinfo or UTC).astimezone(UTC) + timedelta(microseconds=ns / 1000)
-    except (ValueError, OverflowError):
-        return None
 
 
 def time_axis(axis: Axes, figures: dict[str, Any]) -> None:

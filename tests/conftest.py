@@ -111,21 +111,21 @@ def _judged_once() -> Iterator[None]:
     yield from judged_once.judging_once()
 
 
-ON_ALL_CORES = local._on_all_cores
+ON_ALL_CORES = local.on_all_cores
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_core() -> Iterator[None]:
     """The local engine judges in one thread, as each worker has a core."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "_on_all_cores", map)
+        patch.setattr(local, "on_all_cores", map)
         yield
 
 
 @pytest.fixture
 def on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the local engine judge in threads."""
-    monkeypatch.setattr(local, "_on_all_cores", ON_ALL_CORES)
+    monkeypatch.setattr(local, "on_all_cores", ON_ALL_CORES)
 
 
 @pytest.fixture

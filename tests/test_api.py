@@ -116,7 +116,7 @@ def test_a_breach_is_explained_and_can_be_allowed() -> None:
 
 
 def test_what_is_not_known_is_explained() -> None:
-    with pytest.raises(AssertionError, match=r"events: unknown\.(.|\n)*not known, final reads complete: "):
+    with pytest.raises(AssertionError, match=r"events: unknown\.(.|\n)*broken assumption final reads complete: "):
         logjudge.check(frame()).assert_valid()
 
 

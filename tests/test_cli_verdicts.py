@@ -20,6 +20,9 @@ import polars as pl
 import pytest
 from command_line import CLEAN, LOSSY, ROOT, check, shell
 from logjudge.analysis.rules import RULES
+from logjudge.histories.bundle import open_run
+from logjudge.histories.convert import convert
+from logjudge.histories.errors import InputError
 from notation import parse
 
 
@@ -39,6 +42,33 @@ def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
     assert verdict("--only", "nonmonotonic-send")[0] == "valid"
     assert verdict("--only", "nonmonotonic-send", "--strict")[0] == "invalid"
     assert verdict("--only", "nonmonotonic-send", "--strict", "--allow", "nonmonotonic-send")[0] == "valid"
+
+
+@pytest.mark.parametrize("empty", [b"", gzip.compress(b""), "no rows"], ids=["plain", "gzip", "Parquet"])
+def test_an_empty_history_beside_others_keeps_the_verdict_from_valid(tmp_path: Path, empty: bytes | str) -> None:
+    """A client that recorded nothing, or lines that were lost: which of the two is not known."""
+    run = shutil.copytree(CLEAN, tmp_path / "run")
+    (run / "history").mkdir()
+    history = (run / "history.jsonl.gz").rename(run / "history" / "a.jsonl.gz")
+    assert check(run, "--out", tmp_path / "whole").output.splitlines()[0].endswith(": VALID")
+    if isinstance(empty, bytes):
+        name = "b.jsonl"
+        (run / "history" / name).write_bytes(empty)
+    else:
+        name = "b.parquet"
+        convert(open_run(history), tmp_path / name)
+        pl.read_parquet(tmp_path / name).clear().write_parquet(run / "history" / name)
+    result = check(run, "--out", tmp_path / "beside")
+    assert result.return_value == 3
+    assert f"BROKEN clients recorded: history/{name} is empty" in result.output
+
+
+def test_empty_histories_alone_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "run" / "history").mkdir(parents=True)
+    for name in "ab":
+        (tmp_path / "run" / "history" / f"{name}.jsonl").touch()
+    with pytest.raises(InputError, match="run: found 2 empty histories, expected a history"):
+        open_run(tmp_path / "run")
 
 
 def test_an_allowed_loss_of_a_real_run_is_valid_with_all_that_follows_from_it(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_the_picture_escapes_and_bounds() -> None:
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page
     assert len(page) < 400_000
-    assert 0 < len(re.findall(r'<g class="(?:change|observation|lost)', page)) <= MAX_OPERATIONS
+    assert 0 < len(re.findall(r'<g class="(?:change|observation|pending)', page)) <= MAX_OPERATIONS
     assert page.count(" blocked") == 1
     assert " minimal" in page
     assert "state before: " in page

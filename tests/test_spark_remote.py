@@ -45,6 +45,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "history" / "a.jsonl").write_bytes(b"".join([*lines[:2000], b"no event\n", *lines[2000:3000]]))
     (folder / "history" / "b.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[3000:5000])))
     (folder / "history" / "d.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[5000:5500])))
+    (folder / "history" / "e.jsonl").touch()
     (tmp_path / "rest.jsonl").write_bytes(b"".join(lines[5500:]))
     rest = pl.read_parquet(_converted(tmp_path / "rest.jsonl", tmp_path / "rest.parquet"))
     rest.write_parquet(folder / "history" / "c.parquet", row_group_size=len(rest) // 2)
@@ -78,6 +79,7 @@ def test_a_run_at_a_uri_is_judged_as_a_local_one(
     expected = local.judge_run(open_run(bundle))
     run = remote.open_run(spark, f"{mounted}/a run", split_bytes=200_000)
     assert len(run.splits) > 3
+    assert run.empty == ("history/e.jsonl",)
     assert run.files == tuple(f"history/{name}" for name in ("a.jsonl", "b.jsonl.gz", "c.parquet", "d.jsonl.gz"))
     assert {split.path.rpartition("/")[2] for split in run.splits if split.is_handed_on} == {"b.jsonl.gz"}
     results = judge_run(run, spark)

@@ -197,24 +197,20 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     marks = marks.with_columns(
         # An offset that the application assigned is not the group's committed offset. Without an offset the client
         # starts at the committed offset, or resets.
-        pl.when((pl.col("kind") == "assign") & ~pl.col("group"))
+        kind=pl.when((pl.col("kind") == "assign") & ~pl.col("group"))
         .then(pl.when(pl.col("offset").is_null()).then(pl.lit("assign-own")).otherwise(pl.lit("seek")))
         .when((pl.col("kind") == "commit") & (pl.col("outcome") == "info"))
         .then(pl.lit("commit-info"))
         .otherwise("kind")
-        .alias("kind")
     )
     marks = marks.group_by("completed", "at", "process", "kind", maintain_order=True).agg(*offsets)
     crashes = p.context.filter(own & (pl.col("kind") == "crash"))
-    return pl.concat(
-        [
-            polls.select(*who, pl.lit("poll").alias("f"), "first_offset", "last_offset"),
-            marks.select(*who, pl.col("kind").alias("f"), "first_offset", "last_offset"),
-            crashes.select(*who, pl.lit("crash").alias("f")).with_columns(
-                pl.lit(None, dtype=pl.Int64).alias("first_offset"), pl.lit(None, dtype=pl.Int64).alias("last_offset")
-            ),
-        ]
-    ).select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())
+    events = [
+        polls.select(*who, "first_offset", "last_offset", f=pl.lit("poll")),
+        marks.select(*who, "first_offset", "last_offset", f="kind"),
+        crashes.select(*who, f=pl.lit("crash")),
+    ]
+    return pl.concat(events, how="diagonal").select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())
 
 
 def _explain_misread(p: Partition, finding: Finding, _: Losses = ()) -> Explanation | None:

@@ -59,7 +59,7 @@ def _explain_finding(
     if whole is None:
         return
     # Runs of adjacent sends with the same evidence.
-    parts = gone.with_columns(pl.struct(EVIDENCE).rle_id().alias("run")).partition_by("run", maintain_order=True)
+    parts = gone.with_columns(run=pl.struct(EVIDENCE).rle_id()).partition_by("run", maintain_order=True)
     if gone["offset"].null_count() or gone.height != finding.count or not 1 < len(parts) <= MAX_PARTS:
         yield whole, explain_loss(timeline, whole)
         return
@@ -94,7 +94,7 @@ def _with_evidence(timeline: Timeline, gone: pl.DataFrame) -> pl.DataFrame:
     held = logs.records.select("offset", "value", "leader_epoch").drop_nulls("leader_epoch")
     then = held.unique(["offset", "value"], keep="first").rename({"leader_epoch": "epoch_then"})
     at_end = (pl.col("snapshot") == logs.last) & (pl.col("broker") == logs.leader if logs.leader is not None else True)
-    now = logs.records.filter(at_end).group_by("offset").agg(pl.col("leader_epoch").max().alias("epoch_now"))
+    now = logs.records.filter(at_end).group_by("offset").agg(epoch_now=pl.col("leader_epoch").max())
     known = gone.join(then, on=["offset", "value"], how="left", maintain_order="left")
     known = known.join(now, on="offset", how="left", maintain_order="left")
     isr = [(time, brokers) for time, brokers, _ in timeline.isr if time is not None]

@@ -23,7 +23,7 @@ __all__ = ["MAX_PARTITIONS", "badness", "figures_of", "merge_figures", "own_figu
 
 def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     """What one partition adds to the figures of the run, in bounded size; merge.py adds up all partitions."""
-    span = span_of(p)
+    span = span_of(p.sends, p.reads, p.marks)
     if span is None:
         return {"bins": None, "unplaced": unplaced_outcomes(p.unplaced), "replicas": replica_figures(p)}
     bins = bins_over(*span)
@@ -48,7 +48,7 @@ _NO_OWN_FIGURES: dict[str, Any] = {"lags": [], "offsets": None, "windows": [], "
 
 def own_figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     """The figures of the partition itself. The run has those of its MAX_PARTITIONS worst partitions (`badness`)."""
-    span = span_of(p)
+    span = span_of(p.sends, p.reads, p.marks)
     if span is None:
         return {}
     acknowledged, consumers = outcomes_of_acknowledged(p, findings), rows_by_process(p)

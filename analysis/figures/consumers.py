@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Partition
 from ..rules.loss import outcomes_of_sends
+
+if TYPE_CHECKING:
+    from ...histories.bundle import Settings
 
 MAX_CONSUMERS = 40
 
@@ -22,7 +25,7 @@ def never_received(p: Partition) -> list[list[Any]]:
     ambiguous = p.entries.filter(pl.col("offset").is_duplicated())["offset"].unique()
     if not len(ambiguous):
         return []
-    polled = p.reads.with_columns(_owners(p, p.reads))
+    polled = p.reads.with_columns(owner_of(p.settings))
     reads = polled.filter(pl.col("offset").is_not_null())
     present = (
         outcomes_of_sends(p)
@@ -31,7 +34,7 @@ def never_received(p: Partition) -> list[list[Any]]:
     )
     saw = reads.filter(pl.col("offset").is_in(ambiguous.implode())).join(present, on="offset")
     received = polled.select("owner", present="value")
-    last = reads.group_by("owner").agg(pl.col("offset").last().alias("last"))  # rows are sorted by time
+    last = reads.group_by("owner").agg(last=pl.col("offset").last())  # rows are sorted by time
     missed = (
         saw.filter(pl.col("value") != pl.col("present"))
         .unique(["process", "offset"])
@@ -53,15 +56,14 @@ def handled_again(p: Partition) -> int:
     done = p.marks.filter((pl.col("kind") == "handle") & (pl.col("outcome") == "ok"))
     if not len(done):
         return 0
-    handled = done.with_columns(_owners(p, done)).group_by("owner", "offset").len("times")
-    read = p.reads.with_columns(_owners(p, p.reads)).group_by("owner", "offset").agg(pl.col("value").n_unique())
+    handled = done.group_by(owner_of(p.settings), "offset").len("times")
+    read = p.reads.group_by(owner_of(p.settings), "offset").agg(pl.col("value").n_unique())
     # Handling another record at the same offset is not a repetition.
     values = handled.join(read, on=["owner", "offset"], how="left")["value"].fill_null(1)
     return int((handled["times"] > values).sum())
 
 
-def _owners(p: Partition, rows: pl.DataFrame) -> pl.Series:
-    """The group of each row's process, else the process itself."""
-    names = rows["process"].unique().drop_nulls().to_list()
-    groups = [f"group {p.settings.group_of(name)}" if p.settings.group_of(name) else name for name in names]
-    return rows["process"].replace_strict(names, groups, return_dtype=pl.String).alias("owner")
+def owner_of(settings: Settings) -> pl.Expr:
+    """An expression on rows with a process: its group, else the process itself, as `owner`."""
+    groups = {name: f"group {settings.group_of(name)}" for name in settings.processes if settings.group_of(name)}
+    return pl.col("process").replace(groups).alias("owner")

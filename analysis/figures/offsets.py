@@ -103,7 +103,7 @@ def _classes_of_unacknowledged(p: Partition, placed: pl.DataFrame, twice: list[s
         .then(_CODE["read-only"])
         .otherwise(_CODE["undecided"])
     )
-    coded = rest.select("offset", code.cast(pl.Int64).alias("code"))
+    coded = rest.select("offset", code=code.cast(pl.Int64))
     return coded["offset"].to_numpy(), coded["code"].to_numpy()
 
 

@@ -55,7 +55,7 @@ def _logs(logs: ReplicaLogs) -> list[Record]:
         records = logs.records.filter(pl.col("snapshot") == name)
         sides, differ = _sides(records, identical_at(logs, name))
         identical = logs.identical.filter(pl.col("snapshot") == name)
-        whole = [identical.with_columns(pl.col(end).alias("offset")) for end in ("first_offset", "last_offset")]
+        whole = [identical.with_columns(offset=pl.col(end)) for end in ("first_offset", "last_offset")]
         brokers = []
         for row in ends.select("broker", "start", "end", "high_watermark").iter_rows(named=True):
             own = pl.concat([records, *whole], how="diagonal").filter(pl.col("broker") == row["broker"])
@@ -73,13 +73,9 @@ def _sides(records: pl.DataFrame, identical: pl.Series) -> tuple[pl.DataFrame, l
         return pl.DataFrame(schema=schema), []
     differing = diverging(records, identical)
     split = differing.with_columns(pl.col("sides").str.split("|")).explode("brokers", "sides")
-    sides = split.select("offset", pl.col("brokers").alias("broker"), pl.col("sides").alias("side"))
-    runs = differing.sort("position").with_columns(
-        (pl.col("position").diff() != 1).fill_null(True).cum_sum().alias("run")
-    )
-    ranges = runs.group_by("run", maintain_order=True).agg(
-        pl.col("offset").first().alias("first"), pl.col("offset").last().alias("last")
-    )
+    sides = split.select("offset", broker="brokers", side="sides")
+    runs = differing.sort("position").with_columns(run=(pl.col("position").diff() != 1).fill_null(True).cum_sum())
+    ranges = runs.group_by("run", maintain_order=True).agg(first=pl.col("offset").first(), last=pl.col("offset").last())
     return sides, [list(row) for row in ranges.select("first", "last").head(MAX_RANGES).iter_rows()]
 
 
@@ -88,7 +84,7 @@ def _blocks(records: pl.DataFrame, sides: pl.DataFrame) -> list[list[Any]]:
     placed = records.join(sides, on=["offset", "broker"], how="left").sort("offset")
     changed = pl.col("leader_epoch").ne_missing(pl.col("leader_epoch").shift())
     changed = changed | pl.col("side").ne_missing(pl.col("side").shift())
-    numbered = placed.with_columns(changed.cum_sum().clip(upper_bound=MAX_BLOCKS).alias("block"))
+    numbered = placed.with_columns(block=changed.cum_sum().clip(upper_bound=MAX_BLOCKS))
     blocks = numbered.group_by("block", maintain_order=True).agg(
         pl.col("offset").min().alias("first"),
         pl.col("offset").max().alias("last"),

@@ -49,15 +49,11 @@ def outcomes_of_acknowledged(p: Partition, findings: list[Finding]) -> pl.DataFr
     )
 
 
-def span_of(p: Partition) -> tuple[int, int] | None:
-    """The first and last time (ns) in the partition's observations; None without any."""
-    times = [
-        time
-        for frame in (p.sends, p.reads, p.marks)
-        for time in (frame["invoked"].min(), frame["invoked"].max(), frame["completed"].max())
-        if isinstance(time, int)
-    ]
-    return (min(times), max(times)) if times else None
+def span_of(*frames: pl.DataFrame) -> tuple[int, int] | None:
+    """The first and last time (ns) in the observations; None without any."""
+    times = pl.concat([frame.select("invoked", "completed") for frame in frames])
+    first, last = times.select(first=pl.min_horizontal(pl.all().min()), last=pl.max_horizontal(pl.all().max())).row(0)
+    return None if first is None else (first, last)
 
 
 def outcomes(sends: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
@@ -141,7 +137,7 @@ def lags(
     offsets = offsets[order]
     oldest = np.append(np.minimum.accumulate(acked[order][::-1])[::-1], np.iinfo(np.int64).max)
     moves = moves_of(p).select("process", "completed", "at", "index", pl.col("position").fill_null(-1))
-    reads = _Positions.of(p.reads.with_columns((pl.col("offset") + 1).fill_null(-1).alias("position")))
+    reads = _Positions.of(p.reads.with_columns(position=(pl.col("offset") + 1).fill_null(-1)))
     final = p.final.processes if p.final else ()
     lines = []
     for process, rows in [item for item in consumers if item[0] not in final and len(item[1])][:MAX_CONSUMERS]:

@@ -78,11 +78,11 @@ def _polls_of(p: Partition, reads: pl.DataFrame) -> pl.DataFrame:
     polls = p.reads.filter(pl.col("at").is_in(reads["at"].unique().implode()))
     return polls.group_by("at", maintain_order=True).agg(
         pl.col("process", "outcome", "invoked", "completed", "invoked_at").first(),
-        pl.col("offset").min().alias("first"),
-        pl.col("offset").max().alias("last"),
-        pl.col("value").first().alias("value"),
-        pl.col("value").last().alias("last_value"),
-        pl.len().alias("records"),
+        first=pl.col("offset").min(),
+        last=pl.col("offset").max(),
+        value=pl.col("value").first(),
+        last_value=pl.col("value").last(),
+        records=pl.len(),
     )
 
 
@@ -161,5 +161,5 @@ def _adjacent_operations(
 
 
 def _nearest(rows: pl.DataFrame, distance: pl.Expr, count: int) -> pl.DataFrame:
-    near = rows.with_columns(distance.alias("distance"))
+    near = rows.with_columns(distance=distance)
     return near.sort("distance", "at", "index").head(count).drop("distance")

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from ..partitions.partition import Partition, once
-from ..partitions.transaction_evidence import coordinated_transactions, transactions_in_log
+from ..partitions.transaction_evidence import coordinated_transactions, one_by_one, transactions_in_log
 from ..timelines.facts import Fact
 from ..wording import plural, some
 
@@ -56,7 +56,7 @@ def _producers_at(p: Partition, offset: int) -> list[int]:
 
 def _story(p: Partition, row: Row) -> list[Fact]:
     """What happened to a transaction (a row of IN_LOG): began, writes, decision, marker, end, readers."""
-    known = _aligned(p).get((row["producer_id"], row["number"]))
+    known = _coordinated(p).get((row["producer_id"], row["number"]))
     facts: list[Fact] = []
     if known is not None:
         places = some(known["partitions"], MAX_PARTITIONS)
@@ -109,24 +109,10 @@ def _readers(p: Partition, row: Row) -> list[Fact]:
 
 
 @once
-def _aligned(p: Partition) -> dict[tuple[int, int], Row]:
-    """The coordinator's transaction of each in the log, by producer id and number: where both end alike, one by one.
-
-    The last in the log may lack its end.
-    """
-    found: dict[tuple[int, int], Row] = {}
-    in_log = transactions_in_log(p).partition_by("producer_id", as_dict=True)
-    for (producer,), known in coordinated_transactions(p).partition_by("producer_id", as_dict=True).items():
-        rows = known.rows(named=True)
-        own = in_log.get((producer,))
-        written = own.sort("number").rows(named=True) if own is not None else []
-        is_alike = all(
-            row["outcome"] in (None, one["outcome"]) and (row["outcome"] or number == len(written) - 1)
-            for number, (row, one) in enumerate(zip(written, rows, strict=False))
-        )
-        if len(rows) == len(written) and is_alike:
-            found |= {(producer, row["number"]): one for row, one in zip(written, rows, strict=True)}
-    return found
+def _coordinated(p: Partition) -> dict[tuple[int, int], Row]:
+    """The coordinator's transaction of each in the log, by producer id and number, where both end alike."""
+    rows = one_by_one(transactions_in_log(p), coordinated_transactions(p)).rows(named=True)
+    return {(row["producer_id"], row["number"]): row for row in rows}
 
 
 def _of_coordinator(p: Partition, row: Row, sentence: str, when: str) -> Fact:

@@ -107,7 +107,7 @@ def replaced(p: Partition) -> pl.DataFrame:
     """
     keyed = pl.col("key").is_not_null() & (pl.col("outcome") != "fail")
     written = pl.concat([frame.filter(keyed) for frame in (p.sends, p.unplaced)])
-    read = p.entries.filter(pl.col("times") > 0).select("value", pl.col("offset").alias("read_offset")).unique("value")
+    read = p.entries.filter(pl.col("times") > 0).select("value", read_offset="offset").unique("value")
     keyed_sends = (
         written.filter(pl.col("key").is_duplicated())
         .join(read, on="value", how="left", maintain_order="left")
@@ -122,7 +122,7 @@ def replaced(p: Partition) -> pl.DataFrame:
         .group_by("key", "offset")
         .agg(pl.col("invoked").min())
         .sort("key", "offset", descending=True)
-        .select("key", "offset", pl.col("invoked").cum_min().shift(1).over("key").alias("behind"))
+        .select("key", "offset", behind=pl.col("invoked").cum_min().shift(1).over("key"))
     )
     unplaced = pl.col("offset").is_null()
     last = pl.col("invoked").filter("present")
@@ -136,9 +136,9 @@ def replaced(p: Partition) -> pl.DataFrame:
     perhaps = pl.when(unplaced).then(rest).otherwise(end.filter(unplaced).max().over("key")) >= pl.col("invoked")
     perhaps = perhaps.fill_null(False)
     judged = keyed_sends.join(behind, on=["key", "offset"], how="left", maintain_order="left").with_columns(
-        (pl.col("behind").is_not_null() | later.fill_null(False)).alias("surely"),
-        perhaps.alias("perhaps"),
-        pl.min_horizontal("behind", pl.when(perhaps).then(pl.col("invoked").min().over("key"))).alias("since"),
+        surely=pl.col("behind").is_not_null() | later.fill_null(False),
+        perhaps=perhaps,
+        since=pl.min_horizontal("behind", pl.when(perhaps).then(pl.col("invoked").min().over("key"))),
     )
     superseding = judged.filter((pl.col("surely") | "perhaps") & pl.col("value").is_not_null())
     return superseding.group_by("value").agg(pl.col("surely").any(), pl.col("since").min())

@@ -91,7 +91,7 @@ def resolved_sends(sends: pl.DataFrame, logs: ReplicaLogs, confirmed: Sequence[i
     open_sends = sends.with_row_index("row").filter(is_open & pl.col("value").is_not_null())
     if not len(open_sends):
         return sends, 0
-    placed = open_sends.select("value", pl.col("row").cast(pl.Int64).alias("place"))
+    placed = open_sends.select("value", place=pl.col("row").cast(pl.Int64))
     resolved = resolve_outcomes(logs, placed, confirmed)
     in_log = resolved.filter(pl.col("is_in_log").fill_null(False) | pl.col("is_aborted")).select(
         pl.col("place").cast(pl.UInt32).alias("row"), pl.col("offset").alias("offset_in_log"), "is_aborted"
@@ -101,17 +101,13 @@ def resolved_sends(sends: pl.DataFrame, logs: ReplicaLogs, confirmed: Sequence[i
     is_aborted = pl.col("is_aborted").fill_null(False) & (pl.col("outcome") == "info")
     is_in_log = pl.col("is_aborted").eq(False).fill_null(False)
     sends_resolved = joined.with_columns(
-        pl.when(is_in_log | is_aborted)
-        .then(pl.coalesce("offset", "offset_in_log"))
-        .otherwise("offset")
-        .alias("offset"),
-        pl.when(is_aborted)
+        offset=pl.when(is_in_log | is_aborted).then(pl.coalesce("offset", "offset_in_log")).otherwise("offset"),
+        outcome=pl.when(is_aborted)
         .then(pl.lit("fail").cast(OUTCOME))
         .when(is_in_log)
         .then(pl.lit("ok").cast(OUTCOME))
-        .otherwise("outcome")
-        .alias("outcome"),
-        pl.when(is_aborted).then(None).otherwise("completed").alias("completed"),
+        .otherwise("outcome"),
+        completed=pl.when(is_aborted).then(None).otherwise("completed"),
     )
     resolved_count = sends_resolved.select((is_in_log | is_aborted).sum()).item()
     return sends_resolved.drop("row", "offset_in_log", "is_aborted"), int(resolved_count)
@@ -149,6 +145,24 @@ def started_ms(settings: Settings) -> int | None:
         return int(datetime.fromisoformat(str(settings.config.get("started_at"))).timestamp() * 1000)
     except ValueError:
         return None
+
+
+def longest_copies(
+    rows: pl.DataFrame, owner: str, item: Sequence[str], decided: str, length: Sequence[str]
+) -> pl.DataFrame:
+    """The rows of coordinators' topics at the end of the run, of each `owner` from the copy of greatest `length`.
+
+    An owner is left out if copies differ in what was `decided` of an `item`, as after an unclean election.
+    """
+    rows = rows.filter(pl.col("snapshot") == FINAL)
+    if not len(rows):
+        return rows
+    differ = rows.drop_nulls(decided).group_by(owner, *item).agg(pl.col(decided).n_unique()).filter(pl.col(decided) > 1)
+    copies = rows.group_by(owner, "broker").agg(pl.col(length).max())
+    longest = copies.sort(*length, "broker", descending=[True] * len(length) + [False])
+    best = longest.unique(owner, keep="first", maintain_order=True)
+    agreed = rows.join(differ, on=owner, how="anti", maintain_order="left")
+    return agreed.join(best, on=[owner, "broker"], how="semi", maintain_order="left")
 
 
 def on_clock_of_history(ms: pl.Expr, settings: Settings) -> pl.Expr:

@@ -65,7 +65,7 @@ def possible_generations(frame: pl.DataFrame, boundaries: Sequence[Boundary]) ->
         after = done > boundary.created.earliest
         highest = highest + after.cast(pl.Int32)
         lowest = lowest + (after & (pl.col("invoked") >= boundary.deleted.latest)).cast(pl.Int32)
-    return frame.with_columns(lowest.cast(pl.Int32).alias("lowest"), highest.cast(pl.Int32).alias("highest"))
+    return frame.with_columns(lowest=lowest.cast(pl.Int32), highest=highest.cast(pl.Int32))
 
 
 def split_observed(
@@ -79,7 +79,7 @@ def split_observed(
     reads = _possible_generations_of_reads(tables["reads"], tables["marks"], boundaries).with_row_index("row")
     known = ["generation", "offset", "value"]
     sure = [
-        frame.filter(_IN_ONE & of_log).with_columns(pl.col("lowest").alias("generation")).select(known)
+        frame.filter(_IN_ONE & of_log).with_columns(generation="lowest").select(known)
         for frame, of_log in ((sends, pl.col("acknowledged")), (reads, pl.lit(True)))
     ]
     held = pl.concat([*sure, records.select(known)]).drop_nulls().unique()
@@ -115,7 +115,7 @@ def _possible_generations_of_reads(
         anew = (pl.col("invoked") >= pl.col(f"since_{number}")).fill_null(False)
         highest = highest + after.cast(pl.Int32)
         lowest = lowest + (after & anew).cast(pl.Int32)
-    return out.select(*reads.columns, lowest.cast(pl.Int32).alias("lowest"), highest.cast(pl.Int32).alias("highest"))
+    return out.select(*reads.columns, lowest=lowest.cast(pl.Int32), highest=highest.cast(pl.Int32))
 
 
 def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]) -> pl.DataFrame:
@@ -126,26 +126,26 @@ def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequen
     open_ = rows.filter(~_IN_ONE & pl.col("value").is_not_null()).select("row", "offset", "value", "lowest", "highest")
     if not len(open_):
         return pl.DataFrame(schema={"row": pl.UInt32, "decided": pl.Int32})
-    candidates = open_.with_columns(
-        pl.int_ranges("lowest", pl.col("highest") + 1, dtype=pl.Int32).alias("generation")
-    ).explode("generation")
+    candidates = open_.with_columns(generation=pl.int_ranges("lowest", pl.col("highest") + 1, dtype=pl.Int32)).explode(
+        "generation"
+    )
     beside = candidates.join(held, on=["generation", "value"], how="left", maintain_order="left", suffix="_held")
     same = pl.col("offset_held").is_not_null() & (
         pl.col("offset").is_null() | (pl.col("offset") == pl.col("offset_held"))
     )
-    has = beside.with_columns(same.alias("has")).group_by("row", "generation").agg(pl.col("has").any())
+    has = beside.with_columns(has=same).group_by("row", "generation").agg(pl.col("has").any())
     dated = all(each.deleted.latest - each.deleted.earliest <= MAX_DELETION_NS for each in boundaries)
     others = candidates.join(held, on=["generation", "offset"], how="inner", suffix="_held")
     others = (
         others.filter((pl.col("value") != pl.col("value_held")) & pl.lit(dated)).select("row", "generation").unique()
     )
-    others = others.with_columns(pl.lit(True).alias("has_other"))
+    others = others.with_columns(has_other=pl.lit(True))
     judged = has.join(others, on=["row", "generation"], how="left").with_columns(pl.col("has_other").fill_null(False))
     chosen = pl.when(pl.col("has").any()).then(pl.col("has")).otherwise(~pl.col("has_other"))
-    possible = judged.with_columns(chosen.over("row").alias("chosen")).filter("chosen")
+    possible = judged.with_columns(chosen=chosen.over("row")).filter("chosen")
     return (
         possible.group_by("row")
-        .agg(pl.len(), pl.col("generation").first().alias("decided"))
+        .agg(pl.len(), decided=pl.col("generation").first())
         .filter(pl.col("len") == 1)
         .select("row", "decided")
     )
@@ -158,12 +158,12 @@ def _assign_sends(sends: pl.DataFrame) -> pl.DataFrame:
     many = one.is_null() & (pl.col("outcome") != "fail")
     return (
         sends.with_columns(
-            pl.int_ranges(first, last + 1, dtype=pl.Int32).alias("generation"),
-            many.alias("ambiguous"),
-            pl.col("acknowledged").alias("was_acknowledged"),
-            pl.when(many).then(None).otherwise("offset").alias("offset"),
-            pl.when(many).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome").alias("outcome"),
-            (pl.col("acknowledged") & ~many).alias("acknowledged"),
+            generation=pl.int_ranges(first, last + 1, dtype=pl.Int32),
+            ambiguous=many,
+            was_acknowledged="acknowledged",
+            offset=pl.when(many).then(None).otherwise("offset"),
+            outcome=pl.when(many).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome"),
+            acknowledged=pl.col("acknowledged") & ~many,
         )
         .explode("generation")
         .sort("row", "generation")
@@ -179,13 +179,13 @@ def _assign_by_value(
     by_value = (
         sent.drop_nulls("value")
         .group_by("value")
-        .agg(pl.col("generation").n_unique().alias("times"), pl.col("generation").first().alias("sent_in"))
+        .agg(times=pl.col("generation").n_unique(), sent_in=pl.col("generation").first())
         .filter(pl.col("times") == 1)
         .drop("times")
     )
     found = rows.join(by_value, on="value", how="left", maintain_order="left")
     sent_in = pl.when(pl.col("sent_in").is_between("lowest", "highest")).then("sent_in")
-    found = found.with_columns(sent_in.alias("sent_in"))
+    found = found.with_columns(sent_in=sent_in)
     open_ = found.filter(pl.col("sent_in").is_null())
     found = found.join(_decide_by_record(open_, held, boundaries), on="row", how="left", maintain_order="left")
     newest = pl.lit(0)
@@ -193,19 +193,19 @@ def _assign_by_value(
         newest = newest + (pl.col("invoked") >= boundary.created.latest).cast(pl.Int32)
     later = pl.when(newest == pl.col("highest")).then("highest")
     sure = pl.when(_IN_ONE).then("lowest")
-    return found.with_columns(pl.coalesce(sure, "sent_in", "decided", later).cast(pl.Int32).alias("generation"))
+    return found.with_columns(generation=pl.coalesce(sure, "sent_in", "decided", later).cast(pl.Int32))
 
 
 def _assign_marks(
     marks: pl.DataFrame, reads: pl.DataFrame, sent: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]
 ) -> pl.DataFrame:
     rows = possible_generations(marks, boundaries).with_row_index("row")
-    handled = rows.filter(pl.col("kind") == "handle").with_columns(pl.lit(0, pl.Int32).alias("lowest"))
+    handled = rows.filter(pl.col("kind") == "handle").with_columns(lowest=pl.lit(0, pl.Int32))
     handled = _assign_by_value(handled, sent, held, boundaries)
     rest = rows.filter(pl.col("kind") != "handle")
     # A log end during a deletion belongs to neither generation for certain.
     unclear = rest.filter(pl.col("kind").is_in(["end_offsets", "delete-records"]) & ~_IN_ONE)["row"]
-    rest = rest.filter(~pl.col("row").is_in(unclear.implode())).with_columns(pl.col("lowest").alias("generation"))
+    rest = rest.filter(~pl.col("row").is_in(unclear.implode())).with_columns(generation="lowest")
     rest = _assign_commits(rest, reads)
     both = pl.concat([handled.select(rest.columns), rest]).sort("row")
     return both.filter(pl.col("generation").is_not_null())
@@ -228,10 +228,10 @@ def _assign_commits(marks: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
     before = invocations.join_asof(
         positions, left_on="invoked", right_on="completed", by="process", check_sortedness=False
     )
-    position = before.select("row", pl.col("generation").alias("position"))
+    position = before.select("row", position="generation")
     out = marks.join(position, on="row", how="left", maintain_order="left")
     possible = pl.min_horizontal("position", "highest")
-    return out.with_columns(pl.coalesce(possible, "generation").alias("generation")).drop("position")
+    return out.with_columns(generation=pl.coalesce(possible, "generation")).drop("position")
 
 
 def copy_positions(
@@ -276,4 +276,4 @@ def positions_of_records(
     for boundary in boundaries_of(generations):
         after = after + (at >= boundary.created.earliest).cast(pl.Int32)
     latest = pl.lit(len(generations) - 1, pl.Int32)
-    return metadata.select(pl.coalesce(position, after.cast(pl.Int32), latest).alias("generation")).to_series()
+    return metadata.select(generation=pl.coalesce(position, after.cast(pl.Int32), latest)).to_series()

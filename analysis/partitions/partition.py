@@ -45,8 +45,8 @@ class Partition(Observations):
         """
         entries = self._index[0]
         return entries.with_columns(
-            self.reads["process"].gather(entries["first"]).alias("first_reader"),
-            self.reads["at"].gather(entries["first"]).alias("first_read_at"),
+            first_reader=self.reads["process"].gather(entries["first"]),
+            first_read_at=self.reads["at"].gather(entries["first"]),
         )
 
     def entries_between(self, first: int, last: int) -> pl.DataFrame:

@@ -31,7 +31,7 @@ def generations(acknowledged: pl.DataFrame, place: str) -> pl.DataFrame:
     generation = np.searchsorted(np.array(starts), np.arange(len(ordered)), "right") - 1
     return (
         ordered.with_columns(pl.Series("generation", generation, dtype=pl.Int64))
-        .with_columns(pl.col("generation").shift(-1).over("offset").alias("followed"))
+        .with_columns(followed=pl.col("generation").shift(-1).over("offset"))
         .drop("nth")
     )
 
@@ -47,5 +47,5 @@ def events(lost: pl.DataFrame, *then: str) -> list[pl.DataFrame]:
     after = pl.col("followed").forward_fill().over("generation")
     again = (pl.col("generation") + 1).is_in(ordered["generation"].unique().implode())
     before = pl.when(~again).then(after.backward_fill().over("generation"))
-    known = ordered.with_columns(pl.coalesce(after, before, -1).alias("followed"))
+    known = ordered.with_columns(followed=pl.coalesce(after, before, -1))
     return known.partition_by("generation", "followed", maintain_order=True) if len(known) else []

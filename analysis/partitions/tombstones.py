@@ -24,4 +24,4 @@ def name_tombstones(sends: pl.DataFrame, reads: pl.DataFrame) -> tuple[pl.DataFr
 
 def nameless(sends: pl.DataFrame) -> pl.DataFrame:
     """Sends with the tombstones' names replaced by null, as they are in the brokers' logs."""
-    return sends.with_columns(pl.when(pl.col("value") != NAME).then("value").otherwise(None).alias("value"))
+    return sends.with_columns(value=pl.when(pl.col("value") != NAME).then("value").otherwise(None))

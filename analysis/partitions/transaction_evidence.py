@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ...histories.evidence.tables import FINAL, RECORDS, Schema, empty
+from ...histories.evidence.tables import RECORDS, Schema, empty
 from ..replicas.replica_logs import ReplicaLogs
-from .evidence import on_clock_of_history
+from .evidence import longest_copies, on_clock_of_history
 from .observations import Observations, once
 
 if TYPE_CHECKING:
@@ -97,32 +97,35 @@ def coordinated_transactions(p: Observations) -> pl.DataFrame:
 def coordinated(transactions: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Rows of TRANSACTIONS about a partition at the end of the run, in the order in which they began.
 
-    All records of a transactional id are in one partition of `__transaction_state`. Of its copies the longest counts.
-    An id is left out where copies differ, as after an unclean election. Columns DATED with `_ns` are times on the
-    history's clock, null where run.json has no started_at.
+    All records of a transactional id are in one partition of `__transaction_state` (`longest_copies`). Columns DATED
+    with `_ns` are times on the history's clock, null where run.json has no started_at.
     """
-    rows = transactions.filter(pl.col("snapshot") == FINAL)
-    outcomes = rows.drop_nulls("outcome").group_by("transactional_id", "began_at").agg(pl.col("outcome").n_unique())
-    differ = outcomes.filter(pl.col("outcome") > 1)["transactional_id"]
-    ends = rows.group_by("transactional_id", "broker").agg(end=pl.col("at").max(), last=pl.col("last_time").max())
-    best = ends.sort("end", "last", "broker", descending=[True, True, False]).unique(
-        "transactional_id", keep="first", maintain_order=True
-    )
+    best = longest_copies(transactions, "transactional_id", ("began_at",), "outcome", ("at", "last_time"))
     dated = [on_clock_of_history(pl.col(name), settings).alias(f"{name}_ns") for name in DATED]
-    return (
-        rows.filter(~pl.col("transactional_id").is_in(differ.implode()))
-        .join(best.select("transactional_id", "broker"), on=["transactional_id", "broker"], how="semi")
-        .with_columns(dated)
-        .sort("began_at", "transactional_id")
+    return best.with_columns(dated).sort("began_at", "transactional_id")
+
+
+def one_by_one(in_log: pl.DataFrame, transactions: pl.DataFrame) -> pl.DataFrame:
+    """The coordinator's transactions with their `number` in the log, of producers that have as many there (IN_LOG).
+
+    Each in the log ends as the coordinator decided it, or has no end.
+    """
+    numbered = transactions.with_columns(number=pl.int_range(pl.len()).over("producer_id"))
+    logged = in_log.select("producer_id", "number", ended="outcome", is_logged=True)
+    pairs = logged.join(numbered.with_columns(is_decided=True), on=["producer_id", "number"], how="full", coalesce=True)
+    is_alike = (
+        pl.col("is_logged")
+        & pl.col("is_decided")
+        & (pl.col("ended").is_null() | (pl.col("ended") == pl.col("outcome")))
     )
+    differ = pairs.filter(~is_alike.fill_null(False))
+    return numbered.join(differ, on="producer_id", how="anti", maintain_order="left")
 
 
-def confirmed_producers(logs: ReplicaLogs, transactions: pl.DataFrame) -> pl.Series:
+def confirmed_producers(logs: ReplicaLogs, transactions: pl.DataFrame) -> list[int]:
     """Producer ids for which `__transaction_state` and the leader's log have the same outcomes, one by one."""
-    ends = pl.col("outcome").drop_nulls()
-    in_log = log_transactions(logs).group_by("producer_id").agg(outcome=ends)
-    decided = transactions.group_by("producer_id", maintain_order=True).agg(outcome=ends)
-    return in_log.join(decided, on=["producer_id", "outcome"], how="semi")["producer_id"]
+    ended = [frame.drop_nulls("outcome") for frame in (log_transactions(logs), transactions)]
+    return one_by_one(*ended)["producer_id"].unique().to_list()
 
 
 def last_seen(p: Observations) -> int | None:

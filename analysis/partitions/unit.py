@@ -90,7 +90,7 @@ def _native(
     sends, resolved_count = whole["sends"], 0
     if logs is not None:
         known = coordinated(readings["coordinated"], settings) if "coordinated" in readings else None
-        confirmed = () if known is None else confirmed_producers(logs, known).to_list()
+        confirmed = () if known is None else confirmed_producers(logs, known)
         sends, resolved_count = resolved_sends(sends, logs, confirmed)
     unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(without_key(SENDS)))
     timeline = None

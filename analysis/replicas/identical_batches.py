@@ -41,9 +41,7 @@ def split_identical_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.Da
     are needed.
     """
     sound = batches.filter("crc_ok")
-    held = sound.group_by("snapshot", "broker").agg(
-        pl.col("base_offset").min().alias("start"), pl.col("last_offset").max().alias("end")
-    )
+    held = sound.group_by("snapshot", "broker").agg(start=pl.col("base_offset").min(), end=pl.col("last_offset").max())
     grouped = sound.group_by(_SAME, maintain_order=True).agg(
         pl.struct("broker", "file", "byte").alias("copies"),
         pl.col("broker").n_unique().alias("holders"),
@@ -57,7 +55,7 @@ def split_identical_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.Da
         reaching = reaching + within_log.cast(pl.Int64)
     # The offsets in a message set's wrapper are only known once it is unpacked.
     same = (pl.col("holders") == reaching) & (pl.col("magic") == 2) & (pl.col("copies").list.len() == pl.col("holders"))
-    marked = _with_whole(grouped.with_columns(same.alias("same")))
+    marked = _with_whole(grouped.with_columns(same=same))
     alike = marked.filter("same").drop("same")
     whole = pl.concat([alike.filter("whole"), _one_row_per_copy(marked.filter(~pl.col("same")).drop("same"), sound)])
     rest = alike.filter(~pl.col("whole"))
@@ -66,8 +64,8 @@ def split_identical_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.Da
         "copies",
         pl.col("base_offset").alias("first_offset"),
         *("last_offset", "leader_epoch"),
-        pl.lit(None, pl.Int64).alias("producer_id"),
-        pl.col("count").alias("records"),
+        producer_id=pl.lit(None, pl.Int64),
+        records="count",
     )
     return (pl.concat([whole, rest]), _ranges(undecoded.clear())) if history else (whole, _ranges(undecoded))
 
@@ -81,27 +79,25 @@ def _with_whole(marked: pl.DataFrame) -> pl.DataFrame:
     logs = marked.select("snapshot", "base_offset", "last_offset", "same", "copies").with_row_index("group")
     logs = logs.explode("copies").unnest("copies").sort("base_offset", maintain_order=True)
     within = pl.col("base_offset") <= pl.col("last_offset").cum_max().shift()
-    logs = logs.with_columns((~pl.col("same") | within.fill_null(False).over("snapshot", "broker")).alias("differs"))
+    logs = logs.with_columns(differs=~pl.col("same") | within.fill_null(False).over("snapshot", "broker"))
     differ = logs.filter("differs").with_columns(pl.col("last_offset").cum_max())
     firsts, lasts = differ["base_offset"].to_numpy(), differ["last_offset"].to_numpy()
     # The greatest last offset among the batches that begin at or before the end of each batch.
     before = np.searchsorted(firsts, logs["last_offset"].to_numpy(), "right")
     reach = np.concatenate([[-1], lasts])[before]
-    logs = logs.with_columns((pl.Series(reach) >= pl.col("base_offset")).alias("there"))
+    logs = logs.with_columns(there=pl.Series(reach) >= pl.col("base_offset"))
     there = pl.col("there")
     beside = there | (there.shift() | there.shift(-1)).over("snapshot", "broker").fill_null(False)
     groups = logs.filter(beside)["group"].unique()
-    return marked.with_columns(pl.Series(np.isin(np.arange(len(marked)), groups.to_numpy())).alias("whole"))
+    return marked.with_columns(whole=pl.Series(np.isin(np.arange(len(marked)), groups.to_numpy())))
 
 
 def _one_row_per_copy(marked: pl.DataFrame, sound: pl.DataFrame) -> pl.DataFrame:
     """One row for each copy of a batch, with the path of its own file."""
-    paths = sound.select("file", "byte", "snapshot", "broker", pl.col("path").alias("own"))
-    apart = marked.drop("path", "byte").explode("copies").with_columns(pl.col("copies").alias("copy")).unnest("copies")
+    paths = sound.select("file", "byte", "snapshot", "broker", own="path")
+    apart = marked.drop("path", "byte").explode("copies").with_columns(copy="copies").unnest("copies")
     joined = apart.join(paths, on=["snapshot", "broker", "file", "byte"], how="left")
-    return joined.with_columns(pl.concat_list("copy").alias("copies"), pl.col("own").alias("path")).select(
-        marked.columns
-    )
+    return joined.with_columns(copies=pl.concat_list("copy"), path="own").select(marked.columns)
 
 
 def _ranges(ranges: pl.DataFrame) -> pl.DataFrame:
@@ -110,7 +106,7 @@ def _ranges(ranges: pl.DataFrame) -> pl.DataFrame:
     who = pl.struct("snapshot", "broker", "leader_epoch", "producer_id")
     begins = (pl.col("first_offset") != pl.col("last_offset").shift() + 1) | who.ne_missing(who.shift())
     return (
-        apart.with_columns(begins.fill_null(True).cum_sum().alias("run"))
+        apart.with_columns(run=begins.fill_null(True).cum_sum())
         .group_by("run", "snapshot", "broker", "leader_epoch", "producer_id", maintain_order=True)
         .agg(pl.col("first_offset").first(), pl.col("last_offset").last(), pl.col("records").sum())
         .select(pl.col(name).cast(kind) for name, kind in IDENTICAL.items())

@@ -25,6 +25,7 @@ from ...histories.evidence.tables import (
     Schema,
     empty,
 )
+from ...histories.tables import complete
 from .identical_batches import IDENTICAL
 
 # Sends, as the rules on replicas and the causes take them. The columns from acks on are null where unknown.
@@ -58,12 +59,23 @@ _TABLES: dict[str, Schema] = {
 }
 
 
-@dataclass(frozen=True)
-class ReplicaLogs:
-    """The logs, epoch files and checkpoints of one topic-partition, of all brokers and snapshots."""
+@dataclass(frozen=True, eq=False)
+class TopicPartition:
+    """Something about one topic-partition."""
 
     topic: str
     partition: int
+
+    @property
+    def name(self) -> str:
+        """The topic-partition as Kafka writes it: `orders-0`."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True)
+class ReplicaLogs(TopicPartition):
+    """The logs, epoch files and checkpoints of one topic-partition, of all brokers and snapshots."""
+
     records: pl.DataFrame
     batches: pl.DataFrame
     epochs: pl.DataFrame
@@ -78,11 +90,6 @@ class ReplicaLogs:
     replicas: tuple[str, ...] = ()  # assigned brokers; () if not recorded
     compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown
     at_rest: bool = True  # whether the brokers are known to have stopped writing before the last copy
-
-    @property
-    def name(self) -> str:
-        """The topic-partition as Kafka writes it: `orders-0`."""
-        return f"{self.topic}-{self.partition}"
 
     @property
     def held(self) -> int:
@@ -243,10 +250,9 @@ def with_aborted(records: pl.DataFrame) -> pl.DataFrame:
     """
     outcome = pl.when(pl.col("transactional")).then(pl.col("control"))
     return records.with_columns(
-        pl.when(~pl.col("transactional"))
+        aborted=pl.when(~pl.col("transactional"))
         .then(False)
         .otherwise(outcome.fill_null(strategy="backward").over("broker", "producer_id") == "abort")
-        .alias("aborted")
     )
 
 
@@ -257,7 +263,7 @@ def runs(frame: pl.DataFrame, dense: str, *same: str) -> Iterator[pl.DataFrame]:
     broken = (pl.col(dense).diff() != 1).fill_null(True)
     for name in same:
         broken = broken | (pl.col(name) != pl.col(name).shift()).fill_null(True)
-    numbered = frame.sort(dense).with_columns(broken.cum_sum().alias("_run"))
+    numbered = frame.sort(dense).with_columns(_run=broken.cum_sum())
     for run in numbered.partition_by("_run", maintain_order=True):
         yield run.drop("_run")
 
@@ -269,5 +275,4 @@ def where(snapshot: str) -> str:
 
 def complete_sends(sends: pl.DataFrame) -> pl.DataFrame:
     """The frame with all columns of SENT_RECORDS, null where they are not recorded."""
-    missing = [pl.lit(None, dtype).alias(name) for name, dtype in SENT_RECORDS.items() if name not in sends.columns]
-    return sends.with_columns(missing).select(pl.col(n).cast(t) for n, t in SENT_RECORDS.items())
+    return complete(sends, SENT_RECORDS).cast(SENT_RECORDS)  # type: ignore[arg-type]

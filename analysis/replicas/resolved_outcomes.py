@@ -36,10 +36,7 @@ def resolve_outcomes(logs: ReplicaLogs, open_sends: pl.DataFrame, confirmed: Seq
     """
     if not is_leader_collected(logs):
         return open_sends.select(
-            "place",
-            pl.lit(None, pl.Int64).alias("offset"),
-            pl.lit(None, pl.Boolean).alias("is_in_log"),
-            pl.lit(False).alias("is_aborted"),
+            "place", offset=pl.lit(None, pl.Int64), is_in_log=pl.lit(None, pl.Boolean), is_aborted=pl.lit(False)
         )
     here = logs.is_of_leader
     # A record that an earlier snapshot lacks may have been written later.
@@ -83,8 +80,8 @@ def legal_absences(logs: ReplicaLogs) -> pl.DataFrame:
         absent.append(pl.DataFrame([{"first_offset": 0, "last_offset": start - 1, "reason": BELOW_START}], ABSENCES))
     if logs.compacted is not False and cleaned is not None:
         gaps = ordered.select(
-            (pl.col("last_offset").shift().fill_null((start or 0) - 1) + 1).alias("first_offset"),
-            (pl.col("first_offset") - 1).alias("last_offset"),
+            first_offset=pl.col("last_offset").shift().fill_null((start or 0) - 1) + 1,
+            last_offset=pl.col("first_offset") - 1,
         ).filter((pl.col("first_offset") <= pl.col("last_offset")) & (pl.col("last_offset") < cleaned))
         absent.append(gaps.with_columns(reason=pl.lit(COMPACTED)))
     return pl.concat(absent).sort("first_offset", "last_offset")

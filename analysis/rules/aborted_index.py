@@ -30,7 +30,7 @@ from .rule import NO_BROKER_FILES, Rule
         "or not at all. A marker without records needs no entry."
     ),
     in_jepsen=NO_BROKER_FILES,
-    needs=("batches",),
+    needs=("transactional batches",),
 ).judged_by
 def aborted_index(p: Partition) -> Iterator[Result]:
     """One finding for each transaction that an index lacks."""

@@ -140,7 +140,7 @@ def _is_refuted(p: Partition, end: LogEnd) -> bool:
     if not len(behind):
         return False
     acknowledged = pl.when(pl.col("acknowledged")).then("completed")
-    known = behind.with_columns(p.sends.select(acknowledged).to_series().gather(behind["send"]).alias("known"))
+    known = behind.with_columns(known=p.sends.select(acknowledged).to_series().gather(behind["send"]))
     return bool((known.select(pl.min_horizontal("known", "first_read")).to_series() < end.since).any())
 
 

@@ -39,7 +39,7 @@ def sends_of(p: Partition) -> pl.DataFrame:
     columns = p.sends.with_columns(
         *(seen[name].gather(entry.set(entry < 0, None)).fill_null(False) for name in ("read", "held")),
         seen["first_read"].gather(entry.set(entry < 0, None)),
-        pl.col("at").alias("place"),
+        place="at",
     )
     # A send whose outcome only the log shows was not acknowledged to a client.
     return complete_sends(columns.filter(pl.col("acknowledged")))

@@ -11,7 +11,7 @@ from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
-from ..partitions.transaction_evidence import coordinated_transactions, last_seen, transactions_in_log
+from ..partitions.transaction_evidence import coordinated_transactions, last_seen, one_by_one, transactions_in_log
 from ..replicas.replica_logs import stretches
 from ..timelines.facts import SECOND
 from ..wording import plural
@@ -48,7 +48,7 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
         "times in another unit or by a clock that is hours off."
     ),
     in_jepsen=NO_BROKER_FILES,
-    needs=("batches", "sends"),
+    needs=("transactional batches", "sends"),
     assumes=("clock", "replicas"),
 ).judged_by
 def hanging_transaction(p: Partition) -> Iterator[Result]:
@@ -91,8 +91,8 @@ class _OpenTransaction(NamedTuple):
         about = _OpenTransaction(row, str(owners[0]) if owners.n_unique() == 1 else None, last, "")
         if last is None or last["last_state"] not in OVER or last["last_time_ns"] is None:
             return about
-        is_same = logs.leader_start == 0 and len(known.drop_nulls("outcome")) == row["number"] + 1
-        if is_same:
+        agreed = one_by_one(transactions_in_log(p), known)
+        if logs.leader_start == 0 and (agreed["number"] == row["number"]).any():
             return about._replace(ended={"commit": "committed", "abort": "aborted"}.get(last["outcome"], "ended"))
         since = _written(p, about)
         return about._replace(ended="ended") if since is not None and since < last["last_time_ns"] else about
@@ -159,6 +159,7 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
     count = int((others["last_offset"] - others["first_offset"] + 1).sum())
     own = logs.records.filter(logs.is_of_leader & (pl.col("producer_id") == row["producer_id"])).select("offset")
     waiting = p.acknowledged.filter(pl.col("offset") > first).join(own, on="offset", how="anti", maintain_order="left")
+    first_waiting = waiting.sort("offset").head(1).select("process", "value", "at").rows()
     known = about.coordinated
     evidence = [
         Evidence(f"producer {row['producer_id']} writes {where(p, first)}", None, row["file"], None, row["byte"])
@@ -176,13 +177,9 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
         f"{about.name} is open in the log of broker {logs.leader} since {where(p, first)}, though {proof}:"
         f" read_committed consumers of {p.name} stop there{behind}",
         (first, max([first, row["last_offset"], *held["last_offset"].tail(1)])),
-        [*evidence, *((f"{process} sends {value}, which waits", at) for process, value, at in _first(waiting))],
+        [*evidence, *((f"{process} sends {value}, which waits", at) for process, value, at in first_waiting)],
         count=max(count, 1),
         values=waiting["value"],
         processes=[about.process] if about.process else [],
         brokers=[str(logs.leader)],
     )
-
-
-def _first(waiting: pl.DataFrame) -> list[tuple[str, str, int]]:
-    return waiting.sort("offset").head(1).select("process", "value", "at").rows()

@@ -32,5 +32,5 @@ def _without_producer_id(p: Partition, values: pl.Series) -> set[str]:
     if p.replica_logs is None:
         return set()
     held = p.replica_logs.records.filter(pl.col("control").is_null() & pl.col("value").is_in(values.unique().implode()))
-    by_value = held.group_by("value").agg(pl.col("producer_id").is_null().all().alias("idless"))
+    by_value = held.group_by("value").agg(idless=pl.col("producer_id").is_null().all())
     return set(by_value.filter("idless")["value"])

@@ -39,7 +39,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     crowded = p.entries.filter(pl.col("offset").is_duplicated())
     if not len(crowded):
         return
-    known = _places(p).group_by("offset").agg(pl.col("completed").min().alias("since"))
+    known = _places(p).group_by("offset").agg(since=pl.col("completed").min())
     doubled = known.join(crowded, on="offset", how="semi").sort("offset").rename({"since": "until"})
     # Between them, an offset that was lost too, or was written later, has one value only by chance.
     gone = lost_sends(p).select("offset")
@@ -157,10 +157,6 @@ def _places(p: Partition) -> pl.DataFrame:
     """The acknowledgement and the first poll of each (offset, value), in the order of time."""
     acks = p.sends.filter(pl.col("offset").is_not_null()).select("offset", "value", "process", "completed", "at")
     reads = p.entries.filter(pl.col("times") > 0).select(
-        "offset",
-        "value",
-        pl.col("first_reader").alias("process"),
-        pl.col("first_read").alias("completed"),
-        pl.col("first_read_at").alias("at"),
+        "offset", "value", process="first_reader", completed="first_read", at="first_read_at"
     )
     return pl.concat([acks, reads]).sort("completed", "at", nulls_last=True)

@@ -39,9 +39,7 @@ def epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     batches = logs.batches.filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))
     for replica in batches.partition_by("snapshot", "broker", maintain_order=True):
         ordered = replica.sort("base_offset", "byte").with_row_index("position")
-        ordered = ordered.with_columns(
-            pl.col("position").cast(pl.Int64), pl.col("leader_epoch").shift().alias("before")
-        )
+        ordered = ordered.with_columns(pl.col("position").cast(pl.Int64), before=pl.col("leader_epoch").shift())
         yield from _decreasing_epochs(logs, ordered)
         yield from _epochs_against_checkpoint(logs, ordered)
     yield from _epochs_with_two_leaders(logs)
@@ -71,7 +69,7 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
     if not entries.height:
         return
     entry = entries.sort("start_offset", "leader_epoch").select(
-        "start_offset", pl.col("leader_epoch").alias("expected"), pl.col("line").alias("entry_line")
+        "start_offset", expected="leader_epoch", entry_line="line"
     )
     joined = batches.join_asof(entry, left_on="base_offset", right_on="start_offset", strategy="backward")
     newest = entries["leader_epoch"].max()
@@ -293,7 +291,7 @@ def _damage(logs: ReplicaLogs, row: Row, severity: str) -> Finding:
 def _batches_out_of_order(logs: ReplicaLogs, replica: pl.DataFrame) -> Iterator[Result]:
     snapshot, broker = replica["snapshot"][0], replica["broker"][0]
     ordered = replica.sort("file", "byte").with_columns(
-        pl.col("last_offset").shift().alias("before"), pl.col("file").shift().alias("file_before")
+        before=pl.col("last_offset").shift(), file_before=pl.col("file").shift()
     )
     for row in ordered.filter(pl.col("base_offset") <= pl.col("before")).iter_rows(named=True):
         batch = f"a batch of {span(row['base_offset'], row['last_offset'])} comes after offset {row['before']}"

@@ -68,10 +68,10 @@ def lost_write(p: Partition) -> Iterator[Result]:
     lost = placed.filter(pl.col("lost"))
     if not len(lost):
         return
-    present = placed.filter(~pl.col("lost")).select("offset", pl.col("invoked").alias("since"))
+    present = placed.filter(~pl.col("lost")).select("offset", since="invoked")
     number = 0
     for event in events(lost, "value"):
-        between = beside(present, event.select("offset", pl.col("completed").alias("until")))
+        between = beside(present, event.select("offset", until="completed"))
         for together in adjacent_runs(event, between):
             number += 1
             # Severity and --allow depend on acks, so a finding has one.
@@ -177,15 +177,15 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     moved = pl.lit(True) if start.moved is None else pl.col("invoked") <= start.moved
     unplaced = pl.col("offset").is_null() & (start.possible > 0) & moved
     sends = sends.with_columns(
-        (~pl.col("in_final") & (_is_covered(final) if final else pl.lit(False))).alias("absent"),
-        pl.col("other").is_not_null().alias("replaced"),
-        pl.col("later_end").is_not_null().alias("shrunk"),
-        passed_over(p, sends).alias("passed"),
-        _legally_gone(p, sends).alias("legal"),
-        (pl.col("offset") < start.possible).fill_null(unplaced).alias("maybe_deleted"),
-        _is_hidden(p, sends).alias("hidden"),
-        _is_hidden_by_open_txn(final).alias("hidden_by_open_txn"),
-        pl.col("value").is_in(maybe_compacted(p)["value"].implode()).alias("maybe_compacted"),
+        absent=~pl.col("in_final") & (_is_covered(final) if final else pl.lit(False)),
+        replaced=pl.col("other").is_not_null(),
+        shrunk=pl.col("later_end").is_not_null(),
+        passed=passed_over(p, sends),
+        legal=_legally_gone(p, sends),
+        maybe_deleted=(pl.col("offset") < start.possible).fill_null(unplaced),
+        hidden=_is_hidden(p, sends),
+        hidden_by_open_txn=_is_hidden_by_open_txn(final),
+        maybe_compacted=pl.col("value").is_in(maybe_compacted(p)["value"].implode()),
     )
     # No deletion and no compaction gives an offset to another record, or moves the log's end back.
     truncated = pl.col("replaced") | pl.col("shrunk")
@@ -201,7 +201,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     too_late = _is_too_late(final) if final else pl.lit(False)
     in_open_txn = pl.col("hidden_by_open_txn") & ~pl.col("in_final") & ~pl.col("legal")
     doubtful = ((missed | unread) & maybe_legal) | (unread & too_late) | in_open_txn
-    return sends.with_columns(lost.alias("lost")).with_columns((doubtful & ~pl.col("lost")).alias("doubtful"))
+    return sends.with_columns(lost=lost).with_columns(doubtful=doubtful & ~pl.col("lost"))
 
 
 def _is_covered(final: FinalReads) -> pl.Expr:

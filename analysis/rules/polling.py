@@ -15,6 +15,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64, Finding
 from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.indeterminate_polls import indeterminate_polls
+from ..partitions.marks import IS_MOVE, POSITION
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural
 from . import jepsen_steps
@@ -182,7 +183,7 @@ def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offs
         return offsets
     held = p.entries_between(int(offsets[0]), int(offsets[-1]))
     visible = pl.lit(True) if uncommitted else p.committed
-    sent = held.with_columns(p.sends["invoked"].gather(held["send"]).fill_null(0).alias("sent"))
+    sent = held.with_columns(sent=p.sends["invoked"].gather(held["send"]).fill_null(0))
     there = np.unique(sent.filter(visible & (pl.col("sent") <= time))["offset"].to_numpy())
     return np.setdiff1d(np.intersect1d(there, offsets), vanished(p, there), assume_unique=True)
 
@@ -241,7 +242,7 @@ def jumps(p: Partition) -> pl.DataFrame:
     sequence = pl.concat(
         [
             reads[np.union1d(rows, before)].select(
-                "process", "completed", "at", "index", "row", "offset", (pl.col("offset") + 1).alias("position")
+                "process", "completed", "at", "index", "row", "offset", position=pl.col("offset") + 1
             ),
             moves,
         ],
@@ -249,10 +250,7 @@ def jumps(p: Partition) -> pl.DataFrame:
     ).sort("completed", "at", "index", nulls_last=True, maintain_order=True)
     jumped = _mismatches(sequence).filter(pl.col("row").is_in(reads["row"].gather(rows).implode()))
     value = p.reads["value"]
-    return jumped.with_columns(
-        value.gather(jumped["row"]).alias("value"),
-        value.gather(jumped["previous_row"]).alias("previous_value"),
-    )
+    return jumped.with_columns(value=value.gather(jumped["row"]), previous_value=value.gather(jumped["previous_row"]))
 
 
 def _suspect_rows(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Offsets]:
@@ -297,12 +295,7 @@ def moves_of(p: Partition) -> pl.DataFrame:
 
     Columns: process, completed, at, index, group, position (null: not known from here on).
     """
-    done = pl.col("outcome") != "fail"
-    # A seek without a known outcome leaves the position unknown.
-    is_set = (pl.col("kind") != "revoke") & (pl.col("outcome") == "ok")
-    named = p.marks.filter(pl.col("kind").is_in(["assign", "seek", "revoke"]) & done).select(
-        *("process", "completed", "at", "index", "group"), position=pl.when(is_set).then("offset")
-    )
+    named = p.marks.filter(IS_MOVE).select("process", "completed", "at", "index", "group", position=POSITION)
     # An assignment of other partitions by the group may be incremental, so it clears nothing; a revocation
     # that names no partition takes all, and so does an assignment by the application.
     is_clearing = (
@@ -310,7 +303,7 @@ def moves_of(p: Partition) -> pl.DataFrame:
         | ((pl.col("kind") == "assign") & ~pl.col("group"))
         | ((pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") == "0"))
     )
-    general = p.context.filter(done & is_clearing).join(
+    general = p.context.filter((pl.col("outcome") != "fail") & is_clearing).join(
         named.select("process", "at"), on=["process", "at"], how="anti", maintain_order="left"
     )
     clearing = general.select("process", "completed", "at", "group", index=pl.lit(0, dtype=pl.Int32))

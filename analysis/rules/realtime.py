@@ -61,9 +61,7 @@ def appends_below_known(appends: pl.DataFrame, known: pl.DataFrame) -> pl.DataFr
     """
     highest = pl.col("offset").cum_max()
     earlier = known.with_row_index("row").select(
-        "completed",
-        highest.alias("highest"),
-        pl.when(pl.col("offset") == highest).then("row").forward_fill().alias("witness"),
+        "completed", highest=highest, witness=pl.when(pl.col("offset") == highest).then("row").forward_fill()
     )
     return (
         appends.sort("invoked", maintain_order=True)
@@ -103,14 +101,14 @@ def _known(p: Partition) -> pl.DataFrame:
     early &= (sent["synthetic"] | (p.entries["first_read"] >= sent["invoked"])).fill_null(True)
     return pl.concat(
         [
-            acked.select("offset", "value", "process", "completed", "at", pl.lit("acknowledged").alias("how")),
+            acked.select("offset", "value", "process", "completed", "at", how=pl.lit("acknowledged")),
             p.entries.filter(early & (pl.col("times") > 0)).select(
                 "offset",
                 "value",
-                pl.col("first_reader").alias("process"),
-                pl.col("first_read").alias("completed"),
-                pl.col("first_read_at").alias("at"),
-                pl.lit("read").alias("how"),
+                process="first_reader",
+                completed="first_read",
+                at="first_read_at",
+                how=pl.lit("read"),
             ),
         ]
     )
@@ -119,12 +117,7 @@ def _known(p: Partition) -> pl.DataFrame:
 def _ends(p: Partition) -> pl.DataFrame:
     """End offsets and last stable offsets in the columns of `_known`: a later append is at this offset or behind."""
     return p.end_offsets.select(
-        "offset",
-        pl.lit(None, dtype=pl.String).alias("value"),
-        "process",
-        "completed",
-        "at",
-        pl.lit("answered").alias("how"),
+        "offset", pl.lit(None, dtype=pl.String).alias("value"), "process", "completed", "at", how=pl.lit("answered")
     )
 
 
@@ -136,7 +129,7 @@ def _placed(p: Partition) -> pl.DataFrame:
     columns = ("value", "process", "invoked", "invoked_at", "offset", "at", "how")
     acked = p.acknowledged.filter(
         pl.col("offset").is_not_null() & pl.col("completed").is_not_null() & ~pl.col("synthetic")
-    ).with_columns(pl.lit(" acknowledged").alias("how"))
+    ).with_columns(how=pl.lit(" acknowledged"))
     if not len(p.elsewhere):
         return acked.select(columns)
     sent = pl.concat([p.sends, p.unplaced]).filter(~pl.col("value").is_duplicated())
@@ -144,9 +137,7 @@ def _placed(p: Partition) -> pl.DataFrame:
     read = (
         lost.drop("offset", "at")
         .join(
-            p.elsewhere.select(
-                "offset", "value", "first_read", pl.col("first_read_at").alias("at"), pl.lit("").alias("how")
-            ),
+            p.elsewhere.select("offset", "value", "first_read", at="first_read_at", how=pl.lit("")),
             on="value",
             maintain_order="left",
         )

@@ -89,7 +89,7 @@ def _absent(logs: ReplicaLogs, acked: pl.DataFrame, leader: str | None) -> pl.Da
     in_leader = _without(acked, held.filter(pl.col("broker") == leader)) if leader else anywhere.clear()
     return (
         pl.concat([anywhere, in_leader.join(anywhere, on="send", how="anti")])
-        .with_columns(pl.col("send").is_in(anywhere["send"].implode()).alias("everywhere"))
+        .with_columns(everywhere=pl.col("send").is_in(anywhere["send"].implode()))
         .sort("offset", "send", nulls_last=True)
     )
 
@@ -120,7 +120,7 @@ def _legally_absent(
                 sends.filter(pl.col("offset").is_not_null()).select("key", "offset"),
             ]
         )
-        latest = later.drop_nulls("key").group_by("key").agg(pl.col("offset").max().alias("latest"))
+        latest = later.drop_nulls("key").group_by("key").agg(latest=pl.col("offset").max())
         keyed = absent.join(latest, on="key", how="left")
         legal.append(keyed.filter(pl.col("latest") > pl.col("offset")).select("send"))
         # Compaction removes a tombstone itself once delete.retention.ms has passed.
@@ -170,9 +170,9 @@ def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:
     placed = absent.filter(pl.col("offset").is_not_null())
     yield from unplaced.partition_by("everywhere", maintain_order=True)
     present = acked.join(placed, on="send", how="anti").drop_nulls("offset")
-    present = present.select("offset", pl.col("invoked").alias("since"))
+    present = present.select("offset", since="invoked")
     for event in events(placed, "send"):
-        between = beside(present, event.select("offset", pl.col("completed").alias("until")))
+        between = beside(present, event.select("offset", until="completed"))
         yield from adjacent_runs(event, between, "everywhere")
 
 

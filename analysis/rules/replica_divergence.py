@@ -81,10 +81,10 @@ def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
     what += ["key", "value"] if records["digest"].null_count() else ["digest"]
     # An implausible epoch, which the reader makes null, contradicts no other.
     known = pl.col("leader_epoch").fill_null(pl.col("leader_epoch").max().over("offset"))
-    identified = records.with_columns(known).select("offset", "broker", pl.struct(what).hash().alias("identity"))
+    identified = records.with_columns(known).select("offset", "broker", identity=pl.struct(what).hash())
     differ = (
         identified.group_by("offset")
-        .agg(pl.len().alias("held"), (pl.col("identity").n_unique() > 1).alias("differ"))
+        .agg(held=pl.len(), differ=pl.col("identity").n_unique() > 1)
         .filter(pl.col("held") > 1)
         .sort("offset")
         .with_row_index("position")
@@ -95,12 +95,11 @@ def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
     return (
         identified.join(differ.select("offset", "position"), on="offset")
         .sort("offset", "broker")
-        .with_columns(pl.col("broker").first().over("offset", "identity").alias("like"))
+        .with_columns(like=pl.col("broker").first().over("offset", "identity"))
         .group_by("offset", "position", maintain_order=True)
-        .agg(pl.col("broker").alias("brokers"), pl.col("like").str.join("|").alias("sides"))
+        .agg(brokers="broker", sides=pl.col("like").str.join("|"))
         .with_columns(
-            pl.col("position").cast(pl.Int64),
-            pl.concat_str(pl.col("brokers").list.join(","), pl.lit("/"), "sides").alias("key"),
+            pl.col("position").cast(pl.Int64), key=pl.concat_str(pl.col("brokers").list.join(","), pl.lit("/"), "sides")
         )
     )
 
@@ -132,7 +131,8 @@ def _divergence(
     within = records.filter(pl.col("offset").is_between(first, last))
     winner = winning_side(logs, snapshot, records, first, sides)
     # A retry may have written the dead leader's record again at the same offset: only one copy was acknowledged.
-    elected = [] if winner is None else _values(within, sides[winner])
+    of_winner = pl.col("broker").is_in([] if winner is None else sides[winner])
+    elected = within.filter(of_winner)["value"].drop_nulls().implode()
     proved = [_known_committed(within, side, sends).filter(~pl.col("value").is_in(elected)) for side in sides]
     committed = [
         any((marks.get(broker) or 0) > first for broker in side) or proved[number].height > 0
@@ -184,10 +184,6 @@ def _known_committed(within: pl.DataFrame, side: list[str], sends: pl.DataFrame)
     proved = sends.filter(pl.col("acknowledged") | pl.col("read").fill_null(False))
     held = within.filter(pl.col("broker") == side[0]).select("offset", "value")
     return proved.join(held, on=["offset", "value"], how="semi").sort("offset")
-
-
-def _values(within: pl.DataFrame, side: list[str]) -> list[str]:
-    return within.filter(pl.col("broker").is_in(side))["value"].drop_nulls().to_list()
 
 
 def _high_watermarks(bounds: pl.DataFrame, snapshot: str) -> dict[str, int | None]:

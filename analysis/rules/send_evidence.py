@@ -37,8 +37,8 @@ def sends_with_reads(p: Partition) -> pl.DataFrame:
             pl.when(earlier).then(f"{name}_other").otherwise(name).alias(name)
             for name in ("first_reader", "first_read_at", "first_read")
         ),
-        pl.max_horizontal("last_read", "last_read_other").alias("last_read"),
-        (pl.col("in_final") | pl.col("in_final_other").fill_null(False)).alias("in_final"),
+        last_read=pl.max_horizontal("last_read", "last_read_other"),
+        in_final=pl.col("in_final") | pl.col("in_final_other").fill_null(False),
     ).select(sent.columns)
 
 
@@ -56,26 +56,21 @@ def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
     if not len(crowded):
         return sent.with_columns(other=pl.lit(None, dtype=pl.String), other_at=pl.lit(None, dtype=pl.Int64))
     reads = p.entries.filter(pl.col("times") > 0).select("offset", "value", "first_read", "first_read_at")
-    acks = p.sends.filter(pl.col("outcome") == "ok").select(
-        "offset", "value", pl.col("completed").alias("acked"), pl.col("at").alias("acked_at")
-    )
+    acks = p.sends.filter(pl.col("outcome") == "ok").select("offset", "value", acked="completed", acked_at="at")
     known = (
         crowded.join(reads, on=["offset", "value"], how="left")
         .join(acks.unique(["offset", "value"]), on=["offset", "value"], how="left")
         .select(
             "offset",
-            pl.col("value").alias("other"),
-            pl.min_horizontal("first_read", "acked").alias("other_since"),
-            pl.when(pl.col("acked").is_null() | (pl.col("first_read") < pl.col("acked")))
+            other="value",
+            other_since=pl.min_horizontal("first_read", "acked"),
+            other_at=pl.when(pl.col("acked").is_null() | (pl.col("first_read") < pl.col("acked")))
             .then("first_read_at")
-            .otherwise("acked_at")
-            .alias("other_at"),
+            .otherwise("acked_at"),
         )
         .drop_nulls("other_since")
     )
-    pairs = sent.select("offset", "value", pl.min_horizontal("completed", "first_read").alias("since")).join(
-        known, on="offset"
-    )
+    pairs = sent.select("offset", "value", since=pl.min_horizontal("completed", "first_read")).join(known, on="offset")
     later = pairs.filter((pl.col("other") != pl.col("value")) & (pl.col("other_since") > pl.col("since")))
     latest = later.sort("other_since", "other_at").group_by("value", maintain_order=True).last()
     return sent.join(latest.select("value", "other", "other_at"), on="value", how="left", maintain_order="left")
@@ -102,8 +97,8 @@ def with_later_end(p: Partition, ends: pl.DataFrame, sent: pl.DataFrame) -> pl.D
     by_end = np.argsort(answers, kind="stable")
     latest[shrunk] = places[by_end[np.searchsorted(answers[by_end], bounded[shrunk], "right") - 1]]
     return sent.with_columns(
-        pl.when(pl.Series(shrunk)).then(pl.Series(bounded)).alias("later_end"),
-        pl.when(pl.Series(shrunk)).then(pl.Series(latest)).alias("later_end_at"),
+        later_end=pl.when(pl.Series(shrunk)).then(pl.Series(bounded)),
+        later_end_at=pl.when(pl.Series(shrunk)).then(pl.Series(latest)),
     )
 
 
@@ -128,7 +123,7 @@ def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:
 
     A consumer that read another record at its offset read that before a truncation, and may never have seen this one.
     """
-    spans = p.reads.group_by("process").agg(pl.col("offset").min().alias("low"), pl.col("offset").max().alias("high"))
+    spans = p.reads.group_by("process").agg(low=pl.col("offset").min(), high=pl.col("offset").max())
     unread = sent["first_read"].is_null() & sent["offset"].is_not_null()
     rows = unread.arg_true().to_numpy()
     offset = sent["offset"].gather(rows).to_numpy()

@@ -237,11 +237,11 @@ def _origins(p: Partition) -> pl.DataFrame:
     """
     send = p.entries["send"]
     sent = p.sends.select(
-        pl.col("process").alias("sender"),
-        pl.col("at").alias("sent_at"),
-        pl.when(~pl.col("synthetic")).then("invoked").alias("sent"),
-        (pl.col("outcome") == "fail").alias("all_failed"),
-        pl.col("txn").alias("in_txn"),
+        sender="process",
+        sent_at="at",
+        sent=pl.when(~pl.col("synthetic")).then("invoked"),
+        all_failed=pl.col("outcome") == "fail",
+        in_txn="txn",
     )
     here = sent.select(pl.all().gather(send)).with_columns(
         p.entries["aborted"].alias("all_failed"), p.entries["first_read"]
@@ -252,11 +252,11 @@ def _origins(p: Partition) -> pl.DataFrame:
     unmatched = p.entries.with_row_index("entry").filter(send.is_null()).select("entry", "value", "first_read")
     every = pl.concat([p.sends, p.unplaced]).join(unmatched, on="value", how="semi")
     by_value = every.group_by("value", maintain_order=True).agg(
-        pl.col("process").first().alias("sender"),
-        pl.col("at").first().alias("sent_at"),
-        pl.when(~pl.col("synthetic")).then("invoked").min().alias("sent"),
-        (pl.col("outcome") == "fail").all().alias("all_failed"),
-        pl.col("txn").all().alias("in_txn"),
+        sender=pl.col("process").first(),
+        sent_at=pl.col("at").first(),
+        sent=pl.when(~pl.col("synthetic")).then("invoked").min(),
+        all_failed=(pl.col("outcome") == "fail").all(),
+        in_txn=pl.col("txn").all(),
     )
     found = unmatched.join(by_value, on="value", how="left").select("entry", *here.columns)
     both = pl.concat([here.with_row_index("entry").filter(send.is_not_null()), found])

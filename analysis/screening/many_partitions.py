@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ...histories.tables import MIN_INT64
-from ..partitions.marks import IS_COMMIT, IS_LOG_END, IS_POSITION
+from ..partitions.marks import IS_LOG_END, IS_POSITION
 from ..partitions.observations import last_heal
 
 if TYPE_CHECKING:
@@ -102,43 +102,12 @@ class ManyPartitions:
 
     @cached_property
     def final_reads(self) -> pl.DataFrame:
-        """One row for each partition with final reads: the columns of FinalReads without `processes` and `hides`.
-
-        The same definition as partitions/final_reads.py, for logs that start at 0 and without transactions.
-        """
-        reads = self.reads.filter(self.is_final_read)
-        of_final = pl.col("process").is_in(self.final_processes)
-        assigned = self.marks.filter(of_final & IS_POSITION)
-        late = self.end_offsets.filter(pl.col("invoked") >= self.last_heal).sort("invoked", "at")
-        passes = (
-            reads.group_by("tp")
-            .agg(end=pl.col("offset").max() + 1, first=pl.col("completed").min(), until=pl.col("completed").max())
-            .join(
-                assigned.group_by("tp").agg(begin=pl.col("offset").min(), begun=pl.col("completed").max()),
-                on="tp",
-                how="full",
-                coalesce=True,
-            )
-            .join(late.group_by("tp").agg(requested_end=pl.col("offset").last()), on="tp", how="left")
-            .with_columns(
-                start=pl.col("begin").fill_null(0).clip(0),
-                since=pl.coalesce("begun", "first", pl.lit(MIN_INT64)),
-                until=pl.coalesce("until", "begun", pl.lit(MIN_INT64)),
-            )
-            .with_columns(end=pl.coalesce("end", "start"))
-            .with_columns(log_end=pl.max_horizontal("end", "requested_end"))
+        """`final_reads_of` the partitions."""
+        returned = self.reads.filter(self.is_final_read).group_by("tp")
+        passes = returned.agg(
+            end=pl.col("offset").max() + 1, first=pl.col("completed").min(), until=pl.col("completed").max()
         )
-        acknowledged = self.sends.filter("acknowledged").join(passes, on="tp")
-        missed = acknowledged.filter(
-            pl.col("offset").is_between("end", "log_end", closed="left")
-            | pl.col("offset").is_between(pl.lit(0), "start", closed="left")
-        )
-        complete = passes.with_columns(complete=~pl.col("tp").is_in(missed["tp"].unique().implode())).with_columns(
-            end=pl.when("complete").then("log_end").otherwise("end")
-        )
-        requests = late.group_by("tp", end="offset").agg(requested=pl.col("invoked").max())
-        columns = ("tp", "start", "end", "since", "until", "requested", "complete")
-        return complete.join(requests, on=["tp", "end"], how="left").select(columns)
+        return final_reads_of(passes, self.marks, self.last_heal, self.final_processes)
 
     @cached_property
     def known_ends(self) -> pl.DataFrame:
@@ -156,18 +125,28 @@ class ManyPartitions:
         )
         return known.sort("completed").with_columns(pl.col("end").cum_max().over("tp"))
 
-    @cached_property
-    def commits(self) -> pl.DataFrame:
-        """The successful commits of offsets with the `group` of their process, in the order of time."""
-        return self.marks.filter(IS_COMMIT).with_columns(group=self.group).sort("completed", "at", "index")
 
-    @property
-    def group(self) -> pl.Expr:
-        """`group_of` the run."""
-        return group_of(self.settings)
+def final_reads_of(
+    returned: pl.DataFrame, marks: pl.DataFrame, last_heal: int, processes: Collection[str]
+) -> pl.DataFrame:
+    """One row for each partition with final reads: tp, and the columns of FinalReads that differ between partitions.
 
-
-def group_of(settings: Settings) -> pl.Expr:
-    """An expression on rows with a process: its group.id; empty if run.json sets none."""
-    groups = {name: settings.group_of(name) for name in settings.processes}
-    return pl.col("process").replace_strict(groups, default="", return_dtype=pl.String)
+    The same definition as partitions/final_reads.py, for logs that start at 0 and have no transactions, if the reads
+    returned all acknowledged records. `returned`: their end by tp, their first completion and the last (`until`).
+    """
+    assigned = marks.filter(pl.col("process").is_in(processes) & IS_POSITION)
+    late = marks.filter(IS_LOG_END & (pl.col("invoked") >= last_heal)).sort("invoked", "at")
+    positions = assigned.group_by("tp").agg(start=pl.col("offset").min().clip(0), begun=pl.col("completed").max())
+    passes = (
+        returned.join(positions, on="tp", how="full", coalesce=True)
+        .join(late.group_by("tp").agg(requested_end=pl.col("offset").last()), on="tp", how="left")
+        .select(
+            "tp",
+            start=pl.col("start").fill_null(0),
+            end=pl.max_horizontal(pl.coalesce("end", "start"), "requested_end"),
+            since=pl.coalesce("begun", "first", pl.lit(MIN_INT64)),
+            until=pl.coalesce("until", "begun", pl.lit(MIN_INT64)),
+        )
+    )
+    requests = late.group_by("tp", end="offset").agg(requested=pl.col("invoked").max())
+    return passes.join(requests, on=["tp", "end"], how="left")

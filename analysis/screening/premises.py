@@ -8,15 +8,17 @@ judges the partition as always. tests/test_screening.py compares both on random 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import polars as pl
 
+from ...histories.bundle import Settings
 from ...histories.observations import deletions_of
 from ...histories.tables import MIN_INT64
 from ..partitions.evidence import started_ms
-from ..partitions.marks import IS_HANDLED, IS_OF_GROUP
+from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_MOVE, POSITION
+from .groups import contradicting_groups, group_of, groups_of, unhandled_records
 from .many_partitions import ManyPartitions
 
 Contradictions = Iterator[pl.DataFrame]  # frames with the column tp
@@ -31,6 +33,7 @@ class Premise(NamedTuple):
 
 # Rules that the premises prove. They are named one by one, so that a new rule judges every partition.
 LOSS = ("lost-write", "unseen")
+UNREAD = (*LOSS, "poll-skip", "int-poll-skip", "consumer-loss", "commit-beyond-end")  # about records without a read
 VALUES = ("inconsistent-offsets", "duplicate", "aborted-read", "phantom-read", "precommitted-read")
 POLLS = ("nonmonotonic-poll", "poll-skip", "int-nonmonotonic-poll", "int-poll-skip")
 SENDS = ("nonmonotonic-send", "int-nonmonotonic-send", "int-send-skip")
@@ -67,21 +70,30 @@ def _log_only_grows_by_plain_sends(many: ManyPartitions) -> Contradictions:
 
     So a value identifies a record and its send, no record is legally absent, and isolation levels make no difference.
     """
-    yield many.sends.filter(pl.col("txn") | pl.col("synthetic") | pl.col("value").is_null())
+    yield many.sends.filter(IS_ODD_SEND)
     yield (
         many.sends.group_by("tp")
-        .agg(pl.len(), pl.col("value").n_unique().alias("values"))
+        .agg(pl.len(), values=pl.col("value").n_unique())
         .filter((pl.col("len") > pl.col("values")) | (pl.col("len") > MAX_ROWS))
     )
     yield many.reads.filter(pl.col("txn") | pl.any_horizontal(pl.col("value", "offset", "completed").is_null()))
     yield many.reads.group_by("tp").len().filter(pl.col("len") > MAX_ROWS)
-    yield many.marks.filter(pl.col("txn") | (pl.col("kind") == "delete-records") | (pl.col("start") > 0))
+    yield many.marks.filter(IS_ODD_MARK)
     yield many.marks.group_by("tp").len().filter(pl.col("len") > MAX_ROWS)
     compacted = [topic for topic in many.keys["topic"].unique() if many.settings.compacted(topic)]
     yield many.keys.filter(pl.col("topic").is_in(compacted))
-    faults = many.context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail"))["detail"].unique()
-    if any(deletions_of(detail) is None for detail in faults):
-        yield many.keys  # records of an unknown partition were deleted
+    if has_unknown_deletion(many.context):
+        yield many.keys
+
+
+IS_ODD_SEND = pl.col("txn") | pl.col("synthetic") | pl.col("value").is_null()
+IS_ODD_MARK = pl.col("txn") | (pl.col("kind") == "delete-records") | (pl.col("start") > 0)
+
+
+def has_unknown_deletion(context: pl.DataFrame) -> bool:
+    """Whether a fault deleted records of a partition that it does not name."""
+    faults = context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail"))["detail"].unique()
+    return any(deletions_of(detail) is None for detail in faults)
 
 
 @premise_of(*PROVED)
@@ -99,7 +111,7 @@ def _each_offset_has_one_record(many: ManyPartitions) -> Contradictions:
     )
     yield (
         many.placed.group_by("tp")
-        .agg(pl.len(), pl.col("place").n_unique().alias("places"))
+        .agg(pl.len(), places=pl.col("place").n_unique())
         .filter(pl.col("len") > pl.col("places"))
     )
 
@@ -112,7 +124,7 @@ def _final_reads_are_of_final_processes(many: ManyPartitions) -> Contradictions:
     yield many.final_reads.filter(pl.col("start") > 0)
 
 
-@premise_of(*LOSS, "poll-skip", "int-poll-skip", "consumer-loss", "commit-beyond-end")
+@premise_of(*UNREAD)
 def _acknowledged_records_are_read(many: ManyPartitions) -> Contradictions:
     """The final reads return all acknowledged records. Without final reads, consumers read all but the last ones.
 
@@ -126,27 +138,28 @@ def _acknowledged_records_are_read(many: ManyPartitions) -> Contradictions:
     yield unread.filter(pl.col("offset") < pl.col("last"))
     if many.context["kind"].is_in(["poll"]).any():
         yield unread
-    yield _maybe_expired(many, unread)
-
-
-def _maybe_expired(many: ManyPartitions, unread: pl.DataFrame) -> pl.DataFrame:
-    """The partitions of records (`until`: the last read of their partition) that retention may have removed."""
-    topics = many.keys["topic"].unique()
-    limits = {topic: many.settings.retention_ms(topic) for topic in topics}
-    limits |= {topic: 0 for topic in topics if many.settings.limited_in_size(topic)}
-    started = started_ms(many.settings)
     stamped = pl.concat([frame.select("tp", "timestamp") for frame in (many.sends, many.reads)])
     stamps = stamped.filter(pl.col("timestamp") >= 0).group_by("tp").agg(pl.col("timestamp").min())
     oldest = many.acknowledged.group_by("tp").agg(pl.col("invoked").min()).join(stamps, on="tp", how="left")
+    of_unread = oldest.join(many.keys, on="tp").join(unread.select("tp", "until").unique("tp"), on="tp")
+    yield of_unread.filter(is_maybe_expired(many.keys["topic"].unique(), many.settings))
+
+
+def is_maybe_expired(topics: Iterable[str], settings: Settings) -> pl.Expr:
+    """An expression on partitions of these topics: whether retention may have removed records by the last read.
+
+    Their columns: topic, invoked (ns, first send), timestamp (ms or null, the least), until (ns, last read).
+    """
+    limits = {topic: 0 if settings.limited_in_size(topic) else settings.retention_ms(topic) for topic in topics}
     limit = pl.col("topic").replace_strict(limits, return_dtype=pl.Int64).cast(pl.Float64)
     sent, until = pl.col("invoked") / 1e6, pl.col("until").fill_null(MIN_INT64) / 1e6
+    started = started_ms(settings)
     written = pl.min_horizontal(sent, sent if started is None else pl.col("timestamp").cast(pl.Float64) - started)
-    aged = oldest.join(many.keys, on="tp").join(unread.select("tp", "until").unique("tp"), on="tp")
     # A millisecond more than needed, as this is not exact.
-    return aged.filter(limit.is_not_null() & (written - 1 <= until - limit))
+    return limit.is_not_null() & (written - 1 <= until - limit)
 
 
-@premise_of(*TIME, *LOSS, "poll-skip", "int-poll-skip", "consumer-loss", "commit-beyond-end")
+@premise_of(*TIME, *UNREAD)
 def _ends_grow_in_the_order_of_time(many: ManyPartitions) -> Contradictions:
     """What is written or answered later is at or behind the end of the log that was known before it was invoked."""
     later = pl.concat(
@@ -180,17 +193,10 @@ def _offsets_grow_with_each_producers_sends(many: ManyPartitions) -> Contradicti
 @premise_of(*POLLS)
 def _consumers_read_on(many: ManyPartitions) -> Contradictions:
     """Each record that a consumer polls is at its position, if that is known: behind the last, or where it was set."""
-    moves = pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail")
-    is_set = (pl.col("kind") != "revoke") & (pl.col("outcome") == "ok")
     columns = ("tp", "process", "completed", "at", "index")
-    events = pl.concat(
-        [
-            many.reads.select(*columns, "offset", position=pl.col("offset") + 1),
-            many.marks.filter(moves).select(
-                *columns, offset=pl.lit(None, dtype=pl.Int64), position=pl.when(is_set).then("offset")
-            ),
-        ]
-    ).sort("tp", "process", "completed", "at", "index", nulls_last=True)
+    reads = many.reads.select(*columns, "offset", position=pl.col("offset") + 1)
+    moves = many.marks.filter(IS_MOVE).select(*columns, position=POSITION)
+    events = pl.concat([reads, moves], how="diagonal").sort(columns, nulls_last=True)
     yield events.filter(pl.col("offset") != pl.col("position").shift().over("tp", "process"))
 
 
@@ -203,38 +209,15 @@ def _no_generations(many: ManyPartitions) -> Contradictions:
 @premise_of(*GROUPS)
 def _groups_handle_what_they_commit(many: ManyPartitions) -> Contradictions:
     """A group's commits grow, up to the end of the log that was known then. Its members handled all records below."""
-    groups = many.marks.filter(IS_OF_GROUP).select("tp", group=many.group).unique()
-    yield groups.filter(pl.col("group") == "")  # which of these share a group is not known
-    commits = many.commits
-    yield commits.filter(pl.col("offset") < pl.col("offset").shift().over("tp", "group"))
-    known = _with_known_end(many, commits, "completed", allow_exact_matches=True)
+    known = _with_known_end(many, many.marks.filter(IS_COMMIT), "completed", allow_exact_matches=True)
     yield known.filter(pl.col("offset") > pl.col("end").fill_null(0))
-    last = many.final_reads.select("tp", log_end="end")
-    yield commits.join(last, on="tp").filter(pl.col("offset") > pl.col("log_end"))
-    yield from _not_handled(many, groups)
-
-
-def _not_handled(many: ManyPartitions, groups: pl.DataFrame) -> Contradictions:
-    """Groups (tp, group) that passed over a record below a commit, an assigned offset, or their first read."""
-    handlers = many.context.filter(pl.col("kind") == "handles").select("process").unique()
-    recorders = handlers.select(group=many.group)["group"].unique()
-    read = many.reads.with_columns(group=many.group)
-    first = read.group_by("tp", "group").agg(first=pl.col("offset").min())
-    is_assigned = (pl.col("kind") == "assign") & pl.col("group") & (pl.col("outcome") == "ok")
-    assigned = many.marks.filter(is_assigned).with_columns(group=many.group)
-    claimed = pl.concat([frame.select("tp", "group", "offset") for frame in (many.commits, assigned)])
-    committed = claimed.group_by("tp", "group").agg(committed=pl.col("offset").max())
-    limits = groups.join(first, on=["tp", "group"], how="left").join(committed, on=["tp", "group"], how="left")
-    limits = limits.with_columns(limit=pl.max_horizontal("first", "committed"))
-    below = pl.col("place") < pl.col("limit")
-    written = many.placed.join(limits, on="tp").filter(below).group_by("tp", "group").agg(written=pl.len())
-    if len(handlers):
-        yield written.filter(~pl.col("group").is_in(recorders.implode()))
-    handled = many.marks.filter(IS_HANDLED).with_columns(group=many.group)
-    done = handled if len(handlers) else read
-    there = done.join(many.placed.select("tp", "value", "place"), on=["tp", "value"])
-    done_below = there.join(limits, on=["tp", "group"]).filter(below & (pl.col("offset") == pl.col("place")))
-    handled_below = done_below.group_by("tp", "group").agg(handled=pl.col("place").n_unique())
-    yield written.join(handled_below, on=["tp", "group"], how="left").filter(
-        pl.col("written") > pl.col("handled").fill_null(0)
+    handlers = many.context.filter(pl.col("kind") == "handles")["process"].unique()
+    unhandled = unhandled_records(
+        groups_of(many.marks, many.settings),
+        many.placed.select("tp", "value", offset="place"),
+        many.marks.filter(IS_HANDLED) if len(handlers) else many.reads,
+        handlers.to_list(),
+        many.settings,
     )
+    first_read = many.reads.group_by("tp", group_of(many.settings)).agg(pl.col("offset").min())
+    yield from contradicting_groups(many.marks, first_read, unhandled, many.final_reads, many.settings)

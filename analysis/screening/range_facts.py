@@ -18,17 +18,18 @@ import polars as pl
 from ...histories.bundle import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..figures.bins import bins_over
-from ..figures.series import latency, over_time
+from ..figures.series import latency, over_time, span_of
 from ..partitions.entries import Ints, Mask
-from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END, IS_POSITION
+from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END
 from ..partitions.observations import last_heal
-from .premises import GROUPS, LOSS, POLLS, PROVED, SENDS, TIME
-from .range_groups import Unhandled, ends_are_known, groups_of, unhandled_by
+from .groups import ends_are_known, groups_of, unhandled_records
+from .premises import GROUPS, IS_ODD_MARK, IS_ODD_SEND, POLLS, PROVED, SENDS, TIME, UNREAD
+from .summaries import handled_again
 
 MAX_RUNS = 10_000  # of reads in a range
 SAMPLE = 1_000  # operations of a range for the quartile of latencies
 HASH_CHECK = "logjudge"  # its hash shows whether two machines hash alike
-ORDERED_BY_TIME = (*TIME, *LOSS, "poll-skip", "int-poll-skip", "consumer-loss", "commit-beyond-end")
+ORDERED_BY_TIME = (*TIME, *UNREAD)
 INVOKED = ("invoked", "invoked_at", "index")  # the order of a producer's sends
 ORDER = ("completed", "at", "index")  # the order of a consumer's reads and moves
 Key = tuple[int, int, int]  # time (ns), place, and index: the order of a process's operations
@@ -64,7 +65,7 @@ class RangeFacts(NamedTuple):
     sent_by: list[tuple[str, Key, Key]]  # the first and the last acknowledged send of each process
     runs: list[RunOfReads]
     found: list[str]  # values of sends without offset that were read here
-    unhandled: Unhandled
+    unhandled: list[tuple[str, int]]  # group, first offset that it did not handle
     unread: tuple[int, int] | None  # the first and last acknowledged offset that no process read
     in_final: bool  # the final reads returned all acknowledged records
     final: tuple[int, int, int] | None  # of final reads: last offset, first and last completion (ns)
@@ -101,7 +102,8 @@ def facts_of(
     `rest` are the rows of the partition without an offset, and its marks.
     """
     unproved: set[str] = set()
-    sends, reads = _by_offset(rows.sends), _by_time(rows.reads)
+    sends = rows.sends if rows.sends["offset"].is_sorted() else rows.sends.sort("offset", maintain_order=True)
+    reads = _by_time(rows.reads)
     matched = _match(sends, reads, first, end)
     indeterminate = _match_indeterminate(reads.filter(pl.Series(matched.entry < 0)), rest.sends)
     if _is_irregular(rows) or not matched.agrees or indeterminate is None:
@@ -123,13 +125,13 @@ def facts_of(
     unread = sends["offset"].filter(pl.Series(matched.first_read == MAX_INT64))
     facts = RangeFacts(
         unproved=sorted(unproved),
-        counts={"sends": len(sends), "reads": len(reads), "handled_again": _handled_again(rows.marks, settings)},
+        counts={"sends": len(sends), "reads": len(reads), "handled_again": handled_again(rows.marks, settings)},
         known_since=int(known.times.min()) if len(known.times) else MAX_INT64,
         invoked_until=int(later.times.max()) if len(later.times) else MIN_INT64,
         sent_by=sent_by or [],
         runs=runs or [],
         found=found["value"].to_list(),
-        unhandled=_unhandled(sends, found, reads, rows.marks, groups_of(rest.marks, settings), context, settings),
+        unhandled=_unhandled(Rows(sends, reads, rows.marks), found, rest, context, settings),
         unread=_extent(unread),
         in_final=len(np.unique(matched.entry[is_final & (matched.entry >= 0)])) == len(sends),
         final=_last_and_times(reads.filter(pl.Series(is_final))),
@@ -144,24 +146,20 @@ def facts_of(
 
 
 def _unhandled(
-    sends: pl.DataFrame,
-    found: pl.DataFrame,
-    reads: pl.DataFrame,
-    marks: pl.DataFrame,
-    groups: list[str],
-    context: pl.DataFrame,
-    settings: Settings,
-) -> Unhandled:
-    if not groups:
-        return {}
-    placed = pl.concat([frame.select("offset", "value") for frame in (sends, found)])
+    rows: Rows, found: pl.DataFrame, rest: Rows, context: pl.DataFrame, settings: Settings
+) -> list[tuple[str, int]]:
+    groups = groups_of(of_one(rest.marks), settings)
+    if not len(groups):
+        return []
+    placed = of_one(pl.concat([frame.select("offset", "value") for frame in (rows.sends, found)]))
     handlers = context.filter(pl.col("kind") == "handles")["process"].unique().to_list()
-    done = marks.filter(IS_HANDLED) if handlers else reads
-    return unhandled_by(groups, placed, done, handlers, settings)
+    done = of_one(rows.marks.filter(IS_HANDLED) if handlers else rows.reads)
+    return unhandled_records(groups, placed, done, handlers, settings).select("group", "offset").rows()
 
 
-def _by_offset(sends: pl.DataFrame) -> pl.DataFrame:
-    return sends if sends["offset"].is_sorted() else sends.sort("offset", maintain_order=True)
+def of_one(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the number of their partition, `tp`: it is the only one."""
+    return rows.with_columns(tp=pl.lit(0))
 
 
 def _by_time(reads: pl.DataFrame) -> pl.DataFrame:
@@ -172,10 +170,11 @@ def _by_time(reads: pl.DataFrame) -> pl.DataFrame:
 
 def _is_irregular(rows: Rows) -> bool:
     """Whether there are other than plain acknowledged sends of values and plain polls, or two sends at one offset."""
-    missing = [*rows.sends.select("value", "completed").null_count().row(0), rows.reads["completed"].null_count()]
-    is_txn = any(frame["txn"].any() for frame in (rows.sends, rows.reads, rows.marks))
-    is_plain = bool(rows.sends["acknowledged"].all()) and not rows.sends["synthetic"].any()
-    return any(missing) or is_txn or not is_plain or rows.sends["offset"].n_unique() < len(rows.sends)
+    has_no_end = pl.col("completed").is_null()
+    odd_sends = rows.sends.select((IS_ODD_SEND | has_no_end | ~pl.col("acknowledged")).any()).item()
+    odd_reads = rows.reads.select((pl.col("txn") | has_no_end).any()).item()
+    odd_marks = rows.marks.select(IS_ODD_MARK.any()).item()
+    return odd_sends or odd_reads or odd_marks or rows.sends["offset"].n_unique() < len(rows.sends)
 
 
 class _Matched(NamedTuple):
@@ -315,14 +314,6 @@ def _latencies(sends: pl.DataFrame, reads: pl.DataFrame) -> list[int]:
     return pl.concat(samples).select(pl.col("completed") - pl.col("invoked")).to_series().drop_nulls().to_list()
 
 
-def _handled_again(marks: pl.DataFrame, settings: Settings) -> int:
-    done = marks.filter((pl.col("kind") == "handle") & (pl.col("outcome") == "ok"))
-    names = done["process"].unique().to_list()
-    groups = {name: f"group {settings.group_of(name)}" if settings.group_of(name) else name for name in names}
-    owner = pl.col("process").replace_strict(groups, return_dtype=pl.String).alias("owner")
-    return int((done.group_by(owner, "offset").len()["len"] > 1).sum()) if len(done) else 0
-
-
 def _figures(rows: Rows, first_read: Ints) -> dict[str, Any] | None:
     """The span of the observations, and the figures of all partitions that add up (figures/merge.py)."""
     span = span_of(rows.sends, rows.reads, rows.marks)
@@ -338,19 +329,3 @@ def _figures(rows: Rows, first_read: Ints) -> dict[str, Any] | None:
     )
     series = over_time(rows, acknowledged, bins)
     return {"bins": bins.to_json(), "span": [*span], "series": series, "latency": latency(rows, bins)}
-
-
-def span_of(*frames: pl.DataFrame) -> tuple[int, int] | None:
-    """The first and last time (ns) in the observations; None without any."""
-    times = [
-        extent for frame in frames for name in ("invoked", "completed") if (extent := _extent(frame[name].drop_nulls()))
-    ]
-    return (min(first for first, _ in times), max(last for _, last in times)) if times else None
-
-
-def final_position(rest: Rows, settings: Settings) -> tuple[int, int] | None:
-    """Where the final processes were set to read from, and when (ns); None: not recorded."""
-    is_final = pl.col("process").is_in(settings.final_processes() if settings.final else [])
-    assigned = rest.marks.filter(is_final & IS_POSITION)
-    begun = assigned["completed"].fill_null(MIN_INT64)
-    return (max(int(str(assigned["offset"].min())), 0), int(str(begun.max()))) if len(assigned) else None

@@ -14,22 +14,31 @@ import numpy as np
 import polars as pl
 
 from ...histories.bundle import Settings
-from ...histories.observations import deletions_of
 from ...histories.tables import MAX_INT64, MIN_INT64, without_key
-from ..partitions.evidence import started_ms
 from ..partitions.generation_parts import topics_with_deletions
-from ..partitions.marks import IS_COMMIT, IS_LOG_END, IS_OF_GROUP
+from ..partitions.marks import IS_COMMIT, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
 from ..partitions.offset_ranges import REST, range_of
 from ..partitions.unit import OBSERVED, Common, Tables
-from .premises import GROUPS, LOSS, MEMBERS, POLLS, PROVED, SENDS
-from .range_facts import ORDER, ORDERED_BY_TIME, Hashes, RangeFacts, Rows, RunOfReads, facts_of, final_position
-from .range_groups import groups_follow
-from .range_summary import final_reads_of, summary_of
+from .groups import contradicting_groups
+from .premises import (
+    GROUPS,
+    IS_ODD_MARK,
+    IS_ODD_SEND,
+    LOSS,
+    MEMBERS,
+    POLLS,
+    PROVED,
+    SENDS,
+    UNREAD,
+    has_unknown_deletion,
+    is_maybe_expired,
+)
+from .range_facts import ORDER, ORDERED_BY_TIME, Hashes, RangeFacts, Rows, RunOfReads, facts_of, of_one
+from .range_summary import final_reads_in, summary_of
 from .screen import chosen_rules
 
 MAX_REST = 200_000  # rows of a partition that belong to no range
 BUCKETS = 64  # of hashes that are compared at a time
-UNREAD = (*LOSS, "poll-skip", "int-poll-skip", "consumer-loss", "commit-beyond-end")
 
 Facts = tuple[RangeFacts, Hashes]
 
@@ -98,9 +107,10 @@ def unproved_rules(topic: str, ranges: Sequence[Facts], rest: Rows, common: Comm
     has_read = any(fact.read for fact in facts)
     if settings.final and not settings.final_processes() and has_read:
         unproved.update((*LOSS, *GROUPS))
-    if (began := final_position(rest, settings)) is not None and began[0] > 0:
+    final = final_reads_in(facts, rest, common, settings)
+    if (final["start"] > 0).any():
         unproved.update((*LOSS, *GROUPS))
-    if not _is_read(topic, facts, rest, common, settings):
+    if not _is_read(topic, facts, rest, bool(len(final)), common, settings):
         unproved.update(UNREAD)
     known = np.minimum.accumulate([fact.known_since for fact in reversed(facts)])[::-1]
     if any(later < fact.invoked_until for fact, later in zip(facts[:-1], known[1:], strict=True)):
@@ -111,33 +121,33 @@ def unproved_rules(topic: str, ranges: Sequence[Facts], rest: Rows, common: Comm
         unproved.update(POLLS)
     if rest.marks["group_generation"].is_not_null().any():
         unproved.update(MEMBERS)
-    if rest.marks.select(IS_OF_GROUP.any()).item() and not _groups_follow(facts, rest, unproved, common, settings):
+    if rest.marks.select(IS_OF_GROUP.any()).item() and not _groups_follow(facts, rest, unproved, final, settings):
         unproved.update(GROUPS)
     return unproved
 
 
 def _groups_follow(
-    facts: Sequence[RangeFacts], rest: Rows, unproved: set[str], common: Common, settings: Settings
+    facts: Sequence[RangeFacts], rest: Rows, unproved: set[str], final: pl.DataFrame, settings: Settings
 ) -> bool:
     """Whether groups handle what they commit, as far as the facts of other rules show it."""
     if unproved.intersection((*LOSS, *POLLS)):
         return False
-    final = final_reads_of(facts, rest, common, settings)
-    runs = sorted((run for fact in facts for run in fact.runs), key=lambda run: run.first or 0, reverse=True)
-    first_read = {settings.group_of(run.process): run.first or 0 for run in runs}  # the least is written last
-    return groups_follow(rest.marks, first_read, [fact.unhandled for fact in facts], final and final.end, settings)
+    runs = [(settings.group_of(run.process), run.first) for fact in facts for run in fact.runs]
+    first_read, unhandled = (
+        of_one(pl.DataFrame(rows, {"group": pl.String, "offset": pl.Int64}, orient="row"))
+        for rows in (runs, [row for fact in facts for row in fact.unhandled])
+    )
+    return not any(map(len, contradicting_groups(of_one(rest.marks), first_read, unhandled, final, settings)))
 
 
 def _only_grows(rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
     """Whether nothing is deleted, and all that belongs to no range are indeterminate or failed sends, and marks."""
     if len(rest.reads):
         return False
-    odd_sends = pl.col("txn") | pl.col("synthetic") | pl.col("value").is_null() | pl.col("acknowledged")
-    beyond = _HAS_END & (_range_of_end(settings) == REST)
-    odd_marks = pl.col("txn") | (pl.col("kind") == "delete-records") | (pl.col("start") > 0) | beyond
-    faults = context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail"))["detail"].unique()
-    is_odd = rest.sends.select(odd_sends.any()).item() or rest.marks.select(odd_marks.any()).item()
-    return not is_odd and all(deletions_of(detail) is not None for detail in faults)
+    is_beyond = _HAS_END & (_range_of_end(settings) == REST)
+    odd_sends = rest.sends.select((IS_ODD_SEND | pl.col("acknowledged")).any()).item()
+    odd_marks = rest.marks.select((IS_ODD_MARK | is_beyond).any()).item()
+    return not odd_sends and not odd_marks and not has_unknown_deletion(context)
 
 
 def _values_are_unique(ranges: Sequence[Facts], rest: Rows) -> bool:
@@ -156,11 +166,13 @@ def _values_are_unique(ranges: Sequence[Facts], rest: Rows) -> bool:
     return True
 
 
-def _is_read(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common, settings: Settings) -> bool:
+def _is_read(
+    topic: str, facts: Sequence[RangeFacts], rest: Rows, has_final: bool, common: Common, settings: Settings
+) -> bool:
     """Whether the final reads returned all acknowledged records; without them, consumers read all but the last ones,
     and no open poll or retention may explain why these were not read.
     """
-    if final_position(rest, settings) is not None or any(fact.final for fact in facts):
+    if has_final:
         return all(fact.in_final for fact in facts)
     unread = [fact.unread[0] for fact in facts if fact.unread]
     reads = [fact.read for fact in facts if fact.read]
@@ -175,16 +187,15 @@ def _is_read(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common
 
 def _maybe_expired(topic: str, facts: Sequence[RangeFacts], rest: Rows, until: int, settings: Settings) -> bool:
     """Whether retention may have removed records by the last read (ns)."""
-    limit = 0 if settings.limited_in_size(topic) else settings.retention_ms(topic)
-    if limit is None:
-        return False
-    written = min(fact.sent_since[0] for fact in facts if fact.sent_since) / 1e6
     stamps = [fact.stamped_since[0] for fact in facts if fact.stamped_since]
     stamps += rest.sends["timestamp"].filter(rest.sends["timestamp"] >= 0).to_list()
-    started = started_ms(settings)
-    if stamps and started is not None:
-        written = min(written, min(stamps) - started)
-    return written - 1 <= until / 1e6 - limit  # a millisecond more than needed, as this is not exact
+    oldest = {
+        "topic": [topic],
+        "invoked": [min(fact.sent_since[0] for fact in facts if fact.sent_since)],
+        "timestamp": pl.Series([min(stamps, default=None)], dtype=pl.Int64),
+        "until": [until],
+    }
+    return bool(pl.DataFrame(oldest).select(is_maybe_expired([topic], settings)).item())
 
 
 def _sends_follow(facts: Sequence[RangeFacts]) -> bool:
@@ -202,7 +213,7 @@ def _reads_follow(runs: list[RunOfReads], marks: pl.DataFrame) -> bool:
 
     A process has a position after a run, and after an assignment or a seek to an offset.
     """
-    events = sorted([*runs, *_moves(marks)], key=lambda event: (event.process, event.began, event.ended))
+    events = sorted([*runs, *moves_of(marks)], key=lambda event: (event.process, event.began, event.ended))
     for _, of_process in groupby(events, key=lambda event: event.process):
         for before, after in pairwise(of_process):
             is_jump = None not in (after.first, before.position) and after.first != before.position
@@ -211,12 +222,10 @@ def _reads_follow(runs: list[RunOfReads], marks: pl.DataFrame) -> bool:
     return True
 
 
-def _moves(marks: pl.DataFrame) -> Iterator[RunOfReads]:
-    """The moves of consumers, as runs without reads."""
-    moves = marks.filter(pl.col("kind").is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail"))
-    is_set = (pl.col("kind") != "revoke") & (pl.col("outcome") == "ok")
-    position = pl.when(is_set).then("offset")
-    rows = moves.select("process", pl.col("completed").fill_null(MAX_INT64), *ORDER[1:], position.alias("position"))
+def moves_of(marks: pl.DataFrame) -> Iterator[RunOfReads]:
+    """The moves of consumers among the marks, as runs without reads."""
+    moves = marks.filter(IS_MOVE)
+    rows = moves.select("process", pl.col("completed").fill_null(MAX_INT64), *ORDER[1:], position=POSITION)
     for process, *key, position in rows.iter_rows():
         began = (key[0], key[1], key[2])
         yield RunOfReads(process, began, began, None, position)

@@ -32,11 +32,11 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
         builder.ends.append(LogEnd(broker, start, "loaded", fact, fact.time))
     else:
         term.start = start if term.start is None else term.start
-        term.time = fact.time if term.time is None else term.time
+        term.begin(fact.time)
         term.start_facts.append(fact)
     term.facts.append(fact)
     if isr is not None:
-        term.isr = isr if term.isr is None else term.isr
+        term.begin(None, isr)
         builder.isr.append((fact.time, isr, fact))
     _epochs_of(term, fields)
     _state(builder, fields, fact)
@@ -75,7 +75,7 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
     )
     term.facts.append(fact)
     builder.ends.append(LogEnd(row["broker"], fields["offset"], "followed", fact, fact.time))
-    term.time = fact.time if term.time is None else term.time
+    term.begin(fact.time)
 
 
 def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -99,8 +99,7 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     if not files:
         builder.isr.append((fact.time, isr, fact))
     files.add(row["file"])
-    term.isr = isr if term.isr is None else term.isr
-    term.time = fact.time if term.time is None else term.time
+    term.begin(fact.time, isr)
 
 
 def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -124,8 +123,7 @@ def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
         _epochs_of(term, fields)
         term.name_leader(str(leader))
         term.facts.append(fact)
-        term.isr = isr if term.isr is None else term.isr
-        term.time = fact.time if term.time is None else term.time
+        term.begin(fact.time, isr)
 
 
 def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -171,30 +169,23 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     _state(builder, fields, fact)
 
 
-def _loaded(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    message = f"broker {row['broker']} loaded {_name(row)} with log end {fields['end_offset']}"
-    fact = _fact(builder, row, message, "loaded", broker=row["broker"], offset=fields["end_offset"])
-    builder.ends.append(LogEnd(row["broker"], fields["end_offset"], "loaded", fact, fact.time))
+# By kind of line: the kind of log end, and the wording of its fact.
+LOG_ENDS = {
+    "loaded": ("loaded", "broker {} loaded {} with log end {}"),
+    "corruption": ("corruption", "broker {} found its log of {} corrupt and truncated it to offset {}"),
+    **dict.fromkeys(("truncate", "truncate-fully"), ("truncated", "broker {} truncated {} to offset {}")),
+    "truncate-noop": ("truncated", "broker {} truncated {} to offset {}, which changed nothing"),
+}
 
 
-def _corruption(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    if "offset" not in fields:
+def _log_end(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    end = fields.get("end_offset", fields.get("offset"))
+    if end is None:
         return
-    message = (
-        f"broker {row['broker']} found its log of {_name(row)} corrupt and truncated it to offset {fields['offset']}"
-    )
-    fact = _fact(builder, row, message, "corruption", broker=row["broker"], offset=fields["offset"])
-    builder.ends.append(LogEnd(row["broker"], fields["offset"], "corruption", fact, fact.time))
-
-
-def _truncated(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    noop = row["kind"] == "truncate-noop"
-    message = f"broker {row['broker']} truncated {_name(row)} to offset {fields['offset']}"
-    if noop:
-        message += ", which changed nothing"
-    kind = "noop" if noop else "truncated"
-    fact = _fact(builder, row, message, kind, broker=row["broker"], offset=fields["offset"])
-    builder.ends.append(LogEnd(row["broker"], fields["offset"], "truncated", fact, fact.time, noop=noop))
+    (kind, message), noop = LOG_ENDS[row["kind"]], row["kind"] == "truncate-noop"
+    text = message.format(row["broker"], _name(row), end)
+    fact = _fact(builder, row, text, "noop" if noop else kind, broker=row["broker"], offset=end)
+    builder.ends.append(LogEnd(row["broker"], end, kind, fact, fact.time, noop=noop))
 
 
 def _out_of_range(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -238,28 +229,20 @@ def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None
     builder.events.append(BrokerEvent(row["broker"], "started", fact.time, fact))
 
 
-def _fenced(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
-    _seen(builder, row, row["subject"] or row["broker"], "died", "the controller fenced broker {}")
+# By kind of line: the broker's event that a controller saw, and the wording of its fact.
+SEEN = {
+    "fenced": ("died", "the controller fenced broker {}"),
+    "failed": ("died", "the controller noticed the failure of broker {}"),
+    "unfenced": ("unfenced", "the controller unfenced broker {}"),
+    "returned": ("unfenced", "the controller noticed the start of broker {}"),
+}
 
 
-def _failed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    for broker in str(fields["brokers"]).split(","):
-        _seen(builder, row, broker, "died", "the controller noticed the failure of broker {}")
-
-
-def _unfenced(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
-    _seen(builder, row, row["subject"] or row["broker"], "unfenced", "the controller unfenced broker {}")
-
-
-def _returned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    for broker in str(fields["brokers"]).split(","):
-        _seen(builder, row, broker, "unfenced", "the controller noticed the start of broker {}")
-
-
-def _seen(builder: Builder, row: dict[str, Any], broker: str, kind: str, message: str) -> None:
-    """Adds the event that a controller saw a broker fail or return."""
-    fact = _fact(builder, row, message.format(broker), row["kind"], broker=broker)
-    builder.events.append(BrokerEvent(broker, kind, fact.time, fact))
+def _seen(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    kind, message = SEEN[row["kind"]]
+    for broker in str(fields.get("brokers", row["subject"] or row["broker"])).split(","):
+        fact = _fact(builder, row, message.format(broker), row["kind"], broker=broker)
+        builder.events.append(BrokerEvent(broker, kind, fact.time, fact))
 
 
 def _version(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -282,11 +265,7 @@ HANDLERS = {
     "isr-shrink": _isr_event,
     "isr-expand": _isr_event,
     "isr-update": _isr_event,
-    "loaded": _loaded,
-    "corruption": _corruption,
-    "truncate": _truncated,
-    "truncate-noop": _truncated,
-    "truncate-fully": _truncated,
+    **dict.fromkeys(LOG_ENDS, _log_end),
     "out-of-range": _out_of_range,
     "fetch-refused": _fetch_refused,
     "log-start": _log_start,
@@ -294,10 +273,7 @@ HANDLERS = {
     "cleaned": _cleaned,
     "boot": _boot,
     "configured": _boot,
-    "fenced": _fenced,
-    "unfenced": _unfenced,
-    "failed": _failed,
-    "returned": _returned,
+    **dict.fromkeys(SEEN, _seen),
     "version": _version,
 }
 

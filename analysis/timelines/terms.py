@@ -38,6 +38,11 @@ class Term:
             self.conflict = True
         self.leader = leader
 
+    def begin(self, time: int | None, isr: frozenset[str] | None = None) -> None:
+        """Sets the time and the ISR of its beginning, unless an earlier source did."""
+        self.time = time if self.time is None else self.time
+        self.isr = isr if self.isr is None else self.isr
+
     @property
     def elected_uncleanly(self) -> bool | None:
         """Whether the leader was out of sync when it was elected; None where that is not known.

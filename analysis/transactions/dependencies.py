@@ -138,9 +138,7 @@ def _read_from(writers: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
     targets = reads.rename({name: f"target_{name}" for name in _OPERATION if name != "value"})
     sources = writers.rename({name: f"source_{name}" for name in writers.columns if name != "value"})
     pairs = targets.join(sources, on="value", how="inner", maintain_order="left").with_columns(
-        pl.col("target_offset").alias("source_offset"),
-        pl.col("value").alias("source_value"),
-        pl.lit(None, pl.String).alias("target_value"),
+        source_offset="target_offset", source_value="value", target_value=pl.lit(None, pl.String)
     )
     return _between_two(pairs, "wr").unique(["source_at", "target_at"], keep="first", maintain_order=True)
 

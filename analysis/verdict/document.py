@@ -162,20 +162,18 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         clock = "all events have the same time, so their order is not known"
     items = [
         _well_formed(results),
-        assumption(
+        _without(
+            repeated,
             "values unique",
-            not repeated,
-            "no value was sent twice to a partition"
-            if not repeated
-            else f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
+            "no value was sent twice to a partition",
+            f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
             assuming("values"),
         ),
-        assumption(
+        _without(
+            misreported,
             "timeouts not called failures",
-            not misreported,
-            "every send recorded as fail has an error that proves the failure"
-            if not misreported
-            else f"{plural(misreported, 'send')} recorded as fail with an error that proves nothing: judged as info",
+            "every send recorded as fail has an error that proves the failure",
+            f"{plural(misreported, 'send')} recorded as fail with an error that proves nothing: judged as info",
             assuming("outcomes"),
         ),
         assumption("one clock", not backwards and not timeless, clock, assuming("order" if timeless else "clock")),
@@ -183,25 +181,16 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     unit = doubtful_unit(span, [summary["latency"] for summary in results.summaries], counts.get("operations", 0))
     if unit and results.run.settings.dialect == "native":
         items.append(assumption("times in nanoseconds", False, unit, assuming("clock")))
-    nowhere = counts.get("acknowledged nowhere", 0)
-    if nowhere:
+    if nowhere := counts.get("acknowledged nowhere", 0):
         sentence = f"{plural(nowhere, 'acknowledged send')} without a recorded partition: not checked for loss"
         items.append(assumption("partitions recorded", False, sentence, assuming("partitions")))
-    synthetic = sum(summary["counts"]["synthetic"] for summary in results.summaries)
-    if synthetic:
-        items.append(
-            assumption(
-                "invocations recorded",
-                False,
-                f"{plural(synthetic, 'send')} without an invocation: the order of sending is not known",
-                assuming("invocations"),
-            )
-        )
+    if synthetic := sum(summary["counts"]["synthetic"] for summary in results.summaries):
+        sentence = f"{plural(synthetic, 'send')} without an invocation: the order of sending is not known"
+        items.append(assumption("invocations recorded", False, sentence, assuming("invocations")))
     if results.run.settings.dialect == "native" and not any(s["counts"]["records"] for s in results.summaries):
         sentence = "no send was acknowledged and no poll returned a record, so no guarantee was tested"
         items.append(assumption("clients were served", False, sentence, ()))
-    if silent := _silent_clients(results):
-        items.append(silent)
+    items += _silent_clients(results)
     rest = (
         _deleted_topics(results)
         + _missing_settings(results)
@@ -215,16 +204,25 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     return [*items, _final_reads(results), *rest]
 
 
-def _silent_clients(results: Results) -> dict[str, Any] | None:
-    """The broken assumption about clients in run.json of which the history has no event; None if there are none."""
+def _without(count: int, name: str, sentence: str, otherwise: str, touches: tuple[str, ...]) -> dict[str, Any]:
+    """An assumption that holds if nothing was counted against it."""
+    return assumption(name, not count, otherwise if count else sentence, touches)
+
+
+def _silent_clients(results: Results) -> list[dict[str, Any]]:
+    """The broken assumptions about clients of which the history has no event, though run.json or a file names them."""
     settings, recorded = results.run.settings, results.context.filter(pl.col("kind") == "events")["process"]
+    items = []
+    if empty := results.run.empty:
+        sentence = f"{some(empty)} {'is' if len(empty) == 1 else 'are'} empty, so what was recorded there is not known"
+        items.append(assumption("clients recorded", False, sentence, tuple(RULES)))
     silent = [name for name in settings.processes if name not in recorded and settings.role(name) in DATA_OF_ROLES]
-    if settings.dialect != "native" or not silent:
-        return None
-    lacking = {need for name in silent for need in DATA_OF_ROLES[settings.role(name)]}
-    touched = tuple(rule.name for rule in RULES.values() if lacking & {*rule.needs})
-    sentence = f"run.json names {some(silent)}, but the history has no event of them, so what they did is not known"
-    return assumption("clients recorded", False, sentence, touched)
+    if settings.dialect == "native" and silent:
+        lacking = {need for name in silent for need in DATA_OF_ROLES[settings.role(name)]}
+        touched = tuple(rule.name for rule in RULES.values() if lacking & {*rule.needs})
+        sentence = f"run.json names {some(silent)}, but the history has no event of them, so what they did is not known"
+        items.append(assumption("clients recorded", False, sentence, touched))
+    return items
 
 
 def _well_formed(results: Results) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def _explanation(report: dict[str, Any], headline: str) -> list[str]:
         lines += _item(f"cause {incident['cause']}: {incident['headline']}")
     broken = [item for item in report["assumptions"] if item["holds"] is not True]
     for item in broken[:SHOWN]:
-        lines += _item(f"not known, {item['name']}: {item['says']}")
+        lines += _item(f"broken assumption {item['name']}: {item['says']}")
     return lines
 
 

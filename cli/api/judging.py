@@ -51,10 +51,15 @@ class Request:
 
     def of_run(self, run: Run) -> Run:
         """The run, to be judged as requested."""
-        rules = select_rules(self.only, self.skip, self.allow)
-        name = self.name or run.settings.name
-        chosen = replace(run.settings, allow=self.allow, rules=rules, name=name)
-        return replace(run, settings=replace(chosen, strict=self.strict, ww_deps=self.ww_deps))
+        settings = replace(
+            run.settings,
+            allow=self.allow,
+            rules=select_rules(self.only, self.skip, self.allow),
+            name=self.name or run.settings.name,
+            strict=self.strict,
+            ww_deps=self.ww_deps,
+        )
+        return replace(run, settings=settings)
 
 
 Judge = Callable[[Request], Results]
@@ -132,7 +137,7 @@ def _names(found: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _check_frame(frame: Any, engine: Engine, request: Request, config: Mapping[str, Any]) -> Result:
-    """The folder lives as long as the result, which may judge again."""
+    """Judge a DataFrame. The folder exists as long as the result, which may judge again."""
     folder = TemporaryDirectory(prefix="logjudge-")
     write_bundle(frame, folder.name, {"name": request.name or "events", **config})
     result = _check_path(folder.name, engine, request)
@@ -152,7 +157,7 @@ def result_of(
     request: Request,
     kind: Callable[[dict[str, Any], Results, Callable[[tuple[str, ...]], Result]], Kind],
 ) -> Kind:
-    """What `judge` finds on that engine, as called by `command`. Raises InputError where there is nothing to judge."""
+    """The result of `judge` on that engine, called by `command`. Raises InputError if there is nothing to judge."""
     results = judge(request)
     results.refuse_unusable()
     report = {**report_of(results, engine), "provenance": provenance_of(results.run, command)}

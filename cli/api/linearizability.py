@@ -1,4 +1,4 @@
-"""`logjudge.linearizable`: is a history of operations linearizable by a sequential specification?"""
+"""`logjudge.linearizable`: decides whether a history of operations is linearizable by a sequential specification."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ the record. Times are of the controller's clock in milliseconds.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -182,12 +183,20 @@ def _remove_topic(replay: Replay, record: MetadataRecord) -> None:
     replay.partitions = {key: state for key, state in replay.partitions.items() if key[0] != topic_id}
 
 
-def _ints(values: Any) -> tuple[int, ...]:
-    return tuple(int(v) for v in values or ())
+# By name in PartitionState: the record's field.
+LISTS = {
+    "isr": "isr",
+    "replicas": "replicas",
+    "adding": "addingReplicas",
+    "removing": "removingReplicas",
+    "elr": "eligibleLeaderReplicas",
+    "last_known_elr": "lastKnownElr",
+}
 
 
-def _changed(data: dict[str, Any], name: str, old: tuple[int, ...]) -> tuple[int, ...]:
-    return old if data.get(name) is None else _ints(data[name])
+def _lists(data: dict[str, Any]) -> dict[str, Any]:
+    """The lists of brokers that a record has; a change has only those that changed."""
+    return {name: tuple(map(int, data[field])) for name, field in LISTS.items() if data.get(field) is not None}
 
 
 def _partition(replay: Replay, record: MetadataRecord) -> None:
@@ -197,13 +206,8 @@ def _partition(replay: Replay, record: MetadataRecord) -> None:
         leader=int(data["leader"]),
         leader_epoch=int(data["leaderEpoch"]),
         partition_epoch=int(data["partitionEpoch"]),
-        isr=_ints(data["isr"]),
-        replicas=_ints(data["replicas"]),
-        adding=_ints(data.get("addingReplicas")),
-        removing=_ints(data.get("removingReplicas")),
-        elr=_ints(data.get("eligibleLeaderReplicas")),
-        last_known_elr=_ints(data.get("lastKnownElr")),
         recovering=data.get("leaderRecoveryState") == 1,
+        **dict.fromkeys(LISTS, ()) | _lists({"isr": data["isr"], "replicas": data["replicas"], **data}),
     )
     replay.partition_row(record, "partition", key)
 
@@ -216,16 +220,7 @@ def _partition_change(replay: Replay, record: MetadataRecord) -> None:
         reason = f"a change of partition {key[1]} of topic {key[0]}, without its PartitionRecord in this log"
         replay.broken(record, "order", reason)
         return
-    state = replace(
-        old,
-        partition_epoch=old.partition_epoch + 1,
-        isr=_changed(data, "isr", old.isr),
-        replicas=_changed(data, "replicas", old.replicas),
-        adding=_changed(data, "addingReplicas", old.adding),
-        removing=_changed(data, "removingReplicas", old.removing),
-        elr=_changed(data, "eligibleLeaderReplicas", old.elr),
-        last_known_elr=_changed(data, "lastKnownElr", old.last_known_elr),
-    )
+    state = replace(old, partition_epoch=old.partition_epoch + 1, **_lists(data))
     leader = data.get("leader")
     if leader is not None and leader != NO_LEADER_CHANGE:
         state = replace(state, leader=int(leader), leader_epoch=old.leader_epoch + 1)
@@ -243,20 +238,9 @@ def _clear_elr(replay: Replay, record: MetadataRecord) -> None:
             replay.partition_row(record, "change", key)
 
 
-def _register(replay: Replay, record: MetadataRecord) -> None:
-    replay.row(record, "register", broker_id=record.data["brokerId"])
-
-
-def _unregister(replay: Replay, record: MetadataRecord) -> None:
-    replay.row(record, "unregister", broker_id=record.data["brokerId"])
-
-
-def _fence(replay: Replay, record: MetadataRecord) -> None:
-    replay.row(record, "fence", broker_id=record.data["id"])
-
-
-def _unfence(replay: Replay, record: MetadataRecord) -> None:
-    replay.row(record, "unfence", broker_id=record.data["id"])
+def _of_broker(kind: str, name: str) -> Callable[[Replay, MetadataRecord], None]:
+    """A handler that adds a row with the broker that the record has in the field of that name."""
+    return lambda replay, record: replay.row(record, kind, broker_id=record.data[name])
 
 
 def _registration_change(replay: Replay, record: MetadataRecord) -> None:
@@ -270,10 +254,8 @@ def _registration_change(replay: Replay, record: MetadataRecord) -> None:
 
 def _config(replay: Replay, record: MetadataRecord) -> None:
     data = record.data
-    if data["resourceType"] == TOPIC_RESOURCE:
-        replay.row(record, "config", topic=data["resourceName"], key=data["name"], value=data["value"])
-    else:
-        replay.row(record, "config", key=data["name"], value=data["value"])
+    topic = data["resourceName"] if data["resourceType"] == TOPIC_RESOURCE else None
+    replay.row(record, "config", topic=topic, key=data["name"], value=data["value"])
 
 
 def _feature(replay: Replay, record: MetadataRecord) -> None:
@@ -281,14 +263,14 @@ def _feature(replay: Replay, record: MetadataRecord) -> None:
 
 
 HANDLERS = {
-    TYPES["REGISTER_BROKER_RECORD"]: _register,
-    TYPES["UNREGISTER_BROKER_RECORD"]: _unregister,
+    TYPES["REGISTER_BROKER_RECORD"]: _of_broker("register", "brokerId"),
+    TYPES["UNREGISTER_BROKER_RECORD"]: _of_broker("unregister", "brokerId"),
     TYPES["TOPIC_RECORD"]: _topic,
     TYPES["PARTITION_RECORD"]: _partition,
     TYPES["CONFIG_RECORD"]: _config,
     TYPES["PARTITION_CHANGE_RECORD"]: _partition_change,
-    TYPES["FENCE_BROKER_RECORD"]: _fence,
-    TYPES["UNFENCE_BROKER_RECORD"]: _unfence,
+    TYPES["FENCE_BROKER_RECORD"]: _of_broker("fence", "id"),
+    TYPES["UNFENCE_BROKER_RECORD"]: _of_broker("unfence", "id"),
     TYPES["REMOVE_TOPIC_RECORD"]: _remove_topic,
     TYPES["FEATURE_LEVEL_RECORD"]: _feature,
     TYPES["BROKER_REGISTRATION_CHANGE_RECORD"]: _registration_change,

@@ -21,10 +21,10 @@ OFFSET_KEYS, GROUP_KEY = (0, 1), 2
 OFFSET_KEY = (Field("group", "string"), Field("topic", "string"), Field("partition", "int32"))
 OFFSET_VALUE = (
     Field("offset", "int64"),
-    Field("leaderEpoch", "int32", since=3),
+    Field("leaderEpoch", "int32", since=3, default=-1),
     Field("metadata", "string"),
     Field("commitTimestamp", "int64"),
-    Field("expireTimestamp", "int64", since=1, until=1),
+    Field("expireTimestamp", "int64", since=1, until=1, default=-1),
 )
 GROUP_KEY_FIELDS = (Field("group", "string"),)
 MEMBER = (
@@ -47,6 +47,8 @@ GROUP_VALUE = (
 )
 ASSIGNED_TOPIC = (Field("topic", "string"), Field("partitions", "[int32]"))
 ASSIGNMENT = (Field("assigned", "[]", of=ASSIGNED_TOPIC),)
+USER_DATA = Field("userData", "bytes")  # follows; not read
+SUBSCRIPTION = (Field("topics", "[string]"), USER_DATA, Field("ownedPartitions", "[]", of=ASSIGNED_TOPIC))
 
 
 @dataclass(frozen=True)

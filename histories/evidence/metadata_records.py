@@ -8,23 +8,12 @@ version appends cannot be skipped, so a record of an unknown version is damage.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .record_schema import Field, read_fields, varint, write_fields
 from .wire_cursor import MalformedRecordError, WireCursor
-
-
-@dataclass(frozen=True)
-class Field:
-    """A field of a record: its type, the first version that has it, and its tag if it is tagged."""
-
-    name: str
-    type: str  # int8 int16 int32 int64 uint16 bool string uuid, [type], or a key of STRUCTS in brackets
-    since: int = 0
-    tag: int | None = None
-    default: Any = None
 
 
 @dataclass(frozen=True)
@@ -36,19 +25,17 @@ class RecordSchema:
     fields: tuple[Field, ...]
 
 
-STRUCTS: dict[str, tuple[Field, ...]] = {
-    "endpoint": (
-        Field("name", "string"),
-        Field("host", "string"),
-        Field("port", "uint16"),
-        Field("securityProtocol", "int16"),
-    ),
-    "feature": (
-        Field("name", "string"),
-        Field("minSupportedVersion", "int16"),
-        Field("maxSupportedVersion", "int16"),
-    ),
-}
+ENDPOINT = (
+    Field("name", "string"),
+    Field("host", "string"),
+    Field("port", "uint16"),
+    Field("securityProtocol", "int16"),
+)
+FEATURE = (
+    Field("name", "string"),
+    Field("minSupportedVersion", "int16"),
+    Field("maxSupportedVersion", "int16"),
+)
 
 SCHEMAS: dict[int, RecordSchema] = {
     0: RecordSchema(
@@ -59,8 +46,8 @@ SCHEMAS: dict[int, RecordSchema] = {
             Field("isMigratingZkBroker", "bool", since=2),
             Field("incarnationId", "uuid"),
             Field("brokerEpoch", "int64"),
-            Field("endPoints", "[endpoint]"),
-            Field("features", "[feature]"),
+            Field("endPoints", "[]", of=ENDPOINT),
+            Field("features", "[]", of=FEATURE),
             Field("rack", "string"),
             Field("fenced", "bool"),
             Field("inControlledShutdown", "bool", since=1),
@@ -140,47 +127,6 @@ SCHEMAS: dict[int, RecordSchema] = {
 IGNORED = frozenset((6, 10, 11, 13, 14, 15, 16, 18, 19, 20, 21, 22, 26, 27))
 
 
-_WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8}
-
-
-def _value(cursor: WireCursor, type_: str, version: int) -> Any:
-    if type_ in _WIDTHS:
-        return cursor.integer(_WIDTHS[type_])
-    if type_ == "uint16":
-        return cursor.integer(2, signed=False)
-    if type_ == "bool":
-        return cursor.integer(1) != 0
-    if type_ == "uuid":
-        # Kafka prints a Uuid as base64 for URLs, without padding.
-        return base64.urlsafe_b64encode(cursor.take(16)).decode().rstrip("=")
-    if type_ == "string":
-        length = cursor.varint()
-        return cursor.take(length - 1).decode("utf-8", "replace") if length else None
-    length = cursor.varint()
-    if not length:
-        return None
-    inner = type_[1:-1]
-    if length - 1 > len(cursor.data):
-        raise MalformedRecordError(f"an array of {length - 1} entries in {len(cursor.data)} bytes")
-    if inner in STRUCTS:
-        return [_fields(cursor, STRUCTS[inner], version) for _ in range(length - 1)]
-    return [_value(cursor, inner, version) for _ in range(length - 1)]
-
-
-def _fields(cursor: WireCursor, fields: tuple[Field, ...], version: int) -> dict[str, Any]:
-    out = {field.name: field.default for field in fields}
-    for field in fields:
-        if field.tag is None and version >= field.since:
-            out[field.name] = _value(cursor, field.type, version)
-    by_tag = {field.tag: field for field in fields if field.tag is not None}
-    for _ in range(cursor.varint()):
-        tag, size = cursor.varint(), cursor.varint()
-        inner = WireCursor(cursor.take(size))
-        if tag in by_tag:
-            out[by_tag[tag].name] = _value(inner, by_tag[tag].type, version)
-    return out
-
-
 def decode(data: bytes) -> tuple[int, int, dict[str, Any] | None]:
     """Type, version and fields of a metadata record; no fields (None) for an ignored type."""
     cursor = WireCursor(data)
@@ -192,54 +138,11 @@ def decode(data: bytes) -> tuple[int, int, dict[str, Any] | None]:
         return type_, version, None
     if version > schema.max_version:
         raise MalformedRecordError(f"found {schema.name} of version {version}, expected at most {schema.max_version}")
-    return type_, version, _fields(cursor, schema.fields, version)
+    return type_, version, read_fields(cursor, schema.fields, version, flexible=True)
 
 
 def encode(name: str, data: Mapping[str, Any]) -> bytes:
     """The bytes of a record of that name, in the oldest version that has its fields."""
     number, schema = next((number, schema) for number, schema in SCHEMAS.items() if schema.name == name)
     version = max((field.since for field in schema.fields if field.name in data), default=0)
-    return _varint(1) + _varint(number) + _varint(version) + _encoded(schema.fields, version, data)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*out, value))
-
-
-def _bytes(type_: str, version: int, value: Any) -> bytes:
-    if type_ in _WIDTHS:
-        return int(value).to_bytes(_WIDTHS[type_], "big", signed=True)
-    if type_ == "uint16":
-        return int(value).to_bytes(2, "big")
-    if type_ == "bool":
-        return bytes((bool(value),))
-    if type_ == "uuid":
-        return bytes(base64.urlsafe_b64decode(value + "=="))
-    if value is None:
-        return _varint(0)
-    if type_ == "string":
-        text = str(value).encode()
-        return _varint(len(text) + 1) + text
-    inner = type_[1:-1]
-    if inner in STRUCTS:
-        entries = [_encoded(STRUCTS[inner], version, entry) for entry in value]
-    else:
-        entries = [_bytes(inner, version, entry) for entry in value]
-    return _varint(len(entries) + 1) + b"".join(entries)
-
-
-def _encoded(fields: tuple[Field, ...], version: int, data: Mapping[str, Any]) -> bytes:
-    """The bytes of the fields in order, then of the tagged fields in `data`."""
-    plain = [
-        _bytes(f.type, version, data.get(f.name, f.default)) for f in fields if f.tag is None and version >= f.since
-    ]
-    tagged = [
-        (f.tag, _bytes(f.type, version, data[f.name]))
-        for f in sorted((f for f in fields if f.tag is not None and f.name in data), key=lambda f: f.tag or 0)
-    ]
-    tags = [_varint(tag or 0) + _varint(len(value)) + value for tag, value in tagged]
-    return b"".join((*plain, _varint(len(tags)), *tags))
+    return varint(1) + varint(number) + varint(version) + write_fields(schema.fields, version, True, data)

@@ -26,26 +26,29 @@ if TYPE_CHECKING:
 
 def read_part(part: Part) -> list[Block]:
     """The blocks of a part, by topic-partition: tables of tables.py with their location."""
-    return list(_READERS[part.kind](part))
+    if part.kind in _READERS:
+        return list(_READERS[part.kind](part))
+    table, read = _TABLES[part.kind]
+    frame, damage = read(part.path)
+    # Brokers rebuild their files about producers from the log: damage there, or in a whole folder, is of no partition.
+    damaged = part if part.kind in ("offsets", "epochs", "properties") else replace(part, topic=None, partition=None)
+    return [*_blocks(table, part, frame), *_blocks("damage", damaged, damage)]
 
 
-def _block(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
-    if frame.height:
-        frame = located(frame, part.snapshot, part.broker, part.name)
-        yield Block(table, part.topic, part.partition, frame)
+def _blocks(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
+    """The rows of a part with their location; if they have a topic and a partition, a block for each.
 
-
-def _grouped(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
-    """A frame with columns topic and partition, as blocks of one topic-partition each."""
+    The column `file` names the files of a part that is a folder.
+    """
     if not frame.height:
         return
+    named = pl.lit(part.name)
     if "file" in frame.columns:
-        frame = frame.with_columns(pl.concat_str(pl.lit(part.name + "/"), "file").alias("file"))
-        order = ["snapshot", "broker", "file", *(c for c in frame.columns if c != "file")]
-        located_ = frame.with_columns(snapshot=pl.lit(part.snapshot), broker=pl.lit(part.broker))
-        frame = located_.select(order)
-    else:
-        frame = located(frame, part.snapshot, part.broker, part.name)
+        named = pl.concat_str(pl.lit(part.name + "/"), pl.col("file").fill_null(""))
+    frame = located(frame, part.snapshot, part.broker, named)
+    if "topic" not in frame.columns:
+        yield Block(table, part.topic, part.partition, frame)
+        return
     for group in frame.partition_by("topic", "partition", maintain_order=True):
         yield Block(table, group["topic"][0], group["partition"][0], group)
 
@@ -55,14 +58,14 @@ def _read_segment(part: Part) -> Iterator[Block]:
 
     segment = read_segment(part.path, part.start, part.end)
     yield from _empty_segment(part, segment)
-    yield from _block("batches", part, segment.batches)
-    yield from _block("records", part, segment.records)
-    yield from _block("damage", part, segment.damage)
+    yield from _blocks("batches", part, segment.batches)
+    yield from _blocks("records", part, segment.records)
+    yield from _blocks("damage", part, segment.damage)
 
 
 def _empty_segment(part: Part, segment: Segment) -> Iterator[Block]:
     if not segment.batches.height and not segment.damage.height and part.start == 0:
-        yield from _block("segments", part, pl.DataFrame({"base_offset": [int(part.path.stem)]}, schema=SEGMENTS))
+        yield from _blocks("segments", part, pl.DataFrame({"base_offset": [int(part.path.stem)]}, schema=SEGMENTS))
 
 
 def _read_headers(part: Part) -> Iterator[Block]:
@@ -70,90 +73,45 @@ def _read_headers(part: Part) -> Iterator[Block]:
 
     segment = read_headers(part.path, part.start, part.end)
     yield from _empty_segment(part, segment)
-    yield from _block("headers", part, segment.batches.with_columns(pl.lit(str(part.path)).alias("path")))
-    yield from _block("damage", part, segment.damage)
-
-
-def _read_metadata(part: Part) -> Iterator[Block]:
-    yield from _of_folder("metadata", part, *read_cluster_metadata(part.path))
-
-
-def _read_groups(part: Part) -> Iterator[Block]:
-    yield from _of_folder("groups", part, *read_group_log(part.path))
-
-
-def _read_transactions(part: Part) -> Iterator[Block]:
-    yield from _of_folder("transactions", part, *read_transaction_log(part.path))
-
-
-def _read_producer_file(part: Part) -> Iterator[Block]:
-    """An index of aborted transactions, or a producer snapshot. A broker rebuilds both from its log."""
-    is_index = part.kind == "txnindex"
-    table, read = ("aborted", read_aborted_index) if is_index else ("producers", read_producer_snapshot)
-    frame, damage = read(part.path)
-    yield from _block(table, part, frame)
-    yield from _block("damage", replace(part, topic=None, partition=None), damage)
-
-
-def _of_folder(table: str, part: Part, frame: pl.DataFrame, damage: pl.DataFrame) -> Iterator[Block]:
-    """The blocks of a part that is a folder: its frames name the file of each row."""
-    yield from _grouped(table, part, frame)
-    if damage.height:
-        named = pl.concat_str(pl.lit(part.name + "/"), pl.col("file").fill_null("")).alias("file")
-        located_ = located(damage.drop("file"), part.snapshot, part.broker, part.name)
-        yield Block("damage", None, None, located_.with_columns(damage.select(named)["file"]))
-
-
-def _read_offsets(part: Part) -> Iterator[Block]:
-    frame, damage = read_offset_checkpoint(part.path)
-    yield from _grouped("checkpoints", part, frame)
-    yield from _block("damage", part, damage)
-
-
-def _read_epochs(part: Part) -> Iterator[Block]:
-    frame, damage = read_epoch_checkpoint(part.path)
-    yield from _block("epochs", part, frame)
-    yield from _block("damage", part, damage)
-
-
-def _read_properties(part: Part) -> Iterator[Block]:
-    frame, damage = read_properties(part.path)
-    yield from _block("properties", part, frame)
-    yield from _block("damage", part, damage)
+    yield from _blocks("headers", part, segment.batches.with_columns(path=pl.lit(str(part.path))))
+    yield from _blocks("damage", part, segment.damage)
 
 
 def _read_log(part: Part) -> Iterator[Block]:
     frame, damage = read_server_log(part.path, part.start, part.end, part.first_line)
-    yield from _grouped("log_events", part, frame)
-    yield from _block("damage", part, damage)
+    yield from _blocks("log_events", part, frame)
+    yield from _blocks("damage", part, damage)
 
 
 def _read_dump(part: Part) -> Iterator[Block]:
     for dump in read_dump(part.path):
         topic, partition = dump.topic or part.topic, dump.partition
         here = replace(part, topic=topic, partition=part.partition if partition is None else partition)
-        yield from _block("batches", here, dump.batches)
-        yield from _block("records", here, dump.records)
-        yield from _grouped("metadata", part, dump.metadata)
-        yield from _block("damage", here, dump.damage)
+        yield from _blocks("batches", here, dump.batches)
+        yield from _blocks("records", here, dump.records)
+        yield from _blocks("metadata", part, dump.metadata)
+        yield from _blocks("damage", here, dump.damage)
 
 
 def _read_nothing(part: Part) -> Iterator[Block]:
     """The reason of a part that is left out or unreadable, as damage."""
-    yield from _block("damage", part, pl.DataFrame([damage_row(part.kind, part.reason)], schema=DAMAGE))
+    yield from _blocks("damage", part, pl.DataFrame([damage_row(part.kind, part.reason)], schema=DAMAGE))
 
 
+# Kinds of parts with one table of rows and one of damage.
+_TABLES = {
+    "metadata": ("metadata", read_cluster_metadata),
+    "groups": ("groups", read_group_log),
+    "transactions": ("transactions", read_transaction_log),
+    "txnindex": ("aborted", read_aborted_index),
+    "snapshot": ("producers", read_producer_snapshot),
+    "offsets": ("checkpoints", read_offset_checkpoint),
+    "epochs": ("epochs", read_epoch_checkpoint),
+    "properties": ("properties", read_properties),
+}
 _READERS = {
     "segment": _read_segment,
     "headers": _read_headers,
-    "metadata": _read_metadata,
-    "groups": _read_groups,
-    "transactions": _read_transactions,
-    "txnindex": _read_producer_file,
-    "snapshot": _read_producer_file,
-    "offsets": _read_offsets,
-    "epochs": _read_epochs,
-    "properties": _read_properties,
     "log": _read_log,
     "dump": _read_dump,
     "left-out": _read_nothing,

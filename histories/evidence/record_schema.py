@@ -1,12 +1,15 @@
-"""Decodes Kafka's own records by tables of their fields, as its generated classes do.
+"""Decodes and encodes Kafka's own records by tables of their fields, as its generated classes do.
 
 From its first flexible version on, strings and arrays of a record are compact (KIP-482), and tagged fields follow its
-fields: those that a table names are read, the others are passed over.
+fields: those that a table names are read, the others are passed over. An array that is null reads as empty, but a
+tagged one as None, as there it stands for no change.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .wire_cursor import MalformedRecordError, WireCursor
@@ -19,21 +22,19 @@ class Field:
     """A field of a record: its type, the first and last versions that have it, and its tag if it is a tagged one."""
 
     name: str
-    type: str  # int8 int16 int32 int64 string bytes, or an array: [int32], [] of the fields in `of`
+    type: str  # int8 int16 int32 int64 uint16 bool uuid string bytes, or an array: [int32], [] of the fields in `of`
     since: int = 0
     until: int = 32_767
     of: tuple[Field, ...] = ()
-    tag: int | None = None  # integers only
-    default: Any = None  # of a tagged field that is missing
+    tag: int | None = None
+    default: Any = None  # of a field that the record lacks
 
 
 def read_fields(cursor: WireCursor, fields: tuple[Field, ...], version: int, flexible: bool) -> dict[str, Any]:
     """The fields of a record by name. Raises MalformedRecordError."""
-    out = {
-        field.name: field.default if field.tag is not None else _value(cursor, field, version, flexible)
-        for field in fields
-        if field.since <= version <= field.until
-    }
+    out = {field.name: field.default for field in fields}
+    for field in _plain(fields, version):
+        out[field.name] = _value(cursor, field, version, flexible)
     if flexible:
         tagged = {field.tag: field for field in fields if field.tag is not None}
         for _ in range(cursor.varint()):
@@ -42,6 +43,10 @@ def read_fields(cursor: WireCursor, fields: tuple[Field, ...], version: int, fle
             if tag in tagged:
                 out[tagged[tag].name] = _value(data, tagged[tag], version, flexible)
     return out
+
+
+def _plain(fields: tuple[Field, ...], version: int) -> list[Field]:
+    return [field for field in fields if field.tag is None and field.since <= version <= field.until]
 
 
 def read_versioned(data: bytes, fields: tuple[Field, ...], latest: int, flexible_since: int) -> dict[str, Any]:
@@ -65,13 +70,76 @@ def read_key(data: bytes, fields: tuple[Field, ...]) -> dict[str, Any]:
 def _value(cursor: WireCursor, field: Field, version: int, flexible: bool) -> Any:
     if field.type in _WIDTHS:
         return cursor.integer(_WIDTHS[field.type])
+    if field.type == "uint16":
+        return cursor.integer(2, signed=False)
+    if field.type == "bool":
+        return cursor.integer(1) != 0
+    if field.type == "uuid":
+        # Kafka prints a Uuid as base64 for URLs, without padding.
+        return base64.urlsafe_b64encode(cursor.take(16)).decode().rstrip("=")
     length = cursor.varint() - 1 if flexible else cursor.integer(2 if field.type == "string" else 4)
+    if length < 0:
+        return [] if field.tag is None and field.type not in ("string", "bytes") else None
     if field.type == "string":
-        return None if length < 0 else cursor.take(length).decode("utf-8", "replace")
+        return cursor.take(length).decode("utf-8", "replace")
     if field.type == "bytes":
-        return None if length < 0 else cursor.take(length)
+        return cursor.take(length)
     if length > len(cursor.data):
         raise MalformedRecordError(f"an array of {length} entries in {len(cursor.data)} bytes")
     if field.of:
-        return [read_fields(cursor, field.of, version, flexible) for _ in range(max(length, 0))]
-    return [cursor.integer(_WIDTHS[field.type.strip("[]")]) for _ in range(max(length, 0))]
+        return [read_fields(cursor, field.of, version, flexible) for _ in range(length)]
+    item = _item(field)
+    return [_value(cursor, item, version, flexible) for _ in range(length)]
+
+
+def _item(array: Field) -> Field:
+    return replace(array, type=array.type[1:-1])
+
+
+def write_versioned(version: int, fields: tuple[Field, ...], data: Mapping[str, Any]) -> bytes:
+    """The bytes of a key or value that begins with its version, which is not flexible."""
+    return version.to_bytes(2, "big") + write_fields(fields, version, False, data)
+
+
+def write_fields(fields: tuple[Field, ...], version: int, flexible: bool, data: Mapping[str, Any]) -> bytes:
+    """The bytes of the fields in order, or of their defaults; then of the tagged fields in `data`."""
+    plain = b"".join(
+        _bytes(field, version, flexible, data.get(field.name, field.default)) for field in _plain(fields, version)
+    )
+    if not flexible:
+        return plain
+    named = {field.tag: field for field in fields if field.tag is not None and field.name in data}
+    tagged = [(tag, _bytes(field, version, flexible, data[field.name])) for tag, field in sorted(named.items())]
+    parts = (varint(tag) + varint(len(value)) + value for tag, value in tagged)
+    return plain + varint(len(tagged)) + b"".join(parts)
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))
+
+
+def _bytes(field: Field, version: int, flexible: bool, value: Any) -> bytes:
+    if field.type in _WIDTHS:
+        return int(value).to_bytes(_WIDTHS[field.type], "big", signed=True)
+    if field.type == "uint16":
+        return int(value).to_bytes(2, "big")
+    if field.type == "bool":
+        return bytes((bool(value),))
+    if field.type == "uuid":
+        return base64.urlsafe_b64decode(value + "==")
+    count, content = -1, b""
+    if value is not None:
+        if field.type in ("string", "bytes"):
+            content = value.encode() if field.type == "string" else value
+        elif field.of:
+            content = b"".join(write_fields(field.of, version, flexible, entry) for entry in value)
+        else:
+            content = b"".join(_bytes(_item(field), version, flexible, entry) for entry in value)
+        count = len(content if field.type in ("string", "bytes") else value)
+    length = varint(count + 1) if flexible else count.to_bytes(2 if field.type == "string" else 4, "big", signed=True)
+    return length + content

@@ -220,14 +220,11 @@ class Block:
     frame: pl.DataFrame
 
 
-def located(frame: pl.DataFrame, snapshot: str, broker: str, file: str) -> pl.DataFrame:
+def located(frame: pl.DataFrame, snapshot: str, broker: str, file: str | pl.Expr) -> pl.DataFrame:
     """The frame with its location in front."""
-    return frame.select(
-        pl.lit(snapshot, pl.String).alias("snapshot"),
-        pl.lit(broker, pl.String).alias("broker"),
-        pl.lit(file, pl.String).alias("file"),
-        pl.all(),
-    )
+    file = pl.lit(file) if isinstance(file, str) else file
+    location = {"snapshot": pl.lit(snapshot), "broker": pl.lit(broker), "file": file}
+    return frame.with_columns(**location).select(*location, pl.exclude(location))
 
 
 def empty(schema: Schema, with_location: bool = False) -> pl.DataFrame:

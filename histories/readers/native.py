@@ -24,14 +24,15 @@ CONTENT = LOG
 
 # The columns that a file has; the other columns of EVENTS are added.
 _FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("line", "rebalanced", "synthetic")}
-_INTEGERS = ("time", "op", "partition", "offset", "timestamp", "generation")
-_LISTS = ("records", "ops", "offsets", "topics", "assignment")
-_FLAGS = ("group", "revoked", "auto")
-_TYPES: dict[str, tuple[type, str]] = {  # of fields, and their names in messages
-    **dict.fromkeys(_INTEGERS, (int, "an integer of 64 bits")),
-    **dict.fromkeys(_LISTS, (list, "a list")),
-    **dict.fromkeys(_FLAGS, (bool, "true or false")),
+# What a type takes from JSON: Python's type, bits of an integer, and words for messages. Every value can be text.
+_KINDS: dict[Any, tuple[type, int, str]] = {
+    pl.Struct: (dict, 0, "an object"),
+    pl.List: (list, 0, "a list"),
+    pl.Boolean: (bool, 0, "true or false"),
+    pl.Int64: (int, 64, "an integer of 64 bits"),
+    pl.Int32: (int, 32, "an integer of 32 bits"),
 }
+_TYPES = {name: _KINDS[kind.base_type()] for name, kind in _FIELDS.items() if kind.base_type() in _KINDS}
 _CONTAINERS = (dict, list)
 # Bytes that a process parses before it loads the compiled loops: loading them takes as long as parsing these bytes.
 SCANNED_FROM = 8 << 20
@@ -126,26 +127,16 @@ def _schema_reason(text: bytes) -> str:
 
 def _schema_mismatch(value: Any, expected: Any, where: str) -> str:
     """The first part of a value that does not match the schema, or nothing. Null matches everything."""
-    if value is None:
+    accepted, bits, wanted = _KINDS.get(expected.base_type(), (object, 0, ""))
+    if value is None or accepted is object:
         return ""
+    if _is_other(value, accepted, bits):
+        return f"{where}: expected {wanted}, found {_kind(value)}"
+    parts: list[tuple[Any, Any, str]] = []
     if isinstance(expected, pl.Struct):
-        if not isinstance(value, dict):
-            return f"{where}: expected an object, found {_kind(value)}"
         parts = [(value.get(field.name), field.dtype, f"{where}.{field.name}") for field in expected.fields]
     elif isinstance(expected, pl.List):
-        if not isinstance(value, list):
-            return f"{where}: expected a list, found {_kind(value)}"
         parts = [(item, expected.inner, f"{where}[{number}]") for number, item in enumerate(value)]
-    else:
-        for kinds, accepted, words in (
-            (pl.Boolean, bool, "true or false"),
-            (pl.Int64, int, "an integer of 64 bits"),
-            (pl.Int32, int, "an integer of 32 bits"),
-        ):
-            is_wide = kinds == pl.Int32 and isinstance(value, int) and not -(2**31) <= value < 2**31
-            if expected == kinds and (not isinstance(value, accepted) or is_wide or _is_not_int64(value, accepted)):
-                return f"{where}: expected {words}, found {_kind(value)}"
-        return ""  # every value can be text
     return next(
         (mismatch for part in parts if (mismatch := _schema_mismatch(part[0], part[1], part[2].lstrip(".")))), ""
     )
@@ -163,12 +154,13 @@ def _malformed_reason(text: bytes) -> str:
         return f"no JSON: {_one_line(str(error))}"
     if not isinstance(event, dict):
         return f"found {_kind(event)}, expected a JSON object"
-    if text.count(b'":') != _count_keys(event) and (twice := _duplicate_key(text)):
+    keys = len(event) if text.count(b"{") == 1 else _count_keys(event)
+    if text.count(b'":') != keys and (twice := _duplicate_key(text)):
         return f"found {twice} twice in one object, expected it once"
     for name, value in event.items():
         if name in _TYPES and value is not None:
-            accepted, wanted = _TYPES[name]
-            if not isinstance(value, accepted) or _is_not_int64(value, accepted):
+            accepted, bits, wanted = _TYPES[name]
+            if _is_other(value, accepted, bits):
                 return f"found {_kind(value)} as {name}, expected {wanted}"
     return ""
 
@@ -197,8 +189,11 @@ def _duplicate_key(text: bytes) -> str:
     return found[0] if found else ""
 
 
-def _is_not_int64(value: Any, accepted: type) -> bool:
-    return accepted is int and (isinstance(value, bool) or not -(2**63) <= value < 2**63)
+def _is_other(value: Any, accepted: type, bits: int) -> bool:
+    """Whether a value is not of the type. Python's true and false are integers; JSON's are not."""
+    if not bits:
+        return not isinstance(value, accepted)
+    return not isinstance(value, int) or isinstance(value, bool) or not -(1 << bits - 1) <= value < 1 << bits - 1
 
 
 def _kind(value: Any) -> str:
@@ -238,7 +233,7 @@ def check_events(events: pl.DataFrame, numbered: bool = True, placed: bool = Tru
         .when(_bad_items(events, "ops", ("f",)))
         .then(pl.lit("found a step of a transaction without f, expected its function"))
     )
-    reasons = events.with_columns(reason.alias("reason"))
+    reasons = events.with_columns(reason=reason)
     if reasons["reason"].null_count() == len(reasons):
         return complete(events, EVENTS), pl.DataFrame(schema=QUARANTINE)
     return (

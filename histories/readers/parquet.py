@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from ..errors import InputError, describe_error
-from ..tables import EVENTS, QUARANTINE
+from ..tables import EVENTS, QUARANTINE, complete
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq  # imported where it is used: it loads file systems, with SSL
@@ -64,8 +64,7 @@ def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, 
     except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
         empty = pl.DataFrame(schema=EVENTS), pl.DataFrame(schema=QUARANTINE)
         return *empty, 0, f"row group {group} cannot be read: {describe_error(error)}"
-    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in EVENTS.items() if name not in [*names, "line"]]
-    numbered = typed.with_row_index("line").with_columns(pl.col("line").cast(pl.Int64), *missing)
+    numbered = complete(typed.with_row_index("line").cast({"line": pl.Int64}), EVENTS)
     is_jepsen = (file.schema_arrow.metadata or {}).get(_DIALECT) == b"jepsen"
     events, malformed = check_events(numbered, numbered=False, placed=not is_jepsen)
     return events.select(list(EVENTS)), malformed, len(frame), ""

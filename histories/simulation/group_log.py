@@ -1,17 +1,25 @@
-"""The records of the group's log as bytes: OffsetCommit and GroupMetadata, in the versions of the era.
-
-The field tables are in histories/evidence/group_records.py, whose decoder reads what this writes.
-"""
+"""The records of the group's log as bytes: OffsetCommit and GroupMetadata, in the versions of the era."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from ...models.replication.cluster import Cluster
 from ...models.replication.coordinators.requests import GroupRecord
 from ...models.replication.storage.batches import Batch
+from ..evidence.group_records import (
+    ASSIGNMENT,
+    GROUP_KEY,
+    GROUP_KEY_FIELDS,
+    GROUP_VALUE,
+    OFFSET_KEY,
+    OFFSET_VALUE,
+    SUBSCRIPTION,
+    USER_DATA,
+)
+from ..evidence.record_schema import write_versioned
 from .names import epoch_ms
 from .segments import Content
-from .wire import integer as _int
-from .wire import string as _text
 
 GROUP = "workers"
 
@@ -23,27 +31,41 @@ def group_content(cluster: Cluster, magic: int) -> Content:
     def content(batch: Batch, index: int) -> tuple[bytes, bytes]:
         record = cluster.coordinator_logs.group_records[batch.first + index]
         if record.offset is None:
-            return _int(2, 2) + _text(GROUP), _generation(cluster, record, version)
+            key = write_versioned(GROUP_KEY, GROUP_KEY_FIELDS, {"group": GROUP})
+            return key, write_versioned(version, GROUP_VALUE, _generation(cluster, record))
         partition, offset = record.offset
-        key = _int(1, 2) + _text(GROUP) + _text(cluster.config.topic) + _int(partition, 4)
-        epoch = _int(-1, 4) if version >= 3 else b""
-        expires = _int(-1, 8) if version == 1 else b""
-        return key, _int(version, 2) + _int(offset, 8) + epoch + _text("") + _int(epoch_ms(record.time), 8) + expires
+        place = {"group": GROUP, "topic": cluster.config.topic, "partition": partition}
+        value = {"offset": offset, "metadata": "", "commitTimestamp": epoch_ms(record.time)}
+        return write_versioned(1, OFFSET_KEY, place), write_versioned(version, OFFSET_VALUE, value)
 
     return content
 
 
-def _generation(cluster: Cluster, record: GroupRecord, version: int) -> bytes:
+def _generation(cluster: Cluster, record: GroupRecord) -> dict[str, Any]:
     config = cluster.config
     shares = record.assignment or ()
     protocol, leader = (config.strategy, record.member) if shares else (None, None)
-    out = _int(version, 2) + _text("consumer") + _int(record.generation, 4) + _text(protocol) + _text(leader)
-    out += (_int(epoch_ms(record.time), 8) if version >= 2 else b"") + _int(len(shares), 4)
-    for member, client, partitions in shares:
-        out += _text(member) + (_text(None) if version >= 3 else b"") + _text(client) + _text("/127.0.0.1")
-        out += _int(config.max_poll_interval // 1000, 4) + _int(config.group_session // 1000, 4)
-        numbers = b"".join(_int(partition, 4) for partition in partitions)
-        places = _int(1, 4) + _text(config.topic) + _int(len(partitions), 4) + numbers if partitions else _int(0, 4)
-        subscription = _int(1, 2) + _int(1, 4) + _text(config.topic) + _int(-1, 4) + _int(0, 4)
-        out += b"".join(_int(len(part), 4) + part for part in (subscription, _int(1, 2) + places + _int(-1, 4)))
-    return out
+    members = [
+        {
+            "memberId": member,
+            "clientId": client,
+            "clientHost": "/127.0.0.1",
+            "rebalanceTimeout": config.max_poll_interval // 1000,
+            "sessionTimeout": config.group_session // 1000,
+            "subscription": write_versioned(1, SUBSCRIPTION, {"topics": [config.topic], "ownedPartitions": []}),
+            "assignment": write_versioned(
+                1,
+                (*ASSIGNMENT, USER_DATA),
+                {"assigned": [{"topic": config.topic, "partitions": partitions}] if partitions else []},
+            ),
+        }
+        for member, client, partitions in shares
+    ]
+    return {
+        "protocolType": "consumer",
+        "generation": record.generation,
+        "protocol": protocol,
+        "leader": leader,
+        "currentStateTimestamp": epoch_ms(record.time),
+        "members": members,
+    }

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ...models.replication.events import Followed, Led, Shrunk, Truncated
@@ -19,44 +20,27 @@ HEARTBEATS = "org.apache.kafka.controller.BrokerHeartbeatManager"
 class KraftWording(Wording):
     """Kafka 4.1's lines."""
 
-    def start(self, node: int) -> list[Line]:
-        text = f"[BrokerServer id={node}] Transition from SHUTDOWN to STARTING"
-        return [("server", "INFO", text, "kafka.server.BrokerServer")]
+    def start(self, node: int) -> Iterator[Line]:
+        yield Line(f"[BrokerServer id={node}] Transition from SHUTDOWN to STARTING", "kafka.server.BrokerServer")
 
-    def ready(self, node: int) -> list[Line]:
-        return [
-            (
-                "server",
-                "INFO",
-                f"[KafkaRaftServer nodeId={node}] Kafka Server started",
-                "kafka.server.KafkaRaftServer",
-            )
-        ]
+    def ready(self, node: int) -> Iterator[Line]:
+        yield Line(f"[KafkaRaftServer nodeId={node}] Kafka Server started", "kafka.server.KafkaRaftServer")
 
-    def stop(self, node: int, reason: str) -> list[Line]:
+    def stop(self, node: int, reason: str) -> Iterator[Line]:
         """A killed process logs nothing."""
         if reason == "shutdown":
             text = f"[BrokerServer id={node}] Transition from STARTED to SHUTTING_DOWN"
-            return [("server", "INFO", text, "kafka.server.BrokerServer")]
+            yield Line(text, "kafka.server.BrokerServer")
         if reason == "disk-full":
             folder = self.folder(node)
-            return [
-                (
-                    "server",
-                    "ERROR",
-                    f"Shutdown broker because all log dirs in {folder} have failed",
-                    "kafka.log.LogManager",
-                )
-            ]
-        return []
+            yield Line(f"Shutdown broker because all log dirs in {folder} have failed", "kafka.log.LogManager", "ERROR")
 
-    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> list[Line]:
+    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> Iterator[Line]:
         name, folder = self.name(partition), self.folder(node)
         topic, number = self.cluster.config.topic_of(partition)
-        lines: list[Line] = []
         if not clean:
             text = f"[LogLoader partition={name}, dir={folder}] Recovering unflushed segment 0. 0 recovered for {name}."
-            lines.append(("server", "INFO", text, LOADER))
+            yield Line(text, LOADER)
         start = self.cluster.brokers[node].replicas[partition].log.start
         text = (
             f"Completed load of Log(dir={folder}/{name}, topicId={self.topic_id(partition)}, topic={topic}, "
@@ -64,35 +48,31 @@ class KraftWording(Wording):
             f"logEndOffset={end}) with 1 segments, local-log-start-offset {start} and log-end-offset {end} "
             f"in 10ms (1/1 completed in {folder})"
         )
-        lines.append(("server", "INFO", text, "kafka.log.LogManager"))
+        yield Line(text, "kafka.log.LogManager")
         text = (
             f"[Partition {name} broker={node}] Log loaded for partition {name} with initial high watermark "
             f"{min(mark, end)}"
         )
-        lines.append(("server", "INFO", text, PARTITION))
-        return lines
+        yield Line(text, PARTITION)
 
-    def leader(self, node: int, led: Led) -> list[Line]:
+    def leader(self, node: int, led: Led) -> Iterator[Line]:
         name = self.name(led.partition)
-        lines: list[Line] = []
         if led.unclean:
             text = (
                 f"[Broker id={node}] The topic partition {name} was marked as RECOVERING. "
                 "Marking the topic partition as RECOVERED."
             )
-            lines.append(("state-change", "INFO", text, STATE))
-        text = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions Set({name})"
-        lines.append(("server", "INFO", text, MANAGER))
+            yield Line(text, STATE, file="state-change")
+        yield Line(f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions Set({name})", MANAGER)
         text = (
             f"[Broker id={node}] Leader {name} with topic id Some({self.topic_id(led.partition)}) starts at leader "
             f"epoch {led.epoch} from offset {led.end} with partition epoch {led.version}, high watermark {led.mark}, "
             f"ISR [{ids(led.isr)}], adding replicas [] and removing replicas [] . Previous leader "
             f"{_option(led.previous[0])} and previous leader epoch was {led.previous[1]}."
         )
-        lines.append(("state-change", "INFO", text, STATE))
-        return lines
+        yield Line(text, STATE, file="state-change")
 
-    def follower(self, node: int, followed: Followed) -> list[Line]:
+    def follower(self, node: int, followed: Followed) -> Iterator[Line]:
         name = self.name(followed.partition)
         text = (
             f"[Broker id={node}] Follower {name} starts at leader epoch {followed.epoch} from offset {followed.end} "
@@ -100,7 +80,7 @@ class KraftWording(Wording):
             f"{followed.leader}. Previous leader {_option(followed.previous[0])} and previous leader epoch was "
             f"{followed.previous[1]}."
         )
-        lines: list[Line] = [("state-change", "INFO", text, STATE)]
+        yield Line(text, STATE, file="state-change")
         if followed.leader > 0:
             text = (
                 f"[ReplicaFetcherManager on broker {node}] Added fetcher to broker {followed.leader} for partitions "
@@ -108,17 +88,16 @@ class KraftWording(Wording):
                 f"BrokerEndPoint[id={followed.leader}, host=127.0.0.1, port={19090 + followed.leader}],"
                 f"{followed.epoch},{followed.end}))"
             )
-            lines.append(("server", "INFO", text, MANAGER))
-        return lines
+            yield Line(text, MANAGER)
 
-    def truncate(self, node: int, cut: Truncated) -> list[Line]:
+    def truncate(self, node: int, cut: Truncated) -> Iterator[Line]:
         name = self.name(cut.partition)
         where = f"partition={name}, dir={self.folder(node)}"
         if cut.reason == "unclean-disk":
-            if cut.after == cut.before:
-                return []
-            text = f"[LogLoader {where}] Corruption found in segment 0, truncating to offset {cut.after}"
-            return [("server", "WARN", text, LOADER)]
+            if cut.after != cut.before:
+                text = f"[LogLoader {where}] Corruption found in segment 0, truncating to offset {cut.after}"
+                yield Line(text, LOADER, "WARN")
+            return
         fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={cut.leader}, fetcherId=0]"
         if cut.reason == "epoch":
             why = (
@@ -127,15 +106,18 @@ class KraftWording(Wording):
             )
         else:
             why = f"local high watermark {cut.after}"
-        text = (
-            f"{fetcher} Truncating partition {name} with TruncationState(offset={cut.after}, completed=true) "
-            f"due to {why}"
-        )
         if cut.reason == "out-of-range":
             text = (
                 f"{fetcher} Reset fetch offset for partition {name} from {cut.before} to current leader's "
                 f"latest offset {cut.detail[0]}"
             )
+            yield Line(text, FETCHER, "WARN")
+        else:
+            text = (
+                f"{fetcher} Truncating partition {name} with TruncationState(offset={cut.after}, completed=true) "
+                f"due to {why}"
+            )
+            yield Line(text, FETCHER)
         if cut.after < cut.before:
             done = f"[UnifiedLog {where}] Truncating to offset {cut.after}"
         else:
@@ -143,15 +125,15 @@ class KraftWording(Wording):
                 f"[UnifiedLog {where}] Truncating to {cut.after} has no effect as the largest offset in the log "
                 f"is {cut.before - 1}"
             )
-        if cut.reason != "out-of-range":
-            return [("server", "INFO", text, FETCHER), ("server", "INFO", done, LOG)]
-        last = (
-            f"{fetcher} Current offset {cut.before} for partition {name} is out of range, which typically implies a "
-            f"leader change. Reset fetch offset to {cut.after}"
-        )
-        return [("server", "WARN", text, FETCHER), ("server", "INFO", done, LOG), ("server", "INFO", last, FETCHER)]
+        yield Line(done, LOG)
+        if cut.reason == "out-of-range":
+            last = (
+                f"{fetcher} Current offset {cut.before} for partition {name} is out of range, which typically implies "
+                f"a leader change. Reset fetch offset to {cut.after}"
+            )
+            yield Line(last, FETCHER)
 
-    def retention(self, node: int, partition: int, first: int, start: int, reason: str) -> list[Line]:
+    def retention(self, node: int, partition: int, first: int, start: int, reason: str) -> Iterator[Line]:
         log = f"[UnifiedLog partition={self.name(partition)}, dir={self.folder(node)}]"
         why = (
             "log retention time breach based on the largest record timestamp in the segment"
@@ -160,32 +142,33 @@ class KraftWording(Wording):
         )
         deleting = f"{log} Deleting segment LogSegment(baseOffset={first}) due to {why}"
         moved = f"{log} Incremented log start offset to {start} due to segment deletion"
-        return [("server", "INFO", deleting, LOG), ("server", "INFO", moved, LOG)]
+        yield Line(deleting, LOG)
+        yield Line(moved, LOG)
 
-    def isr_shrink(self, node: int, shrunk: Shrunk) -> list[Line]:
+    def isr_shrink(self, node: int, shrunk: Shrunk) -> Iterator[Line]:
         behind = " ".join(f"(brokerId: {b}, endOffset: {leo})." for b, leo in shrunk.out)
         text = (
             f"[Partition {self.name(shrunk.partition)} broker={node}] Shrinking ISR from {ids(shrunk.old)} to "
             f"{ids(shrunk.new)}. Leader: (highWatermark: {shrunk.mark}, endOffset: {shrunk.end}). "
             f"Out of sync replicas: {behind}"
         )
-        return [("server", "INFO", text, PARTITION)]
+        yield Line(text, PARTITION)
 
-    def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> list[Line]:
+    def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> Iterator[Line]:
         """Only at DEBUG since 2.8."""
-        return []
+        yield from ()
 
-    def isr_updated(self, node: int, partition: int, isr: Any, version: int) -> list[Line]:
+    def isr_updated(self, node: int, partition: int, isr: Any, version: int) -> Iterator[Line]:
         text = (
             f"[Partition {self.name(partition)} broker={node}] ISR updated to {ids(isr)}  "
             f"and version updated to {version}"
         )
-        return [("server", "INFO", text, PARTITION)]
+        yield Line(text, PARTITION)
 
-    def elected(self, node: int, partition: int, old: PartitionState, new: PartitionState) -> list[Line]:
+    def elected(self, node: int, partition: int, old: PartitionState, new: PartitionState) -> Iterator[Line]:
         """Only unclean elections are logged above TRACE."""
         if not new.unclean or new.leader < 0:
-            return []
+            return
         changes = [
             f"isr: [{ids(old.isr)}] -> [{ids(new.isr)}]",
             f"leader: {old.leader} -> {new.leader}",
@@ -201,35 +184,35 @@ class KraftWording(Wording):
             f"[QuorumController id={node}] UNCLEAN partition change for {self.name(partition)} with topic ID "
             f"{self.topic_id(partition)}: {', '.join(changes)}"
         )
-        return [("server", "INFO", text, CONTROL)]
+        yield Line(text, CONTROL)
 
-    def fenced(self, node: int, broker: int) -> list[Line]:
+    def fenced(self, node: int, broker: int) -> Iterator[Line]:
         text = (
             f"[QuorumController id={node}] Fencing broker {broker} at epoch {broker} because its session has timed out."
         )
-        return [("server", "INFO", text, CONTROL)]
+        yield Line(text, CONTROL)
 
-    def leaving(self, node: int, broker: int) -> list[Line]:
+    def leaving(self, node: int, broker: int) -> Iterator[Line]:
         """A broker that leads nothing may stop at once (BrokerHeartbeatManager.calculateNextBrokerState)."""
         leads = any(state.leader == broker for state in self.cluster.quorum.states)
         granted = "a controlled shutdown" if leads else "an immediate shutdown"
         text = f"[QuorumController id={node}] Unfenced broker {broker} has requested and been granted {granted}."
-        return [("server", "INFO", text, HEARTBEATS)]
+        yield Line(text, HEARTBEATS)
 
-    def registered(self, node: int, broker: int) -> list[Line]:
+    def registered(self, node: int, broker: int) -> Iterator[Line]:
         text = (
             f"[QuorumController id={node}] The request from broker {broker} to unfence has been granted "
             f"because it has caught up with the offset of its register broker record {broker}."
         )
-        return [("server", "INFO", text, HEARTBEATS)]
+        yield Line(text, HEARTBEATS)
 
-    def controller(self, node: int, epoch: int) -> list[Line]:
+    def controller(self, node: int, epoch: int) -> Iterator[Line]:
         text = (
             f"[QuorumController id={node}] Becoming the active controller at epoch {epoch}, next write offset {epoch}."
         )
-        return [("server", "INFO", text, "org.apache.kafka.controller.QuorumController")]
+        yield Line(text, "org.apache.kafka.controller.QuorumController")
 
-    def out_of_order(self, node: int, partition: int, pid: int, end: int, sequence: int, last: int) -> list[Line]:
+    def out_of_order(self, node: int, partition: int, pid: int, end: int, sequence: int, last: int) -> Iterator[Line]:
         name = self.name(partition)
         where = f"{self.topic_id(partition)}:{name}"
         text = f"[ReplicaManager broker={node}] Error processing append operation on partition {where}"
@@ -238,7 +221,8 @@ class KraftWording(Wording):
             f"producer {pid} at offset {end} in partition {name}: {sequence} (incoming seq. number), "
             f"{last} (current end sequence number)"
         )
-        return [("server", "ERROR", text, "kafka.server.ReplicaManager"), ("server", "", cause, "")]
+        yield Line(text, "kafka.server.ReplicaManager", "ERROR")
+        yield Line(cause, "", "")
 
 
 def _option(leader: int) -> str:

@@ -78,7 +78,7 @@ def player(messages: list[Message], title: str) -> str:
             "source": m.source,
             "target": m.target,
             "text": m.text,
-            "answer": m.is_answer,
+            "answer": m.is_response,
             "replicas": m.replicas,
             "remote": m.remote,
         }

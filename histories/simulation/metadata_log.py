@@ -79,41 +79,23 @@ class MetadataLog:
         if before is None:
             if number == 0:
                 self._write(time, "TOPIC_RECORD", name=topic, topicId=key["topicId"])
-            self._write(
-                time,
-                "PARTITION_RECORD",
-                **key,
-                replicas=after.replicas,
-                isr=after.isr,
-                removingReplicas=[],
-                addingReplicas=[],
-                leader=after.leader,
-                leaderEpoch=after.epoch,
-                partitionEpoch=after.version,
-            )
+            known: dict[str, Any] = {
+                "replicas": after.replicas,
+                "isr": after.isr,
+                "removingReplicas": [],
+                "addingReplicas": [],
+            }
+            known |= {"leader": after.leader, "leaderEpoch": after.epoch, "partitionEpoch": after.version}
+            self._write(time, "PARTITION_RECORD", **key, **known)
             return
-        changed: dict[str, Any] = {}
-        for name, new, old in (
-            ("replicas", after.replicas, before.replicas),
-            ("addingReplicas", after.adding, before.adding),
-            ("removingReplicas", after.removing, before.removing),
-        ):
-            if new != old:
-                changed[name] = new
-        if after.isr != before.isr:
-            changed["isr"] = after.isr
+        new, old = _fields_of(after), _fields_of(before)
+        changed = {name: value for name, value in new.items() if value != old[name]}
         if after.epoch != before.epoch:
             changed["leader"] = after.leader
         # Several brokers that left at once make several changes; the last one has everything that is new.
         for nth in range(1, after.version - before.version):
             raised = {"leader": before.leader} if nth < after.epoch - before.epoch else {}
             self._write(time, "PARTITION_CHANGE_RECORD", **key, **raised)
-        if after.unclean != before.unclean:
-            changed["leaderRecoveryState"] = int(after.unclean)
-        if after.elr != before.elr:
-            changed["eligibleLeaderReplicas"] = after.elr
-        if after.last_known != before.last_known:
-            changed["lastKnownElr"] = () if after.last_known == NO_LEADER else (after.last_known,)
         self._write(time, "PARTITION_CHANGE_RECORD", **key, **changed)
 
     def _write(self, time: int, kind: str, **fields: Any) -> None:
@@ -136,3 +118,16 @@ class MetadataLog:
             f"version=1\ncluster.id={uuid(self._cluster.seed, 'cluster')}\nnode.id={FIRST_CONTROLLER}\n"
             f"directory.id={uuid(self._cluster.seed, f'directory {FIRST_CONTROLLER}')}\n".encode()
         )
+
+
+def _fields_of(state: PartitionState) -> dict[str, Any]:
+    """The fields of a change, whose record has those that are new."""
+    return {
+        "isr": state.isr,
+        "replicas": state.replicas,
+        "addingReplicas": state.adding,
+        "removingReplicas": state.removing,
+        "leaderRecoveryState": int(state.unclean),
+        "eligibleLeaderReplicas": state.elr,
+        "lastKnownElr": () if state.last_known == NO_LEADER else (state.last_known,),
+    }

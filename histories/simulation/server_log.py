@@ -6,9 +6,9 @@ that of 4.1, zookeeper_log.py those of 0.10 and of 1.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from ...models.replication.cluster import Cluster
 from ...models.replication.events import ClusterEvent, arguments
@@ -20,7 +20,14 @@ FETCHER = "kafka.server.ReplicaFetcherThread"
 MANAGER = "kafka.server.ReplicaFetcherManager"
 STATE = "state.change.logger"
 
-Line = tuple[str, str, str, str]  # file, level, text, logger
+
+class Line(NamedTuple):
+    """A line of a broker's log; without a level it is a line of the stack trace before it."""
+
+    text: str
+    logger: str
+    level: str = "INFO"
+    file: str = "server"
 
 
 def ids(nodes: tuple[int, ...]) -> str:
@@ -64,7 +71,7 @@ class LogWriter:
         """Append the lines of an event."""
         time, node, kind, details = event
         assert self._cluster is not None
-        method: Callable[..., list[Line]] | None = getattr(self._wording, kind.replace("-", "_"), None)
+        method: Callable[..., Iterator[Line]] | None = getattr(self._wording, kind.replace("-", "_"), None)
         if method is None or kind in ("name", "folder", "topic-id"):
             return
         if node == QUORUM:
@@ -72,7 +79,7 @@ class LogWriter:
             node = FIRST_CONTROLLER if controller is None else controller.id
         if node in self._cluster.brokers:
             time += self._cluster.brokers[node].process.clock_skew
-        for file, level, text, logger in method(node, *arguments(kind, details)):
+        for text, logger, level, file in method(node, *arguments(kind, details)):
             line = f"[{stamp(time)}] {level} {text} ({logger})\n" if level else f"{text}\n"
             self._open(node, file).write(line)
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ...models.replication.events import Followed, Led, Shrunk, Truncated
@@ -12,6 +13,8 @@ from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids
 
 OLD_LOG = "kafka.log.Log"
 SERVER = "kafka.server.KafkaServer"
+CONTROLLER = "kafka.controller.KafkaController"
+SELECTOR = "kafka.controller.OfflinePartitionLeaderSelector"
 
 
 class ZookeeperWording(Wording):
@@ -20,35 +23,32 @@ class ZookeeperWording(Wording):
     def old(self, partition: int) -> str:
         return "[{},{}]".format(*self.cluster.config.topic_of(partition))
 
-    def start(self, node: int) -> list[Line]:
-        return [("server", "INFO", "starting", SERVER)]
+    def start(self, node: int) -> Iterator[Line]:
+        yield Line("starting", SERVER)
 
-    def ready(self, node: int) -> list[Line]:
-        return [("server", "INFO", f"[Kafka Server {node}], started", SERVER)]
+    def ready(self, node: int) -> Iterator[Line]:
+        yield Line(f"[Kafka Server {node}], started", SERVER)
 
-    def stop(self, node: int, reason: str) -> list[Line]:
+    def stop(self, node: int, reason: str) -> Iterator[Line]:
         if reason == "shutdown":
-            return [("server", "INFO", f"[Kafka Server {node}], shutting down", SERVER)]
+            yield Line(f"[Kafka Server {node}], shutting down", SERVER)
         if reason == "disk-full":
             text = (
                 f"[Replica Manager on Broker {node}]: Halting due to unrecoverable I/O error while handling "
                 "produce request: "
             )
-            return [("server", "FATAL", text, "kafka.server.ReplicaManager")]
-        return []
+            yield Line(text, "kafka.server.ReplicaManager", "FATAL")
 
-    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> list[Line]:
+    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> Iterator[Line]:
         name = self.name(partition)
-        lines: list[Line] = []
         if not clean:
-            lines.append(("server", "INFO", f"Recovering unflushed segment 0 in log {name}.", OLD_LOG))
-        text = f"Completed load of log {name} with 1 log segments and log end offset {end} in 10 ms"
-        lines.append(("server", "INFO", text, OLD_LOG))
-        return lines
+            yield Line(f"Recovering unflushed segment 0 in log {name}.", OLD_LOG)
+        yield Line(f"Completed load of log {name} with 1 log segments and log end offset {end} in 10 ms", OLD_LOG)
 
-    def leader(self, node: int, led: Led) -> list[Line]:
+    def leader(self, node: int, led: Led) -> Iterator[Line]:
         text = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {self.name(led.partition)}"
-        return [self._received(node, node, led), ("server", "INFO", text, MANAGER)]
+        yield self._received(node, node, led)
+        yield Line(text, MANAGER)
 
     def _received(self, node: int, leader: int, change: Led | Followed) -> Line:
         controller = self.cluster.quorum.controller
@@ -61,7 +61,7 @@ class ZookeeperWording(Wording):
             f"replicas={self.listed(replicas)}) correlation id {change.version} from controller {sender} "
             f"epoch {known} for partition {self.old(change.partition)}"
         )
-        return ("state-change", "TRACE", text, STATE)
+        return Line(text, STATE, "TRACE", file="state-change")
 
     def received(self, node: int) -> str:
         return f"Broker {node} received"
@@ -69,104 +69,99 @@ class ZookeeperWording(Wording):
     def listed(self, nodes: tuple[int, ...]) -> str:
         return f"[{', '.join(map(str, nodes))}]"
 
-    def follower(self, node: int, followed: Followed) -> list[Line]:
+    def follower(self, node: int, followed: Followed) -> Iterator[Line]:
         removed = (
             f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {self.name(followed.partition)}"
         )
-        return [self._received(node, followed.leader, followed), ("server", "INFO", removed, MANAGER)]
+        yield self._received(node, followed.leader, followed)
+        yield Line(removed, MANAGER)
 
-    def follows_on(self, node: int, followed: Followed) -> list[Line]:
+    def follows_on(self, node: int, followed: Followed) -> Iterator[Line]:
         """The leader and the fetcher stay."""
-        return [self._received(node, followed.leader, followed)]
+        yield self._received(node, followed.leader, followed)
 
-    def fetching(self, node: int, partition: int, leader: int, offset: int, epoch: int) -> list[Line]:
+    def fetching(self, node: int, partition: int, leader: int, offset: int, epoch: int) -> Iterator[Line]:
         text = (
             f"[ReplicaFetcherManager on broker {node}] Added fetcher for partitions "
             f"List([{self.name(partition)}, initOffset {offset} to broker "
             f"BrokerEndPoint({leader},127.0.0.1,{29090 + leader})] )"
         )
-        return [("server", "INFO", text, MANAGER)]
+        yield Line(text, MANAGER)
 
-    def truncate(self, node: int, cut: Truncated) -> list[Line]:
+    def truncate(self, node: int, cut: Truncated) -> Iterator[Line]:
         name = self.name(cut.partition)
         if cut.reason == "unclean-disk":
-            if cut.before == cut.after:
-                return []
-            text = f"Found invalid messages in log segment /{name}/{0:020d}.log at byte offset {cut.after}."
-            return [("server", "WARN", text, OLD_LOG)]
-        lines: list[Line] = []
+            if cut.before != cut.after:
+                text = f"Found invalid messages in log segment /{name}/{0:020d}.log at byte offset {cut.after}."
+                yield Line(text, OLD_LOG, "WARN")
+            return
         if cut.reason == "out-of-range":
             text = (
                 f"[ReplicaFetcherThread-0-{cut.leader}], Replica {node} for partition {self.old(cut.partition)} "
                 f"reset its fetch offset from {cut.before} to current leader {cut.leader}'s latest offset {cut.after}"
             )
-            lines.append(("server", "WARN", text, "kafka.server.ReplicaFetcherThread"))
-        lines.append(("server", "INFO", f"Truncating log {name} to offset {cut.after}.", OLD_LOG))
+            yield Line(text, "kafka.server.ReplicaFetcherThread", "WARN")
+        yield Line(f"Truncating log {name} to offset {cut.after}.", OLD_LOG)
         if cut.reason == "out-of-range":
-            lines.append(self.out_of_range(f"[ReplicaFetcherThread-0-{cut.leader}],", cut))
-        return lines
+            yield self.out_of_range(f"[ReplicaFetcherThread-0-{cut.leader}],", cut)
 
     def out_of_range(self, fetcher: str, cut: Truncated) -> Line:
         """The last line of a fetcher that fetched beyond its leader's log (AbstractFetcherThread)."""
         what = f"Current offset {cut.before} for partition {self.old(cut.partition)} out of range"
-        return ("server", "ERROR", f"{fetcher} {what}; reset offset to {cut.after}", FETCHER)
+        return Line(f"{fetcher} {what}; reset offset to {cut.after}", FETCHER, "ERROR")
 
-    def isr_shrink(self, node: int, shrunk: Shrunk) -> list[Line]:
+    def isr_shrink(self, node: int, shrunk: Shrunk) -> Iterator[Line]:
         about = f"for partition {self.old(shrunk.partition)} "
         return self._isr(node, shrunk.partition, f"Shrinking ISR {about}from {ids(shrunk.old)} to {ids(shrunk.new)}")
 
-    def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> list[Line]:
+    def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> Iterator[Line]:
         about = f"for partition {self.name(partition)} "
         return self._isr(node, partition, f"Expanding ISR {about}from {ids(old)} to {ids(new)}")
 
-    def _isr(self, node: int, partition: int, text: str) -> list[Line]:
-        return [("server", "INFO", f"Partition {self.old(partition)} on broker {node}: {text}", PARTITION)]
+    def _isr(self, node: int, partition: int, text: str) -> Iterator[Line]:
+        yield Line(f"Partition {self.old(partition)} on broker {node}: {text}", PARTITION)
 
-    def isr_updated(self, node: int, partition: int, isr: Any, version: int) -> list[Line]:
-        return []
+    def isr_updated(self, node: int, partition: int, isr: Any, version: int) -> Iterator[Line]:
+        yield from ()
 
-    def elected(self, node: int, partition: int, old: PartitionState, new: PartitionState) -> list[Line]:
+    def elected(self, node: int, partition: int, old: PartitionState, new: PartitionState) -> Iterator[Line]:
         if new.leader < 0:
             text = (
                 f"[Controller {node}]: New leader and ISR for partition {self.old(partition)} is "
                 f'{{"leader":-1,"leader_epoch":{new.epoch},"isr":[{ids(new.isr)}]}}'
             )
-            return [("controller", "INFO", text, "kafka.controller.KafkaController")]
-        lines: list[Line] = []
+            yield Line(text, CONTROLLER, file="controller")
+            return
         if new.unclean:
             text = (
                 f"[OfflinePartitionLeaderSelector]: No broker in ISR is alive for {self.old(partition)}. "
                 f"Elect leader {new.leader} from live brokers {ids(tuple(self.cluster.quorum.live))}. "
                 "There's potential data loss."
             )
-            lines.append(("controller", "WARN", text, "kafka.controller.OfflinePartitionLeaderSelector"))
+            yield Line(text, SELECTOR, "WARN", file="controller")
         text = (
             f'[OfflinePartitionLeaderSelector]: Selected new leader and ISR {{"leader":{new.leader},'
             f'"leader_epoch":{new.epoch},"isr":[{ids(new.isr)}]}} for offline partition '
             f"{self.old(partition)}"
         )
-        lines.append(("controller", "INFO", text, "kafka.controller.OfflinePartitionLeaderSelector"))
-        return lines
+        yield Line(text, SELECTOR, file="controller")
 
-    def fenced(self, node: int, broker: int) -> list[Line]:
-        text = f"[Controller {node}]: Broker failure callback for {broker}"
-        return [("controller", "INFO", text, "kafka.controller.KafkaController")]
+    def fenced(self, node: int, broker: int) -> Iterator[Line]:
+        yield Line(f"[Controller {node}]: Broker failure callback for {broker}", CONTROLLER, file="controller")
 
-    def leaving(self, node: int, broker: int) -> list[Line]:
-        text = f"[Controller {node}]: Shutting down broker {broker}"
-        return [("controller", "INFO", text, "kafka.controller.KafkaController")]
+    def leaving(self, node: int, broker: int) -> Iterator[Line]:
+        yield Line(f"[Controller {node}]: Shutting down broker {broker}", CONTROLLER, file="controller")
 
-    def left(self, node: int, broker: int) -> list[Line]:
+    def left(self, node: int, broker: int) -> Iterator[Line]:
         """The controller only sees that the session is closed, as for any broker that stops."""
         return self.fenced(node, broker)
 
-    def registered(self, node: int, broker: int) -> list[Line]:
-        text = f"[Controller {node}]: New broker startup callback for {broker}"
-        return [("controller", "INFO", text, "kafka.controller.KafkaController")]
+    def registered(self, node: int, broker: int) -> Iterator[Line]:
+        yield Line(f"[Controller {node}]: New broker startup callback for {broker}", CONTROLLER, file="controller")
 
-    def controller(self, node: int, epoch: int) -> list[Line]:
+    def controller(self, node: int, epoch: int) -> Iterator[Line]:
         text = f"[Controller {node}]: Controller {node} incremented epoch to {epoch}"
-        return [("controller", "INFO", text, "kafka.controller.KafkaController")]
+        yield Line(text, CONTROLLER, file="controller")
 
 
 class EpochWording(ZookeeperWording):
@@ -178,37 +173,36 @@ class EpochWording(ZookeeperWording):
     def log(self, node: int, partition: int) -> str:
         return f"[Log partition={self.name(partition)}, dir={self.folder(node)}]"
 
-    def ready(self, node: int) -> list[Line]:
-        return [("server", "INFO", f"[KafkaServer id={node}] started", SERVER)]
+    def ready(self, node: int) -> Iterator[Line]:
+        yield Line(f"[KafkaServer id={node}] started", SERVER)
 
-    def stop(self, node: int, reason: str) -> list[Line]:
+    def stop(self, node: int, reason: str) -> Iterator[Line]:
         if reason == "shutdown":
-            return [("server", "INFO", f"[KafkaServer id={node}] shutting down", SERVER)]
+            yield Line(f"[KafkaServer id={node}] shutting down", SERVER)
         if reason == "disk-full":
             text = f"Shutdown broker because all log dirs in {self.folder(node)} have failed"
-            return [("server", "FATAL", text, "kafka.log.LogManager")]
-        return []
+            yield Line(text, "kafka.log.LogManager", "FATAL")
 
-    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> list[Line]:
+    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> Iterator[Line]:
         log, start = self.log(node, partition), self.cluster.brokers[node].replicas[partition].log.start
-        lines: list[Line] = [] if clean else [("server", "INFO", f"{log} Recovering unflushed segment 0", OLD_LOG)]
+        if not clean:
+            yield Line(f"{log} Recovering unflushed segment 0", OLD_LOG)
         text = (
             f"{log} Completed load of log with 1 segments, log start offset {start} and log end offset {end} in 10 ms"
         )
-        return [*lines, ("server", "INFO", text, OLD_LOG)]
+        yield Line(text, OLD_LOG)
 
-    def retention(self, node: int, partition: int, first: int, start: int, reason: str) -> list[Line]:
-        text = f"{self.log(node, partition)} Incrementing log start offset to {start}"
-        return [("server", "INFO", text, OLD_LOG)]
+    def retention(self, node: int, partition: int, first: int, start: int, reason: str) -> Iterator[Line]:
+        yield Line(f"{self.log(node, partition)} Incrementing log start offset to {start}", OLD_LOG)
 
-    def leader(self, node: int, led: Led) -> list[Line]:
+    def leader(self, node: int, led: Led) -> Iterator[Line]:
         name = self.name(led.partition)
         text = (
             f"[Partition {name} broker={node}] {name} starts at Leader Epoch {led.epoch} from offset {led.end}. "
             f"Previous Leader Epoch was: {led.previous[1]}"
         )
-        lines = super().leader(node, led)
-        return [*lines, ("server", "INFO", text, PARTITION)]
+        yield from super().leader(node, led)
+        yield Line(text, PARTITION)
 
     def received(self, node: int) -> str:
         return f"[Broker id={node}] Received"
@@ -216,18 +210,21 @@ class EpochWording(ZookeeperWording):
     def listed(self, nodes: tuple[int, ...]) -> str:
         return ids(nodes)
 
-    def truncate(self, node: int, cut: Truncated) -> list[Line]:
+    def truncate(self, node: int, cut: Truncated) -> Iterator[Line]:
         log, name = self.log(node, cut.partition), self.name(cut.partition)
         if cut.reason == "unclean-disk":
-            return super().truncate(node, cut)
+            yield from super().truncate(node, cut)
+            return
         fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={cut.leader}, fetcherId=0]"
         if cut.reason == "out-of-range":
             text = (
                 f"{fetcher} Reset fetch offset for partition {name} from {cut.before} to current leader's latest "
                 f"offset {cut.after}"
             )
-            cut_line = self._cut(log, cut.before, cut.after)
-            return [("server", "WARN", text, FETCHER), cut_line, self.out_of_range(fetcher, cut)]
+            yield Line(text, FETCHER, "WARN")
+            yield self._cut(log, cut.before, cut.after)
+            yield self.out_of_range(fetcher, cut)
+            return
         if cut.reason == "high-watermark":
             why = f"Truncating partition {name} to local high watermark {cut.after}"
         elif cut.detail[1] >= cut.before:
@@ -240,19 +237,20 @@ class EpochWording(ZookeeperWording):
                 f"Based on follower's leader epoch, leader replied with an offset {cut.detail[1]} < the follower's "
                 f"log end offset {cut.before} in {name}. Truncating to {cut.after}."
             )
-        return [("server", "INFO", f"{fetcher} {why}", FETCHER), self._cut(log, cut.before, cut.after)]
+        yield Line(f"{fetcher} {why}", FETCHER)
+        yield self._cut(log, cut.before, cut.after)
 
     def _cut(self, log: str, before: int, after: int) -> Line:
         if after < before:
-            return ("server", "INFO", f"{log} Truncating to offset {after}", OLD_LOG)
+            return Line(f"{log} Truncating to offset {after}", OLD_LOG)
         text = f"{log} Truncating to {after} has no effect as the largest offset in the log is {before - 1}"
-        return ("server", "INFO", text, OLD_LOG)
+        return Line(text, OLD_LOG)
 
-    def isr_shrink(self, node: int, shrunk: Shrunk) -> list[Line]:
+    def isr_shrink(self, node: int, shrunk: Shrunk) -> Iterator[Line]:
         return self._isr(node, shrunk.partition, f"Shrinking ISR from {ids(shrunk.old)} to {ids(shrunk.new)}")
 
-    def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> list[Line]:
+    def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> Iterator[Line]:
         return self._isr(node, partition, f"Expanding ISR from {ids(old)} to {ids(new)}")
 
-    def _isr(self, node: int, partition: int, text: str) -> list[Line]:
-        return [("server", "INFO", f"[Partition {self.name(partition)} broker={node}] {text}", PARTITION)]
+    def _isr(self, node: int, partition: int, text: str) -> Iterator[Line]:
+        yield Line(f"[Partition {self.name(partition)} broker={node}] {text}", PARTITION)

@@ -1,1 +1,1 @@
-"""What finished runs show: truth, invariants, searches for a breach, and the narrative of one run."""
+"""The truth, invariants and narrative of finished runs, and searches for a breach."""

@@ -1,5 +1,7 @@
-"""Designs of replication side by side: the same load and the same faults for ISRs, a majority quorum and asynchronous
-copies (Kafka's replication design on the cwiki: f+1 replicas for f failures, against 2f+1)."""
+"""Compares ISRs, a majority quorum and asynchronous copies under the same load and faults.
+
+Kafka's replication design (cwiki) compares them: f+1 replicas tolerate f failures, a majority quorum needs 2f+1.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def rows() -> Iterator[tuple[str, ...]]:
                 f"{longest_silence(cluster) / SECOND:.1f} s",
                 f"{taken['median']:.0f} ms",
                 f"{taken['p99']:.0f} ms",
-                str(sum(one.ack.end - one.ack.base for one in losses(cluster))),
+                str(sum(loss.ack.end - loss.ack.base for loss in losses(cluster))),
             )
 
 

@@ -1,4 +1,4 @@
-"""What must hold of a consumer group: one function an invariant, as in invariants.py."""
+"""The invariants of consumer groups, one function each, as in invariants.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def one_owner(cluster: Cluster) -> list[Breach]:
 
 
 def no_fenced_commit(cluster: Cluster) -> list[Breach]:
-    """A commit is refused once a newer generation has its assignment."""
+    """No commit of a generation is accepted once a newer one has its assignment."""
     found: list[Breach] = []
     for record, time in cluster.group.accepted:
         newer = [g for g, since in cluster.group.generations.items() if g > record.generation and since < record.time]
@@ -33,7 +33,7 @@ def no_fenced_commit(cluster: Cluster) -> list[Breach]:
 
 
 def no_commit_loss(cluster: Cluster) -> list[Breach]:
-    """A commit that its member knows of stays in the group's log."""
+    """A commit that was acknowledged to its member stays in the group's log."""
     if not cluster.config.strategy or (log := cluster.leader_log(cluster.config.group_log)) is None:
         return []
     records = [

@@ -8,9 +8,9 @@ from ..replication.cluster import Cluster
 
 
 def group_truth(cluster: Cluster) -> dict[str, Any] | None:
-    """Numbers of generations, commits and records handled again, and the longest time without an owner; None: no group.
+    """Numbers of generations, commits and records handled again, and the longest time without an owner.
 
-    Time without an owner counts from a partition's first owner to the end of the run, in microseconds.
+    That time counts from a partition's first owner to the end of the run, in microseconds. None if there is no group.
     """
     if not cluster.config.strategy:
         return None

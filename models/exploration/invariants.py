@@ -1,4 +1,4 @@
-"""What must hold in every run: one function an invariant, which returns the breaches of a finished run.
+"""The invariants of every run, one function each, which returns the breaches of a finished run.
 
 `no-acknowledged-loss` and `no-committed-loss` correspond to the StrongIsr of hachikuji's TLA+ specification.
 """
@@ -11,6 +11,7 @@ from ..replication.acks import Ranges
 from ..replication.cluster import Cluster
 from ..replication.ledger import Breach, offsets
 from .group_invariants import no_commit_loss, no_fenced_commit, one_owner
+from .processing_invariants import at_least_once, exactly_once
 from .transaction_invariants import (
     atomic_transactions,
     hidden_ranges,
@@ -29,7 +30,7 @@ def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
             "no-acknowledged-loss",
             min(one.time for one in run),
             run[0].partition,
-            _gone(run),
+            _loss_sentence(run),
             run[0].ack.base,
             run[-1].ack.end,
         )
@@ -37,8 +38,8 @@ def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
     ]
 
 
-def _gone(run: list[LostAck]) -> str:
-    """A sentence about adjacent losses with one cause."""
+def _loss_sentence(run: list[LostAck]) -> str:
+    """Adjacent losses with one cause as a sentence."""
     base, end, one = run[0].ack.base, run[-1].ack.end, run[0]
     verb, them = ("is", "it") if end == base + 1 else ("are", "them")
     return (
@@ -48,8 +49,10 @@ def _gone(run: list[LostAck]) -> str:
 
 
 def no_divergence(cluster: Cluster) -> list[Breach]:
-    """At the end all replicas of an ISR hold the same record at each offset that they share. A replica outside of the
-    ISR may still have to truncate and catch up."""
+    """At the end all replicas of an ISR have the same record at each offset that they share.
+
+    A replica outside of the ISR may still have to truncate and catch up.
+    """
     states = cluster.quorum.states
     return [
         Breach(
@@ -78,15 +81,14 @@ def no_reordering(cluster: Cluster) -> list[Breach]:
 
 def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
     found: list[Breach] = []
-    for partition in range(cluster.config.partitions):
+    for partition in range(cluster.config.data_partitions):
         log = cluster.leader_log(partition)
         if log is None:
             continue
         for one in find_repeats(log, partition)[which]:
             end = one.first + one.count
             values = f"value {one.first}" if one.count == 1 else f"values {one.first} to {end - 1}"
-            where = offsets(one.offset, one.offset + one.count)
-            found_at = f"at {where}"
+            found_at = f"at {offsets(one.offset, one.offset + one.count)}"
             if one.earlier >= 0:
                 found_at = f"at offset {one.earlier} and again {found_at}"
             else:
@@ -98,7 +100,7 @@ def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
 
 
 def no_consumer_loss(cluster: Cluster) -> list[Breach]:
-    """Every consumer has handled every record of the final log; without commits, polled it."""
+    """Every consumer has handled (without commits: polled) every record of the final log."""
     if cluster.config.strategy:
         return _no_group_loss(cluster)
     found: list[Breach] = []
@@ -122,7 +124,7 @@ def _no_group_loss(cluster: Cluster) -> list[Breach]:
     ranges = cluster.log_ranges()
     if not any(c.alive for c in cluster.consumers) or not all(c.has_caught_up(ranges) for c in cluster.consumers):
         return found
-    for partition, ends in enumerate(ranges):
+    for partition, ends in enumerate(ranges[: cluster.config.partitions]):
         if ends is None:
             continue
         handled = cluster.group.handled.get(partition, [])
@@ -171,6 +173,8 @@ INVARIANTS: dict[str, tuple[Callable[[Cluster], list[Breach]], str]] = {
     "atomic-transactions": (atomic_transactions, "a transaction is visible in all of its partitions or in none"),
     "no-aborted-read": (no_aborted_read, "read_committed consumers read committed transactions alone"),
     "no-hanging-transaction": (no_hanging_transaction, "no transaction holds the last stable offset back for ever"),
+    "exactly-once": (exactly_once, "a group that copies records commits one copy of each record that it handles"),
+    "at-least-once": (at_least_once, "a group that copies records leaves out none that it handles"),
     "one-producer-epoch": (one_producer_epoch, "once a producer epoch is granted, no older one writes"),
 }
 

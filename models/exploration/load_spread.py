@@ -1,5 +1,7 @@
-"""How the load of a dead broker spreads under each assignment of replicas (Kafka's replication design, Replica
-Placement): the same load, and one broker dies."""
+"""How the load of a dead broker spreads under each replica assignment (Kafka's replication design, Replica Placement).
+
+Each run has the same load, and one broker dies.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from ..replication.scenario import Scenario
 
 BROKERS, DEAD = 5, 1
 DIES, RETURNS = 20 * SECOND, 70 * SECOND
-MEASURED = range(35 * SECOND, 65 * SECOND)  # its session has ended, and clients know the new leaders
+MEASURED = range(35 * SECOND, 65 * SECOND)  # then its session has ended, and clients know the new leaders
 LOAD = {
     "simulation.brokers": BROKERS,
     "num.partitions": 20,
@@ -28,7 +30,7 @@ LOAD = {
 
 @dataclass(frozen=True)
 class Spread:
-    """By broker: the partitions that it led before and after the death, and the records that it took meanwhile."""
+    """By broker: the partitions that it led before and after the death, and the records that it appended meanwhile."""
 
     assignment: str
     before: dict[int, int]
@@ -72,7 +74,7 @@ def _led(cluster: Cluster, leaders: Leaders, time: int, brokers: list[int]) -> d
 
 
 def _records(cluster: Cluster, leaders: Leaders, brokers: list[int]) -> dict[int, int]:
-    """The records that each broker took as leader while the dead one was away."""
+    """The records that each broker appended as leader while the dead one was away."""
     count: Counter[int] = Counter()
     for partition in range(cluster.config.partitions):
         log = cluster.leader_log(partition)

@@ -1,6 +1,6 @@
-"""Which variant breaks which invariant in which setting: the table that the tests and the nightly run check.
+"""Which variant breaks which invariant in which setting; the tests and the nightly run check this table.
 
-A setting is a set of faults with a configuration. A cell that is not named as broken is sound: no seed may break it.
+A setting is a set of faults with a configuration. No seed may break an invariant that its cell does not name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 
 from .search import SURVIVABLE, Explored, Space
 
-UNREAD = {"simulation.consumers": 0}  # settings whose invariants concern no reads run without consumers
+UNREAD = {"simulation.consumers": 0}  # for settings whose invariants do not concern reads
+CLEAN = {"min.insync.replicas": 2, "unclean.leader.election.enable": False}
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,25 @@ LOG = (
     "no-reordering",
 )
 
+GROUP = ("one-owner", "no-fenced-commit", "no-commit-loss")
+TRANSACTIONS = ("atomic-transactions", "no-aborted-read", "no-hanging-transaction", "one-producer-epoch")
+MEMBERS = ("consumer-crash", "consumer-pause", "crash", "pause", "partition", "loss", "slow-disk", "controller-crash")
+PROCESSING: dict[str, Any] = {
+    "min.insync.replicas": 2,
+    "unclean.leader.election.enable": False,
+    "num.partitions": 2,
+    "isolation.level": "read_committed",
+    "simulation.consumers": 2,
+    "simulation.handle.ms": 200,
+    "partition.assignment.strategy": "range",
+    "session.timeout.ms": 1500,
+    "heartbeat.interval.ms": 300,
+    "max.poll.interval.ms": 4000,
+    "group.initial.rebalance.delay.ms": 300,
+    "transaction.timeout.ms": 4000,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+}
+
 SETTINGS: dict[str, Setting] = {
     s.name: s
     for s in (
@@ -40,7 +60,7 @@ SETTINGS: dict[str, Setting] = {
             "clean",
             "processes, network and controllers fail, disks do not; clean elections, min.insync.replicas=2",
             SURVIVABLE,
-            {"min.insync.replicas": 2, "unclean.leader.election.enable": False},
+            CLEAN,
             (*LOG, "no-false-shrink", "no-consumer-loss"),
         ),
         Setting(
@@ -54,21 +74,21 @@ SETTINGS: dict[str, Setting] = {
             "power",
             "one machine at a time loses power; clean elections, min.insync.replicas=2",
             ("power-loss",),
-            {**UNREAD, "min.insync.replicas": 2, "unclean.leader.election.enable": False},
+            {**UNREAD, **CLEAN},
             LOG,
         ),
         Setting(
             "blackout",
             "all machines lose power at once; clean elections, min.insync.replicas=2",
             ("blackout",),
-            {**UNREAD, "min.insync.replicas": 2, "unclean.leader.election.enable": False},
+            {**UNREAD, **CLEAN},
             LOG,
         ),
         Setting(
             "zombie",
             "controllers are paused while brokers crash",
             ("controller-pause", "crash"),
-            {**UNREAD, "min.insync.replicas": 1, "unclean.leader.election.enable": False},
+            {**UNREAD, **CLEAN, "min.insync.replicas": 1},
             LOG,
         ),
         Setting(
@@ -77,8 +97,8 @@ SETTINGS: dict[str, Setting] = {
             ("handover",),
             {
                 **UNREAD,
+                **CLEAN,
                 "min.insync.replicas": 1,
-                "unclean.leader.election.enable": False,
                 "simulation.latency.us": 10000,
                 "simulation.jitter.us": 40000,
                 "simulation.replica.fetch.max.batches": 1,
@@ -94,8 +114,8 @@ SETTINGS: dict[str, Setting] = {
             ("lagging-mark",),
             {
                 **UNREAD,
+                **CLEAN,
                 "min.insync.replicas": 1,
-                "unclean.leader.election.enable": False,
                 "simulation.brokers": 4,
                 "default.replication.factor": 4,
                 "simulation.replica.fetch.max.batches": 1,
@@ -110,19 +130,14 @@ SETTINGS: dict[str, Setting] = {
             "flushed",
             "machines lose power, one or all, but every record is flushed at once (flush.messages=1)",
             ("power-loss", "blackout"),
-            {**UNREAD, "min.insync.replicas": 2, "unclean.leader.election.enable": False, "flush.messages": 1},
+            {**UNREAD, **CLEAN, "flush.messages": 1},
             LOG,
         ),
         Setting(
             "moving",
             "partitions move between five brokers while old and new leaders and the controller die",
             ("reassignment", "crash", "controller-crash"),
-            {
-                **UNREAD,
-                "min.insync.replicas": 2,
-                "unclean.leader.election.enable": False,
-                "simulation.brokers": 5,
-            },
+            {**UNREAD, **CLEAN, "simulation.brokers": 5},
             LOG,
         ),
         Setting(
@@ -130,8 +145,7 @@ SETTINGS: dict[str, Setting] = {
             "the faults of clean, and two members of a group that commit what they have handled",
             SURVIVABLE,
             {
-                "min.insync.replicas": 2,
-                "unclean.leader.election.enable": False,
+                **CLEAN,
                 "num.partitions": 2,
                 "simulation.consumers": 2,
                 "simulation.commit": "after",
@@ -141,15 +155,14 @@ SETTINGS: dict[str, Setting] = {
                 "max.poll.interval.ms": 4000,
                 "group.initial.rebalance.delay.ms": 300,
             },
-            ("one-owner", "no-fenced-commit", "no-commit-loss"),
+            GROUP,
         ),
         Setting(
             "transactions",
             "the faults of clean, and producers that write in transactions and give up soon",
             SURVIVABLE,
             {
-                "min.insync.replicas": 2,
-                "unclean.leader.election.enable": False,
+                **CLEAN,
                 "num.partitions": 3,
                 "isolation.level": "read_committed",
                 "simulation.transactions": "own",
@@ -160,7 +173,21 @@ SETTINGS: dict[str, Setting] = {
                 "simulation.send.interval.us": 60000,
                 "simulation.ops": 120,
             },
-            ("atomic-transactions", "no-aborted-read", "no-hanging-transaction", "one-producer-epoch", *LOG),
+            (*TRANSACTIONS, *LOG),
+        ),
+        Setting(
+            "processing",
+            "members and brokers die or are paused, while members copy records in transactions with their offsets",
+            MEMBERS,
+            {**PROCESSING, "simulation.processing": "exactly-once"},
+            ("exactly-once", "at-least-once", *GROUP, *TRANSACTIONS, *LOG, "no-consumer-loss"),
+        ),
+        Setting(
+            "at-least-once",
+            "the faults of processing, and members that commit offsets once their copies are acknowledged",
+            MEMBERS,
+            {**PROCESSING, "simulation.processing": "at-least-once", "simulation.commit": "after"},
+            ("exactly-once", "at-least-once", *GROUP, *LOG, "no-consumer-loss"),
         ),
         Setting(
             "calm",
@@ -181,9 +208,9 @@ _ALL = (*_LOSS, "no-divergence")
 class Cell:
     """The invariants that a variant breaks in a setting.
 
-    A breach of each of `broken` is found within `runs` seeds from 0 on. Those in `unclaimed` may be broken too, by the
-    literature or by other rules of that time; nothing is asserted of them. All others hold. Where breaches are rare,
-    one of each is also found soon after the seed `near`.
+    `broken`: a breach of each is found within `runs` seeds from 0 on; if breaches are rare, also soon after the seed
+    `near`. `unclaimed`: they may be broken too, by the literature or by other rules of that time; nothing is asserted.
+    All other invariants of the setting hold.
     """
 
     broken: tuple[str, ...] = ()
@@ -305,6 +332,16 @@ CELLS: dict[str, dict[str, Cell]] = {
         "kraft": Cell(unclaimed=("atomic-transactions", "no-aborted-read")),
         "kip-966": _SOUND,
     },
+    "processing": {
+        # A member that was paused commits after another took its partitions over (KIP-447).
+        "kip-98": Cell(("exactly-once",), 20, TRANSACTIONS),
+        "kip-320": Cell(unclaimed=("exactly-once", "at-least-once", *TRANSACTIONS)),  # late writes, as above
+        "kraft": Cell(unclaimed=("exactly-once", "at-least-once", "atomic-transactions", "no-aborted-read")),
+        "kip-966": _SOUND,
+    },
+    "at-least-once": {
+        "kip-966": Cell(("exactly-once",), 20),
+    },
     "calm": {
         "kip-101": _SOUND,
         "kip-279": _SOUND,
@@ -320,7 +357,7 @@ CELLS: dict[str, dict[str, Cell]] = {
 
 
 def space(variant: str, setting: str) -> Space:
-    """What is searched for a cell."""
+    """The search space of a cell."""
     return Space(variant, SETTINGS[setting].kinds, SETTINGS[setting].options)
 
 

@@ -15,8 +15,8 @@ from ..replication.scenario import Scenario
 
 MAX_MESSAGES = 200
 INTRODUCTION = (
-    "Every produce and fetch request that moved something, and its answer (⇠), with the log end offset (LEO) and the "
-    "high watermark (HW) of each replica after it. What a message changed is in bold."
+    "Every produce and fetch request that changed something, and its response (⇠), with the log end offset (LEO) and "
+    "the high watermark (HW) of each replica after it. Changes are in bold."
 )
 
 Replicas = tuple[tuple[int, int, int], ...]  # broker, log end offset, high watermark
@@ -25,20 +25,20 @@ Remote = tuple[tuple[int, int], ...]  # follower, its log end offset as the lead
 
 @dataclass
 class Message:
-    """A request that arrived, or an answer, and what the replicas have after it."""
+    """A request that arrived, or a response, with the state of the replicas after it."""
 
     time: int
     source: str
     target: str
     text: str
-    is_answer: bool
+    is_response: bool
     replicas: Replicas
     remote: Remote
-    matters: bool  # it carries records or an error, or changes something; else it is left out
+    matters: bool  # it has records or an error, or changes something; other messages are left out
 
 
 class MessageTracer:
-    """Notes the messages of one partition between two times."""
+    """Records the messages of one partition between two times."""
 
     def __init__(self, partition: int, since: int, until: int) -> None:
         self._partition, self._since, self._until = partition, since, until
@@ -49,26 +49,26 @@ class MessageTracer:
         """Listen at every broker, before the first event of the run."""
         self._cluster = cluster
         for broker, receive in list(cluster.inboxes.items()):
-            cluster.inboxes[broker] = self._listening(receive)
+            cluster.inboxes[broker] = self._traced(receive)
 
-    def _listening(self, receive: Callable[[Any], None]) -> Callable[[Any], None]:
+    def _traced(self, receive: Callable[[Any], None]) -> Callable[[Any], None]:
         def arrive(request: Any) -> None:
-            # A request may wait for longer than a second, but then its answer has nothing.
+            # A request may wait for longer than a second, but then its response is empty.
             now = self._cluster.loop.now
             text = self._request_text(request) if self._since - SECOND <= now <= self._until else ""
             if not text:
                 receive(request)
                 return
-            arrival = self._note(request.node, request.broker, text, False, isinstance(request, ProduceRequest))
+            arrival = self._add(request.node, request.broker, text, False, isinstance(request, ProduceRequest))
             reply = request.reply
 
-            def answered(answer: Any) -> None:
-                reply(answer)
-                described, matters = self._answer_text(answer)
-                noted = self._note(answer.broker, answer.node, described, True, matters)
-                arrival.matters = arrival.matters or noted.matters
+            def responded(response: Any) -> None:
+                reply(response)
+                response_text, matters = self._response_text(response)
+                added = self._add(response.broker, response.node, response_text, True, matters)
+                arrival.matters = arrival.matters or added.matters
 
-            request.reply = answered
+            request.reply = responded
             receive(request)
             self._update(arrival)
 
@@ -83,40 +83,38 @@ class MessageTracer:
             return f"fetch from offset {offsets[0]}" if offsets else ""
         return ""
 
-    def _answer_text(self, answer: Any) -> tuple[str, bool]:
-        """What an answer says, and whether that matters whatever it changes."""
-        if isinstance(answer, ProduceRequest):
+    def _response_text(self, response: Any) -> tuple[str, bool]:
+        """A response as text, and whether it matters even if it changes nothing."""
+        if isinstance(response, ProduceRequest):
             own = [
                 result
-                for batch, result in zip(answer.batches, answer.results, strict=True)
+                for batch, result in zip(response.batches, response.results, strict=True)
                 if batch.partition == self._partition
             ]
             return ", ".join(error or f"acknowledged at offset {base}" for error, base in own), True
-        for partition, error, batches, mark, _, _ in answer.results:
+        for partition, error, batches, mark, _, _ in response.results:
             if partition == self._partition:
                 count = sum(batch.end - batch.base for batch in batches)
                 return error or f"{_records(count)}, high watermark {mark}", bool(error or count)
         return "nothing for this partition", False
 
-    def _note(self, source: int, target: int, text: str, is_answer: bool, matters: bool) -> Message:
+    def _add(self, source: int, target: int, text: str, is_response: bool, matters: bool) -> Message:
         message = Message(
-            self._cluster.loop.now, self._name(source), self._name(target), text, is_answer, (), (), matters
+            self._cluster.loop.now, self._name(source), self._name(target), text, is_response, (), (), matters
         )
         self.messages.append(message)
         self._update(message)
         return message
 
     def _update(self, message: Message) -> None:
-        """Take the replicas' state over; a message that changed it matters."""
+        """Record the replicas' state; a message that changed it matters."""
         state = self._state()
         message.replicas, message.remote = state
         message.matters = message.matters or state != self._last
         self._last = state
 
     def _name(self, node: int) -> str:
-        if node < FIRST_CLIENT:
-            return f"broker {node}"
-        return f"p{node - FIRST_CLIENT}"
+        return f"broker {node}" if node < FIRST_CLIENT else f"p{node - FIRST_CLIENT}"
 
     def _state(self) -> tuple[Replicas, Remote]:
         held = sorted((b, broker.replicas.get(self._partition)) for b, broker in self._cluster.brokers.items())
@@ -131,7 +129,7 @@ def _records(count: int) -> str:
 
 
 def trace_messages(scenario: Scenario, partition: int = 0, since: int = 0, until: int = NEVER) -> list[Message]:
-    """Run a scenario; the first MAX_MESSAGES messages of a partition in a time that matter."""
+    """Run a scenario; the first MAX_MESSAGES messages of a partition that matter, between two times."""
     tracer = MessageTracer(partition, since, until)
     scenario.run(prepare=tracer.attach)
     found = [message for message in tracer.messages if message.matters and since <= message.time <= until]
@@ -139,7 +137,7 @@ def trace_messages(scenario: Scenario, partition: int = 0, since: int = 0, until
 
 
 def table(messages: list[Message]) -> str:
-    """Markdown: a row for each message; what it changed is in bold."""
+    """Markdown: a row for each message, changes in bold."""
     brokers = sorted({broker for message in messages for broker, _, _ in message.replicas})
     head = ["time", "message", *(f"broker {broker}: LEO, HW" for broker in brokers), "the leader knows of"]
     lines = [f"| {' | '.join(head)} |", "|---|---" + "|---" * (len(head) - 2) + "|"]
@@ -148,9 +146,10 @@ def table(messages: list[Message]) -> str:
         now = {broker: f"{end}, {mark}" for broker, end, mark in message.replicas}
         cells = [_bold(now.get(broker, ""), before.get(broker)) for broker in brokers]
         known = ", ".join(f"{node}: {leo if leo >= 0 else '?'}" for node, leo in message.remote)
-        arrow = "⇠" if message.is_answer else "→"
-        ends = (message.target, arrow, message.source) if message.is_answer else (message.source, arrow, message.target)
-        what = f"{' '.join(ends)}: {message.text}"
+        left, arrow, right = message.source, "→", message.target
+        if message.is_response:
+            left, arrow, right = right, "⇠", left
+        what = f"{left} {arrow} {right}: {message.text}"
         lines.append(f"| {message.time / 1_000_000:.6f} s | {what} | {' | '.join(cells)} | {known} |")
         before = now
     return "\n".join(lines)
@@ -161,13 +160,13 @@ def _bold(text: str, before: str | None) -> str:
 
 
 def sequence_diagram(messages: list[Message]) -> str:
-    """The same as a Mermaid sequence diagram, with a note where a log end or a high watermark moved."""
+    """The messages as a Mermaid sequence diagram, with a note where a log end or a high watermark changed."""
     lines = ["sequenceDiagram"]
     names = sorted({name for message in messages for name in (message.source, message.target)}, key=_lane)
     lines += [f"    participant {_alias(name)} as {name}" for name in names]
     before: dict[int, tuple[int, int]] = {}
     for message in messages:
-        arrow = "-->>" if message.is_answer else "->>"
+        arrow = "-->>" if message.is_response else "->>"
         lines.append(f"    {_alias(message.source)}{arrow}{_alias(message.target)}: {message.text}")
         now = {broker: (end, mark) for broker, end, mark in message.replicas}
         for broker, (end, mark) in now.items():

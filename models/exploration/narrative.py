@@ -1,4 +1,4 @@
-"""The narrative of a finished run in numbered sentences, for a scenario's page and for what a search found."""
+"""The narrative of a finished run in numbered sentences, for a scenario's page and the result of a search."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def narrate_scenario(scenario: Scenario) -> tuple[list[str], Cluster]:
 def narrate(
     cluster: Cluster, events: list[ClusterEvent], tracer: Tracer, breaches: list[Breach], limit: int = 60
 ) -> list[str]:
-    """A finished run in order of time: its events, its faults, what was lost, and what happened to the records of each
-    breach. At most `limit` lines, unless more than half of that must not be omitted."""
+    """A finished run in order of time: events, faults, losses, and the history of the records of each breach.
+
+    At most `limit` lines, unless more than half of that must not be omitted.
+    """
     lines = _client_lines(tracer)
     single = cluster.config.logs == 1
     for time, node, kind, details in events:
@@ -60,7 +62,7 @@ def _client_lines(tracer: Tracer) -> list[Line]:
 
 
 def _shortened(lines: list[Line], limit: int) -> list[str]:
-    """The lines as text, without the middle of those that may be omitted if there are too many."""
+    """The lines as text. If there are too many, the middle ones of those that may be omitted are."""
     spare = [number for number, line in enumerate(lines) if not line[2]]
     room = max(limit // 2, limit - (len(lines) - len(spare)))
     out = set(spare[room // 2 : len(spare) - (room - room // 2)]) if len(lines) > limit else set()
@@ -78,7 +80,7 @@ def _shortened(lines: list[Line], limit: int) -> list[str]:
 
 
 def _breach_lines(cluster: Cluster, tracer: Tracer, breaches: list[Breach]) -> list[Line]:
-    """The first breaches of each invariant, and what was done with the values that they concern."""
+    """The first breaches of each invariant, and the steps of the values that they concern."""
     lines: list[Line] = []
     concerned: list[Values] = []
     for name in dict.fromkeys(breach.invariant for breach in breaches):
@@ -110,15 +112,17 @@ class Values:
     high: int
 
     def overlaps(self, other: Values | TraceEvent) -> bool:
-        """Does the other concern one of these values?"""
+        """Whether the other concerns one of these values."""
         low, high = (other.low, other.high) if isinstance(other, Values) else (other.first, other.end)
         same = self.partition == other.partition and self.producer == other.producer
         return same and low < self.high and self.low < high
 
 
 def _values(cluster: Cluster, breach: Breach) -> list[Values]:
-    """By producer, the values that are or were at a breach's offsets in any log. LostAck values are those that were
-    truncated, if any were: others may have taken their place."""
+    """By producer, the values that are or were at a breach's offsets in any log.
+
+    For a loss only the truncated values, if there are any, because others may have taken their place.
+    """
     partition = breach.partition
     logs = list(cluster.logs_of(partition).values())
     cut = [batch for truncation in cluster.ledger.truncations[partition] for batch in truncation.batches]
@@ -139,7 +143,7 @@ def _values(cluster: Cluster, breach: Breach) -> list[Values]:
 
 
 def _overtaking(cluster: Cluster, breach: Breach) -> list[Values]:
-    """For a reordering: the first later values of the same producer that precede those that came late."""
+    """For a reordering: the producer's first values that precede the late ones, though they were sent later."""
     log = cluster.leader_log(breach.partition) if breach.invariant == "no-reordering" else None
     late = log.at(breach.base) if log is not None else None
     if log is None or late is None:
@@ -151,7 +155,7 @@ def _overtaking(cluster: Cluster, breach: Breach) -> list[Values]:
 
 
 def _step_lines(tracer: Tracer, one: Values, where: str) -> list[Line]:
-    """One line for each step that was done with these values, at the time of the first."""
+    """One line for each step of these values, at the time of its first event."""
     groups: dict[Step, list[TraceEvent]] = {}
     for event in tracer.events:
         if one.overlaps(event):
@@ -170,13 +174,12 @@ def _step_lines(tracer: Tracer, one: Values, where: str) -> list[Line]:
 
 
 def _loss_lines(cluster: Cluster) -> list[Line]:
-    """One line for each run of neighbouring offsets that were acknowledged and lost, at its first
-    acknowledgement."""
+    """One line for each run of adjacent offsets that were acknowledged and lost, at its first acknowledgement."""
     lines: list[Line] = []
     for run in adjacent_losses(losses(cluster), lambda _: None):
         base, end = run[0].ack.base, run[-1].ack.end
         times = [one.ack.time for one in run]
-        where = f" of {cluster.config.topic}-{run[0].partition}" if cluster.config.partitions > 1 else ""
+        where = f" of {cluster.config.log_name(run[0].partition)}" if cluster.config.data_partitions > 1 else ""
         what = f"{offsets(base, end)}{where} {'is' if end == base + 1 else 'are'}"
         until = f" until {max(times) / 1_000_000:.3f} s" if max(times) > min(times) else ""
         lines.append((min(times), f"{what} acknowledged{until} (and will be lost)", True))
@@ -184,5 +187,5 @@ def _loss_lines(cluster: Cluster) -> list[Line]:
 
 
 def _merge(lines: list[Line]) -> list[Line]:
-    """Without repetitions of one sentence in a row."""
+    """The lines without consecutive repetitions of a sentence."""
     return [line for index, line in enumerate(lines) if index == 0 or line[1] != lines[index - 1][1]]

@@ -43,7 +43,7 @@ class Draw:
         return tuple(left)
 
 
-SESSION = 1500 * MS  # the broker.session.timeout.ms for which the patterns' times are made; others scale them
+SESSION = 1500 * MS  # the patterns' times are for this broker.session.timeout.ms, and scale with it
 
 
 def _scaled(rng: Draw, config: Config, low: int, high: int) -> int:
@@ -81,7 +81,7 @@ def _one_way(rng: Draw, config: Config, at: int) -> list[Fault]:
 
 
 def _unclean(rng: Draw, config: Config, at: int) -> list[Fault]:
-    """Followers die, the ISR shrinks to the leader, it dies too, and the followers come back first."""
+    """Followers die, the ISR shrinks to the leader, the leader dies too, and the followers come back first."""
     leader = rng.between(1, config.brokers)
     others = tuple(b for b in _brokers(config) if b != leader)
     alone = config.session_timeout + rng.between(500, 3000) * MS
@@ -110,8 +110,10 @@ def _blackout(rng: Draw, config: Config, at: int) -> list[Fault]:
 
 
 def _unseen_restart(rng: Draw, config: Config, at: int, node: int) -> tuple[list[Fault], int]:
-    """A broker's restart that no controller sees, because it dies before the broker's session ends; and about when the
-    next controller takes over."""
+    """A broker restart that no controller notices, and about when the next controller takes over.
+
+    The controller dies before the broker's session ends.
+    """
     session, vacant = config.session_timeout, config.controller_timeout
     dies = at + max(0, session - vacant) + rng.between(-200, 200) * MS
     return [
@@ -121,7 +123,7 @@ def _unseen_restart(rng: Draw, config: Config, at: int, node: int) -> tuple[list
 
 
 def _bounce(rng: Draw, config: Config, at: int) -> list[Fault]:
-    """No controller sees a broker restart, and another broker dies before the first gets a leader."""
+    """No controller notices a broker's restart, and another broker dies before the first follows a leader."""
     pair = rng.some(_brokers(config), 2)
     first, second = pair if rng.chance(0.5) else pair[::-1]
     faults, takeover = _unseen_restart(rng, config, at, first)
@@ -142,8 +144,10 @@ def _controller_pause(rng: Draw, config: Config, at: int) -> list[Fault]:
 
 
 def _handover(rng: Draw, config: Config, at: int) -> list[Fault]:
-    """One follower comes back far behind; leadership is handed over while it catches up, and both the old
-    leader and the new one die: KAFKA-7128's window, in which the new leader's high watermark lags."""
+    """Leadership is handed over while a follower catches up, and both the old and the new leader die.
+
+    It is KAFKA-7128's window, in which the new leader's high watermark lags.
+    """
     first, second, behind = 1, 2, config.brokers
     away = config.lag_time_max + config.session_timeout + rng.between(500, 1500) * MS
     back = at + config.session_timeout + away + config.recovery_time
@@ -160,9 +164,10 @@ def _handover(rng: Draw, config: Config, at: int) -> list[Fault]:
 
 
 def _lagging_mark(rng: Draw, config: Config, at: int) -> list[Fault]:
-    """KAFKA-7128, for four brokers: a new leader's high watermark is an old checkpoint, because it
-    restarted just before; a follower of the ISR is silent, so the mark stays there, and a third broker, far
-    behind, may join."""
+    """KAFKA-7128 with four brokers: a new leader restarted just before, so its high watermark is an old checkpoint.
+
+    A follower of the ISR is paused, so the high watermark stays there, and a third broker far behind may join.
+    """
     session = config.session_timeout
     away = session + config.lag_time_max + rng.between(200, 1000) * MS
     back = at + away + config.recovery_time + rng.between(100, 1500) * MS
@@ -195,6 +200,15 @@ def _reassignment(rng: Draw, config: Config, at: int) -> list[Fault]:
     return faults
 
 
+def _of_member(kind: str, low: int, high: int) -> Pattern:
+    def draw(rng: Draw, config: Config, at: int) -> list[Fault]:
+        if not config.consumers:
+            raise ConfigError(f"the fault {kind} needs simulation.consumers")
+        return [Fault(at, kind, (rng.below(config.consumers),), rng.between(low, high) * MS)]
+
+    return draw
+
+
 Pattern = Callable[[Draw, Config, int], list[Fault]]
 
 PATTERNS: dict[str, Pattern] = {
@@ -212,6 +226,8 @@ PATTERNS: dict[str, Pattern] = {
     "clock-skew": _single("clock-skew", 1, 1000, 6000, (500, 20000)),
     "controller-crash": _nodeless("controller-crash", 1000, 6000),
     "controller-pause": _controller_pause,
+    "consumer-crash": _of_member("consumer-crash", 100, 4000),
+    "consumer-pause": _of_member("consumer-pause", 500, 6000),
     "preferred-election": _nodeless("preferred-election", 0, 0),
     "unclean": _unclean,
     "rolling": _rolling,
@@ -223,7 +239,7 @@ PATTERNS: dict[str, Pattern] = {
 }
 
 
-# How many brokers a pattern needs, where one is not enough.
+# Patterns that need more than one broker.
 MIN_BROKERS = {"one-way": 2, "bounce": 2, "unclean": 2, "handover": 3, "lagging-mark": 4}
 
 
@@ -233,15 +249,17 @@ def required_options(kinds: Sequence[str]) -> dict[str, Any]:
 
 
 def is_known(kind: str) -> bool:
-    """Is there such a pattern or fault?"""
+    """Whether there is such a pattern or fault."""
     return kind in PATTERNS or kind in FAULTS
 
 
 def draw(
     seed: int, config: Config, kinds: Sequence[str], count: int, begin: int, span: int, each: bool = False
 ) -> list[Fault]:
-    """`count` patterns of these kinds, spread over `span` microseconds from `begin` on, in order of time;
-    with `each`, every kind at least once. Raises ConfigError if a pattern needs more brokers."""
+    """`count` patterns of these kinds, spread over `span` microseconds from `begin` on, in order of time.
+
+    With `each`, every kind occurs at least once. Raises ConfigError if a pattern needs more brokers.
+    """
     for kind in kinds:
         least = MIN_BROKERS.get(kind, 1)
         if config.brokers < least:

@@ -17,7 +17,7 @@ from ..replication.variants import VARIANTS
 from .invariants import breaches
 from .schedule import QUICK, draw, required_options
 
-# Faults that a replicated log must survive: disks keep what they were given, and clocks may lie.
+# Faults that a replicated log must survive: disks lose nothing, and clocks may be wrong.
 SURVIVABLE = (
     "crash",
     "bounce",
@@ -39,7 +39,7 @@ FAULTS_SPAN = 6 * SECOND
 
 @dataclass(frozen=True)
 class Space:
-    """What is searched: every seed gives one scenario."""
+    """A search space: every seed determines one scenario."""
 
     variant: str
     kinds: tuple[str, ...] = SURVIVABLE
@@ -81,7 +81,7 @@ class Explored:
 
 
 def explore(space: Space, seeds: range, invariants: Sequence[str], stop: bool) -> Explored:
-    """Run these seeds; with `stop`, no further than the first breach."""
+    """Run these seeds; with `stop`, only up to the first breach."""
     explored = Explored()
     for seed in seeds:
         cluster = space.scenario(seed).run(prepare=_track_states)

@@ -15,9 +15,9 @@ MIN_CHANGE = 100 * MS  # of the time or the duration of a fault
 
 
 def shrink(scenario: Scenario, invariant: str, max_runs: int = 1000) -> tuple[Scenario, int]:
-    """A smallest scenario that still breaks the invariant, and the number of runs that were needed.
+    """A minimal scenario that still breaks the invariant, and the number of runs needed to find it.
 
-    No simplification makes it smaller, unless `max_runs` ended the attempt.
+    It is minimal with respect to SIMPLIFICATIONS, unless `max_runs` ended the search.
     """
     runs = 0
 
@@ -134,7 +134,7 @@ def _fewer_nodes(scenario: Scenario, fails: Fails) -> Scenario | None:
 
 
 def _rounder_times(scenario: Scenario, fails: Fails) -> Scenario | None:
-    """Round times for the reader: to seconds if the breach stays, else to tenths, else to hundredths."""
+    """Round times for the reader to the coarsest unit, from a second to a millisecond, that keeps the breach."""
     best: Scenario | None = None
     for index in range(len(scenario.faults)):
         for field_name in ("at", "lasts"):

@@ -18,7 +18,7 @@ SEND, APPEND, ACKNOWLEDGED, GIVE_UP, READ, HANDLE = "send", "append", "acknowled
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What was done with values: an action, and what distinguishes it from the same action at other times."""
+    """An action on values, with the attributes by which a narrative groups its events."""
 
     actor: str  # the client; empty for a leader
     action: str
@@ -42,7 +42,7 @@ class TraceEvent:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStart:
-    """A consumer starts: at committed or reset offsets; None where auto.offset.reset decides."""
+    """A consumer starts at committed or reset offsets; None where auto.offset.reset decides."""
 
     time: int
     consumer: str
@@ -51,7 +51,7 @@ class ConsumerStart:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerCrash:
-    """A consumer dies, with the ends of what it had read, handled and committed, by partition."""
+    """A consumer dies; by partition, the ends of what it had read, handled and committed."""
 
     time: int
     consumer: str
@@ -72,7 +72,7 @@ class HandledAgain:
 
 @dataclass(frozen=True, slots=True)
 class FaultEvent:
-    """A fault begins, or ends."""
+    """A fault begins or ends."""
 
     time: int
     kind: str
@@ -89,7 +89,7 @@ class MemberChange:
     consumer: str
     generation: int
     partitions: tuple[int, ...]
-    offsets: tuple[int | None, ...] = ()  # from which it reads what it got
+    offsets: tuple[int | None, ...] = ()  # where it starts to read the partitions that it gets
     error: str = ""
 
 
@@ -121,36 +121,48 @@ class Tracer:
         self._committed: dict[str, _Ends] = {}
 
     def attach(self, cluster: Cluster) -> None:
-        """Trace leaders' appends too; before the first event."""
+        """Trace leaders' appends too. Call it before the first event."""
         self._cluster = cluster
         cluster.ledger.append_listener = self._appended
 
     def send_times(self) -> list[int]:
-        """When each value was sent."""
+        """The time of each value's send."""
         return [event.time for event in self.events if event.step.action == SEND]
 
     # --- producers
 
-    def send(self, time: int, process: str, op: int, partition: int, value: int) -> None:  # noqa: ARG002
+    def send(self, time: int, process: str, op: int, producer: int, partition: int, value: int) -> None:  # noqa: ARG002
         """A producer sends a value."""
-        self.events.append(TraceEvent(time, Step(process, SEND), partition, int(process[1:]), value, value + 1))
+        self.events.append(TraceEvent(time, Step(process, SEND), partition, producer, value, value + 1))
 
-    def transact(self, time: int, process: str, op: int, sends: list[tuple[int, int]]) -> None:  # noqa: ARG002
+    def transact(
+        self,
+        time: int,
+        process: str,
+        op: int,  # noqa: ARG002
+        producer: int,
+        sends: list[tuple[int, int]],
+        offsets: dict[int, int],  # noqa: ARG002
+    ) -> None:
         """A producer begins a transaction."""
         step = Step(process, SEND)
         for partition, value in sends:
-            self.events.append(TraceEvent(time, step, partition, int(process[1:]), value, value + 1))
+            self.events.append(TraceEvent(time, step, partition, producer, value, value + 1))
 
     def transacted(
         self,
         time: int,
         process: str,
         op: int,  # noqa: ARG002
+        producer: int,  # noqa: ARG002
         sends: list[tuple[int, int, int | None]],
+        offsets: dict[int, int],
         outcome: str,
         error: str,
     ) -> None:
         """A transaction ended."""
+        if outcome == "ok" and offsets:
+            self._committed.setdefault(process, {}).update(offsets)
         if outcome == "ok":
             self.acknowledged += len(sends)
         elif error != BY_APPLICATION:
@@ -180,7 +192,7 @@ class Tracer:
         """Nothing to trace yet."""
 
     def polled(self, time: int, process: str, op: int, records: Records) -> None:  # noqa: ARG002
-        """A poll returns; the final reader's are not traced."""
+        """A poll returns. The final reader's polls are not traced."""
         if process != "final":
             self.events.extend(_events(time, Step(process, READ), records))
             _raise_ends(self._read.setdefault(process, {}), records)
@@ -201,7 +213,7 @@ class Tracer:
         self._committed[process] = dict(offsets)
 
     def assign(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:  # noqa: ARG002
-        """A consumer starts; the final reader's start is not traced."""
+        """A consumer starts. The final reader's start is not traced."""
         if process != "final":
             self.client_events.append(ConsumerStart(time, process, tuple(offset for _, offset in offsets)))
 
@@ -241,6 +253,9 @@ class Tracer:
         if places:
             self.client_events.append(MemberChange(time, process, generation, places, starts))  # type: ignore[arg-type]
 
+    def seek(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
+        """Not traced."""
+
     def revoke(
         self,
         time: int,
@@ -264,7 +279,7 @@ class Tracer:
         """Not traced."""
 
     def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
-        """A fault begins, or ends."""
+        """A fault begins or ends."""
         self.client_events.append(FaultEvent(time, kind, nodes, heal, extra))
 
 

@@ -1,4 +1,4 @@
-"""What must hold of transactions: one function an invariant, as in invariants.py."""
+"""The invariants of transactions, one function each, as in invariants.py."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ Values = dict[tuple[int, int], Ranges]  # partition and producer -> value number
 
 
 def visible_values(cluster: Cluster) -> Values:
-    """The values in the final leaders' logs that read_committed consumers see, once no open transaction is before
-    them."""
+    """The values in the final leaders' logs that read_committed consumers get once earlier transactions ended."""
     found: Values = {}
-    for partition in range(cluster.config.partitions):
+    for partition in range(cluster.config.data_partitions):
         replica = cluster.leader_replica(partition)
         for batch in committed(replica.log.batches(), replica.hw) if replica is not None else ():
             ranges = found.setdefault((partition, batch.producer), [])
@@ -26,7 +25,7 @@ def visible_values(cluster: Cluster) -> Values:
 
 
 def hidden_ranges(cluster: Cluster, partition: int) -> Ranges:
-    """The offsets below the last stable one that no read_committed consumer gets: markers, aborted transactions."""
+    """The offsets below the last stable offset that read_committed consumers skip: markers, aborted transactions."""
     replica = cluster.leader_replica(partition)
     if replica is None:
         return []
@@ -43,15 +42,15 @@ def atomic_transactions(cluster: Cluster) -> list[Breach]:
     """A committed transaction is visible in all of its partitions, any other in none."""
     found: list[Breach] = []
     visible = visible_values(cluster)
-    served = {p for p in range(cluster.config.partitions) if (log := cluster.leader_log(p)) and not log.start}
-    for number, one in enumerate(cluster.transactions.transactions):
-        values = [(partition, value) for partition, value in one.values if partition in served]
-        seen = [value for value in values if _has(visible, one, *value)]
-        wrong = [value for value in values if value not in seen] if one.decision == "commit" else seen
+    served = {p for p in range(cluster.config.data_partitions) if (log := cluster.leader_log(p)) and not log.start}
+    for number, transaction in enumerate(cluster.transactions.transactions):
+        values = [(partition, value) for partition, value in transaction.values if partition in served]
+        seen = [value for value in values if _has(visible, transaction, *value)]
+        wrong = [value for value in values if value not in seen] if transaction.decision == "commit" else seen
         if wrong:
-            verb = "misses" if one.decision == "commit" else "shows"
-            text = f"{one.process}'s transaction {number}, {_decision(one)}, {verb} {_values(one, wrong)}"
-            found.append(Breach("atomic-transactions", one.decided, wrong[0][0], text))
+            verb = "misses" if transaction.decision == "commit" else "shows"
+            text = f"{_named(transaction, number)}, {verb} {_values(transaction, wrong)}"
+            found.append(Breach("atomic-transactions", transaction.decided, wrong[0][0], text))
     for number, time in cluster.transactions.contradictions:
         text = f"transaction {number} was committed and aborted"
         found.append(Breach("atomic-transactions", time, cluster.config.transaction_log, text))
@@ -68,16 +67,20 @@ def no_aborted_read(cluster: Cluster) -> list[Breach]:
         for producer, ranges in producers.items()
     }
     found: list[Breach] = []
-    for number, one in enumerate(cluster.transactions.transactions):
-        wrong = [value for value in one.values if one.decision != "commit" and _has(polled, one, *value)]
+    for number, transaction in enumerate(cluster.transactions.transactions):
+        wrong = [
+            value
+            for value in transaction.values
+            if transaction.decision != "commit" and _has(polled, transaction, *value)
+        ]
         if wrong:
-            text = f"a consumer read {_values(one, wrong)} of {one.process}'s transaction {number}, {_decision(one)}"
-            found.append(Breach("no-aborted-read", one.decided, wrong[0][0], text))
+            text = f"a consumer read {_values(transaction, wrong)} of {_named(transaction, number)}"
+            found.append(Breach("no-aborted-read", transaction.decided, wrong[0][0], text))
     return found
 
 
 def no_hanging_transaction(cluster: Cluster) -> list[Breach]:
-    """In the end no transaction holds the last stable offset back, unless no coordinator can be elected."""
+    """At the end no transaction holds the last stable offset back, unless no coordinator can be elected."""
     if cluster.config.transactional and cluster.leader_log(cluster.config.transaction_log) is None:
         return []
     return [
@@ -95,7 +98,7 @@ def no_hanging_transaction(cluster: Cluster) -> list[Breach]:
 
 
 def one_producer_epoch(cluster: Cluster) -> list[Breach]:
-    """Once a producer epoch is granted, nothing of an older one is added to the log."""
+    """Once a producer epoch is granted, no batch of an older epoch is added to the log."""
     return [
         Breach(
             "one-producer-epoch",
@@ -112,13 +115,14 @@ def one_producer_epoch(cluster: Cluster) -> list[Breach]:
     ]
 
 
-def _decision(one: Transaction) -> str:
-    return {"commit": "which committed", "abort": "which aborted"}.get(one.decision, "which never ended")
+def _named(transaction: Transaction, number: int) -> str:
+    decision = {"commit": "committed", "abort": "aborted"}.get(transaction.decision, "never ended")
+    return f"{transaction.process}'s transaction {number}, which {decision}"
 
 
-def _has(values: Values, one: Transaction, partition: int, value: int) -> bool:
-    return any(low <= value < high for low, high in values.get((partition, one.producer), ()))
+def _has(values: Values, transaction: Transaction, partition: int, value: int) -> bool:
+    return any(low <= value < high for low, high in values.get((partition, transaction.producer), ()))
 
 
-def _values(one: Transaction, values: Iterable[tuple[int, int]]) -> str:
-    return ", ".join(f"p{one.producer}-{partition}-{value}" for partition, value in values)
+def _values(transaction: Transaction, values: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(f"p{transaction.producer}-{partition}-{value}" for partition, value in values)

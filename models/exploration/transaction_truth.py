@@ -1,4 +1,4 @@
-"""What really happened to the transactions of a finished run, in numbers."""
+"""Counts the outcomes of the transactions of a finished run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from ..replication.cluster import Cluster
 
 
 def transaction_truth(cluster: Cluster) -> dict[str, Any] | None:
-    """How transactions ended, as coordinators stored it and as producers know it, and what held consumers back; None:
-    the run has no transactions."""
+    """Numbers of transactions by stored decision and by the producer's outcome, and the partitions with a hanging one.
+
+    None if the run has no transactions.
+    """
     if not cluster.config.transactional:
         return None
     ledger = cluster.transactions
-    decisions = [one.decision for one in ledger.transactions]
-    outcomes = [one.outcome for one in ledger.transactions]
+    decisions = [transaction.decision for transaction in ledger.transactions]
+    outcomes = [transaction.outcome for transaction in ledger.transactions]
     return {
         "committed": decisions.count("commit"),
         "aborted": decisions.count("abort"),

@@ -1,6 +1,6 @@
-"""What happened to the records of a finished run: losses with their causes, divergence, duplicates, reordering.
+"""Finds the losses of a finished run with their causes, and divergence, duplicates and reordering.
 
-Results are ranges of offsets, so that a large loss is a short list.
+Results are ranges of offsets, so a large loss is a short list.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Divergences = dict[int, dict[tuple[int, int], Ranges]]  # partition -> pair of b
 
 @dataclass(frozen=True, slots=True)
 class LostAck:
-    """An acknowledged batch that the final leader does not hold."""
+    """An acknowledged batch that is not in the final leader's log."""
 
     partition: int
     ack: Ack
@@ -54,7 +54,7 @@ def losses(cluster: Cluster) -> list[LostAck]:
     """
     found: list[LostAck] = []
     ledger = cluster.ledger
-    for partition in range(cluster.config.partitions):
+    for partition in range(cluster.config.data_partitions):
         log = cluster.leader_log(partition)
         if log is None:
             continue
@@ -71,10 +71,12 @@ def losses(cluster: Cluster) -> list[LostAck]:
 
 
 def longest_silence(cluster: Cluster) -> int:
-    """The longest time in which some partition acknowledged nothing, microseconds: from the first send on, up to the
-    last acknowledgement, or to the end of the load if not everything was acknowledged."""
+    """The longest time in microseconds in which some partition acknowledged nothing, from the first send on.
+
+    It ends with the last acknowledgement, or with the load if not everything was acknowledged.
+    """
     longest = count = 0
-    last_ack: list[int] = []  # when each partition acknowledged something last
+    last_ack: list[int] = []  # the time of each partition's last acknowledgement
     for acks in cluster.ledger.acks:
         before = cluster.config.producers_start
         for ack in acks:
@@ -107,8 +109,10 @@ def adjacent_losses(found: Iterable[LostAck], key: Callable[[LostAck], object]) 
 
 
 def missing_everywhere(cluster: Cluster) -> list[list[Ack]]:
-    """By partition without a leader at the end: acknowledged values that no replica holds. No election lost them, as no
-    leader serves a log without them, but they will not come back."""
+    """By partition: acknowledged values that no replica has, if the partition has no leader at the end.
+
+    No election lost them, because no leader serves a log without them; but they will not come back.
+    """
     found: list[list[Ack]] = []
     for partition, acks in enumerate(cluster.ledger.acks):
         logs = list(cluster.logs_of(partition).values())
@@ -153,7 +157,7 @@ def offset_regressions(acks: Iterable[Ack]) -> list[tuple[int, int, int]]:
 
 
 def _is_in_order(acks: Iterable[Ack]) -> bool:
-    """Was everything acknowledged in the order in which it was sent? Nearly always; then nothing is sorted."""
+    """Whether everything was acknowledged in the order of sending. If so (nearly always), sorting is skipped."""
     last: dict[int, int] = {}
     for ack in acks:
         if ack.first < last.get(ack.producer, 0):
@@ -163,15 +167,13 @@ def _is_in_order(acks: Iterable[Ack]) -> bool:
 
 
 def find_repeats(log: ReplicaLog, partition: int) -> tuple[list[Repeat], list[Repeat]]:
-    """(duplicates, reorderings) in one log."""
+    """The duplicates and the reorderings in one log."""
     duplicates: list[Repeat] = []
     reordered: list[Repeat] = []
     seen: dict[int, _Ranges] = {}
     for batch in log.batches():
-        if batch.end <= log.start:
-            continue  # deleted, though its segment is there
-        if batch.producer < 0:
-            continue  # a transaction marker
+        if batch.end <= log.start or batch.producer < 0:
+            continue  # deleted with its segment still there, or a transaction marker
         ranges = seen.setdefault(batch.producer, _Ranges())
         end = batch.first + batch.end - batch.base
         place = bisect_right(ranges.firsts, batch.first)
@@ -213,14 +215,14 @@ class _Ranges:
         self.offsets.insert(place, offset)
 
     def continues(self, batch: Batch) -> bool:
-        """Does a batch continue the last range, in values and in offsets?"""
+        """Whether a batch continues the last range, in values and in offsets."""
         if not self.ends or self.ends[-1] != batch.first:
             return False
         return self.offsets[-1] + self.ends[-1] - self.firsts[-1] == batch.base
 
 
 def conflicting_offsets(one: ReplicaLog, other: ReplicaLog) -> Ranges:
-    """Ranges of offsets (inclusive) at which two logs hold different records."""
+    """Ranges of offsets (inclusive) at which two logs have different records."""
     found: Ranges = []
     offset = max(one.start, other.start)
     limit = min(one.end, other.end)

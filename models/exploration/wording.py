@@ -114,6 +114,7 @@ _FAULTS: dict[str, Callable[[str, dict[str, object]], tuple[str, str]]] = {
         f"the disk of broker {nodes} is slow: {parameters.get('amount', 0)} ms more for each request",
         f"the disk of broker {nodes} is no longer slow",
     ),
+    "consumer-pause": lambda nodes, _: (f"the process of consumer {nodes} is paused", f"consumer {nodes} goes on"),
     "disk-full": lambda nodes, _: (f"the disk of broker {nodes} is full", f"the disk of broker {nodes} has room again"),
     "partition": _partition,
     "one-way": _one_way,
@@ -158,14 +159,14 @@ _FAULTS: dict[str, Callable[[str, dict[str, object]], tuple[str, str]]] = {
 _STOPS = {
     "crash": "crashes (its page cache survives)",
     "power-loss": "loses power",
-    "shutdown": "shuts down in order",
+    "shutdown": "shuts down (controlled)",
     "disk-full": "halts, as its disk is full",
 }
 _TRUNCATIONS = {
     "high-watermark": "to its high watermark",
-    "epoch": "to the leader's answer for its last leader epoch",
-    "out-of-range": "to the leader's log end, as it had fetched beyond it",
-    "unclean-disk": "as the unflushed tail was lost",
+    "epoch": "to the end offset that the leader returned for its last leader epoch",
+    "out-of-range": "to the leader's log end, because it fetched beyond it",
+    "unclean-disk": "because the unflushed tail was lost",
 }
 
 
@@ -245,7 +246,7 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
         f"broker {node} deletes the segments below offset {start} (retention by {reason})"
     ),
     "records-deleted": lambda node, p, offset, low: (  # noqa: ARG005
-        f"leader {node} answers DeleteRecords below {offset}: the low watermark is {low}"
+        f"leader {node} completes DeleteRecords below {offset}: the low watermark is {low}"
     ),
     "delete-timed-out": lambda node, p, offset, low: (  # noqa: ARG005
         f"leader {node} gives up DeleteRecords below {offset}: the low watermark is still {low}"

@@ -1,13 +1,13 @@
-"""Checks a history: splits it into independent objects, searches each, and collects the evidence.
+"""Checks a history: splits it into independent objects (parts), decides each, and collects the evidence.
 
-The verdict is `ok`, `illegal`, or `unknown` where a budget of time or memory ran out first: never a guess. A
-history of a built-in model is decided by a short search (short_search.py), a monitor (monitors.py), or the long search
-(search_kernel.py), where the reasons stand why each shortcut keeps the verdict. Another model first gets a short
-search in plain Python (quick_search.py), then the long one.
+The verdict is `ok`, `illegal`, or `unknown` if a budget of time or memory ran out first. A part of a built-in model is
+decided by a short search (short_search.py), a monitor (monitors.py), or the long search (search_kernel.py). Any other
+model first gets a short search in plain Python (quick_search.py), then the long one. Each module explains why its
+shortcuts keep the verdict.
 
-Why numba: with the steps known, a configuration costs the compiled search 1.0 to 1.7 us and the plain Python one,
-its limits lifted, 4.5 to 5 us, or 16 us where outcomes are unknown (histories of 80 and of 20,000 operations, one
-core). Compiling takes 12 s once, kept on disk; loading it takes 0.5 s, which is why easy histories do without.
+Why numba: with known steps, a configuration costs 1.0 to 1.7 us in the compiled search. In plain Python without limits
+it costs 4.5 to 5 us, or 16 us with pending operations (histories of 80 and of 20,000 operations, one core). Compiling
+takes 12 s once and is cached on disk; loading takes 0.5 s, so easy histories of user models do without it.
 """
 
 from __future__ import annotations
@@ -34,19 +34,17 @@ if TYPE_CHECKING:
     from .encoding import Encoding
 
 DEFAULT_MEMORY = 2 << 30  # bytes
-STATES = 100  # states that a result keeps at most
-# What both searches lay out of a history before they begin takes so many bytes for each operation, as measured by
-# benchmarks/linearize.py --long.
-OPERATION_BYTES = 300
-# Parts of so many operations at most are searched shortly first: so many candidates before a monitor is asked, and so
-# many after it; so many operations in a call.
-SMALL, EASY, SHORT, CHUNK = 5_000, 2_000, 20_000, 20_000
-NEVER = float("inf")
-EXPLAINED = 100_000  # operations of an illegal part with a witness that is searched for the one that cannot be placed
-FIRST_TURN = 30_000  # candidates of a first turn of a long search
-PLACED = 400_000  # candidates of a search for what cannot be placed, where a witness is known already
-NOT_BEGUN = Found(None, 0, [[]], [], 0)
-ILLEGAL = Found("illegal", 0, [], [], 0)  # without the evidence, which another search collects
+MAX_STATES = 100  # in a result
+OPERATION_BYTES = 300  # of a search before it begins, as measured by benchmarks/linearize.py --long
+SMALL_PART = 5_000  # operations; a part of at most so many gets short searches first
+BATCH = 20_000  # operations of small parts in one call of a short search
+# Candidates of a short search before a monitor, and after it; and of the first turn of a long search.
+FIRST_FUEL, SECOND_FUEL, FIRST_TURN = 2_000, 20_000, 30_000
+# If a monitor found a witness, the operation that cannot be linearized is searched for too: in parts of at most so many
+# operations, with so many candidates.
+MAX_EXPLAINED, EXPLANATION_FUEL = 100_000, 400_000
+NOT_SEARCHED = Found(None, 0, [[]], [], 0)
+ILLEGAL = Found("illegal", 0, [], [], 0)  # without evidence, which `_explain` collects
 
 
 class _Parts:
@@ -79,13 +77,13 @@ class _Parts:
 
 
 class _Check:
-    """One check: short searches of all parts first, then long ones of what they left, in turns."""
+    """One check: first short searches of all parts, then long searches of the undecided parts, in turns."""
 
     def __init__(self, model: Model[Any], operations: Sequence[Operation], budget: Budget) -> None:
         self.model, self.budget = model, budget
         self.actions, self.observes, self.history = number_actions(model, operations)
         self.action_of = np.array(self.history.action_of, np.int32)
-        self.observing = np.array(self.observes, np.int32)
+        self.observes_array = np.array(self.observes, np.int32)
         self.encoding: Encoding | None = None
         if any(model.step is known.step for known in MODELS.values()):
             from .encoding import Counts, encode
@@ -95,63 +93,62 @@ class _Check:
                 counts[action] += 1
                 completed[action] += end is not None
             self.encoding = encode(model, self.actions, Counts(counts, completed))
-            if self.encoding is not None and len(self.actions) <= SMALL:
-                _ = self._searched  # as all numbering of actions, before the search
+            if self.encoding is not None and len(self.actions) <= SMALL_PART:
+                _ = self._merged_actions  # cached here, because `seconds` does not count the numbering of actions
         self.began = time.perf_counter()
         self.parts = _Parts(model, self.actions, self.action_of)
         self.found: dict[int, Found] = {}
-        self.short: list[tuple[Any, ...]] = []  # what short searches found, which is collected after the verdict
+        self.short: list[tuple[Any, ...]] = []  # results of short searches, which are collected after the verdict
         self.witness: dict[int, list[int]] = {}  # by part that a monitor decided
-        self.begun: dict[int, tuple[Steps, Found]] = {}  # by part, what a short search in Python learnt
+        self.undecided: dict[int, tuple[Steps, Found]] = {}  # by part: the results of a search in Python
         if OPERATION_BYTES * len(operations) > budget.memory:
             for part in np.flatnonzero(OPERATION_BYTES * self.parts.sizes > budget.memory).tolist():
-                self.found[part] = NOT_BEGUN._replace(reason="the memory ran out")
-        self.seconds = 0.0
+                self.found[part] = NOT_SEARCHED._replace(reason="the memory ran out")
 
     def run(self) -> Result:
-        """Search until one part is illegal, or all are decided, or the budget is gone."""
+        """Search until one part is illegal, all are decided, or the budget is used up."""
         open_parts = [part for part in range(len(self.parts.keys)) if part not in self.found]
         if self.encoding is not None:
             left = open_parts
             if self.encoding.monitor:
-                left = self._monitor(self._short_machine(left, EASY))
-            left = self._short_machine(left, SHORT)
+                left = self._run_monitors(self._search_small_parts(left, FIRST_FUEL))
+            left = self._search_small_parts(left, SECOND_FUEL)
         else:
-            left = self._short_python(open_parts)
+            left = self._search_in_python(open_parts)
         if left:
-            self._long(left)
-        self.seconds = time.perf_counter() - self.began
-        self._collect_short()
+            self._search_in_turns(left)
+        seconds = time.perf_counter() - self.began
+        self._collect_linearizations()
         illegal = [part for part, found in self.found.items() if found.verdict == "illegal"]
         if illegal and self.found[illegal[0]] is ILLEGAL:
             self.found[illegal[0]] = self._explain(illegal[0])
         verdict: Verdict = "illegal" if illegal else "ok"
         if not illegal and any(found.verdict is None for found in self.found.values()):
             verdict = "unknown"
-        return Result(verdict, self.seconds, [self._part(part, self.found[part]) for part in sorted(self.found)])
+        return Result(verdict, seconds, [self._report(part, self.found[part]) for part in sorted(self.found)])
 
     def _explain(self, part: int) -> Found:
-        """How far an illegal part can be placed; a long one with a witness is not searched for it."""
+        """How much of an illegal part can be linearized; a long part with a witness is not searched."""
         known = part in self.witness
-        if known and self.parts.sizes[part] > EXPLAINED:
+        if known and self.parts.sizes[part] > MAX_EXPLAINED:
             return ILLEGAL
         from .compiled_search import CompiledSearch
 
-        search = CompiledSearch(*self._searched_part(part), Budget(None, self.budget.memory))
-        verdict = search.run(PLACED if known else NEVER)
-        found = self._placed(part, search.found(verdict))
+        search = CompiledSearch(*self._part_history(part), Budget(None, self.budget.memory))
+        verdict = search.run(EXPLANATION_FUEL if known else float("inf"))
+        found = self._in_whole_history(part, search.found(verdict))
         return found if verdict else found._replace(verdict="illegal", front=0, states=[], reason="")
 
     @cached_property
     def _events(self) -> tuple[Ints, Ints]:
-        """The events part by part, and where those of each part start."""
+        """The events sorted by part, and where each part starts."""
         from .layout import events_of, split_by_part
 
         return split_by_part(events_of(self.history), self.parts.of, len(self.parts.keys))
 
     @cached_property
-    def _searched(self) -> Ints:
-        """The actions of all operations as the search compares them: equal if instruction and observation are."""
+    def _merged_actions(self) -> Ints:
+        """The action of each operation; actions with the same instruction and `observes` get the same number."""
         assert self.encoding is not None
         first: dict[tuple[Any, ...], int] = {}
         rows = enumerate(zip(self.encoding.machine.code.tolist(), self.observes, strict=True))
@@ -162,8 +159,8 @@ class _Check:
         starts = self._events[1]
         return int(starts[part + 1] - starts[part] - self.parts.sizes[part])
 
-    def _monitor(self, parts: list[int]) -> list[int]:
-        """Decide those parts that are unambiguous without a search; returns the others."""
+    def _run_monitors(self, parts: list[int]) -> list[int]:
+        """Decide unambiguous parts without a search; returns the undecided parts."""
         assert self.encoding is not None
         if not parts or self.budget.is_late():
             return parts
@@ -171,11 +168,9 @@ class _Check:
         from .part_history import LINEARIZABLE, UNDECIDED
 
         events, starts = self._events
-        _, initial, _, values, kind = self.encoding
+        machine, initial, _, values, kind = self.encoding
         chosen = np.array(parts, np.int32)
-        verdicts, witness = monitor_parts(
-            kind, events, starts, chosen, self.action_of, self.encoding.machine, values, initial
-        )
+        verdicts, witness = monitor_parts(kind, events, starts, chosen, self.action_of, machine, values, initial)
         for part, verdict in zip(parts, verdicts.tolist(), strict=True):
             if verdict == UNDECIDED:
                 continue
@@ -187,29 +182,29 @@ class _Check:
                 return []
         return [part for part in parts if part not in self.found]
 
-    def _short_machine(self, parts: list[int], fuel: int) -> list[int]:
-        """Search small parts in a few calls of compiled code; returns the parts that are not decided."""
+    def _search_small_parts(self, parts: list[int], fuel: int) -> list[int]:
+        """Search small parts in a few calls of compiled code; returns the undecided parts."""
         from .short_search import search_parts
 
         assert self.encoding is not None
         sizes = self.parts.sizes
         small, left = np.array(parts, np.int32), []
-        if len(self.action_of) > SMALL:
-            is_small = sizes[small] <= SMALL
+        if len(self.action_of) > SMALL_PART:
+            is_small = sizes[small] <= SMALL_PART
             small, left = small[is_small], small[~is_small].tolist()
         if not small.size or self.budget.is_late():
             return parts
         events, starts = self._events
         machine, initial = self.encoding.machine, self.encoding.initial
         batches = [small]
-        if len(self.action_of) > CHUNK:
-            batches = np.split(small, np.flatnonzero(np.diff(np.cumsum(sizes[small]) // CHUNK)) + 1)
+        if len(self.action_of) > BATCH:
+            batches = np.split(small, np.flatnonzero(np.diff(np.cumsum(sizes[small]) // BATCH)) + 1)
         for chosen in batches:
             if self.budget.is_late():
                 left += chosen.tolist()
                 continue
             illegal, is_found, *evidence = search_parts(
-                events, starts, self._searched, self.observing, machine, initial, chosen, fuel
+                events, starts, self._merged_actions, self.observes_array, machine, initial, chosen, fuel
             )
             if illegal >= 0:
                 self.found[illegal] = ILLEGAL
@@ -218,16 +213,16 @@ class _Check:
             left += chosen[~is_found].tolist()
         return sorted(left)
 
-    def _collect_short(self) -> None:
-        """What the short searches found."""
+    def _collect_linearizations(self) -> None:
+        """Add the results of the short searches to `found`."""
         for chosen, is_found, counts, orders, starts in self.short:
             for place in np.flatnonzero(is_found).tolist():
                 part = int(chosen[place])
                 order = orders[starts[place] : starts[place + 1]].tolist()
                 self.found[part] = Found("ok", self._completed(part), [order], [], int(counts[place]))
 
-    def _short_python(self, parts: list[int]) -> list[int]:
-        """Search each part in plain Python; returns those that are not decided."""
+    def _search_in_python(self, parts: list[int]) -> list[int]:
+        """Search each part in plain Python; returns the undecided parts."""
         left = []
         for part in parts:
             if self.budget.is_late():
@@ -239,31 +234,31 @@ class _Check:
             found = search.found(search.run())
             if found.verdict is None:
                 left.append(part)
-                self.begun[part] = steps, found
+                self.undecided[part] = steps, found
                 continue
-            self.found[part] = self._placed(part, found)
+            self.found[part] = self._in_whole_history(part, found)
             if found.verdict == "illegal":
                 return []
         return left
 
-    def _searched_part(self, part: int) -> tuple[History, Steps]:
-        """The operations of a part as a long search takes them, and the steps that are known."""
-        steps = self.begun[part][0] if part in self.begun else None
+    def _part_history(self, part: int) -> tuple[History, Steps]:
+        """The operations of a part for a long search, and its known steps."""
+        steps = self.undecided[part][0] if part in self.undecided else None
         history = self.history
         if self.encoding is not None:
-            history = history._replace(action_of=self._searched.tolist())
+            history = history._replace(action_of=self._merged_actions.tolist())
         if len(self.parts.keys) > 1:
             history = history.part(self.parts.operations(part))
         return history, steps or Steps(self.model, self.actions, self.observes, self.encoding)
 
-    def _placed(self, part: int, found: Found) -> Found:
-        """What a search of a part alone found, with operations as indices into the history."""
+    def _in_whole_history(self, part: int, found: Found) -> Found:
+        """The result of a search of one part, with operations as indices into the whole history."""
         indices = self.parts.operations(part)
         return found._replace(paths=[[indices[i] for i in path] for path in found.paths])
 
-    def _long(self, parts: list[int]) -> None:
-        """Search the parts in turns, each time twice as long, so that one that is soon illegal ends the check."""
-        # Compiled code is imported where it is needed: it takes longer to load than most histories to decide.
+    def _search_in_turns(self, parts: list[int]) -> None:
+        """Search the parts in turns, each twice as long as the last, so an easy illegal part ends the check soon."""
+        # Loading compiled code takes longer than deciding most histories, so it is imported late.
         from .compiled_search import AlternatingSearch
 
         searches: dict[int, AlternatingSearch] = {}
@@ -271,19 +266,19 @@ class _Check:
         while parts:
             for part in parts:
                 if self.budget.is_late() and part not in searches:
-                    short = self.begun[part][1] if part in self.begun else NOT_BEGUN
-                    self.found[part] = self._placed(part, short._replace(reason="the time ran out"))
+                    short = self.undecided[part][1] if part in self.undecided else NOT_SEARCHED
+                    self.found[part] = self._in_whole_history(part, short._replace(reason="the time ran out"))
                     continue
-                is_small = self.parts.sizes[part] <= SMALL  # and was searched by ends already
-                search = searches.get(part) or AlternatingSearch(*self._searched_part(part), self.budget, is_small)
+                is_small = self.parts.sizes[part] <= SMALL_PART  # so it was searched by ends already
+                search = searches.get(part) or AlternatingSearch(*self._part_history(part), self.budget, is_small)
                 verdict = search.run(turn)
                 searches[part] = search
                 if verdict is None and not search.reason:
                     continue
                 found = search.found(verdict)
-                if verdict is None and part in self.begun and found.front < self.begun[part][1].front:
-                    found = self.begun[part][1]._replace(reason=found.reason)
-                self.found[part] = self._placed(part, found)
+                if verdict is None and part in self.undecided and found.front < self.undecided[part][1].front:
+                    found = self.undecided[part][1]._replace(reason=found.reason)
+                self.found[part] = self._in_whole_history(part, found)
                 search.release()
                 del searches[part]
                 if verdict == "illegal":
@@ -291,8 +286,8 @@ class _Check:
             parts = list(searches)
             turn *= 2
 
-    def _part(self, part: int, found: Found) -> Part:
-        """What a search found, in the words of the caller."""
+    def _report(self, part: int, found: Found) -> Part:
+        """The result of a search for the caller."""
         indices = self.parts.operations(part)
         blocked = None
         completed = found.front
@@ -310,7 +305,7 @@ class _Check:
             configurations=found.configurations,
             linearizations=found.paths,
             blocked=blocked,
-            states=found.states[:STATES],
+            states=found.states[:MAX_STATES],
             reason=found.reason,
             method="monitor" if part in self.witness else "search",
             witness=self.witness.get(part, []),
@@ -325,16 +320,16 @@ def check_operations(
 ) -> Result:
     """Decide whether the operations are linearizable with respect to the model.
 
-    `timeout` is in seconds (None: no limit), `memory` in bytes (None: 2 GiB) and counts what the search holds
-    beside the operations themselves. Raises ModelError where the model cannot take an operation.
+    `timeout` is in seconds (None: no limit). `memory` is in bytes (None: 2 GiB), without the operations themselves.
+    Raises ModelError if an operation does not belong to the model.
     """
     return check_within(model, operations, Budget(timeout, DEFAULT_MEMORY if memory is None else memory))
 
 
 def check_within(model: Model[State], operations: Sequence[Operation], budget: Budget) -> Result:
-    """`check_operations` with a budget of any kind."""
-    # The search makes millions of small tuples and no cycles: the collector of cycles would only walk them,
-    # again and again, for a third of the time and more.
+    """`check_operations` with a given budget."""
+    # The search makes millions of small tuples and no cycles. The garbage collector would take a third of the time or
+    # more, and find nothing.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -349,10 +344,7 @@ def check_within(model: Model[State], operations: Sequence[Operation], budget: B
 def check_events(
     model: Model[State], events: Sequence[Event], timeout: float | None = None, memory: int | None = None
 ) -> Result:
-    """Decide whether a history given as calls and returns in the order of time is linearizable.
-
-    The result speaks of operations by the order of their calls. Otherwise as `check_operations`.
-    """
+    """`check_operations` for calls and returns in the order of time; its indices number operations by their calls."""
     operations: list[Operation] = []
     place: dict[Hashable, int] = {}
     for index, event in enumerate(events):
@@ -381,5 +373,5 @@ def warm_up() -> None:
     operations = [Operation(Action("add", i % 3 - 1), i, i + 9 if i % 7 else None) for i in range(300)]
     actions, observes, history = number_actions(Model("warm-up", 0, step), operations)
     CompiledSearch(history, Steps(Model("warm-up", 0, step), actions, observes), Budget(None, DEFAULT_MEMORY)).run()
-    # One object is short, the other is long enough for a monitor.
-    check_operations(REGISTER, [Operation(Action("write", i, key=i == 0), i, i + 9) for i in range(SMALL + 2)])
+    # The first object is small, the other is large enough for a monitor.
+    check_operations(REGISTER, [Operation(Action("write", i, key=i == 0), i, i + 9) for i in range(SMALL_PART + 2)])

@@ -17,30 +17,29 @@ from ..compiled import Ints, Longs
 from ..operations import UNKNOWN, Action, Model, ModelError, Operation
 from . import machine as m
 from .check import check_operations
-from .compiled_search import NO_MACHINE
 from .layout import order_events, split_by_part
 from .monitors import monitor_parts
 from .part_history import ILLEGAL, UNDECIDED
 from .result import Part, Result, Verdict
 
-NULL = -(2**63)  # a null answer, and the end of an operation of unknown outcome
+NULL = -(2**63)  # a null result, or the end of a pending operation
 MAX_INT32 = 2**31 - 2
 
 
 class Columns(NamedTuple):
-    """A history in arrays of integers, an entry for each operation."""
+    """A history in arrays of integers, with an entry for each operation."""
 
-    f: ArrayLike  # the place of its function in `model.functions`
+    f: ArrayLike  # the index of its function in `model.functions`
     value: ArrayLike  # its argument
-    # Its answer: NULL is null; of `contains` 0 or 1; of an `append` its offset, NULL if it is not known; of a `read` of
-    # a log the one record at the offset `value`, so that a read of several records is several operations.
+    # NULL is null. Of `contains` 0 or 1; of `append` the offset, NULL if it is not known; of `read` of a log the one
+    # record at the offset `value`, so a read of several records becomes several operations.
     result: ArrayLike
     call: ArrayLike
     end: ArrayLike  # NULL is an unknown outcome
     key: ArrayLike | None = None  # the object, if there are several
 
 
-# By model the monitor; and by function the instruction, and whether its value is the argument or else the answer.
+# By model: its monitor; and by function: the instruction, and whether the value is the argument (True) or the result.
 FUNCTIONS: dict[str, tuple[int, dict[str, tuple[int, bool]]]] = {
     "register": (m.REGISTER, {"read": (m.READ, False), "write": (m.WRITE, True)}),
     "key-value": (m.REGISTER, {"get": (m.READ, False), "put": (m.WRITE, True)}),
@@ -54,10 +53,10 @@ FUNCTIONS: dict[str, tuple[int, dict[str, tuple[int, bool]]]] = {
 
 
 def _number(values: Longs, descending: bool) -> tuple[Ints, int, int]:
-    """Numbers for values in their order, how many there are, and the number of NULL."""
+    """The values numbered in their order, how many there are, and the number of NULL."""
     known = values[values != NULL]
     low, high = (int(known.min()), int(known.max())) if len(known) else (0, 0)
-    if high - low < 4 * len(values) + 1024:  # dense enough to do without sorting
+    if high - low < 4 * len(values) + 1024:  # dense enough to skip sorting
         count = high - low + 1
         numbers = np.where(values == NULL, count, values - low)
     else:
@@ -69,8 +68,8 @@ def _number(values: Longs, descending: bool) -> tuple[Ints, int, int]:
     return numbers.astype(np.int32), count + 1, count
 
 
-def _encode(model: Model[Any], columns: list[Longs], lost: Any) -> tuple[int, m.Machine, int, int]:
-    """The monitor, the instructions of the operations, how many values they number, and the number of null."""
+def _encode(model: Model[Any], columns: list[Longs], pending: Any) -> tuple[int, m.Machine, int, int]:
+    """The monitor, the instructions, how many values they number, and the number of null."""
     if model.name not in FUNCTIONS:
         raise ModelError(f"columns of the model {model.name}, expected one of {', '.join(FUNCTIONS)}")
     kind, functions = FUNCTIONS[model.name]
@@ -87,11 +86,11 @@ def _encode(model: Model[Any], columns: list[Longs], lost: Any) -> tuple[int, m.
         )
     values, count, null = _number(np.where(is_argument, value, result), kind == m.PRIORITY_QUEUE)
     code = np.column_stack([instruction, values, np.full(len(f), -1, np.int32)])
-    units, word_start = NO_MACHINE.units, NO_MACHINE.word_start
+    units, word_start = m.NO_MACHINE.units, m.NO_MACHINE.word_start
     if kind in (m.QUEUE, m.STACK, m.PRIORITY_QUEUE):
         takes = ~is_argument
         code[takes & (result == NULL)] = m.LENGTH, 0, 0
-        code[takes & lost, 0] = m.DEQUEUE_ANY if kind == m.QUEUE else m.POP_ANY
+        code[takes & pending, 0] = m.DEQUEUE_ANY if kind == m.QUEUE else m.POP_ANY
     elif kind == m.LOCK:  # from no owner, 0, or to it
         owner, acquires = values + 1, f == model.functions.index("acquire")
         code[:, 1], code[:, 2] = np.where(acquires, 0, owner), np.where(acquires, owner, 0)
@@ -99,7 +98,7 @@ def _encode(model: Model[Any], columns: list[Longs], lost: Any) -> tuple[int, m.
     elif kind == m.SET:
         code[(instruction == m.CONTAINS) & (result == 0), 0] = m.LACKS
     elif kind == m.LOG:
-        offsets = np.where(instruction == m.SLICE, value, np.where(lost | (result == NULL), -1, result))
+        offsets = np.where(instruction == m.SLICE, value, np.where(pending | (result == NULL), -1, result))
         bad = (offsets < -1) | (offsets > MAX_INT32)
         if bad.any():
             raise ModelError(f"the offset {offsets[bad.argmax()]}", int(bad.argmax()))
@@ -108,12 +107,12 @@ def _encode(model: Model[Any], columns: list[Longs], lost: Any) -> tuple[int, m.
         code[is_end, 1] = offsets[is_end]
         units, word_start = values[is_read], np.arange(is_read.sum() + 1, dtype=np.int32)
         code[is_read, 1] = word_start[:-1]
-        code[(is_end | is_read) & lost] = m.PASS, 0, 0
-    return kind, NO_MACHINE._replace(code=code, units=units, word_start=word_start), count, null
+        code[(is_end | is_read) & pending] = m.PASS, 0, 0
+    return kind, m.NO_MACHINE._replace(code=code, units=units, word_start=word_start), count, null
 
 
 def _operations(model: Model[Any], columns: list[Longs]) -> list[Operation]:
-    """The columns as operations, for the search."""
+    """The columns as a list of operations."""
     operations = []
     for f, value, result, call, end, key in zip(*(column.tolist() for column in columns), strict=True):
         name = model.functions[f]
@@ -130,9 +129,9 @@ def _operations(model: Model[Any], columns: list[Longs]) -> list[Operation]:
 
 
 def check_columns(model: Model[Any], columns: Columns) -> Result:
-    """Decide whether a history in arrays is linearizable: by a monitor, or as `check_operations` if there is no way.
+    """Decide whether a history in arrays is linearizable: by a monitor, or by `check_operations` if none can decide.
 
-    Raises ModelError for what the model or a column cannot take.
+    Raises ModelError if columns cannot express the model or a function, or have an invalid value.
     """
     rows = len(np.asarray(columns.f))
     if rows == 0:
@@ -143,16 +142,16 @@ def check_columns(model: Model[Any], columns: Columns) -> Result:
         raise ModelError("columns of different lengths")
     call, end = arrays[3], arrays[4]
     began = time.perf_counter()
-    lost = end == NULL
-    if (wrong := ~lost & (end < call)).any():
+    pending = end == NULL
+    if (wrong := ~pending & (end < call)).any():
         index = int(wrong.argmax())
         raise ModelError(f"an operation that ends at {end[index]}, called at {call[index]}", index)
-    kind, machine, values, null = _encode(model, arrays, lost)
+    kind, machine, values, null = _encode(model, arrays, pending)
     keys, part_of = np.zeros(1, np.int64), np.zeros(rows, np.int32)
     if columns.key is not None:
         keys, inverse = np.unique(arrays[5], return_inverse=True)
         part_of = inverse.astype(np.int32)
-    completed = np.flatnonzero(~lost).astype(np.int32)
+    completed = np.flatnonzero(~pending).astype(np.int32)
     events = order_events(np.concatenate([call, end[completed]]), rows, completed)
     events, starts = split_by_part(events, part_of, len(keys))
     everything = np.arange(len(keys), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Drives the compiled search: calls the model when the search asks, and lets the arrays grow."""
+"""Drives the compiled search: calls the model for requested steps, and enlarges full arrays."""
 
 from __future__ import annotations
 
@@ -10,24 +10,12 @@ import numpy as np
 from . import search_kernel as kernel
 from . import search_state as arrays
 from .layout import events_of, lay_out, trace
-from .machine import COLUMNS, Machine, new_trie
+from .machine import NO_MACHINE, new_trie
 from .steps import FURTHEST, Budget, Found, History, Steps
 from .tables import FRONT, rehash_pairs
 
-FUEL = 10_000  # candidates between two looks at the clock: a millisecond, or half a second where contents are long
-NO_MACHINE = Machine(  # of a model that is Python alone
-    code=np.empty((0, 3), np.int32),
-    units=np.empty(0, np.int32),
-    word_start=np.empty(0, np.int32),
-    spelled=np.empty(1, np.int32),
-    matched=np.empty(0, np.int32),
-    nodes=np.empty((0, COLUMNS), np.int32),
-    node_keys=np.empty(0, np.int64),
-    node_values=np.empty(0, np.int32),
-    node_count=np.ones(1, np.int32),
-    scratch=np.empty(0, np.int32),
-)
-WHOLE_ROW = 96  # up to so many actions, a state that is met is stepped with all of them at once
+FUEL = 10_000  # candidates between two checks of the clock: a millisecond, or half a second if contents are long
+WHOLE_ROW = 96  # with at most so many actions, a request for one step of a state computes all steps of that state
 
 
 class CompiledSearch:
@@ -36,13 +24,13 @@ class CompiledSearch:
     def __init__(self, history: History, steps: Steps, budget: Budget, by_calls: bool = False) -> None:
         self.steps, self.budget = steps, budget
         self.reason = ""
-        self.enough, self.held = True, 0
+        self.has_memory, self.held = True, 0
         action_of = np.array(history.action_of, np.int32)
         if steps.encoding is not None:
             self.actions = list(range(len(steps.actions)))
             machine, initial = steps.encoding.machine, steps.encoding.initial
         else:
-            # The arrays number those actions alone that this history has: there may be many others.
+            # Renumber the actions of this history: the model may have many others.
             used, positions = np.unique(action_of, return_inverse=True)
             action_of = positions.astype(np.int32)
             self.actions, machine, initial = used.tolist(), NO_MACHINE, 0
@@ -55,12 +43,12 @@ class CompiledSearch:
         if steps.encoding is None:
             number = {action: i for i, action in enumerate(self.actions)}
             known = [(divmod(key, steps.width), after) for key, after in steps.table.items()]
-            self.enough = self._add_steps([(state, number[action], after) for (state, action), after in known])
+            self.has_memory = self._add_steps([(state, number[action], after) for (state, action), after in known])
 
     def run(self, fuel: float = float("inf")) -> Literal["ok", "illegal", None]:
-        """Search until there is a verdict, or so many candidates were tried, or a budget is gone: None."""
+        """Search until there is a verdict; None if `fuel` candidates were tried or a budget is used up."""
         registers = self.search.registers
-        while self.enough and fuel > 0:
+        while self.has_memory and fuel > 0:
             if self.budget.is_late():
                 self.reason = "the time ran out"
                 break
@@ -74,15 +62,15 @@ class CompiledSearch:
             if outcome == kernel.EXHAUSTED:
                 return "illegal"
             if outcome == kernel.MISSING:
-                self.enough = self._provide_steps()
+                self.has_memory = self._provide_steps()
             elif outcome == kernel.FULL:
-                self.enough = self._grow()
+                self.has_memory = self._grow()
         return None
 
     def _provide_steps(self) -> bool:
-        """Call the model for the pairs that the search requested; False if there is no memory left.
+        """Compute the steps that the search requested; False if there is no memory left.
 
-        A model that is compiled lacks only room for a new state.
+        With compiled steps, only room for a new state is missing.
         """
         steps, search = self.steps, self.search
         if steps.encoding is not None:
@@ -96,15 +84,15 @@ class CompiledSearch:
         wanted = range(len(self.actions)) if few else dict.fromkeys(pair[1] for pair in requests)
         known, row = steps.table, state * steps.width
         unknown = [action for action in wanted if row + self.actions[action] not in known]
-        return self._add_steps([(state, action, steps.ask(state, self.actions[action])) for action in unknown])
+        return self._add_steps([(state, action, steps.compute(state, self.actions[action])) for action in unknown])
 
     def _add_steps(self, new: list[tuple[int, int, int]]) -> bool:
-        """Put steps (state, action, state after) into the table of the search; False if there is no memory."""
+        """Add steps (state, action, state after) to the search's table; False if there is no memory left."""
         search = self.search
         needed = 2 * (int(search.registers[arrays.STEPS]) + len(new))
         size = len(search.step_keys)
         if needed > size:
-            size = _power_of_two(2 * needed)
+            size = 1 << (2 * needed - 1).bit_length()
             if not self._has_memory_for(12 * size):
                 return False
             keys, values = np.zeros(size, np.int64), np.empty(size, np.int32)
@@ -114,7 +102,7 @@ class CompiledSearch:
         return self._has_memory_for(0)
 
     def _grow(self) -> bool:
-        """Double the arrays of configurations or of bags, which are full; False if there is no memory."""
+        """Enlarge the arrays of configurations or bags, whichever are full; False if there is no memory left."""
         search = self.search
         if arrays.lacks_configs(search):
             rows, width = search.configs.shape
@@ -129,7 +117,7 @@ class CompiledSearch:
         return True
 
     def _has_memory_for(self, more: int) -> bool:
-        """Whether the budget bears so many bytes more; the old arrays stand until the new ones are filled."""
+        """Whether the budget has `more` bytes; the old arrays remain until the new ones are filled."""
         machine = self.search.machine
         held = sum(array.nbytes for array in (*self.search[:-1], *machine)) + self.steps.nbytes
         self.budget.held += held - self.held
@@ -140,7 +128,7 @@ class CompiledSearch:
         return False
 
     def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
-        """What `run` found out, with its verdict."""
+        """The result after `run` returned this verdict."""
         search = self.search
         count, best = int(search.registers[arrays.COUNT]), int(search.registers[arrays.BEST])
         front = int(search.configs[best, FRONT])
@@ -151,26 +139,26 @@ class CompiledSearch:
         return Found(verdict, front, list(map(self._path, rows)), [self.state(i) for i in states], count, self.reason)
 
     def state(self, number: int) -> Any:
-        """A state in Python."""
+        """A state as the model in Python has it."""
         if self.steps.encoding is None:
             return self.steps.states[number]
         return self.steps.encoding.decode(self.search.machine, number)
 
     def _path(self, row: int) -> list[int]:
-        """The operations that led to a configuration, in order."""
+        """The operations on the path to a configuration, in order."""
         layout = self.layout
         path = trace(self.search.configs, row, layout.number, layout.class_start, layout.member)
         operations: list[int] = path.tolist()
         return operations
 
     def release(self) -> None:
-        """Give its memory back to the budget."""
+        """Return the memory to the budget."""
         self.budget.held -= self.held
 
     def reached(self, front: int) -> list[tuple[Any, list[int]]]:
-        """The configurations in which the search first came to a front above 0: states, and operations in order.
+        """The configurations in which the search first reached a front > 0: their states, and operations in order.
 
-        After a verdict of illegal they are all that the rest of the history can begin with, whatever it is.
+        After an illegal verdict, these are all possible starts of the rest of the history.
         """
         configs = self.search.configs[: self.search.registers[arrays.COUNT]]
         came = configs[:, FRONT] >= front
@@ -178,7 +166,7 @@ class CompiledSearch:
         return [(self.state(configs[row, arrays.STATE]), self._path(row)) for row in rows.tolist()]
 
     def _furthest(self, count: int, front: int) -> tuple[list[int], list[int]]:
-        """Of the configurations that came furthest, the deepest for each state; and all their states."""
+        """The configurations with the furthest front, the deepest of each state; and all their states."""
         configs = self.search.configs[:count]
         rows = np.flatnonzero(configs[:, FRONT] == front)
         rows = rows[np.argsort(-configs[rows, arrays.DEPTH], kind="stable")]
@@ -187,40 +175,40 @@ class CompiledSearch:
 
 
 class AlternatingSearch:
-    """Searches of one history in two orders, by ends and by calls, in turns.
+    """Two searches of one history in turns: in the order of ends, and of calls.
 
-    Where the steps are not compiled, they take most of the time, and the order by ends goes alone: the other one would
-    call the model for other states.
+    Steps in Python take most of the time, and the order of calls would need steps of other states. So without compiled
+    steps there is only the order of ends.
     """
 
     def __init__(self, history: History, steps: Steps, budget: Budget, by_calls_first: bool) -> None:
         self.start = partial(CompiledSearch, history, steps, budget)
         self.budget = budget
-        # Whether each of them is by calls.
+        # The orders that are still searched: whether each is by calls.
         self.orders = [False] if steps.encoding is None else [by_calls_first, not by_calls_first]
         self.searches: dict[bool, CompiledSearch] = {}
-        self.least_fuel = 16 * len(history.calls)  # enough for most histories with few concurrent operations
+        self.min_fuel = 16 * len(history.calls)  # enough for most histories with few concurrent operations
 
     def run(self, fuel: float) -> Literal["ok", "illegal", None]:
-        """Give each order so many candidates."""
+        """Search in each order with `fuel` candidates, until one has a verdict."""
         for by_calls in self.orders[:]:
             if by_calls not in self.orders:
                 continue
             if by_calls not in self.searches:
                 self.searches[by_calls] = self.start(by_calls=by_calls)
             search = self.searches[by_calls]
-            verdict = search.run(max(fuel, self.least_fuel))
+            verdict = search.run(max(fuel, self.min_fuel))
             if verdict:
                 other = self.searches.pop(not by_calls, None)
                 if other:
                     other.release()
                 return verdict
             if search.reason and not self.budget.is_late() and len(self.orders) == 2:
-                self._go_on_by_ends()
+                self._stop_search_by_calls()
         return None
 
-    def _go_on_by_ends(self) -> None:
-        """The memory ran out: give up the search by calls, and begin the other one anew if it lacked memory."""
+    def _stop_search_by_calls(self) -> None:
+        """Free the memory of the search by calls; restart the other one if it had run out of memory."""
         self.orders = [False]
         if True in self.searches:
             self.searches.pop(True).release()
@@ -229,20 +217,15 @@ class AlternatingSearch:
 
     @property
     def reason(self) -> str:
-        """Why the last of them gave up; empty while one goes on."""
+        """Why the searches stopped without a verdict; empty while one can continue."""
         reasons = [search.reason for search in self.searches.values()]
         return reasons[0] if reasons and all(reasons) else ""
 
     def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
-        """What `run` found out, with its verdict: where there is none, of the search that came further."""
+        """The result after `run` returned this verdict; without one, of the search that got further."""
         return max((search.found(verdict) for search in self.searches.values()), key=lambda found: found.front)
 
     def release(self) -> None:
-        """Give the memory back to the budget."""
+        """Return the memory to the budget."""
         for search in self.searches.values():
             search.release()
-
-
-def _power_of_two(least: int) -> int:
-    """The least power of two that is not less."""
-    return 1 << max(0, least - 1).bit_length()

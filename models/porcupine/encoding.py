@@ -1,4 +1,4 @@
-"""Writes the actions of the built-in models as instructions of machine.py, and reads its states back."""
+"""Encodes the actions of the built-in models as instructions of machine.py, and decodes its states."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Decoder = Callable[[m.Machine, int], Any]
 
 
 class Encoding(NamedTuple):
-    """A model's actions as a machine runs them."""
+    """The actions of a history as instructions."""
 
-    machine: m.Machine  # with no trie yet
+    machine: m.Machine  # without a trie
     initial: int
-    decode: Decoder  # the state in Python
+    decode: Decoder  # returns a state as the model in Python has it
     values: int  # how many values the code numbers
-    monitor: int  # which of monitors.py knows the model, 0 for none
+    monitor: int  # the monitor of the model (machine.py), 0 for none
 
 
 class Counts(NamedTuple):
-    """How many operations have each action, and how many of these completed."""
+    """By action: how many operations have it, and how many of these completed."""
 
     all: Sequence[int]
     completed: Sequence[int]
@@ -58,17 +58,11 @@ class _Writer:
         self, code: Sequence[Code], decode: Decoder, initial: int = 0, spelled: bool = False, monitor: int = 0
     ) -> Encoding:
         lengths = [len(word) for word in self.words]
-        machine = m.Machine(
+        machine = m.NO_MACHINE._replace(
             code=np.array(code, np.int32).reshape(-1, 3),
             units=np.concatenate([np.empty(0, np.int32), *self.words]).astype(np.int32, copy=False),
             word_start=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32),
             spelled=np.array([spelled], np.int32),
-            matched=np.empty(0, np.int32),
-            nodes=np.empty((0, m.COLUMNS), np.int32),
-            node_keys=np.empty(0, np.int64),
-            node_values=np.empty(0, np.int32),
-            node_count=np.ones(1, np.int32),
-            scratch=np.empty(0, np.int32),
         )
         return Encoding(machine, initial, decode, len(self.numbers), monitor)
 
@@ -112,7 +106,7 @@ def _key_value(actions: Sequence[Action], counts: Counts) -> Encoding | None:
     if not all(isinstance(value, str) for value in arguments):
         return None
     written = sorted(arguments - {""})
-    # If no value begins with another, only one sequence of values spells a content: a label is a whole value.
+    # If no value is a prefix of another, each content is one sequence of values, so a label is a whole value.
     spelled = not any(after.startswith(before) for before, after in pairwise(written))
     writer = _Writer()
     word_of = {value: writer.text(value) for value in ["", *written]}
@@ -135,9 +129,9 @@ def _key_value(actions: Sequence[Action], counts: Counts) -> Encoding | None:
 
 
 def _places_of_appends(actions: Sequence[Action], counts: Counts, written: Sequence[str]) -> dict[tuple[Any, str], int]:
-    """How many values stand before a value, by key, for those written once that a completed get returned.
+    """By key and value: how many values precede it in a completed get; only of values that are written once.
 
-    Such a value is appended there in every linearization, so that the search need not try it elsewhere.
+    Every linearization appends such a value there, so the search does not try it elsewhere.
     """
     times: Counter[tuple[Any, str]] = Counter()
     gets: list[tuple[str, str, Any]] = []
@@ -149,7 +143,7 @@ def _places_of_appends(actions: Sequence[Action], counts: Counts, written: Seque
     places: dict[tuple[Any, str], int] = {}
     known, lengths = frozenset(written), sorted({len(value) for value in written})
     before, at, number = ("", ""), 0, 0
-    # In this order most contents begin with the one before, whose values are not looked at again.
+    # In this order most contents begin with the one before, whose values are not parsed again.
     for name, text, key in sorted(gets, key=lambda get: get[:2]):
         if name != before[0] or not text.startswith(before[1]):
             at = number = 0
@@ -247,7 +241,7 @@ def _priorities(actions: Sequence[Action]) -> Any:
 
 
 def _counter(actions: Sequence[Action], counts: Counts) -> Encoding | None:
-    # States are sums plus a bound of what all additions can take away.
+    # A state is the sum plus a bound of its absolute value, so that it is never negative.
     bound = sum(counts.all) * max((abs(action.value) for action in actions if action.f != "read"), default=0)
     if 2 * bound > MAX_INT32:
         return None
@@ -263,7 +257,7 @@ def _counter(actions: Sequence[Action], counts: Counts) -> Encoding | None:
 
 
 def _lock(actions: Sequence[Action], _: Counts) -> Encoding:
-    writer = _Writer([m])  # no owner equals a module: this one stands for none
+    writer = _Writer([m])  # number 0 is a free lock; no owner equals a module
     code: list[Code] = []
     for f, value, _result, _key in actions:
         owner = writer.number(value)
@@ -290,7 +284,7 @@ ENCODERS: dict[Callable[..., Any], tuple[Model[Any], Callable[[Sequence[Action],
 
 
 def encode(model: Model[Any], actions: Sequence[Action], counts: Counts) -> Encoding | None:
-    """The actions as instructions; None if the model is not built in, or they do not fit."""
+    """The actions as instructions; None if the model is not built in, or instructions cannot express them."""
     known, encoder = ENCODERS.get(model.step, (None, None))
     if known is None or encoder is None or known.initial != model.initial:
         return None

@@ -1,4 +1,4 @@
-"""Lays a history out for the compiled search: its events in order, its operations numbered by their ends."""
+"""Prepares a history for the compiled search: its events in order, its operations numbered by their ends."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import Ints, compiled, inner
+from ..compiled import Ints, compiled
 from .steps import History
 
 EXACT = 2.0**53  # a whole number below this is the same as a float
 
 
 class Layout(NamedTuple):
-    """One history of n completed operations and others of unknown outcome, as search_kernel wants it."""
+    """One history of n completed and some pending operations, as search_kernel.py takes it."""
 
-    number: Ints  # the index in the given list of each completed operation, by its end
+    number: Ints  # by end: the index of the completed operation in the given list
     action: Ints
     slot: Ints
     end_rank: Ints
@@ -24,13 +24,13 @@ class Layout(NamedTuple):
     before: Ints
     class_action: Ints
     class_start: Ints
-    member: Ints  # the index in the given list of each operation of unknown outcome, by class and call
+    member: Ints  # by class and call: the index of the pending operation in the given list
     member_rank: Ints
-    slots: int  # how many slots are in use at most: the greatest number of completed operations at once
+    slots: int  # the greatest number of concurrent completed operations
 
 
 def events_of(history: History) -> Ints:
-    """The calls (i) and ends (-1 - i) of the operations in the order of time; of equal times calls come first."""
+    """The calls (i) and ends (-1 - i) of the operations in the order of time; at equal times calls come first."""
     count = len(history.calls)
     ends = [end for end in history.ends if end is not None]
     known = np.arange(count, dtype=np.int32)
@@ -41,7 +41,7 @@ def events_of(history: History) -> Ints:
         times.dtype == np.float64 and np.abs(times, where=np.isfinite(times), out=np.zeros(len(times))).max() < EXACT
     )
     if times.dtype != np.int64 and not exact:
-        # Python compares ints and floats exactly, whatever their size; numpy would round them: rank them.
+        # numpy would round large ints to compare them with floats. Python compares them exactly.
         times_list = [*history.calls, *ends]
         ranks = {time: rank for rank, time in enumerate(sorted(set(times_list)))}
         times = np.array([ranks[time] for time in times_list])
@@ -49,14 +49,14 @@ def events_of(history: History) -> Ints:
 
 
 def order_events(times: NDArray[Any], count: int, completed: Ints) -> Ints:
-    """The events of which `times` has the calls of all operations, and then the ends of the completed ones."""
-    # Stable, and the calls come first: so do they among equal times.
+    """The events in order. `times` has the calls of all operations, then the ends of the completed ones."""
+    # A stable sort keeps calls before ends at equal times.
     order = np.argsort(times, kind="stable")
     return np.concatenate([np.arange(count, dtype=np.int32), -1 - completed])[order]
 
 
 def split_by_part(events: Ints, part_of: Ints, parts: int) -> tuple[Ints, Ints]:
-    """The events part by part, and where those of each part start; the last is where they end."""
+    """The events sorted by part, and where each part starts; one longer than the parts."""
     if parts == 1:
         return events, np.array([0, len(events)], np.int32)
     return sort_by_part(events, part_of, parts)
@@ -64,7 +64,7 @@ def split_by_part(events: Ints, part_of: Ints, parts: int) -> tuple[Ints, Ints]:
 
 @compiled
 def sort_by_part(events: Ints, part_of: Ints, parts: int) -> tuple[Ints, Ints]:
-    """`split_by_part` for several parts: a counting sort."""
+    """`split_by_part` for several parts, by a counting sort."""
     starts = np.zeros(parts + 1, np.int32)
     for event in events:
         starts[part_of[event if event >= 0 else -1 - event] + 1] += 1
@@ -79,7 +79,7 @@ def sort_by_part(events: Ints, part_of: Ints, parts: int) -> tuple[Ints, Ints]:
     return split, starts
 
 
-@inner
+@compiled
 def _link(events: Ints, number_of: Ints, n: int):  # type: ignore[no-untyped-def]
     """The linked list of the events of completed operations, and their slots."""
     after = np.empty(2 * n + 1, np.int32)
@@ -112,13 +112,13 @@ def _link(events: Ints, number_of: Ints, n: int):  # type: ignore[no-untyped-def
     return after, before, slot, slots
 
 
-@inner
-def _classify(events: Ints, number_of: Ints, action_of: Ints, class_of: Ints, waiting: int):  # type: ignore[no-untyped-def]
-    """The operations of unknown outcome by action: classes in the order of first calls, members of calls."""
-    pending = np.empty(waiting, np.int32)
-    rank = np.empty(waiting, np.int32)
-    class_action = np.empty(waiting, np.int32)
-    class_start = np.zeros(waiting + 1, np.int32)
+@compiled
+def _classify(events: Ints, number_of: Ints, action_of: Ints, class_of: Ints, count: int):  # type: ignore[no-untyped-def]
+    """The `count` pending operations by class: classes in the order of their first calls, members in that of calls."""
+    pending = np.empty(count, np.int32)
+    rank = np.empty(count, np.int32)
+    class_action = np.empty(count, np.int32)
+    class_start = np.zeros(count + 1, np.int32)
     kinds = 0
     found = 0
     for place in range(len(events)):
@@ -136,10 +136,10 @@ def _classify(events: Ints, number_of: Ints, action_of: Ints, class_of: Ints, wa
         class_start[class_of[action] + 1] += 1
     for kind in range(kinds):
         class_start[kind + 1] += class_start[kind]
-    member = np.empty(waiting, np.int32)
-    member_rank = np.empty(waiting, np.int32)
+    member = np.empty(count, np.int32)
+    member_rank = np.empty(count, np.int32)
     filled = class_start.copy()
-    for i in range(waiting):
+    for i in range(count):
         kind = class_of[action_of[pending[i]]]
         member[filled[kind]] = pending[i]
         member_rank[filled[kind]] = rank[i]
@@ -153,15 +153,12 @@ def _classify(events: Ints, number_of: Ints, action_of: Ints, class_of: Ints, wa
 def lay_out(events: Ints, action_of: Ints, number_of: Ints, class_of: Ints) -> Layout:
     """Lay out one part. `number_of` is scratch by operation; `class_of` is -1 for each action, before and after."""
     n = 0
-    waiting = 0
     for event in events:
         if event >= 0:
             number_of[event] = -1
-            waiting += 1
         else:
             number_of[-1 - event] = n
             n += 1
-            waiting -= 1
     number = np.empty(n, np.int32)
     action = np.empty(n, np.int32)
     end_rank = np.empty(n, np.int32)
@@ -173,7 +170,8 @@ def lay_out(events: Ints, action_of: Ints, number_of: Ints, class_of: Ints) -> L
             end_rank[ended] = rank
             ended += 1
     after, before, slot, slots = _link(events, number_of, n)
-    class_action, class_start, member, member_rank = _classify(events, number_of, action_of, class_of, waiting)
+    pending = len(events) - 2 * n
+    class_action, class_start, member, member_rank = _classify(events, number_of, action_of, class_of, pending)
     return Layout(number, action, slot, end_rank, after, before, class_action, class_start, member, member_rank, slots)
 
 

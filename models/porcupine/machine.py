@@ -1,9 +1,9 @@
 """The compiled steps of the built-in models: an action is an instruction, a state is a number.
 
-The state of a register, a counter or a lock is a value's number. Sequences and sets are nodes of a trie, so that
-equal states have equal numbers and an append costs one look-up: the path from the root to a node spells the content.
-A queue's `LINK` leads to the node without the first label; a set and a priority queue keep their labels ascending.
-encoding.py writes the instructions; the models in Python are what they are tested against.
+The state of a register, a counter or a lock is a value's number. Sequences and sets are nodes of a trie: the labels on
+the path from the root are the content. So equal states have equal numbers, and an append costs one look-up. A queue's
+`LINK` points to the node without the first label. Sets and priority queues have their labels in ascending order.
+encoding.py writes the instructions. Tests compare each step with the model in Python, which is the definition.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, Longs, compiled, compiled_in_place, inner, inner_in_place
+from ..compiled import Ints, Longs, compiled, compiled_in_place
 from .tables import place_of, rehash_pairs
 
-IMPOSSIBLE, NOT_KNOWN = -1, -2  # in the place of a state: the answer does not fit; not known yet, or no room for it
+IMPOSSIBLE, NOT_KNOWN = -1, -2  # instead of a state: the result does not fit; not computed yet, or no room for it
 
 # Instructions, with their arguments a and b.
 PASS, NEVER, READ, WRITE, ADD = range(5)  # of values: READ a, WRITE a, ADD a
@@ -33,23 +33,37 @@ PARENT, LABEL, SIZE, DEPTH, JUMP, FIRST, LINK, COLUMNS = range(8)
 
 
 class Machine(NamedTuple):
-    """Instructions and the trie of states that they have reached."""
+    """Instructions, and the trie of the states that they have reached."""
 
-    code: Ints  # by action: instruction, a, b; empty if the model is Python alone
-    units: Ints  # the words, one after the other: labels, or characters
+    code: Ints  # by action: instruction, a, b; empty if the model exists in Python only
+    units: Ints  # the concatenated words: labels, or characters
     word_start: Ints  # where each word starts; one longer than the words
-    spelled: Ints  # [1] if a label is a word and its text counts, [0] if a label is a unit
-    matched: Ints  # by action: the longest node whose content is known to begin the word that it reads
+    spelled: Ints  # [1] if a label is a word of characters, [0] if a label is a unit
+    matched: Ints  # by action: the deepest node known to be a prefix of the word that the action reads
     nodes: Ints  # a row each; the root is 0
-    node_keys: Longs  # int64: node << 32 | label, plus 1; 0 where empty
+    node_keys: Longs  # node << 32 | label, plus 1; 0 where empty
     node_values: Ints
     node_count: Ints  # [number of nodes]
     scratch: Ints  # room for the labels of a node
 
 
+NO_MACHINE = Machine(  # of a model without compiled steps
+    code=np.empty((0, 3), np.int32),
+    units=np.empty(0, np.int32),
+    word_start=np.empty(0, np.int32),
+    spelled=np.empty(1, np.int32),
+    matched=np.empty(0, np.int32),
+    nodes=np.empty((0, COLUMNS), np.int32),
+    node_keys=np.empty(0, np.int64),
+    node_values=np.empty(0, np.int32),
+    node_count=np.ones(1, np.int32),
+    scratch=np.empty(0, np.int32),
+)
+
+
 @compiled
 def new_trie(machine: Machine, room: int) -> Machine:
-    """The machine with an empty trie that has room for so many nodes."""
+    """The machine with an empty trie that has room for `room` nodes."""
     size = 32
     while size < 2 * room:
         size *= 2
@@ -67,7 +81,7 @@ def new_trie(machine: Machine, room: int) -> Machine:
     )
 
 
-@inner
+@compiled
 def grow_trie(machine: Machine) -> Machine:
     """The machine with room for twice as many nodes."""
     grown = new_trie(machine, 2 * len(machine.nodes))
@@ -78,7 +92,7 @@ def grow_trie(machine: Machine) -> Machine:
     return grown
 
 
-@inner_in_place
+@compiled_in_place
 def child(m: Machine, node: int, label: int) -> int:
     """The node with one more label; NOT_KNOWN if there is no room for it."""
     key = ((node << 32) | label) + 1
@@ -104,7 +118,7 @@ def child(m: Machine, node: int, label: int) -> int:
     return made
 
 
-@inner_in_place
+@compiled_in_place
 def spell(m: Machine, node: int, word: int) -> int:
     """The node with all units of a word appended."""
     for i in range(m.word_start[word], m.word_start[word + 1]):
@@ -114,9 +128,9 @@ def spell(m: Machine, node: int, word: int) -> int:
     return node
 
 
-@inner_in_place
+@compiled_in_place
 def ends_with(m: Machine, node: int, low: int, high: int) -> bool:
-    """Whether the content ends with these units."""
+    """Whether the content ends with the units low..high-1."""
     while high > low:
         label = m.nodes[node, LABEL]
         if m.spelled[0]:
@@ -136,18 +150,18 @@ def ends_with(m: Machine, node: int, low: int, high: int) -> bool:
     return True
 
 
-@inner_in_place
+@compiled_in_place
 def ancestor(m: Machine, node: int, depth: int) -> int:
-    """The node on the way to this one that is so deep."""
+    """The ancestor of a node at this depth."""
     while m.nodes[node, DEPTH] > depth:
         jump = m.nodes[node, JUMP]
         node = jump if m.nodes[jump, DEPTH] >= depth else m.nodes[node, PARENT]
     return node
 
 
-@inner_in_place
+@compiled_in_place
 def begins(m: Machine, node: int, action: int) -> bool:
-    """Whether the content begins the word that the action reads. Only one way leads to it: how far is kept."""
+    """Whether the content is a prefix of the word that the action reads; `matched` caches the longest one."""
     low = m.word_start[m.code[action, 1]]
     if m.nodes[node, SIZE] > m.word_start[m.code[action, 1] + 1] - low:
         return False
@@ -162,22 +176,22 @@ def begins(m: Machine, node: int, action: int) -> bool:
     return True
 
 
-@inner_in_place
+@compiled_in_place
 def reads(m: Machine, node: int, action: int) -> bool:
     """Whether the content is what the action reads."""
     word = m.code[action, 1]
     return m.nodes[node, SIZE] == m.word_start[word + 1] - m.word_start[word] and begins(m, node, action)
 
 
-@inner_in_place
+@compiled_in_place
 def has_slice(m: Machine, node: int, word: int, start: int) -> bool:
-    """Whether the labels from `start` on are those of the word, and perhaps others after them."""
+    """Whether the labels from `start` on begin with those of the word."""
     low, high = m.word_start[word], m.word_start[word + 1]
     depth = start + high - low
     return m.nodes[node, DEPTH] >= depth and ends_with(m, ancestor(m, node, depth), low, high)
 
 
-@inner_in_place
+@compiled_in_place
 def without_first(m: Machine, node: int) -> int:
     """The node without the first label."""
     steps = 0
@@ -202,9 +216,9 @@ def without_first(m: Machine, node: int) -> int:
     return int(link)
 
 
-@inner_in_place
+@compiled_in_place
 def changed_set(m: Machine, node: int, label: int, instruction: int) -> int:
-    """The ascending labels with one more, or without one."""
+    """The step of INSERT, INCLUDE, REMOVE, CONTAINS or LACKS on ascending labels."""
     base = node
     above = 0
     while base != 0 and m.nodes[base, LABEL] > label:
@@ -227,9 +241,9 @@ def changed_set(m: Machine, node: int, label: int, instruction: int) -> int:
     return int(made)
 
 
-@inner_in_place
+@compiled_in_place
 def step_value(instruction: int, a: int, b: int, state: int) -> int:
-    """The step of an instruction on values."""
+    """The step of an instruction on a value."""
     if instruction == READ:
         return state if state == a else IMPOSSIBLE
     if instruction == WRITE:
@@ -241,9 +255,9 @@ def step_value(instruction: int, a: int, b: int, state: int) -> int:
     return state if instruction != CAS else IMPOSSIBLE
 
 
-@inner_in_place
+@compiled_in_place
 def step_observation(m: Machine, instruction: int, action: int, state: int) -> bool:
-    """Whether what an instruction reads of a sequence fits."""
+    """Whether the result of an observation of a sequence fits."""
     a, b = m.code[action, 1], m.code[action, 2]
     if instruction == IS:
         return reads(m, state, action)

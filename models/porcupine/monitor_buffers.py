@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, inner
+from ..compiled import Ints, compiled
 from .machine import APPEND, DEQUEUE, DEQUEUE_ANY, INSERT, LENGTH, POP, POP_ANY
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
 
@@ -22,9 +22,9 @@ class Values(NamedTuple):
     take_end: Ints
 
 
-@inner
+@compiled
 def collect(h: PartHistory):  # type: ignore[no-untyped-def]
-    """A verdict where it is known already, else -1; its witness; and the values of a buffer."""
+    """A verdict (-1: not decided yet), its witness, and the values of a buffer."""
     put, take = np.full(h.values, -1, np.int32), np.full(h.values, -1, np.int32)
     witness = no_witness()
     ambiguous = open_take = False
@@ -67,9 +67,9 @@ def collect(h: PartHistory):  # type: ignore[no-untyped-def]
     return verdict, witness, Values(put, take, h.call[put], h.end[put], take_call, take_end)
 
 
-@inner
+@compiled
 def certain(v: Values, never: int) -> Ints:
-    """How many values are certainly present between a time and the next."""
+    """By time: how many values are certainly present until the next."""
     cover = np.zeros(never + 2, np.int32)
     for k in range(len(v.put)):
         if v.put_end[k] < v.take_call[k]:
@@ -80,9 +80,9 @@ def certain(v: Values, never: int) -> Ints:
     return cover
 
 
-@inner
+@compiled
 def covering(v: Values, above: int, low: int, high: int, never: int) -> Ints:
-    """The operations of the fewest values above one that leave no time from low to high without one certainly there."""
+    """The operations of the fewest values > `above` of which at least one is certainly present from low to high."""
     last = np.full(never + 1, -1, np.int32)
     for k in range(above + 1, len(v.put)):
         last[v.put_end[k]] = k
@@ -105,9 +105,9 @@ def covering(v: Values, above: int, low: int, high: int, never: int) -> Ints:
     return chain[:length]
 
 
-@inner
+@compiled
 def find_never_empty(h: PartHistory, v: Values, cover: Ints) -> Ints:
-    """What contradicts an operation that found the buffer empty while a value was certainly present all the time."""
+    """The witness against an operation that found the buffer empty while values were certainly present."""
     empty = np.zeros(len(cover) + 1, np.int32)
     for time in range(len(cover)):
         empty[time + 1] = empty[time] + (cover[time] == 0)
@@ -118,9 +118,9 @@ def find_never_empty(h: PartHistory, v: Values, cover: Ints) -> Ints:
     return no_witness()
 
 
-@inner
+@compiled
 def check_queue(v: Values, never: int) -> tuple[int, Ints]:
-    """First in, first out: none is taken before one that was certainly put before it is."""
+    """First in, first out: no value is taken before another that was certainly put earlier."""
     called, ended = np.full(never + 1, -1, np.int32), np.full(never + 1, -1, np.int32)
     for k in range(len(v.put)):
         called[v.put_call[k]] = k
@@ -136,9 +136,9 @@ def check_queue(v: Values, never: int) -> tuple[int, Ints]:
     return LINEARIZABLE, no_witness()
 
 
-@inner
+@compiled
 def root_of(free: Ints, time: int) -> int:
-    """The first time from this one on that is not covered; the way there is shortened."""
+    """The first uncovered time at or after this one (union-find with path compression)."""
     root = time
     while free[root] != root:
         root = free[root]
@@ -147,12 +147,12 @@ def root_of(free: Ints, time: int) -> int:
     return root
 
 
-@inner
+@compiled
 def check_priority_queue(v: Values, never: int) -> tuple[int, Ints]:
     """Each take needs a moment at which no value of higher priority is certainly present.
 
-    That is enough: at a moment at which none is, all values may be moved before it or after it, so that the buffer is
-    empty there, and what is legal stays so. Values ascend with the priority. `free` leads from a time to the next one
+    That suffices: at a moment when no value is certainly present, each may be moved before or after it, so the
+    buffer is empty there and the rest stays legal. Values ascend with the priority. `free` links a time to the next one
     that is not covered yet.
     """
     free = np.arange(never + 2).astype(np.int32)

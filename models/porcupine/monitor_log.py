@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, inner
+from ..compiled import Ints, compiled
 from .machine import APPEND, LENGTH, LENGTH_MAX, SLICE
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
 
-UNSEEN = -2  # in the place of a value; -1 is one that nothing appends
+UNSEEN = -2  # instead of a value: no operation returned this offset; -1 is a value that no operation appends
 
 
-@inner
+@compiled
 def place_appends(h: PartHistory, units: Ints, word_start: Ints, local_of: Ints):  # type: ignore[no-untyped-def]
-    """A verdict, or -1; its witness; by append its offset (-1: none) and the operation that shows it; the length."""
+    """A verdict (-1: not decided yet), its witness, each append's offset (-1: none) and source, and the length.
+
+    The source of an offset is the operation that returned it.
+    """
     count, appends, length = len(h.call), 0, 0
     for i in range(count):
         appends += h.instruction[i] == APPEND
@@ -76,15 +79,15 @@ def place_appends(h: PartHistory, units: Ints, word_start: Ints, local_of: Ints)
     return verdict, witness, position, source, length
 
 
-@inner
+@compiled
 def check_log(h: PartHistory, position: Ints, source: Ints, length: int) -> tuple[int, Ints]:
-    """The offsets order the appends, and the reads between them: none may end before one is called that precedes it.
+    """Compare the order of offsets with real time: no operation may end before the call of one that precedes it.
 
-    An append at offset p has the rank 2p + 1; what finds the log p long stands before it at 2p. `latest` is, by rank,
-    the operation called last that has to precede all that follows.
+    An append at offset p has the rank 2p + 1; an operation that found the log p long has the rank 2p. `latest` is, by
+    rank, the operation called last that has to precede all of a higher rank.
     """
     latest = np.full(2 * length + 3, -1, np.int32)
-    rank = np.zeros(len(h.call), np.int32)  # what has to precede the operation is below it
+    rank = np.zeros(len(h.call), np.int32)  # operations of a lower rank have to precede this one
     for i in range(len(h.call)):
         known = h.end[i] < h.never
         own = -1

@@ -1,37 +1,37 @@
 """Decides unambiguous histories of a set in n log n.
 
-Operations on different values are independent but for reads of all elements. So without such reads each value is
-decided alone; with them, nothing may be removed, and the reads are ordered by their size.
+Operations on different values are independent, except reads of all elements. Without such reads each value is decided
+alone. With them, histories with removals are UNDECIDED, and the reads are ordered by their size.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, inner
+from ..compiled import Ints, compiled
 from .machine import CONTAINS, INCLUDE, IS, LACKS, NEVER, PASS, REMOVE
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
 
 
-@inner
+@compiled
 def later(times: Ints, i: int, j: int) -> int:
-    """The operation of the two with the later time; -1 is none."""
+    """Whichever of two operations (-1: none) has the later time."""
     return j if i < 0 or (j >= 0 and times[j] > times[i]) else i
 
 
-@inner
+@compiled
 def earlier(times: Ints, i: int, j: int) -> int:
-    """The operation of the two with the earlier time; -1 is none."""
+    """Whichever of two operations (-1: none) has the earlier time."""
     return j if i < 0 or (j >= 0 and times[j] < times[i]) else i
 
 
-@inner
+@compiled
 def check_members(h: PartHistory) -> tuple[int, Ints, Ints, Ints]:
-    """Each value alone: a verdict, or -1 if reads of all are left to check; a witness; and what bounds each add.
+    """Check each value alone. Returns a verdict (-1: the reads of all are left to check), a witness, and `low`, `high`.
 
-    An add takes effect after the call of its `low` and before the end of its `high`. Either it is never removed
-    before an answer that it is there; or it is, and its add is best at its latest, its remove at its earliest moment.
-    Then an answer that it is not there has to be possible before the one or after the other, unless both may coincide.
+    The add of a value takes effect after the call of its `low` and before the end of its `high`. Some values must be
+    removed after an operation found them: their add is best at its latest and their remove at its earliest moment. Then
+    an operation that did not find the value must fit before the add or after the remove, unless both may coincide.
     """
     nothing = no_witness()
     add, remove = np.full(h.values, -1, np.int32), np.full(h.values, -1, np.int32)
@@ -58,7 +58,7 @@ def check_members(h: PartHistory) -> tuple[int, Ints, Ints, Ints]:
             reads = True
     if ambiguous or (removes and reads):
         return UNDECIDED, nothing, missed, high
-    # Of values that are removed after they were added: until when the add, and from when the remove may be.
+    # Of values that are removed after they were added: the latest time of the add, and the earliest of the remove.
     until, since = np.full(h.values, -1, np.int32), np.full(h.values, -1, np.int32)
     for value in range(h.values):
         i, j = add[value], remove[value]
@@ -92,14 +92,14 @@ def check_members(h: PartHistory) -> tuple[int, Ints, Ints, Ints]:
     return -1 if reads else LINEARIZABLE, nothing, missed, high
 
 
-@inner
+@compiled
 def check_reads(
     h: PartHistory, low: Ints, high: Ints, units: Ints, word_start: Ints, local_of: Ints
 ) -> tuple[int, Ints]:
-    """Reads of all elements of a set that only grows: they come in the order of their sizes.
+    """Check reads of all elements of a set that only grows: they come in the order of their sizes.
 
-    A read comes after its own call, after all that it contains, and after all that earlier ones had to come after. It
-    comes before the add of all that it lacks. `low` and `high` bound the adds.
+    A read comes after its own call, the adds of its elements, and everything that must precede the reads before it. It
+    comes before the add of every element that it lacks. `low` and `high` bound the adds.
     """
     count = 0
     chosen, keys = np.empty(len(h.call), np.int32), np.empty(len(h.call), np.int64)
@@ -113,7 +113,7 @@ def check_reads(
         count += 1
     reads = chosen[np.argsort(keys[:count])]
     first = np.full(h.values, count, np.int32)  # by value: the first read that has it
-    lower, upper = reads.copy(), reads.copy()  # what the read comes after, and before
+    lower, upper = reads.copy(), reads.copy()  # the operations that bound the time of the read
     for rank in range(count):
         read = reads[rank]
         word = units[word_start[h.value[read]] : word_start[h.value[read] + 1]]
@@ -134,7 +134,7 @@ def check_reads(
     for value in range(h.values):
         if first[value] > 0 and high[value] >= 0:
             upper[first[value] - 1] = earlier(h.end, upper[first[value] - 1], high[value])
-    lower_of, upper_of = np.arange(count), np.arange(count)  # the reads that bring these in
+    lower_of, upper_of = np.arange(count), np.arange(count)  # the reads from which these bounds come
     for rank in range(1, count):
         if h.call[lower[rank - 1]] > h.call[lower[rank]]:
             lower[rank], lower_of[rank] = lower[rank - 1], lower_of[rank - 1]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, inner
+from ..compiled import Ints, compiled
 from .monitor_buffers import Values, covering
 from .part_history import ILLEGAL, LINEARIZABLE, no_witness
 
 
-@inner
+@compiled
 def add_cover(least: Ints, added: Ints, low: int, high: int, by: int) -> None:
-    """Add to the cover of times low..high-1; a tree of sums with the least of each subtree."""
+    """Add `by` to the cover of the times low..high-1, in a segment tree of sums with the least of each subtree."""
     size = len(least) // 2
     left, right = low + size, high + size
     first, last = left, right - 1
@@ -32,9 +32,9 @@ def add_cover(least: Ints, added: Ints, low: int, high: int, by: int) -> None:
             node //= 2
 
 
-@inner
+@compiled
 def is_covered(added: Ints, time: int) -> bool:
-    """Whether a time has any cover."""
+    """Whether a time is covered."""
     node, total = time + len(added) // 2, 0
     while node >= 1:
         total += added[node]
@@ -42,9 +42,9 @@ def is_covered(added: Ints, time: int) -> bool:
     return total > 0
 
 
-@inner
+@compiled
 def next_uncovered(least: Ints, added: Ints, time: int) -> int:
-    """The first time from this one on without cover; there is one."""
+    """The first uncovered time at or after this one; there must be one."""
     size = len(least) // 2
     node = time + size
     above = 0
@@ -65,9 +65,9 @@ def next_uncovered(least: Ints, added: Ints, time: int) -> int:
     return node - size
 
 
-@inner
+@compiled
 def set_latest(latest: Ints, end: Ints, place: int, k: int) -> None:
-    """Put a value, or -1, at a place of a tree of the values that are taken last."""
+    """Set the value (or -1) at an index of a segment tree of the values that are taken last."""
     node = place + len(latest) // 2
     latest[node] = k
     node //= 2
@@ -77,9 +77,9 @@ def set_latest(latest: Ints, end: Ints, place: int, k: int) -> None:
         node //= 2
 
 
-@inner
+@compiled
 def find_latest(latest: Ints, end: Ints, low: int, high: int) -> int:
-    """The value at places low..high-1 that is taken last, or -1."""
+    """The value at the indices low..high-1 that is taken last, or -1."""
     size = len(latest) // 2
     left, right, best = low + size, high + size, -1
     while left < right:
@@ -96,16 +96,15 @@ def find_latest(latest: Ints, end: Ints, low: int, high: int) -> int:
     return int(best)
 
 
-@inner
+@compiled
 def check_stack(v: Values, never: int) -> tuple[int, Ints]:
-    """Last in, first out: take away the bottom value of each stretch of time that is covered, again and again.
+    """Last in, first out: repeatedly remove the bottom value of each interval in which the stack cannot be empty.
 
-    Where no value is certainly present, the stack may be empty: all that it holds may be taken before or put after.
-    Throughout a covered stretch it is not empty, so that one value lies at its bottom all the time: it was put before
-    any other of the stretch has to be, and is taken after any other has to be. Which one of several such does not
-    matter, since either may be moved to the bottom; and if none is, the history is illegal. A value whose put and take
-    overlap may come and go at one moment, and is left out. Stretches are looked at from left to right. A few values
-    that cover a stretch have no bottom either, and show that the history is illegal.
+    A time is covered if a value is certainly present. At an uncovered time the stack may be empty: each value may be
+    taken before it or put after it. Throughout a covered interval the stack is not empty, so one value is at its bottom
+    all the time: it can be put before, and taken after, every other value of the interval has to be. If several values
+    can, any of them may be moved to the bottom; if none can, the history is illegal, and the few values that cover the
+    interval are the witness. A value whose put and take overlap may come and go at one moment, so it is left out.
     """
     size = 2
     while size < never + 2:

@@ -1,10 +1,10 @@
 """Decides unambiguous histories of common objects in n log n, without a search.
 
-A history is unambiguous if no two operations insert the same value, so that it is known which insertion each answer
-speaks of. Times are places among all events, so that no two are equal. Of a value, `put` is the insertion and `take`
-the removal; it is certainly present from the end of `put` to the call of `take`. Every monitor answers UNDECIDED where
-the history is ambiguous, or operations of unknown outcome leave a choice; then the search decides. Of an illegal
-history it names a few operations that contradict each other, whatever the others did.
+A history is unambiguous if no two operations insert the same value, so each result identifies one insertion. Of a
+value, `put` is the insertion and `take` the removal; it is certainly present from the end of `put` to the call of
+`take`. A monitor returns UNDECIDED if the history is ambiguous or pending operations leave a choice; then the search
+decides. For an illegal history it returns a witness: a few operations that contradict each other, whatever the others
+did.
 
 Sources: registers, Gibbons and Korach, "Testing shared memories" (1997). Queues, the four bad patterns of Henzinger,
 Sezgin and Vafeiadis (CONCUR 2013). Stacks and priority queues, decrease and conquer after Lee and Mathur (OOPSLA 2025,
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, compiled, inner
+from ..compiled import Ints, compiled
 from .machine import CAS, LOCK, LOG, PASS, QUEUE, READ, REGISTER, SET, STACK, WRITE, Machine
 from .monitor_buffers import certain, check_priority_queue, check_queue, collect, find_never_empty
 from .monitor_log import check_log, place_appends
@@ -24,12 +24,12 @@ from .monitor_stack import check_stack
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness, select_part
 
 
-@inner
+@compiled
 def check_register(h: PartHistory) -> tuple[int, Ints]:
-    """A write and its reads form a zone: from their first end to their last call, or the other way round.
+    """Compare zones: the zone of a write and its reads lies between their first end and their last call.
 
-    A forward zone (first end before last call) has to hold its value throughout, so that two must not overlap; the
-    operations of a backward one need only a point in common, outside of all forward ones.
+    In a forward zone (first end before last call) the register has the value throughout, so no two may overlap. The
+    operations of a backward zone need one common point in time, outside of all forward zones.
     """
     nothing = no_witness()
     writer, first = np.full(h.values, -1, np.int32), np.full(h.values, -1, np.int32)
@@ -48,7 +48,7 @@ def check_register(h: PartHistory) -> tuple[int, Ints]:
                     last[value] = i
         elif instruction != PASS:
             return UNDECIDED, nothing
-    starts = np.full(h.never + 1, -1, np.int32)  # the zone that starts at a time, by its value; 0 is before all
+    starts = np.full(h.never + 1, -1, np.int32)  # by time + 1: the value whose zone starts then; 0 is before all
     for value in range(h.values):
         write, read = writer[value], first[value]
         if read < 0 and (write < 0 or h.end[write] == h.never):
@@ -77,11 +77,12 @@ def check_register(h: PartHistory) -> tuple[int, Ints]:
     return LINEARIZABLE, nothing
 
 
-@inner
+@compiled
 def check_lock(h: PartHistory) -> tuple[int, Ints]:
-    """Owners that do one operation at a time: from the end of an acquire to the call of its release nobody else holds.
+    """Between the end of an acquire and the call of its release, nobody else holds the lock.
 
-    That is enough: each may acquire just before that stretch and release just after it.
+    That suffices if each owner does one operation at a time: each may acquire just before this interval and release
+    just after it. Otherwise the history is UNDECIDED.
     """
     nothing = no_witness()
     last = np.full(h.values, -1, np.int32)  # by owner: the operation called last
@@ -113,9 +114,9 @@ def check_lock(h: PartHistory) -> tuple[int, Ints]:
     return LINEARIZABLE, nothing
 
 
-@inner
+@compiled
 def check_buffer(kind: int, h: PartHistory) -> tuple[int, Ints]:
-    """A queue, a stack or a priority queue."""
+    """Check a queue, a stack or a priority queue."""
     verdict, witness, v = collect(h)
     if verdict >= 0:
         return verdict, witness
@@ -129,9 +130,9 @@ def check_buffer(kind: int, h: PartHistory) -> tuple[int, Ints]:
     return check_priority_queue(v, h.never)
 
 
-@inner
+@compiled
 def monitor(kind: int, h: PartHistory, machine: Machine, local_of: Ints) -> tuple[int, Ints]:
-    """The verdict on one part, and the operations that show an illegal one."""
+    """The verdict on one part, and the witness of an illegal one."""
     if kind == REGISTER:
         return check_register(h)
     if kind == LOCK:
@@ -151,10 +152,7 @@ def monitor(kind: int, h: PartHistory, machine: Machine, local_of: Ints) -> tupl
 def monitor_parts(
     kind: int, events: Ints, starts: Ints, chosen: Ints, action_of: Ints, machine: Machine, values: int, initial: int
 ) -> tuple[Ints, Ints]:
-    """`monitor` for each chosen part, until one is illegal: verdicts, and the witness of the last.
-
-    `values` is how many values the machine's code numbers.
-    """
+    """The verdicts on the chosen parts until one is illegal, and its witness; `values` is how many the code numbers."""
     verdicts = np.full(len(chosen), UNDECIDED, np.int32)
     local_of, number_of = np.full(values, -1, np.int32), np.empty(len(action_of), np.int32)
     witness = no_witness()

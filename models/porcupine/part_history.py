@@ -1,4 +1,4 @@
-"""What a monitor looks at: the operations of one independent object in columns, and the verdicts."""
+"""The input of a monitor, the operations of one independent object in columns; and its verdicts."""
 
 from __future__ import annotations
 
@@ -6,44 +6,45 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, inner
+from ..compiled import Ints, compiled
 from .machine import APPEND, CAS, DEQUEUE, DEQUEUE_ANY, POP_ANY, READ
 
 LINEARIZABLE, ILLEGAL, UNDECIDED = range(3)
 
 
 class PartHistory(NamedTuple):
-    """Operations in the order of their calls. Times are places among all events, so that no two are equal."""
+    """Operations in the order of their calls. Times are indices into the part's events, so no two are equal."""
 
     instruction: Ints  # of machine.py
-    value: Ints  # its value's number in this part, ascending as the encoding's; other instructions: their argument
+    # The value's number in this part, in the order of the encoding's numbers; the argument if it is not a value.
+    value: Ints
     extra: Ints  # the second argument
     call: Ints
-    end: Ints  # `never` is an unknown outcome
+    end: Ints  # `never`: the operation is pending
     origin: Ints  # the index in the whole history
     never: int
-    values: int  # how many values the part has
-    initial: int  # the number of the first value, -1 if no operation has it
+    values: int  # the number of values
+    initial: int  # the number of the initial value, -1 if no operation has it
 
 
-@inner
+@compiled
 def no_witness() -> Ints:
-    """The witness of a history that is not illegal."""
+    """An empty witness, of a history that is not illegal."""
     return np.empty(0, np.int32)
 
 
-@inner
+@compiled
 def has_value(instruction: int) -> bool:
     """Whether the first argument of an instruction is a value."""
     takes = instruction >= DEQUEUE and instruction != DEQUEUE_ANY and instruction != POP_ANY
     return bool(READ <= instruction <= APPEND or takes)
 
 
-@inner
+@compiled
 def select_part(
     events: Ints, action_of: Ints, code: Ints, initial: int, local_of: Ints, number_of: Ints
 ) -> PartHistory:
-    """One part of a history. `local_of` gets the number in this part of each value; it is -1 for each before."""
+    """One part of a history. Sets `local_of` of each value (-1 before) to the value's number in this part."""
     never, count = len(events), 0
     for event in events:
         count += event >= 0
@@ -60,7 +61,7 @@ def select_part(
         origin[i], call[i] = event, place
         action = action_of[event]
         instruction[i], value[i], extra[i] = code[action, 0], code[action, 1], code[action, 2]
-        if instruction[i] == CAS:  # of a lock: its owner to 0, nobody, or the other way round
+        if instruction[i] == CAS:  # of a lock, between its owner and 0, which is free
             value[i] = max(value[i], extra[i])
         if has_value(instruction[i]) and local_of[value[i]] < 0:
             local_of[value[i]] = 0

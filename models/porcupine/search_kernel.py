@@ -1,83 +1,81 @@
 """The compiled search for a linearization: Wing and Gong's, with Lowe's memo and an explicit undo stack.
 
-Completed operations are numbered by the order of their ends, so that a **configuration** is small however
-long the history is. Let `front` be the first operation, by end, that is not linearized. All before it are;
-none that was called after its end can be. So the set of linearized operations is `front`, plus those that
-are linearized among the few that overlap its end: a bit each, in a slot that an operation holds from its
-call to its end. With the state and the operations of unknown outcome that were used, that is the whole
-configuration. The memo keeps configurations whole and compares them whole: a collision of hashes costs time
-and is never an answer.
+Completed operations are numbered by their ends. `front` is the first one that is not linearized: all before it are,
+and none that was called after its end can be. So the set of linearized operations is `front` and one bit for each
+operation that overlaps its end, in a slot that an operation holds from its call to its end. A **configuration** is this
+set, the state, and the pending operations that were used. Its size does not depend on the length of the history. The
+memo compares whole configurations, so a hash collision costs time but cannot change the verdict.
 
-Operations of unknown outcome are grouped in classes of equal actions. Their members are interchangeable, but
-for their calls, so the earliest-called is used first, and a multiset of classes says which were used.
-Multisets are nodes of a trie (`bags`), reached by their classes in ascending order: one number each, equal
-when they are.
+An operation is **pending** if its outcome is unknown. Pending operations are grouped in classes of equal actions. Only
+their calls differ, so the earliest-called of a class is used first, and a multiset of classes identifies the used ones.
+Multisets (`bags`) are nodes of a trie whose paths list the classes in ascending order, so equal multisets have the same
+number.
 
 Six rules leave out configurations that cannot change the verdict:
-- an observation (an action that the model declares never to change a state, such as a read) that fits comes
-  next at once: in any linearization of the rest it may be moved to the front. This holds of no other action
-  that happens to leave the present state as it is: its place may be later, where it does change one;
-- an operation of unknown outcome that leaves the state as it is is not used: it may as well never happen;
-- after one of unknown outcome comes one that it makes a difference to: otherwise the same is reached without
-  it. So no linearization with the fewest such operations is lost;
-- of two configurations that differ in the used operations of unknown outcome alone, one of which used none,
-  the other is left out: what it leads to the first leads to as well, as it has all of them left to use;
-- of operations that may be next and have equal actions the first to end is next, and one of unknown outcome is the
-  last: they may change places in any linearization;
-- a configuration is expanded once.
+- An observation (an action that the model declares never to change a state, such as a read) that fits is linearized at
+  once: any linearization of the rest stays legal with it moved to the front. Other actions that leave the present
+  state unchanged do not qualify, because they may have to change a later state.
+- A pending operation that leaves the state unchanged is not used: it may as well never happen.
+- A pending operation must make a difference to the next one. Otherwise the same configuration is reached without it.
+  A linearization with the fewest pending operations has none without such a difference.
+- If the same configuration is known without used pending operations, one that used some is left out: the known one can
+  still use all of them.
+- Of candidates with equal actions the first to end comes next, and a pending one comes last: equal actions may swap
+  places in any linearization.
+- A configuration is expanded once.
 
-There are two orders. By ends: operations of unknown outcome are tried late; the configurations in which they may be
-used wait until the stack has nothing left within PATIENCE fronts of them. The furthest front is tried first, because it
-is what stopped the search. By calls, as Go Porcupine: what was called first is tried first, and operations of unknown
-outcome as soon as they were called. Each order is quick on histories on which the other one is not.
+There are two orders; each is fast on histories on which the other is slow. By ends: a configuration that could use a
+pending operation waits until the stack has nothing left within PENDING_DELAY fronts of it; the furthest front is tried
+first, because that is where the search got stuck. By calls, as in Go Porcupine: the first to be called is tried first,
+and pending operations as soon as they were called.
 
-Nothing here calls Python. Where the step of a (state, action) pair is not in the table, or an array is full,
-or the fuel is burnt, `search` returns, its caller (compiled_search.py) provides, and it resumes at the same
-place.
+Nothing here calls Python. `search` returns if a step is not in the table, an array is full, or the fuel is used up. Its
+caller (compiled_search.py) adds what is missing, and `search` resumes where it stopped.
 """
 
 from __future__ import annotations
 
-from ..compiled import compiled_in_place, inner_in_place
+from ..compiled import compiled_in_place
 from .machine import IMPOSSIBLE, NOT_KNOWN
+from .search_candidates import find_candidates, request_step, target_of, urgency
 from .search_state import (
-    AT,
     BAG,
     BAGS,
     BEST,
     BY_CALLS,
     COUNT,
+    CURRENT_DEPTH,
     DEPTH,
-    DISTANCE,
+    EXPANSION_ROOM,
     FUEL,
-    HELD,
-    LATEST,
+    FURTHEST_WAITING,
+    JUMP_DISTANCE,
+    LAST_PROGRESS,
     PARENT,
-    PROGRESS,
     REQUESTS,
-    ROOM,
     SLOTS,
     STACKED,
     STATE,
     TAKEN,
+    USED_PENDING,
     Search,
     bag_with,
     is_dominated,
     remember,
     step_of,
 )  # fmt: skip
-from .search_ways import find_ways, request_step, target_of, urgency
 from .tables import FRONT
 
 FOUND, EXHAUSTED, MISSING, FULL, PAUSED = range(5)
 
-STILL, MAX_DISTANCE = 32, 256  # configurations without progress before a jump back, of so many fronts at most
-PATIENCE = 24  # fronts; measured on histories of a million operations, of which any value of 8 to 100 does well
+MAX_STALLED = 32  # configurations without progress before a jump back
+MAX_JUMP = 256  # fronts
+PENDING_DELAY = 24  # fronts; on histories of a million operations any value from 8 to 100 is about as fast
 
 
-@inner_in_place
+@compiled_in_place
 def push(s: Search, parent: int, taken: int, state: int) -> None:
-    """Stack what an operation (0..n-1) or a class of unknown outcome (-1 - class) leads to, if new."""
+    """Stack the configuration after an operation (0..n-1) or a member of a pending class (-1 - class), if it is new."""
     row = s.registers[COUNT]
     configs = s.configs
     n = len(s.action)
@@ -107,41 +105,41 @@ def push(s: Search, parent: int, taken: int, state: int) -> None:
         s.registers[STACKED] += 1
         best = s.registers[BEST]
         if front > configs[best, FRONT]:
-            s.registers[PROGRESS], s.registers[DISTANCE] = row, 1
+            s.registers[LAST_PROGRESS], s.registers[JUMP_DISTANCE] = row, 1
         if front > configs[best, FRONT] or (
             front == configs[best, FRONT] and configs[row, DEPTH] > configs[best, DEPTH]
         ):
             s.registers[BEST] = row
 
 
-@inner_in_place
+@compiled_in_place
 def unlink(s: Search, node: int) -> None:
-    """Take a node out of the list; it keeps its neighbours for `relink`."""
+    """Take a node out of the linked list; it keeps its neighbours for `relink`."""
     s.after[s.before[node]] = s.after[node]
     s.before[s.after[node]] = s.before[node]
 
 
-@inner_in_place
+@compiled_in_place
 def relink(s: Search, node: int) -> None:
-    """Put back the node that was taken out last."""
+    """Put the node that was unlinked last back."""
     s.after[s.before[node]] = node
     s.before[s.after[node]] = node
 
 
-@inner_in_place
+@compiled_in_place
 def go_to(s: Search, row: int) -> None:
-    """Move path, list and used members from the present configuration to another: undo, then redo."""
+    """Move path, list and used members to another configuration: undo back to their common ancestor, then redo."""
     n = len(s.action)
     configs = s.configs
     meeting = row
-    depth = s.registers[AT]
+    depth = s.registers[CURRENT_DEPTH]
     while configs[meeting, DEPTH] > depth or s.path[configs[meeting, DEPTH]] != meeting:
         meeting = configs[meeting, PARENT]
     while depth > configs[meeting, DEPTH]:
         taken = configs[s.path[depth], TAKEN]
         if taken < 0:
             s.used[-1 - taken] -= 1
-            s.registers[HELD] -= 1
+            s.registers[USED_PENDING] -= 1
         else:
             relink(s, n + taken)
             relink(s, taken)
@@ -155,90 +153,90 @@ def go_to(s: Search, row: int) -> None:
         taken = configs[s.path[depth], TAKEN]
         if taken < 0:
             s.used[-1 - taken] += 1
-            s.registers[HELD] += 1
+            s.registers[USED_PENDING] += 1
         else:
             unlink(s, taken)
             unlink(s, n + taken)
-    s.registers[AT] = depth
+    s.registers[CURRENT_DEPTH] = depth
 
 
-@inner_in_place
+@compiled_in_place
 def state_without(s: Search, row: int) -> int:
-    """The state before the operation of unknown outcome that led to a row; else IMPOSSIBLE."""
+    """The state before the pending operation that led to a row; IMPOSSIBLE if none did."""
     if row == 0 or s.configs[row, TAKEN] >= 0:
         return IMPOSSIBLE
     state: int = s.configs[s.configs[row, PARENT], STATE]
     return state
 
 
-@inner_in_place
-def wait(s: Search, row: int) -> None:
-    """Let a configuration wait; LATEST is the furthest front where any waits."""
+@compiled_in_place
+def defer(s: Search, row: int) -> None:
+    """Let a configuration wait before its pending operations are tried."""
     front = s.configs[row, FRONT]
-    s.late_next[row] = s.late_head[front]
-    s.late_head[front] = row
-    s.registers[LATEST] = max(s.registers[LATEST], front)
+    s.waiting_next[row] = s.waiting_head[front]
+    s.waiting_head[front] = row
+    s.registers[FURTHEST_WAITING] = max(s.registers[FURTHEST_WAITING], front)
 
 
-@inner_in_place
-def sort_ways(s: Search, ways: int, front: int) -> None:
-    """Put the ways in the order in which they are stacked: what is to be tried first comes last."""
-    target, front_fits = target_of(s, ways), False
-    for node in s.ways[:ways]:
+@compiled_in_place
+def sort_candidates(s: Search, candidates: int, front: int) -> None:
+    """Sort the candidates for the stack: the one to try first comes last."""
+    target, front_fits = target_of(s, candidates), False
+    for node in s.candidates[:candidates]:
         front_fits |= node == front
-    for way in range(ways):
-        node, stepped = s.ways[way], s.way_states[way]
+    for candidate in range(candidates):
+        node, stepped = s.candidates[candidate], s.candidate_states[candidate]
         order = node - len(s.action) * urgency(s, node, stepped, front, front_fits, target)
-        place = way
-        while place > 0 and s.way_orders[place - 1] < order:
-            s.ways[place], s.way_states[place] = s.ways[place - 1], s.way_states[place - 1]
-            s.way_orders[place] = s.way_orders[place - 1]
+        place = candidate
+        while place > 0 and s.candidate_orders[place - 1] < order:
+            s.candidates[place], s.candidate_states[place] = s.candidates[place - 1], s.candidate_states[place - 1]
+            s.candidate_orders[place] = s.candidate_orders[place - 1]
             place -= 1
-        s.ways[place], s.way_states[place], s.way_orders[place] = node, stepped, order
+        s.candidates[place], s.candidate_states[place], s.candidate_orders[place] = node, stepped, order
 
 
-@inner_in_place
-def may_use_lost(s: Search, row: int) -> bool:
-    """Whether some operation of unknown outcome was called by the end of the front."""
+@compiled_in_place
+def may_use_pending(s: Search, row: int) -> bool:
+    """Whether a pending operation was called by the end of the front."""
     return bool(len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]])
 
 
-@inner_in_place
+@compiled_in_place
 def expand(s: Search, row: int) -> bool:
-    """Stack what may come next in the present configuration; False if steps lack.
+    """Stack the configurations after the present one; False if a step is not known.
 
-    By calls, operations of unknown outcome are stacked at once; else they wait.
+    By calls, those after pending operations are stacked at once; by ends, the configuration waits for them.
     """
     by_calls = s.registers[BY_CALLS] > 0
-    ways = find_ways(s, row)
-    if ways < -1:
-        push(s, row, -2 - ways, s.configs[row, STATE])
+    candidates = find_candidates(s, row)
+    if candidates < -1:
+        push(s, row, -2 - candidates, s.configs[row, STATE])
         return True
-    if ways < 0 or (by_calls and not knows_lost(s, row)):
+    if candidates < 0 or (by_calls and not has_pending_steps(s, row)):
         return False
     without, possible = state_without(s, row), 0
-    for way in range(ways):
-        node, stepped = s.ways[way], s.way_states[way]
+    for candidate in range(candidates):
+        node, stepped = s.candidates[candidate], s.candidate_states[candidate]
         if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
-            s.ways[possible], s.way_states[possible] = node, stepped
+            s.candidates[possible], s.candidate_states[possible] = node, stepped
             possible += 1
     if by_calls:
-        for way in range(possible - 1, -1, -1):
-            push(s, row, s.ways[way], s.way_states[way])
-        if may_use_lost(s, row):
-            push_lost(s, row)
+        for candidate in range(possible - 1, -1, -1):
+            push(s, row, s.candidates[candidate], s.candidate_states[candidate])
+        if may_use_pending(s, row):
+            push_pending(s, row)
         return True
-    sort_ways(s, possible, s.configs[row, FRONT])
-    for way in range(possible):
-        push(s, row, s.ways[way], s.way_states[way])
-    if may_use_lost(s, row):
-        wait(s, row)
+    sort_candidates(s, possible, s.configs[row, FRONT])
+    for candidate in range(possible):
+        push(s, row, s.candidates[candidate], s.candidate_states[candidate])
+    if may_use_pending(s, row):
+        defer(s, row)
     return True
 
 
-@inner_in_place
-def knows_lost(s: Search, row: int) -> bool:
-    """Whether the steps of the operations of unknown outcome that may be next are known; else they are requested."""
+@compiled_in_place
+def has_pending_steps(s: Search, row: int) -> bool:
+    """Whether the steps of the pending operations that may be next are known; requests those that are not."""
     limit = s.end_rank[s.configs[row, FRONT]]
     for kind in range(len(s.used)):
         if s.member_rank[s.class_start[kind]] >= limit:
@@ -248,22 +246,26 @@ def knows_lost(s: Search, row: int) -> bool:
     return bool(s.registers[REQUESTS] == 0)
 
 
-@inner_in_place
-def push_lost(s: Search, row: int) -> None:
-    """Stack what operations of unknown outcome lead to."""
+@compiled_in_place
+def push_pending(s: Search, row: int) -> None:
+    """Stack the configurations after pending operations."""
     n, state = len(s.action), s.configs[row, STATE]
     limit = s.end_rank[s.configs[row, FRONT]]
     without = state_without(s, row)
     node = s.after[2 * n]
     while node < n:
-        s.way_of[s.action[node]] = 0
+        s.candidate_of[s.action[node]] = 0
         node = s.after[node]
     for kind in range(len(s.used)):
         if s.member_rank[s.class_start[kind]] >= limit:
             break
         s.registers[FUEL] -= 1
         member = s.class_start[kind] + s.used[kind]
-        if member == s.class_start[kind + 1] or s.member_rank[member] >= limit or s.way_of[s.class_action[kind]] == 0:
+        if (
+            member == s.class_start[kind + 1]
+            or s.member_rank[member] >= limit
+            or s.candidate_of[s.class_action[kind]] == 0
+        ):
             continue
         stepped = step_of(s, state, s.class_action[kind])
         if stepped == state or stepped == IMPOSSIBLE:  # noqa: SIM109 (numba has no `in` for these)
@@ -272,22 +274,21 @@ def push_lost(s: Search, row: int) -> None:
             push(s, row, -1 - kind, stepped)
     node = s.after[2 * n]
     while node < n:
-        s.way_of[s.action[node]] = -1
+        s.candidate_of[s.action[node]] = -1
         node = s.after[node]
 
 
-@inner_in_place
+@compiled_in_place
 def jump_back(s: Search) -> None:
-    """Go on from an alternative further back: what stops a search was often chosen long before.
+    """Move an alternative further back to the top of the stack: a wrong choice was often made long before.
 
-    The distance doubles with each jump, and starts anew with progress. Nothing is left out: what is passed over stays
-    stacked, or waits. Only states that are values gain by it; where they are nodes of the trie, the search jumps away
-    from what it is about to find.
+    The distance doubles with each jump and restarts with progress. Nothing is left out: the skipped configurations stay
+    stacked, or wait. It only helps where states are values; with nodes of the trie, it leaves promising paths.
     """
     registers = s.registers
     last = registers[STACKED] - 1
     place = last
-    limit = s.configs[registers[BEST], FRONT] - registers[DISTANCE]
+    limit = s.configs[registers[BEST], FRONT] - registers[JUMP_DISTANCE]
     while place > 0 and s.configs[s.stack[place], FRONT] > limit:
         place -= 1
     row = s.stack[place]
@@ -295,14 +296,14 @@ def jump_back(s: Search) -> None:
         s.stack[place] = s.stack[place + 1]
         place += 1
     s.stack[last] = row
-    registers[LATEST] = min(registers[LATEST], s.configs[row, FRONT])
-    registers[DISTANCE] = 2 * registers[DISTANCE] if registers[DISTANCE] < MAX_DISTANCE else 1
-    registers[PROGRESS] = registers[COUNT]
+    registers[FURTHEST_WAITING] = min(registers[FURTHEST_WAITING], s.configs[row, FRONT])
+    registers[JUMP_DISTANCE] = 2 * registers[JUMP_DISTANCE] if registers[JUMP_DISTANCE] < MAX_JUMP else 1
+    registers[LAST_PROGRESS] = registers[COUNT]
 
 
 @compiled_in_place
 def search(s: Search) -> int:
-    """Search on, from where it was left, until there is something to say.
+    """Search from where it stopped until a verdict (FOUND, EXHAUSTED) or a need: MISSING steps, FULL arrays, no fuel.
 
     The arrays are FULL when less room is left than one expansion may need.
     """
@@ -312,19 +313,19 @@ def search(s: Search) -> int:
     by_calls = registers[BY_CALLS] > 0
     jumps = len(s.machine.code) > 0 and not by_calls
     while True:
-        while registers[LATEST] >= 0 and s.late_head[registers[LATEST]] < 0:
-            registers[LATEST] -= 1
+        while registers[FURTHEST_WAITING] >= 0 and s.waiting_head[registers[FURTHEST_WAITING]] < 0:
+            registers[FURTHEST_WAITING] -= 1
         top = s.stack[registers[STACKED] - 1]
-        late = registers[STACKED] == 0 or s.configs[top, FRONT] + PATIENCE < registers[LATEST]
+        late = registers[STACKED] == 0 or s.configs[top, FRONT] + PENDING_DELAY < registers[FURTHEST_WAITING]
         if late:
-            if registers[LATEST] < 0:
-                registers[LATEST] = n
-                while registers[LATEST] >= 0 and s.late_head[registers[LATEST]] < 0:
-                    registers[LATEST] -= 1
-                if registers[LATEST] < 0:
+            if registers[FURTHEST_WAITING] < 0:
+                registers[FURTHEST_WAITING] = n
+                while registers[FURTHEST_WAITING] >= 0 and s.waiting_head[registers[FURTHEST_WAITING]] < 0:
+                    registers[FURTHEST_WAITING] -= 1
+                if registers[FURTHEST_WAITING] < 0:
                     return EXHAUSTED
-            top = s.late_head[registers[LATEST]]
-        elif registers[COUNT] - registers[PROGRESS] > STILL and jumps and s.machine.node_count[0] == 1:
+            top = s.waiting_head[registers[FURTHEST_WAITING]]
+        elif registers[COUNT] - registers[LAST_PROGRESS] > MAX_STALLED and jumps and s.machine.node_count[0] == 1:
             jump_back(s)
             continue
         elif s.configs[top, FRONT] == n:
@@ -333,17 +334,17 @@ def search(s: Search) -> int:
         if registers[FUEL] <= 0:
             return PAUSED
         go_to(s, top)
-        # A bag may need a new node for each of its members, in each of the bags that one expansion adds.
-        bags = len(s.used) * (registers[HELD] + 1) if late or by_calls else 0
-        if registers[COUNT] + registers[ROOM] > len(s.configs) or registers[BAGS] + bags > len(s.bag_parent):
+        # One expansion may add a bag for each class, and each may need a new node for each of its members.
+        bags = len(s.used) * (registers[USED_PENDING] + 1) if late or by_calls else 0
+        if registers[COUNT] + registers[EXPANSION_ROOM] > len(s.configs) or registers[BAGS] + bags > len(s.bag_parent):
             return FULL
-        # Taken off before it is expanded, since what follows is stacked in its place; put back if steps lack.
+        # Remove it before its successors are stacked in its place; put it back if a step is missing.
         if late:
-            s.late_head[s.configs[top, FRONT]] = s.late_next[top]
-            if not knows_lost(s, top):
-                wait(s, top)
+            s.waiting_head[s.configs[top, FRONT]] = s.waiting_next[top]
+            if not has_pending_steps(s, top):
+                defer(s, top)
                 return MISSING
-            push_lost(s, top)
+            push_pending(s, top)
         else:
             registers[STACKED] -= 1
             if not expand(s, top):

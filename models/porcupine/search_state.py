@@ -1,4 +1,4 @@
-"""What a compiled search holds: its arrays, the memo of configurations, and the bags of used operations."""
+"""The state of a compiled search: its arrays, the memo of configurations, and the bags of used pending operations."""
 
 from __future__ import annotations
 
@@ -6,64 +6,68 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, Longs, compiled, compiled_in_place, inner, inner_in_place
+from ..compiled import Ints, Longs, compiled, compiled_in_place
 from .layout import Layout
 from .machine import NOT_KNOWN, Machine, grow_trie, step
 from .tables import FRONT, hash_of, place_of, rehash_memo, rehash_pairs
 
-# Columns of a configuration. Its key is all from FRONT on, of any width: the slots' bits take what they need.
+# Columns of a configuration. Its key starts at FRONT (3); the bits of the slots fill as many columns as they need.
 PARENT, TAKEN, DEPTH, _, STATE, BAG, SLOTS = range(7)
 
-# The registers of a search, kept between its pauses.
-COUNT, STACKED, LATEST, AT, HELD, BAGS, STEPS, BEST, REQUESTS, FUEL, ROOM, PROGRESS, DISTANCE, BY_CALLS, REGISTERS = (
-    range(15)
-)
+# The registers of a search, kept between its pauses: sizes (COUNT of configurations, STACKED, BAGS, STEPS, REQUESTS);
+# where it stands (the front FURTHEST_WAITING, CURRENT_DEPTH, the number of USED_PENDING operations, the row BEST, the
+# row of LAST_PROGRESS, JUMP_DISTANCE in fronts); and its settings.
+(
+    COUNT, STACKED, FURTHEST_WAITING, CURRENT_DEPTH, USED_PENDING, BAGS, STEPS, BEST, REQUESTS, FUEL, EXPANSION_ROOM,
+    LAST_PROGRESS, JUMP_DISTANCE, BY_CALLS, REGISTERS,
+) = range(15)  # fmt: skip
 
 
 class Search(NamedTuple):
-    """The arrays of one search over n completed operations; int32 but where said otherwise."""
+    """The arrays of one search over n completed operations."""
 
     # The history: fixed.
     action: Ints  # of a completed operation
     slot: Ints
-    end_rank: Ints  # its end's place among all events
+    end_rank: Ints  # the index of its end among all events
     observes: Ints  # 1 for an action that never changes a state
-    class_action: Ints  # of a class of operations of unknown outcome; ordered by their first call
+    class_action: Ints  # of a class of pending operations; classes are ordered by their first call
     class_start: Ints  # where its members start in member_rank; one longer than the classes
-    member_rank: Ints  # the place of their calls among all events, ascending within the class
-    # The path that the search stands on.
+    member_rank: Ints  # the index of their calls among all events, ascending within the class
+    # The path to the present configuration.
     after: Ints  # linked list of calls (0..n-1) and ends (n..2n-1) not linearized; 2n is its head
     before: Ints
     path: Ints  # configurations from the first to the present, by depth
     used: Ints  # members used of each class
-    ways: Ints  # scratch: the completed operations that may be next,
-    way_states: Ints  # the states after them,
-    way_orders: Ints  # in which order they are stacked,
-    way_of: Ints  # and by action its place among them, -1 between expansions
-    registers: Longs  # int64
-    late_head: Ints  # by front: the configuration that waits there and came last, -1 for none
+    # Scratch of one expansion.
+    candidates: Ints  # the completed operations that may be next
+    candidate_states: Ints  # the states after them
+    candidate_orders: Ints  # their sort keys
+    candidate_of: Ints  # by action: its index in candidates, -1 between expansions
+    registers: Longs
+    waiting_head: Ints  # by front: the configuration that waits there and came last, -1 for none
     # The configurations, and where the search goes next.
     configs: Ints  # a row each
-    memo: Ints  # hash table: row + 1, 0 where empty; its length a power of two
+    memo: Ints  # hash table: row + 1, 0 where empty; its length is a power of two
     stack: Ints
-    late_next: Ints  # by configuration that waits: the one that came before it
+    waiting_next: Ints  # by waiting configuration: the one that came before it
     # The step table and the bags, hash tables from pairs to numbers.
-    step_keys: Longs  # int64: state << 32 | action, plus 1; 0 where empty
+    step_keys: Longs  # state << 32 | action, plus 1; 0 where empty
     step_values: Ints
-    bag_keys: Longs  # int64: bag << 32 | class, plus 1
+    bag_keys: Longs  # bag << 32 | class, plus 1
     bag_values: Ints
     bag_parent: Ints
     bag_class: Ints
-    requests: Longs  # int64, two columns: the pairs of state and action that the caller has to provide
-    machine: Machine  # the model's steps, compiled, if it is built in; then the step table stays empty
+    requests: Longs  # two columns: the pairs of state and action whose steps the caller has to add
+    machine: Machine  # the compiled steps of a built-in model; then the step table stays empty
 
 
 AT_CONFIGS, AT_STEPS, AT_BAGS, AT_REQUESTS = map(Search._fields.index, ("configs", "step_keys", "bag_keys", "requests"))
 
 
 @compiled
-def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, way_of: Ints) -> Search:
-    """A search at its start; `initial` is the number of the first state, `way_of` is -1 for each action."""
+def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, candidate_of: Ints) -> Search:
+    """A search at its start; `initial` is the number of the first state, `candidate_of` is -1 for each action."""
     n, members, kinds = len(layout.number), len(layout.member), len(layout.class_action)
     room = layout.slots + kinds + 2
     rows = 64
@@ -71,9 +75,9 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, w
         rows *= 2
     registers = np.zeros(REGISTERS, np.int64)
     registers[COUNT] = registers[STACKED] = registers[BAGS] = 1
-    registers[LATEST] = -1
-    registers[DISTANCE] = 1
-    registers[ROOM] = room
+    registers[FURTHEST_WAITING] = -1
+    registers[JUMP_DISTANCE] = 1
+    registers[EXPANSION_ROOM] = room
     configs = np.empty((rows, SLOTS + (layout.slots + 31) // 32), np.int32)
     configs[0] = 0
     configs[0, STATE] = initial
@@ -96,7 +100,7 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, w
         np.empty(layout.slots, np.int32),
         np.empty(layout.slots, np.int32),
         np.empty(layout.slots, np.int32),
-        way_of,
+        candidate_of,
         registers,
         np.full(n + 1, -1, np.int32),
         configs,
@@ -116,9 +120,9 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, w
     return search
 
 
-@inner
+@compiled
 def longer(array: Ints, length: int) -> Ints:
-    """An array of this length that starts with the given one."""
+    """A copy of an array, lengthened."""
     copy = np.empty(length, np.int32)
     copy[: len(array)] = array
     return copy
@@ -132,13 +136,13 @@ def with_more_configs(s: Search) -> Search:
     configs[:count] = s.configs[:count]
     memo = np.zeros(4 * rows, np.int32)
     rehash_memo(configs, count, memo)
-    late_next = longer(s.late_next, 2 * len(s.late_next))
-    return Search(*s[:AT_CONFIGS], configs, memo, longer(s.stack, 2 * rows), late_next, *s[AT_STEPS:])  # type: ignore[call-arg, arg-type]
+    waiting_next = longer(s.waiting_next, 2 * len(s.waiting_next))
+    return Search(*s[:AT_CONFIGS], configs, memo, longer(s.stack, 2 * rows), waiting_next, *s[AT_STEPS:])  # type: ignore[call-arg, arg-type]
 
 
 @compiled
 def with_more_bags(s: Search, size: int) -> Search:
-    """The search with room for so many bags, a power of two."""
+    """The search with room for `size` bags, a power of two."""
     keys, values = np.zeros(2 * size, np.int64), np.empty(2 * size, np.int32)
     rehash_pairs(s.bag_keys, s.bag_values, keys, values)
     parent, kind = longer(s.bag_parent, size), longer(s.bag_class, size)
@@ -153,20 +157,20 @@ def with_more_nodes(s: Search) -> Search:
 
 @compiled
 def lacks_configs(s: Search) -> bool:
-    """Whether a search that is full lacks room for configurations; else it lacks room for bags."""
-    return bool(s.registers[COUNT] + s.registers[ROOM] > len(s.configs))
+    """Whether a FULL search lacks room for configurations; otherwise it lacks room for bags."""
+    return bool(s.registers[COUNT] + s.registers[EXPANSION_ROOM] > len(s.configs))
 
 
 @compiled
 def bags_needed(s: Search) -> int:
-    """The room for bags that a search needs which is full, a power of two."""
+    """How many bags a FULL search needs room for, a power of two."""
     size = 2 * len(s.bag_parent)
-    while size < s.registers[BAGS] + len(s.used) * (s.registers[HELD] + 1):
+    while size < s.registers[BAGS] + len(s.used) * (s.registers[USED_PENDING] + 1):
         size *= 2
     return size
 
 
-@inner_in_place
+@compiled_in_place
 def step_of(s: Search, state: int, action: int) -> int:
     """The state after the action, IMPOSSIBLE, or NOT_KNOWN."""
     if len(s.machine.code) > 0:
@@ -178,7 +182,7 @@ def step_of(s: Search, state: int, action: int) -> int:
 
 @compiled_in_place
 def add_steps(s: Search, steps: Longs) -> None:
-    """Put new steps into the table, which has room: rows of a state, an action, and the state after."""
+    """Add rows of (state, action, state after) to the step table, which must have room."""
     for i in range(len(steps)):
         key = ((steps[i, 0] << 32) | steps[i, 1]) + 1
         place = place_of(s.step_keys, key)
@@ -187,9 +191,9 @@ def add_steps(s: Search, steps: Longs) -> None:
     s.registers[STEPS] += len(steps)
 
 
-@inner_in_place
+@compiled_in_place
 def child_bag(s: Search, bag: int, kind: int) -> int:
-    """The bag with one more of a class not below its greatest."""
+    """The bag with one more of a class that is at least its greatest."""
     key = ((bag << 32) | kind) + 1
     place = place_of(s.bag_keys, key)
     if s.bag_keys[place] == 0:
@@ -203,15 +207,15 @@ def child_bag(s: Search, bag: int, kind: int) -> int:
     return child
 
 
-@inner_in_place
+@compiled_in_place
 def bag_with(s: Search, bag: int, kind: int) -> int:
-    """The bag with one more of any class: down to its place in the ascending order, and up again."""
+    """The bag with one more of any class."""
     base = bag
     while base != 0 and s.bag_class[base] > kind:
         base = s.bag_parent[base]
     made = child_bag(s, base, kind)
-    # The greater ones again, in ascending order. Walking from the root for each would be simpler and
-    # quadratic; the slots of the path beyond its end are free, so they hold them meanwhile.
+    # Add the greater classes again, in ascending order. Walking from the root for each would be quadratic, so they are
+    # kept beyond the end of the path, where the array is free.
     top = len(s.path) - 1
     free = top
     while bag != base:
@@ -224,9 +228,9 @@ def bag_with(s: Search, bag: int, kind: int) -> int:
     return made
 
 
-@inner_in_place
+@compiled_in_place
 def place_in_memo(s: Search, row: int) -> int:
-    """The place of the row's configuration in the memo, whichever row it came with, or the empty one for it."""
+    """The index in the memo of an equal configuration, or the empty one where it would go."""
     place = hash_of(s.configs, row, len(s.memo))
     while s.memo[place] != 0:
         other = s.memo[place] - 1
@@ -239,9 +243,9 @@ def place_in_memo(s: Search, row: int) -> int:
     return place
 
 
-@inner_in_place
+@compiled_in_place
 def remember(s: Search, row: int) -> bool:
-    """Enter the configuration of a new row into the memo; False if it is known."""
+    """Add the configuration of a row to the memo; False if an equal one is known."""
     place = place_in_memo(s, row)
     if s.memo[place] != 0:
         return False
@@ -249,9 +253,9 @@ def remember(s: Search, row: int) -> bool:
     return True
 
 
-@inner_in_place
+@compiled_in_place
 def is_dominated(s: Search, row: int) -> bool:
-    """Whether the same configuration is known that has used none of unknown outcome."""
+    """Whether the configuration used pending operations, and the same one without any is known."""
     bag = s.configs[row, BAG]
     if bag == 0:
         return False

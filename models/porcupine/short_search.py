@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, compiled, inner_in_place
+from ..compiled import Ints, compiled, compiled_in_place
 from .layout import lay_out, trace
 from .machine import NOT_KNOWN, Machine, new_trie, step
 from .search_kernel import EXHAUSTED, FOUND, FULL, MISSING, PAUSED, search
@@ -20,15 +20,15 @@ from .search_state import (
     with_more_nodes,
 )
 
-MAX_ROOM = 1 << 18  # of an array of a short search
+MAX_ROOM = 1 << 18  # rows of an array of a short search
 
 
-@inner_in_place
+@compiled_in_place
 def place_by_ends(events: Ints, action_of: Ints, machine: Machine, initial: int, order: Ints) -> int:
-    """Place the completed operations in the order of their ends, and those of unknown outcome never.
+    """Linearize the completed operations in the order of their ends, without the pending ones.
 
-    That order never contradicts real time, so most histories with few concurrent operations are decided here. Returns
-    FOUND; EXHAUSTED if an answer does not fit and no operations overlapped before it; PAUSED if a search has to decide.
+    That order never contradicts real time, and decides most histories with few concurrent operations. Returns FOUND;
+    EXHAUSTED if a result does not fit and no operations overlapped before it; PAUSED if a search has to decide.
     """
     state, placed, running, overlap = initial, 0, 0, False
     for event in events:
@@ -51,10 +51,10 @@ def search_parts(  # type: ignore[no-untyped-def]
     events: Ints, starts: Ints, action_of: Ints, observes: Ints, instructions: Machine, initial: int,
     chosen: Ints, fuel: int,
 ):  # fmt: skip
-    """Search the chosen parts of a history shortly, one after the other, until one is illegal.
+    """Search the chosen parts of a history, each with `fuel` candidates, until one is illegal.
 
-    Returns the illegal part (-1: none); by part whether a linearization was found, and how many configurations were
-    made (0 for those not begun); and one after the other the linearizations, with where each starts.
+    Returns the illegal part (-1: none); by part whether a linearization was found, and the number of configurations (0
+    if it was not searched); and the concatenated linearizations, with the start of each.
     """
     illegal = -1
     is_found = np.zeros(len(chosen), np.bool_)

@@ -13,11 +13,9 @@ from ..operations import Action, Model, ModelError, Operation
 if TYPE_CHECKING:
     from .encoding import Encoding
 
-IMPOSSIBLE = -1  # in place of a state: the action cannot have this answer here
-
+IMPOSSIBLE = -1  # instead of a state: the action cannot have this result here
 FURTHEST = 8  # partial linearizations that are reported at most
-
-# What CPython takes, about, for one more entry of the table, and for one more state beside the state itself.
+# About what CPython takes for an entry of the table, and for a state in addition to the state itself.
 STEP_BYTES, STATE_BYTES = 100, 150
 
 
@@ -28,7 +26,7 @@ class Found(NamedTuple):
     """
 
     verdict: Literal["ok", "illegal", None]
-    front: int  # completed operations that were placed, by their ends
+    front: int  # how many completed operations were linearized, by their ends
     paths: list[list[int]]  # ok: the linearization; else the longest partial ones among the furthest
     states: list[Any]  # possible at the furthest front
     configurations: int
@@ -36,7 +34,7 @@ class Found(NamedTuple):
 
 
 class History(NamedTuple):
-    """Operations in columns, their actions numbered; an end of None is an unknown outcome."""
+    """Operations in columns, with numbered actions. An end of None is an unknown outcome (the operation is pending)."""
 
     calls: Sequence[float]
     ends: Sequence[float | None]
@@ -53,15 +51,15 @@ def picked(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
 
 
 class Budget:
-    """What is left of time (`timeout` in seconds from now), of memory (in bytes), and of work.
+    """The remaining time (`timeout` is in seconds from now), memory (in bytes) and work.
 
-    Work is counted in candidates of a compiled search, so that what it ends is the same on any machine.
+    Work is counted in candidates of the compiled search, so a search that it ends has the same result on any machine.
     """
 
     def __init__(self, timeout: float | None, memory: int, work: float = float("inf")) -> None:
         self.deadline = float("inf") if timeout is None else time.perf_counter() + timeout
         self.memory, self.work = memory, work
-        self.held = 0  # bytes, by all searches that are not released
+        self.held = 0  # bytes that unreleased searches hold
 
     def is_late(self) -> bool:
         """Whether the time or the work ran out."""
@@ -79,33 +77,33 @@ class Steps:
         encoding: Encoding | None = None,
     ) -> None:
         self.model, self.actions, self.observes = model, actions, observes
-        self.encoding = encoding  # the steps are compiled, and the model is never called
+        self.encoding = encoding  # if given, the steps are compiled, and the model is never called
         self.states: list[Any] = [model.initial]
         self.numbers: dict[Any, int] = {model.initial: 0}
         self.width = len(actions)
         self.table: dict[int, int] = {}  # state * width + action → the state after it, or IMPOSSIBLE
-        # Calls the model for a pair that is not in the table; a new state gets the next number.
-        self.ask = self._asker()
-        self._weighed, self._weight = 0, 0  # how many states were weighed, and what they take, in bytes
+        # Calls the model for a pair that is not in the table, and adds the result; a new state gets the next number.
+        self.compute = self._make_compute()
+        self._measured_states, self._state_bytes = 0, 0
 
     @property
     def nbytes(self) -> int:
-        """About what states and table take in memory."""
-        self._weight += sum(map(sys.getsizeof, self.states[self._weighed :]))
-        self._weighed = len(self.states)
-        return self._weight + STATE_BYTES * len(self.states) + STEP_BYTES * len(self.table)
+        """The approximate memory of states and table."""
+        self._state_bytes += sum(map(sys.getsizeof, self.states[self._measured_states :]))
+        self._measured_states = len(self.states)
+        return self._state_bytes + STATE_BYTES * len(self.states) + STEP_BYTES * len(self.table)
 
     def after(self, state: int, action: int) -> int:
         """The state after the action, or IMPOSSIBLE."""
         known = self.table.get(state * self.width + action)
-        return self.ask(state, action) if known is None else known
+        return self.compute(state, action) if known is None else known
 
-    def _asker(self) -> Callable[[int, int], int]:
-        """The function `ask`; inside it, what it needs is at hand without look-ups."""
+    def _make_compute(self) -> Callable[[int, int], int]:
+        """The function `compute`: a closure, because attribute look-ups would cost more than most steps."""
         step, actions, states, numbers = self.model.step, self.actions, self.states, self.numbers
         observes, table, width = self.observes, self.table, self.width
 
-        def ask(state: int, action: int) -> int:
+        def compute(state: int, action: int) -> int:
             before = states[state]
             try:
                 after = step(before, actions[action])
@@ -131,13 +129,13 @@ class Steps:
             table[state * width + action] = number
             return number
 
-        return ask
+        return compute
 
 
 def number_actions(model: Model[Any], operations: Sequence[Operation]) -> tuple[list[Action], list[bool], History]:
-    """The distinct actions, which of them are observations, and the operations in columns, which number them.
+    """The distinct actions, which of them are observations, and the operations in columns, with their actions' numbers.
 
-    Raises ModelError for those that the model does not know, and for times that make no sense.
+    Raises ModelError for an action that does not belong to the model, and for an operation that ends before its call.
     """
     numbers: dict[Action, int] = {}
     try:

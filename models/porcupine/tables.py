@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..compiled import Ints, Longs, compiled_in_place, inner_in_place
+from ..compiled import Ints, Longs, compiled_in_place
 
-FRONT = 3  # the column from which on a configuration is its key; search_kernel.py has the others
+FRONT = 3  # the first column of a configuration's key; search_state.py has the other columns
 
 
-@inner_in_place
+@compiled_in_place
 def place_of(keys: Longs, key: int) -> int:
-    """The place of a key in an open-addressing table, or the empty place where it would go."""
+    """The index of a key in the table, or the empty one where it would go."""
     size = len(keys) - 1
     mixed = key * 0x9E3779B97F4A7C1
     place = (mixed ^ (mixed >> 31)) & size
@@ -28,9 +28,9 @@ def rehash_pairs(keys: Longs, values: Ints, new_keys: Longs, new_values: Ints) -
             new_values[place] = values[i]
 
 
-@inner_in_place
+@compiled_in_place
 def hash_of(configs: Ints, row: int, size: int) -> int:
-    """The place in a memo of this size (a power of two) at which the search for a configuration starts."""
+    """The index in a memo of this size (a power of two) at which probing for a configuration starts."""
     mixed = 0
     for column in range(FRONT, configs.shape[1]):
         mixed = (mixed ^ configs[row, column]) * 0x2545F4914F6CDD1D
@@ -38,9 +38,9 @@ def hash_of(configs: Ints, row: int, size: int) -> int:
     return mixed & (size - 1)
 
 
-@inner_in_place
+@compiled_in_place
 def rehash_memo(configs: Ints, count: int, memo: Ints) -> None:
-    """Enter the first `count` configurations, all different, into an empty memo."""
+    """Add the first `count` configurations, all different, to an empty memo."""
     for row in range(count):
         place = hash_of(configs, row, len(memo))
         while memo[place] != 0:

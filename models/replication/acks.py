@@ -43,7 +43,7 @@ class Ack:
         self.isr = isr  # in the quorum's state at that time
 
     def overlaps(self, batch: Batch) -> bool:
-        """Does a log's batch hold some of these values at the offsets that were acknowledged?"""
+        """Whether a log's batch has some of these values at the acknowledged offsets."""
         return (
             batch.producer == self.producer
             and batch.first - batch.base == self.first - self.base
@@ -52,7 +52,7 @@ class Ack:
         )
 
     def is_in(self, log: ReplicaLog) -> bool:
-        """Does a log hold it, as far as it is not below the log's start?"""
+        """Whether a log has the part of this batch that is not below the log's start."""
         return _is_in(log, self.base, self.end, self.producer, self.first)
 
     def part(self, start: int, stop: int) -> Ack:
@@ -72,7 +72,7 @@ class Ack:
 
 
 def _is_in(log: ReplicaLog, base: int, end: int, producer: int, first: int) -> bool:
-    """Does a log hold these values, as far as they are not below its start?"""
+    """Whether a log has those of these values that are not below its start."""
     below = max(0, log.start - base)
     return end <= log.start or log.holds(base + below, end, producer, first + below)
 
@@ -84,14 +84,14 @@ class Acks(Rows):
 
     def __init__(self) -> None:
         super().__init__()
-        self.passed: list[tuple[Ack, Loss]] = []  # gone before delete-records reached their offsets
+        self.passed: list[tuple[Ack, Loss]] = []  # lost before delete-records reached their offsets
         self.losses: dict[int, Loss] = {}  # number of the acknowledgement -> why its records are gone
 
     def __iter__(self) -> Iterator[Ack]:
         return starmap(Ack, self.rows())
 
     def missing_from(self, log: ReplicaLog) -> Iterator[tuple[int, Ack]]:
-        """The batches that a log does not hold, with their numbers."""
+        """The numbered batches that a log lacks."""
         for number, row in enumerate(self.rows()):
             if not _is_in(log, *row[:4]):
                 yield number, Ack(*row)
@@ -114,7 +114,7 @@ def missing_parts(ack: Ack, held: Ranges) -> list[Ack]:
 
 
 def value_ranges(log: ReplicaLog, producers: set[int]) -> dict[int, Ranges]:
-    """The ranges of values that a log holds, of these producers."""
+    """By producer, the ranges of values in a log."""
     held: dict[int, Ranges] = {}
     for batch in log.batches() if producers else ():
         if batch.producer in producers:

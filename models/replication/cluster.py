@@ -1,6 +1,6 @@
-"""The parts of a run, composed: brokers, quorum, coordinator and clients on one event loop.
+"""Composes the parts of a run: brokers, quorum, coordinator and clients on one event loop.
 
-Each part gets what it needs of the others here, as a callable or as a port (ports.py); no part refers to the cluster.
+Each part gets the others here, as callables or ports (ports.py); no part refers to the cluster.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from .brokers.broker import Broker
 from .brokers.replica import Replica
 from .clients.consumer import Consumer
 from .clients.group_consumer import GroupConsumer
+from .clients.outputs import Owner, PlainOutput, TransactionalOutput
+from .clients.processor import Output, Processor
 from .clients.producer import Producer
 from .clients.transactional_producer import TransactionalProducer
 from .config import Config
@@ -22,6 +24,7 @@ from .coordinators.group_ledger import GroupLedger
 from .coordinators.offsets import OffsetCoordinator
 from .coordinators.services import CoordinatorLogs, CoordinatorServices
 from .coordinators.transaction_ledger import TransactionLedger
+from .copy_ledger import CopyLedger
 from .event_loop import EventLoop
 from .events import Listener
 from .ledger import Ledger
@@ -33,7 +36,7 @@ from .storage.replica_log import ReplicaLog
 
 
 class Cluster:
-    """Brokers, quorum and clients, and what a finished run left in them."""
+    """Brokers, quorum and clients, also of a finished run."""
 
     def __init__(
         self,
@@ -52,12 +55,13 @@ class Cluster:
         self.track_states = False
         self.states_seen: set[int] = set()
         self.loop = EventLoop()
-        # Each part draws from a generator of its own, so that removing a fault does not change the others' draws.
+        # Each part has its own random generator, so removing a fault does not change the others' draws.
         self.network = Network(self.loop, Random(_draw(rng)), config.latency, config.jitter)
         self.broker_ids = tuple(range(1, config.brokers + 1))
         self.brokers: dict[int, Broker] = {}
         self.group = GroupLedger()
         self.transactions = TransactionLedger(lambda: self.loop.now)
+        self.copies = CopyLedger(config.producers)
         self.coordinator_logs = CoordinatorLogs(self.group, self.transactions)
         self.ledger = Ledger(config.logs, self.logs_of, lambda broker: self.brokers[broker].is_responsive())
         self.ledger.transaction_listener = self.transactions.on_appended
@@ -87,16 +91,26 @@ class Cluster:
 
     def _make_clients(self, rng: Random, history: History | None) -> None:
         config, rules, inboxes = self.config, self.rules, self.inboxes
-        make = partial(TransactionalProducer, transactions=self.transactions) if config.transactional else Producer
+        in_transactions = config.transactions != "none"
+        make = partial(TransactionalProducer, transactions=self.transactions) if in_transactions else Producer
         self.producers: list[Producer] = [
             make(i, ops, self.network, inboxes, rules, config, self.ledger, history, Random(_draw(rng)))
             for i, ops in enumerate(_shares(config.ops, config.producers))
         ]
 
+        def output(index: int, owner: Owner) -> Output:
+            parts = (index, 1, self.network, inboxes, rules, config, self.ledger, history, Random(0))
+            if config.processing == "exactly-once":
+                return TransactionalOutput(*parts, owner=owner, transactions=self.transactions)
+            return PlainOutput(*parts, owner=owner, pid=next(self.copies.pids))
+
+        member = partial(GroupConsumer, group=self.group)
+        if config.processing != "none":
+            member = partial(Processor, group=self.group, copies=self.copies, make_output=output)
+
         def consumer(number: int, index: int, name: str) -> Consumer:
             node = FIRST_CLIENT + config.producers + number
-            in_group = config.strategy and number < config.consumers
-            make = partial(GroupConsumer, group=self.group) if in_group else Consumer
+            make = member if config.strategy and number < config.consumers else Consumer
             return make(
                 node,
                 index,
@@ -114,17 +128,18 @@ class Cluster:
         self.consumers = [consumer(i, i, f"c{i}") for i in range(config.consumers)]
         self.final_reader = consumer(config.consumers, 0, "final")
         self.final_reader.committed = config.transactional
+        self.final_reader.assigned = range(config.data_partitions)
 
     @property
     def controller_nodes(self) -> tuple[int, ...]:
         """The quorum (or ZooKeeper) and the controllers."""
         return (QUORUM, *(FIRST_CONTROLLER + i for i in range(self.config.controllers)))
 
-    # --- what the parts report
+    # --- listeners
 
     def _on_leader(self, replica: Replica, state: PartitionState) -> None:
         self.ledger.on_leader(replica, state, self.loop.now)
-        if replica.partition >= self.config.partitions:
+        if replica.partition >= self.config.data_partitions:
             self.brokers[replica.broker].coordinators.lead(replica.partition, state.epoch)
         self.record_state()
 
@@ -137,7 +152,7 @@ class Cluster:
         self.loop.stop()
 
     def record_state(self) -> None:
-        """Remember an abstract of the cluster's state, to measure how much a search has explored."""
+        """Record a hash of the cluster's abstract state, to measure how much a search has explored."""
         if not self.track_states:
             return
         words: list[int] = []
@@ -150,14 +165,14 @@ class Cluster:
                     words += (replica.leader, replica.epoch, replica.log.end, replica.hw)
         self.states_seen.add(hash(tuple(words)))  # of integers only, so the same in every process
 
-    # --- questions about the logs
+    # --- logs
 
     def logs_of(self, partition: int) -> dict[int, ReplicaLog]:
         """Every broker's log of a partition."""
         return {node: b.replicas[partition].log for node, b in self.brokers.items() if partition in b.replicas}
 
     def leader_replica(self, partition: int) -> Replica | None:
-        """The replica of a partition's leader; None if there is no leader, or if it does not act as one yet."""
+        """The replica of a partition's leader; None if there is no leader, or if it does not lead yet."""
         state = self.quorum.states[partition]
         if state.leader == NO_LEADER:
             return None
@@ -165,14 +180,13 @@ class Cluster:
         return replica if replica is not None and replica.is_leader else None
 
     def leader_log(self, partition: int) -> ReplicaLog | None:
-        """The log of a partition's leader, if it has one."""
+        """The log of a partition's leader; None as for `leader_replica`."""
         replica = self.leader_replica(partition)
         return replica.log if replica is not None else None
 
     def log_ranges(self) -> list[tuple[int, int] | None]:
-        """(log start, last stable offset) of each partition's leader; without transactions that is the high
-        watermark."""
-        leaders = (self.leader_replica(partition) for partition in range(self.config.partitions))
+        """The log start and last stable offset (without transactions: high watermark) of each partition's leader."""
+        leaders = (self.leader_replica(partition) for partition in range(self.config.data_partitions))
         return [None if replica is None else (replica.log.start, replica.stable_end) for replica in leaders]
 
     def open_transactions(self) -> Iterator[tuple[int, int, int]]:

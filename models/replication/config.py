@@ -1,8 +1,7 @@
-"""The configuration of a run: Kafka's names and defaults, and a few options that only a simulator has.
+"""The configuration of a run: Kafka's settings with their defaults, and the simulator's own.
 
-Times are in microseconds; names that end in `.ms` are given in milliseconds. The simulator's own
-options begin with `simulation.`. A broker may have options of its own (`for_broker`), as happens by mistake in real
-clusters.
+Times are in microseconds. Brokers may have different settings (`for_broker`), as happens by mistake in real clusters.
+options.py parses settings by name.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ NEVER = 1 << 60  # later than any run
 
 
 class ConfigError(ValueError):
-    """A configuration name or value that does not exist; the text is one sentence for the user."""
+    """A setting that does not exist, or an invalid value. The message is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +100,7 @@ class Config:
     transaction_cleanup: int = 10 * SECOND
     transaction_records: int = 5  # sent in one transaction
     transaction_aborts: int = 100  # of 1000 transactions the application aborts so many
+    processing: str = "none"  # exactly-once | at-least-once: the group copies each record to another topic
     # the run
     ops: int = 1000
     interval: int = 2 * MS  # mean time between two sends of one producer, or two bursts of them
@@ -112,29 +112,52 @@ class Config:
     per_broker: tuple[tuple[int, tuple[tuple[str, Any], ...]], ...] = field(default=())
 
     @property
+    def copies(self) -> range:
+        """The numbers of the partitions that the group writes, behind those that it reads."""
+        return range(self.partitions, self.partitions * (1 if self.processing == "none" else 2))
+
+    @property
+    def data_partitions(self) -> int:
+        """How many partitions have records of applications: those that producers write, and the copies."""
+        return self.copies.stop
+
+    @property
     def group_log(self) -> int:
-        """The number of the group's partition of __consumer_offsets: behind those of the topic."""
-        return self.partitions
+        """The number of the group's partition of __consumer_offsets, after those of the topics."""
+        return self.data_partitions
 
     @property
     def logs(self) -> int:
-        """How many partitions are replicated."""
-        return self.partitions + bool(self.strategy) + self.transactional
+        """The number of replicated partitions."""
+        return self.data_partitions + bool(self.strategy) + self.transactional
 
     @property
     def transactional(self) -> bool:
-        """Is there a transaction coordinator?"""
-        return self.transactions != "none"
+        """Whether there is a transaction coordinator."""
+        return self.transactions != "none" or self.processing == "exactly-once"
 
     @property
     def transaction_log(self) -> int:
         """The number of the partition of __transaction_state: the last one."""
-        return self.partitions + bool(self.strategy)
+        return self.data_partitions + bool(self.strategy)
+
+    @property
+    def copies_topic(self) -> str:
+        """The topic that the group writes."""
+        return f"{self.topic}-copies"
+
+    @property
+    def topics(self) -> dict[str, range]:
+        """The topics of applications, with their partitions."""
+        own = {self.topic: range(self.partitions)}
+        return {**own, self.copies_topic: self.copies} if self.copies else own
 
     def topic_of(self, partition: int) -> tuple[str, int]:
-        """The topic and the number in it of a replicated partition."""
+        """The topic of a replicated partition, and its number in the topic."""
         if partition < self.partitions:
             return self.topic, partition
+        if partition in self.copies:
+            return self.copies_topic, partition - self.partitions
         return (GROUP_TOPIC if self.strategy and partition == self.group_log else TRANSACTION_TOPIC), 0
 
     def log_name(self, partition: int) -> str:

@@ -1,7 +1,7 @@
-"""What differs between Kafka's releases where no variant replaces a rule: one row an era, as data.
+"""Differences between Kafka's releases that are not the subject of a variant: one row for each era.
 
-Defaults that an era does not name are those of 4.1 (config.py). Simplification: from 3.3 on all are, though linger.ms
-became 5 only in 4.0 (KIP-1030).
+Defaults that an era does not list are those of 4.1 (config.py). Simplification: eras from 3.3 on list none, though
+linger.ms became 5 only in 4.0 (KIP-1030).
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """How the brokers and clients of some releases behave, and which wording their logs have."""
+    """The behavior of the brokers and clients of some releases, and the wording of their logs."""
 
     zookeeper: bool = False  # ZooKeeper stores the cluster's state, not KRaft's quorum
     epochs_in_log: bool = True  # batches carry their leader epoch; message formats 0 and 1 had none
     raises_epoch_on_shrink: bool = True  # the controller raises the leader epoch when it removes a replica from an ISR
     fences_together: bool = False  # brokers whose sessions ended are fenced at once, not one after the other
-    notifies_leaving_leader: bool = True  # a leader in controlled shutdown learns that it was replaced (KAFKA-7482)
-    consumers_validate: bool = True  # consumers ask whether their position survived a truncation (KIP-320)
-    hides_lagging_mark: bool = True  # a new leader reports no end before its mark reached its epoch (KIP-207)
+    notifies_leaving_leader: bool = True  # a leader in controlled shutdown is notified of its successor (KAFKA-7482)
+    consumers_validate: bool = True  # consumers check whether their position survived a truncation (KIP-320)
+    # A new leader's ListOffsets has no end before its high watermark reached the start of its epoch (KIP-207).
+    hides_lagging_mark: bool = True
     reads_followers: bool = False  # consumers may fetch from followers (KIP-392)
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # settings whose default was another one than in 4.1
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # settings with another default than in 4.1
     absent: tuple[str, ...] = ()  # settings that did not exist yet
 
 

@@ -1,6 +1,6 @@
-"""The events that brokers, the quorum and controllers report while a run goes on, as data.
+"""The events that brokers, the quorum and controllers report during a run.
 
-Server logs (histories/simulation) and narratives (models/exploration) are written from them.
+Server logs (histories/simulation) and narratives (models/exploration) are made from them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class ClusterEvent(NamedTuple):
     pause, resume
     loaded                  partition, log end, checkpointed high watermark, whether the last stop was clean
     leader, follower, truncate, isr-shrink      one of the classes below
-    follows-on              as follower, where the fetcher continues
+    follows-on              as follower, but the fetcher continues
     fetching                partition, leader, from offset, leader epoch
     isr-expand              partition, old, new, high watermark, log end
     isr-updated             partition, isr, version
@@ -26,7 +26,7 @@ class ClusterEvent(NamedTuple):
     elected                 partition, old state, new state
     stored                  partition, old state (None: a new partition), new state; for every change of the state
     fenced, registered      broker
-    fenced-unseen, registered-unseen    broker, with ZooKeeper while no controller watches
+    fenced-unseen, registered-unseen    broker, with ZooKeeper without an active controller
     leaving, left           broker: its controlled shutdown is granted; its process ends
     controller              controller epoch
     refused-controller      controller epoch, known controller epoch

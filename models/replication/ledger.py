@@ -1,6 +1,6 @@
-"""What really happens in a run, recorded where it happens: acknowledgements, truncations, elections, reads.
+"""Records the acknowledgements, truncations, elections and reads of a run, for truth.json and the invariants.
 
-The parts of the run never read it. A bundle's truth.json is written from it, and the invariants are checked on it.
+No part of the protocol reads it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Breach:
 
 
 class Ledger:
-    """Collects, and checks the few invariants that can only be checked while the run goes on."""
+    """The events of a run. It also checks the few invariants that can only be checked during the run."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Ledger:
         # producer -> ranges of value numbers that leaders wrote, and that they wrote more than once
         self.written: list[dict[int, Ranges]] = [{} for _ in range(partitions)]
         self.rewritten: list[dict[int, Ranges]] = [{} for _ in range(partitions)]
-        self.acknowledged_end: dict[int, int] = {}  # partition -> end of what is acknowledged
+        self.acknowledged_end: dict[int, int] = {}  # partition -> offset after the last acknowledged record
         self.truncations: list[list[Truncation]] = [[] for _ in range(partitions)]
         self.leaders: list[dict[int, int]] = [{} for _ in range(partitions)]  # leader epoch -> broker
         self.states: list[PartitionState | None] = [None] * partitions  # in the quorum
@@ -101,13 +101,13 @@ class Ledger:
         self.latencies.append(time - batch.created)
         newest = self.newest[partition]
         if newest is not None and newest[1].epoch > batch.epoch and not (ack := Ack(*row)).is_in(newest[0].log):
-            # Acknowledged by a leader that was already replaced: no later election shows that it is gone.
+            # Acknowledged by a leader that was already replaced, so no later election reveals the loss.
             all_acks.losses[len(all_acks) - 1] = self._explain(partition, ack, *newest, time)
         if end > self.acknowledged_end.get(partition, 0):
             self.acknowledged_end[partition] = end
 
     def on_high_watermark(self, replica: ReplicaView) -> None:
-        """A leader's high watermark moved: records below it are visible to consumers, and must never change."""
+        """A leader's high watermark moved: the records below it are committed, and must never change."""
         partition = replica.partition
         mark, end = replica.hw, self._committed_end[partition]
         if mark > end:
@@ -116,11 +116,11 @@ class Ledger:
             self._committed_end[partition] = mark
 
     def on_truncated(self, broker: int, partition: int, batches: list[Batch], end: int, reason: str, time: int) -> None:
-        """A broker cut records from its log, or could have."""
+        """A broker truncated its log, perhaps without removing records."""
         self.truncations[partition].append(Truncation(time, broker, batches, end, reason))
 
     def on_delete_records(self, partition: int, log: ReplicaLog, offset: int, delete: Callable[[], None]) -> None:
-        """An administrator deletes the records of a leader's log below an offset: remember what it already lacked."""
+        """Record what a leader's log lacks below an offset, before an administrator deletes the records there."""
         gone: list[tuple[Ack, Loss]] = []
         for part, loss in self.missing_acks(partition, log):
             above = part.since(log.start)
@@ -145,7 +145,7 @@ class Ledger:
             self.unclean_elections += after.unclean
 
     def on_leader(self, replica: ReplicaView, state: PartitionState, now: int) -> None:
-        """A broker begins to lead: does it hold everything that was committed and acknowledged?"""
+        """Check that a new leader's log has all committed and acknowledged records."""
         partition, broker = replica.partition, replica.broker
         other = self.leaders[partition].setdefault(state.epoch, broker)
         if other != broker:
@@ -153,11 +153,11 @@ class Ledger:
             self._breach("one-leader-per-epoch", now, partition, f"{other} and {broker} lead epoch {state.epoch}")
         known = self.states[partition]
         if known is not None and known.epoch > state.epoch:
-            return  # it learns late of a leadership that is already over
+            return  # its leadership is already over
         self._check_committed(replica, now)
         newest = self.newest[partition]
         if newest is not None and newest[1].epoch == state.epoch and known is not None:
-            # A leader that comes back in its own epoch was not elected again: the ISR is the current one.
+            # A leader that resumes in its own epoch was not elected again, so the ISR is the current one.
             self.elected[partition][state.epoch] = known
         self.newest[partition] = (replica, state)
         acks = self.acks[partition]
@@ -195,7 +195,7 @@ class Ledger:
         self._committed_end[partition] = min(base, log.end)
 
     def explain_late(self, ack: Ack, partition: int) -> Loss:
-        """The cause of a loss that no election showed: the leader was already replaced, or lost it later."""
+        """The cause of a loss that no election revealed: the leader was already replaced, or lost it later."""
         newest = self.newest[partition]
         assert newest is not None
         return self._explain(partition, ack, *newest, ack.time)
@@ -205,7 +205,7 @@ class Ledger:
         return explain_loss(ack, leader, state, before, self._logs_of(partition), self.truncations[partition], now)
 
     def missing_acks(self, partition: int, log: ReplicaLog) -> list[tuple[Ack, Loss]]:
-        """The acknowledged values that a leader's log holds at no offset, and why."""
+        """The acknowledged values that a leader's log has at no offset, with their causes."""
         acks = self.acks[partition]
         gone = [(number, ack) for number, ack in acks.missing_from(log) if ack.acks != 0]
         held = value_ranges(log, {ack.producer for _, ack in gone})
@@ -216,7 +216,7 @@ class Ledger:
         return found
 
     def on_isr_shrink(self, replica: ReplicaView, out: tuple[int, ...], wall: int, now: int) -> None:
-        """An ISR is about to shrink: was any removed follower in time? `wall` is the leader's clock."""
+        """Check that no follower that caught up in time is removed from an ISR; `wall` is the leader's clock."""
         limit = replica.config.lag_time_max
         for node in out:
             behind = wall - replica.followers[node].caught_up
@@ -245,11 +245,11 @@ class Ledger:
             _extend(self.handled_by, name, partition, batch)
 
     def on_reset(self, name: str, partition: int, before: int, after: int) -> None:
-        """A consumer's position jumped without its application."""
+        """A consumer's position was reset."""
         self.resets.append((name, partition, before, after))
 
     def on_empty_poll(self, name: str, position: Mapping[int, int], acknowledged: Mapping[int, int], now: int) -> None:
-        """A poll returned nothing: was a record at its position acknowledged before it began?"""
+        """Check that no record at the position of an empty poll was acknowledged before it began."""
         for partition, end in acknowledged.items():
             if position.get(partition, end) < end:
                 self._breach(
@@ -266,7 +266,7 @@ class Ledger:
 
 
 def _extend(ranges: dict[str, dict[int, Ranges]], name: str, partition: int, batch: Batch) -> None:
-    """Add a range of offsets; ranges that continue one another become one."""
+    """Add a batch's range of offsets; adjacent ranges become one."""
     own = ranges.setdefault(name, {}).setdefault(partition, [])
     if own and own[-1][1] == batch.base:
         own[-1] = (own[-1][0], batch.end)
@@ -275,5 +275,5 @@ def _extend(ranges: dict[str, dict[int, Ranges]], name: str, partition: int, bat
 
 
 def offsets(base: int, end: int) -> str:
-    """A range of offsets in words; `end` is the offset after the last."""
+    """A range of offsets as text; `end` is the offset after the last."""
     return f"offset {base}" if end == base + 1 else f"offsets {base} to {end - 1}"

@@ -1,4 +1,4 @@
-"""Why an acknowledged batch is gone, from what the leader without it did with the record and how it was elected."""
+"""Finds the cause of an acknowledged batch's loss from the truncations and the election of the leader without it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .storage.replica_log import ReplicaLog
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """Records cut from one broker's log, and where the log ended afterwards."""
+    """Records that one broker truncated, and the new end of its log."""
 
     time: int
     broker: int
@@ -50,7 +50,7 @@ def explain_loss(
             above = truncation if truncation.end > ack.base else above
     if len(without_power.intersection(ack.isr)) > 1 and not had.difference(without_power).intersection(ack.isr):
         # No replica has it any more, so no other election would have saved it.
-        cause, detail = "correlated-failure", "all in sync that had it lost their unflushed tails with the power"
+        cause, detail = "correlated-failure", "all in-sync replicas with it lost their unflushed tails with the power"
     elif elected.unclean and not elected.recalled:
         cause, detail = "unclean-election", "it was not in the ISR"
     elif (
@@ -68,7 +68,7 @@ def explain_loss(
     elif cut is not None and cut.reason == "high-watermark":
         cause, detail = "high-watermark-truncation", "it had truncated to its high watermark"
     elif cut is not None:
-        cause, detail = "leader-epoch-divergence", "it had truncated to the answer for its leader epoch"
+        cause, detail = "leader-epoch-divergence", "it had truncated to the leader's end offset for its last epoch"
     elif ack.acks == 1:
         cause, detail = "single-ack-failover", "it had not fetched what the leader alone acknowledged"
     elif above is not None:
@@ -77,7 +77,7 @@ def explain_loss(
             "it had truncated to its high watermark, and kept other records",
         )
     else:
-        # Without fencing a replica can join the ISR below what was committed (KAFKA-7128), and without waiting for
-        # replicas an ISR means nothing; neither has a name.
+        # Without fencing, a replica can join the ISR without all committed records (KAFKA-7128); and an asynchronous
+        # leader does not wait for the ISR. Neither is a named cause.
         cause, detail = "unknown", "it was in the ISR and never had it"
     return Loss(cause, detail, now, broker, elected.epoch)

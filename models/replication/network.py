@@ -1,9 +1,9 @@
-"""Which node reaches which, and with what delay. Messages between two nodes keep their order, as over TCP.
+"""Delays, reorders, drops and duplicates messages. Messages between two nodes keep their order, as over TCP.
 
 Nodes are small integers: brokers from 1, the quorum (or ZooKeeper) 100, controllers from 101, clients from 201. A cut
-link drops messages, and their sender notices by its own timeout. A lost message closes the connection that carried it,
-and the node that waits for the answer is notified. After a gap nothing is delivered: later messages on that connection
-and in that direction do not arrive either. Simplification: bandwidth is unlimited.
+link drops messages, which the sender notices by its own timeout. A lost message closes its connection, and the node
+that waits for the response is notified. After either, later messages of the same sender on that connection do not
+arrive. Simplification: bandwidth is unlimited.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Connection:
 
 
 class Message(Protocol):
-    """A request or its answer, on a connection, or (None) on one that carries nothing else."""
+    """A request or its response, on a connection; None is a separate connection for it."""
 
     @property
     def connection(self) -> Connection | None:
@@ -42,11 +42,11 @@ class Message(Protocol):
 
     @property
     def on_closed(self) -> Callable[[Any], None]:
-        """Called with the message when the connection closed before an answer came."""
+        """Called with the message if the connection closed before the response."""
 
 
 class Network:
-    """Delays, orders, cuts, loses and duplicates messages."""
+    """The links between nodes, with their faults."""
 
     __slots__ = (
         "_blocked",
@@ -54,6 +54,7 @@ class Network:
         "_extra",
         "_held",
         "_last",
+        "_paused",
         "_random",
         "duplicate",
         "faulty",
@@ -75,10 +76,11 @@ class Network:
         self._cut: dict[int, int] = {}  # link -> how many faults cut it
         self._extra: dict[int, int] = {}  # link -> added delay, microseconds
         self._held: dict[int, list[tuple[Action, Any]]] = {}
+        self._paused: dict[int, list[tuple[Action, Any]]] = {}  # clients that are paused -> what waits for them
         self._blocked: set[Connection] = set()  # connections with a gap that the requester has not noticed yet
 
     def send(self, source: int, target: int, action: Action, message: Any) -> None:
-        """Deliver a request or an answer: `action(message)` runs at the target after the link's delay."""
+        """Deliver a request or a response: `action(message)` runs at the target after the link's delay."""
         link = source * _WIDTH + target
         loop = self.loop
         time = loop.now + self.latency + int(self._random() * self.jitter)
@@ -88,6 +90,9 @@ class Network:
                 return
             if link in self._cut:
                 self.drop(source, message)
+                return
+            if target in self._paused:
+                self._paused[target].append((action, message))
                 return
             time += self._extra.get(link, 0)
             if self.lose and self._random() < self.lose:
@@ -103,7 +108,7 @@ class Network:
         loop.at(time, action, message)
 
     def send_reliably(self, source: int, target: int, action: Action, message: Any) -> None:
-        """Deliver what its sender repeats until it arrives (a controller's requests): a cut only delays it."""
+        """Deliver a message that its sender repeats until it arrives (a controller's request): a cut only delays it."""
         link = source * _WIDTH + target
         if link in self._cut:
             self._held.setdefault(link, []).append((action, message))
@@ -124,16 +129,31 @@ class Network:
 
     def reset(self, message: Message) -> None:
         """The peer's process died or closed the connection, and its kernel sends a TCP reset."""
+        connection = message.connection
+        if connection is not None and connection.node in self._paused:
+            self._paused[connection.node].append((message.on_closed, message))
+            return
         self.loop.at(self.loop.now + self.latency, message.on_closed, message)
 
+    def pause(self, node: int) -> None:
+        """A client's process is paused: its kernel keeps what arrives. What is under way still arrives."""
+        self._paused.setdefault(node, [])
+        self.faulty = True
+
+    def resume(self, node: int) -> None:
+        """The process gets what waited for it, in order."""
+        for action, message in self._paused.pop(node, []):
+            self.loop.at(self.loop.now, action, message)
+        self._update_faulty()
+
     def abandon(self, connection: Connection) -> None:
-        """The requester gives this connection up and opens another."""
+        """Forget a connection that the requester replaced."""
         if connection in self._blocked:
             self._blocked.discard(connection)
             self._update_faulty()
 
     def reaches(self, source: int, target: int) -> bool:
-        """Is the link from `source` to `target` not cut?"""
+        """Whether the link from `source` to `target` is not cut."""
         return source * _WIDTH + target not in self._cut
 
     def cut(self, source: int, target: int) -> None:
@@ -143,7 +163,7 @@ class Network:
         self.faulty = True
 
     def heal(self, source: int, target: int) -> None:
-        """Take one cut away; messages that were held are delivered."""
+        """Remove one cut; after the last one, deliver the held messages."""
         link = source * _WIDTH + target
         count = self._cut.get(link, 0) - 1
         if count > 0:
@@ -155,7 +175,7 @@ class Network:
         self._update_faulty()
 
     def slow(self, source: int, target: int, extra: int) -> None:
-        """Add `extra` microseconds to one direction of a link; a negative number takes them away again."""
+        """Add `extra` microseconds (removed by a negative number) to the delay of one direction of a link."""
         link = source * _WIDTH + target
         total = self._extra.get(link, 0) + extra
         if total > 0:
@@ -170,4 +190,4 @@ class Network:
         self._update_faulty()
 
     def _update_faulty(self) -> None:
-        self.faulty = bool(self._cut or self._extra or self.lose or self.duplicate or self._blocked)
+        self.faulty = bool(self._cut or self._extra or self.lose or self.duplicate or self._blocked or self._paused)

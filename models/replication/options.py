@@ -1,4 +1,7 @@
-"""The configuration by Kafka's names: parsed, checked, and written again."""
+"""Parses, checks and writes the configuration by Kafka's names.
+
+Names that end in `.ms` are in milliseconds. The simulator's own settings begin with `simulation.`.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ from .placement import ASSIGNMENTS
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One configuration name: the attribute that holds it, the factor from its unit to ours, and the numbers that it
-    may have. Intervals are at least 1, or simulated time would stop."""
+    """One setting: its attribute of Config, the factor from its unit to ours, and its range.
+
+    Intervals are at least 1, because simulated time would stop otherwise.
+    """
 
     attribute: str
     scale: int = 1
@@ -90,6 +95,7 @@ OPTIONS: dict[str, Option] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": Option("transaction_cleanup", MS, least=1),
     "simulation.transaction.records": Option("transaction_records", least=1),
     "simulation.transaction.aborts": Option("transaction_aborts", most=1000),
+    "simulation.processing": Option("processing"),
     "simulation.ops": Option("ops", least=1),
     "simulation.send.interval.us": Option("interval", least=1),
     "simulation.burst.records": Option("burst", least=1),
@@ -125,7 +131,7 @@ _TYPES: dict[str, type] = {f.name: type(f.default) for f in fields(Config)}
 
 
 def parse(name: str, value: Any) -> tuple[str, Any]:
-    """The attribute of Config that a Kafka name stands for, and the value in our unit."""
+    """The attribute of Config for a Kafka name, and the value in our unit."""
     option = OPTIONS.get(name)
     if option is None:
         raise ConfigError(f"unknown configuration {name!r}")
@@ -150,7 +156,7 @@ def parse(name: str, value: Any) -> tuple[str, Any]:
 def configure(
     base: Config, options: Mapping[str, Any], per_broker: Mapping[int, Mapping[str, Any]] | None = None
 ) -> Config:
-    """`base` with Kafka-named options applied; raises ConfigError with a sentence."""
+    """`base` with options by Kafka's names. Raises ConfigError."""
     _refuse_duplicates(options)
     changes = dict(parse(name, options[name]) for name in sorted(options))
     if per_broker:
@@ -165,7 +171,7 @@ def configure(
 
 
 def _refuse_duplicates(options: Mapping[str, Any]) -> None:
-    """Refuse two names of one setting, as Kafka's history has them."""
+    """Refuse an old and a new name of one setting."""
     names: dict[str, str] = {}
     for name in (name for name in sorted(options) if name in OPTIONS):
         other = names.setdefault(OPTIONS[name].attribute, name)
@@ -174,10 +180,12 @@ def _refuse_duplicates(options: Mapping[str, Any]) -> None:
 
 
 def _with_producer_defaults(config: Config, named: Mapping[str, Any]) -> Config:
-    """Resolve conflicts with settings that the user did not name, as Kafka's producer does: it disables idempotence
-    (ProducerConfig.postProcessAndValidateIdempotenceConfigs) and raises delivery.timeout.ms to the time of one request
-    (KafkaProducer.configureDeliveryTimeout). Idempotence that the user set implies acks=all and retries, where
-    these had other defaults (KafkaProducer.configureAcks of 0.11)."""
+    """Resolve conflicts with settings that the user did not set, as Kafka's producer does.
+
+    It disables idempotence (ProducerConfig.postProcessAndValidateIdempotenceConfigs) and raises delivery.timeout.ms to
+    the time of one request (KafkaProducer.configureDeliveryTimeout). If the user set idempotence, acks=all and retries
+    are implied (KafkaProducer.configureAcks of 0.11).
+    """
     if config.idempotence and "idempotence" in named:
         implied = {name: getattr(Config(), name) for name in ("acks", "retries") if name not in named}
         config = replace(config, **implied)
@@ -190,7 +198,7 @@ def _with_producer_defaults(config: Config, named: Mapping[str, Any]) -> Config:
 
 
 def _check_brokers(config: Config) -> None:
-    """Refuse options of single brokers that would have no effect."""
+    """Refuse options for single brokers without effect."""
     names = {option.attribute: name for name, option in OPTIONS.items()}
     for node, options in config.per_broker:
         if not 1 <= node <= config.brokers:
@@ -201,7 +209,7 @@ def _check_brokers(config: Config) -> None:
 
 
 def check_heartbeats(config: Config) -> None:
-    """With KRaft a session must last longer than the configured heartbeat interval."""
+    """Refuse a session timeout that is not longer than the heartbeat interval (KRaft)."""
     slowest = max([config.heartbeat, *(dict(own).get("heartbeat", 0) for _, own in config.per_broker)])
     if config.session_timeout <= slowest:
         raise ConfigError(
@@ -242,6 +250,7 @@ def check(config: Config) -> None:
     if config.commit not in commits:
         raise ConfigError(f"simulation.commit must be {', '.join(commits)}, not {config.commit!r}")
     _check_transactions(config)
+    _check_processing(config)
     _check_placement(config)
 
 
@@ -254,20 +263,37 @@ def _check_transactions(config: Config) -> None:
         raise ConfigError("transactions need enable.idempotence=true")
 
 
+def _check_processing(config: Config) -> None:
+    known = ("none", "exactly-once", "at-least-once")
+    if config.processing not in known:
+        raise ConfigError(f"simulation.processing must be {', '.join(known)}, not {config.processing!r}")
+    if config.processing == "none":
+        return
+    if not config.strategy:
+        raise ConfigError(f"simulation.processing={config.processing} needs a group: set partition.assignment.strategy")
+    commit = "none" if config.processing == "exactly-once" else "after"
+    if config.commit != commit:
+        where = "in its transactions" if commit == "none" else "after its records are acknowledged"
+        raise ConfigError(
+            f"simulation.processing={config.processing} commits offsets {where}: set simulation.commit to {commit!r}, "
+            f"not {config.commit!r}"
+        )
+
+
 def _check_placement(config: Config) -> None:
     if config.assignment not in ASSIGNMENTS:
         known = ", ".join(ASSIGNMENTS)
         raise ConfigError(f"simulation.assignment must be one of {known}, not {config.assignment!r}")
     racks = config.racks
     if racks and config.assignment != "kafka":
-        raise ConfigError("racks need simulation.assignment=kafka; only Kafka's assignment knows them")
+        raise ConfigError("racks need simulation.assignment=kafka; the other assignments ignore them")
     if without := [str(broker) for broker, rack in racks.items() if not rack]:
         # AdminMetadataManager.getBrokerMetadatas with RackAwareMode.Enforced
         raise ConfigError(f"broker.rack must be set for all brokers or for none; broker {', '.join(without)} has none")
 
 
 def kafka_names(config: Config, names: tuple[str, ...]) -> dict[str, Any]:
-    """The named options with their values in Kafka's units, as run.json writes them."""
+    """The named options with their values in Kafka's units, as in run.json."""
     result: dict[str, Any] = {}
     for name in names:
         option = OPTIONS[name]

@@ -1,4 +1,4 @@
-"""The state of a partition as the quorum (or ZooKeeper) stores it and controllers send it to brokers."""
+"""The state of a partition, which the quorum (or ZooKeeper) stores and controllers send to brokers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PartitionState:
     unclean: bool = False  # the current leader was elected uncleanly
     adding: tuple[int, ...] = ()  # of the replicas, those that a reassignment adds (KIP-455; AR)
     removing: tuple[int, ...] = ()  # and those that it removes (RR)
-    recalled: bool = False  # it was the last known leader, and ISR and ELR were empty
+    recalled: bool = False  # the leader was the last known leader, elected because ISR and ELR were empty
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""Which brokers hold which partition: Kafka's assignment, that of its replication design, and plain round robin.
+"""Assigns replicas to brokers: Kafka's assignment, that of its replication design, and plain round robin.
 
-With plain round robin all partitions that one broker leads have the same second replica, so its death moves all of its
-load to one neighbour. The others spread it. Each returns the replicas of each partition, the preferred leader first.
-Simplification: the first position is configured (`simulation.assignment.start`), where Kafka draws it; KRaft's placer
-(StripedReplicaPlacer) is plain round robin over brokers that it shuffles whenever each has led once.
+Each function returns the replicas of each partition, the preferred leader first. With plain round robin all partitions
+of one leader have the same second replica, so its death moves all of its load to one broker; the others spread it.
+Simplification: the start is configured (`simulation.assignment.start`); Kafka's is random. KRaft's StripedReplicaPlacer
+is plain round robin over brokers that it shuffles whenever each has led once.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def round_robin(brokers: Sequence[int], partitions: int, replication_factor: int
 
 
 def shifted(brokers: Sequence[int], partitions: int, replication_factor: int, start: int = 0) -> Assignment:
-    """The replication design of 2012 (Kafka Replication, cwiki): of the partitions that broker i leads, the k-th has
-    its j-th further replica on broker (i + j + k) mod n.
+    """The replication design of 2012 (Kafka Replication, cwiki).
 
-    If that broker has the partition already, as the leader does when j + k is n, the next free one takes it.
+    Of the partitions that broker i leads, the k-th has its j-th further replica on broker (i + j + k) mod n, or on the
+    next broker without a replica of it.
     """
     count = len(brokers)
     found: Assignment = []
@@ -49,9 +49,12 @@ def kafka(
     start: int = 0,
     racks: Mapping[int, str] | None = None,
 ) -> Assignment:
-    """AdminUtils.assignReplicasToBrokers: first replicas round robin from `start`, the others shifted by one more
-    whenever every broker has led once (nextReplicaShift). With racks (KIP-36) the brokers alternate by rack, and a
-    replica goes to a rack or a broker without one while there is any."""
+    """AdminUtils.assignReplicasToBrokers.
+
+    First replicas are round robin from `start`; the others shift by one more whenever every broker has led once
+    (nextReplicaShift). With racks (KIP-36) the brokers alternate by rack, and a replica goes to a rack and a broker
+    without one, as long as there is any.
+    """
     racks = racks or {}
     order = _alternate_racks(racks) if racks else list(brokers)
     rack_count, count = len(set(racks.values())), len(order)
@@ -97,7 +100,7 @@ ASSIGNMENTS: dict[str, Callable[[Sequence[int], int, int, int], Assignment]] = {
 def assign_replicas(
     name: str, brokers: Sequence[int], partitions: int, replication_factor: int, start: int, racks: Mapping[int, str]
 ) -> Assignment:
-    """The assignment of this name; with racks it is Kafka's."""
+    """Assign with the function of this name; with racks, it is Kafka's."""
     if racks:
         return kafka(brokers, partitions, replication_factor, start, racks)
     return ASSIGNMENTS[name](brokers, partitions, replication_factor, start)

@@ -1,6 +1,6 @@
-"""What the parts of a run need of one another, as protocols. The cluster composes the parts and hands them over.
+"""The interfaces between the parts of a run, as protocols. cluster.py composes the parts.
 
-No part imports another part's class for its type: a part imports data, the network, and this module.
+Parts import data, the network, and this module, instead of one another's classes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Inboxes = Mapping[int, Inbox]  # by broker
 
 
 class FollowerView(Protocol):
-    """What a leader knows of one follower (brokers/replica.py)."""
+    """A leader's view of one follower (brokers/replica.py)."""
 
     leo: int
     caught_up: int
@@ -27,7 +27,7 @@ class FollowerView(Protocol):
 
 
 class ReplicaView(Protocol):
-    """What rules and the ledger look at in a replica (brokers/replica.py)."""
+    """The attributes of a replica that rules and the ledger read (brokers/replica.py)."""
 
     broker: int
     partition: int
@@ -44,7 +44,7 @@ class ReplicaView(Protocol):
 
     @property
     def followers(self) -> Mapping[int, FollowerView]:
-        """The other replicas by broker, as this leader knows them."""
+        """The other replicas by broker, in this leader's view."""
 
     @property
     def maximal_isr(self) -> tuple[FollowerView, ...]:
@@ -52,41 +52,41 @@ class ReplicaView(Protocol):
 
 
 class ControlledBroker(Protocol):
-    """What the quorum and its controllers need of a broker."""
+    """The methods of a broker that the quorum and its controllers call."""
 
     def apply(self, request: LeaderAndIsr) -> None:
-        """Take leaders, epochs and ISRs over."""
+        """Apply leaders, epochs and ISRs."""
 
     def is_responsive(self) -> bool:
-        """Does its process run, and is it not paused?"""
+        """Whether its process runs and is not paused."""
 
     def vote(self, partition: int, epoch: int) -> tuple[int, int] | None:
-        """How up to date its log is: (leader epoch that it is consistent with, log end)."""
+        """How up to date its log is: the leader epoch with which it is consistent, and the log end."""
 
 
 class Controller(Protocol):
-    """What brokers need of the quorum and the active controller."""
+    """The methods of the quorum and the active controller that brokers call."""
 
     def can_register(self, broker: int) -> bool:
-        """May a starting broker register now?"""
+        """Whether a starting broker may register now."""
 
     def register(self, broker: int, clean: bool, incarnation: int) -> None:
         """A broker started."""
 
-    def hears(self, broker: int) -> bool:
-        """Do the broker's messages arrive?"""
+    def receives_from(self, broker: int) -> bool:
+        """Whether the broker's messages arrive."""
 
     def heartbeat(self, broker: int, incarnation: int) -> None:
         """Renew a session."""
 
     def request_shutdown(self, broker: int) -> None:
-        """A broker asks for a controlled shutdown."""
+        """A broker requests a controlled shutdown."""
 
     def on_stopped(self, broker: int, orderly: bool) -> None:
         """A broker's process ended."""
 
     def is_live(self, broker: int) -> bool:
-        """Is the broker registered and not fenced?"""
+        """Whether the broker is registered and not fenced."""
 
     def alter_isr(self, request: Any) -> None:
         """A leader proposes a new ISR (AlterIsrRequest)."""
@@ -96,7 +96,7 @@ class Controller(Protocol):
 
 
 class PartitionChanges(Protocol):
-    """What learns of every change of a partition's state."""
+    """Called with every change of a partition's state."""
 
     def __call__(self, partition: int, before: PartitionState, after: PartitionState) -> None:
         """The quorum stored a change."""
@@ -113,30 +113,35 @@ Records = list[tuple[int, Batch]]  # partition and records, as a poll returns th
 
 
 class History(Protocol):
-    """What a run reports to its recorder about clients and faults.
+    """Records the operations of clients and the faults of a run.
 
     Times are simulated microseconds; each process numbers its own operations.
     """
 
-    def send(self, time: int, process: str, op: int, partition: int, value: int) -> None:
-        """A producer sends a value."""
+    def send(self, time: int, process: str, op: int, producer: int, partition: int, value: int) -> None:
+        """A process sends a value by its producer of this number."""
 
     def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
         """The outcome of a batch: ok, fail or info."""
 
-    def transact(self, time: int, process: str, op: int, sends: list[tuple[int, int]]) -> None:
-        """A producer begins a transaction, which will send these values (partition, value)."""
+    def transact(
+        self, time: int, process: str, op: int, producer: int, sends: list[tuple[int, int]], offsets: dict[int, int]
+    ) -> None:
+        """A process begins a transaction, which will send these values (partition, value) and commit these offsets."""
 
     def transacted(
         self,
         time: int,
         process: str,
         op: int,
+        producer: int,
         sends: list[tuple[int, int, int | None]],
+        offsets: dict[int, int],
         outcome: str,
         error: str,
     ) -> None:
-        """A transaction ended: ok (committed), fail (aborted) or info; with the offsets that are known."""
+        """A transaction ended: ok (committed), fail (aborted) or info; with the offsets of its records that are known,
+        and those that it committed."""
 
     def poll(self, time: int, process: str, op: int) -> None:
         """A consumer begins a poll."""
@@ -181,6 +186,9 @@ class History(Protocol):
     ) -> None:
         """A group assigns partitions to a member, which then owns `assignment`."""
 
+    def seek(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
+        """A consumer goes back to committed offsets."""
+
     def revoke(
         self, time: int, process: str, op: int, partitions: tuple[int, ...], member: str, generation: int
     ) -> None:
@@ -193,4 +201,4 @@ class History(Protocol):
         """An administrator lists (log start, high watermark) by partition."""
 
     def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
-        """A fault begins, or ends."""
+        """A fault begins or ends."""

@@ -33,8 +33,7 @@ def begin(state: PartitionState, target: Sequence[int], era: Era) -> PartitionSt
 
 
 def finish(state: PartitionState, live: Sequence[int], era: Era) -> list[PartitionState]:
-    """The changes that end a move, one after the other; empty while a replica that is added is not in the ISR, or if no
-    replica of the target could lead."""
+    """The changes that end a move; none while an added replica is out of the ISR, or no target replica can lead."""
     if not (state.adding or state.removing):
         return []
     isr = tuple(r for r in state.isr if r not in state.removing)
@@ -53,8 +52,10 @@ def finish(state: PartitionState, live: Sequence[int], era: Era) -> list[Partiti
 
 
 def revert(state: PartitionState, live: Sequence[int]) -> PartitionState | None:
-    """The state after a move was cancelled: what it added leaves, what it would remove stays
-    (PartitionReassignmentRevert). None if nothing moves, or if no other replica could lead."""
+    """The state after a move was cancelled: added replicas leave, the others stay (PartitionReassignmentRevert).
+
+    None if nothing moves, or no other replica can lead.
+    """
     if not (state.adding or state.removing):
         return None
     isr = tuple(r for r in state.isr if r not in state.adding)
@@ -74,8 +75,10 @@ def _led_within(
 
 
 def _without(state: PartitionState, leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionState:
-    """The state when replicas left. That raises the leader epoch, so that no old leader acts with them
-    (PartitionChangeBuilder.triggerLeaderEpochBumpForReplicaReassignmentIfNeeded)."""
+    """The state after replicas left, in a new leader epoch, so that an old leader cannot commit with them.
+
+    It is PartitionChangeBuilder.triggerLeaderEpochBumpForReplicaReassignmentIfNeeded.
+    """
     left = replicas != state.replicas
     return replace(
         state,

@@ -1,8 +1,8 @@
-"""Requests and their answers as data, one small class a kind.
+"""The classes of requests; a request object also carries its response.
 
-Whoever sends a request puts two callables into it: `reply`, called at the requester with the answered request, and
-`on_closed`, called if the connection closed before the answer. `node` is the requester. Requests of one client to one
-broker share a connection, except metadata requests. Simplification: their timeout is one of their own (client.py).
+The requester sets two callbacks: `reply` gets the request with its response, and `on_closed` is called if the
+connection closed before the response. Requests of one client to one broker share a connection, except metadata
+requests, which have a separate timeout (a simplification, client.py).
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ DUPLICATE = "DUPLICATE_SEQUENCE_NUMBER"
 OLD_PRODUCER = "INVALID_PRODUCER_EPOCH"
 OLD_COORDINATOR = "TRANSACTION_COORDINATOR_FENCED"
 INVALID_STATE = "INVALID_TXN_STATE"
-TRUNCATED = "LOG_TRUNCATION"  # a consumer learns that its position was truncated (KIP-320)
+TRUNCATED = "LOG_TRUNCATION"  # the consumer's position was truncated (KIP-320)
 
 Callback = Callable[[Any], None]
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """What every request has."""
+    """The base of all requests."""
 
-    node: int  # where the answer goes
+    node: int  # the requester
     broker: int
     sent: int
     reply: Callback
     on_closed: Callback
     connection: Connection | None
-    closed: bool = field(default=False, init=False)  # the requester no longer waits for the answer, or has it
+    closed: bool = field(default=False, init=False)  # the requester has the response, or no longer waits for it
 
 
 @dataclass(slots=True, eq=False)
 class ProduceRequest(Request):
-    """Batches for partitions that one broker leads; `results` fills up as they are replicated."""
+    """Batches for partitions that one broker leads; `results` are set as they are replicated."""
 
     batches: list[ProducerBatch]
     acks: int
@@ -65,7 +65,7 @@ class ProduceRequest(Request):
 
 
 # partition, error, batches, high watermark, log start offset, start offset of the leader epoch. For LOG_TRUNCATION the
-# fourth is the offset at which the logs part, and the last is the epoch that the leader found.
+# fourth is the offset at which the logs diverge, and the last is the epoch that the leader found.
 FetchResult = tuple[int, str, "list[Batch]", int, int, int]
 # partition, fetch offset, current leader epoch, epoch of the last record before it, log start offset
 FetchPart = tuple[int, int, int, int, int]
@@ -78,7 +78,7 @@ class FetchRequest(Request):
     follower: int  # broker id, or -1 for a consumer
     limit: int  # batches of one partition at most
     parts: list[FetchPart]
-    # With read_committed, by partition the aborted transactions in the answer: producer id, first offset.
+    # With read_committed, by partition the aborted transactions in the response: producer id, first offset.
     aborted: dict[int, list[tuple[int, int]]] | None = None
     deadline: int = field(default=0, init=False)
     results: list[FetchResult] = field(default_factory=list, init=False)
@@ -86,7 +86,7 @@ class FetchRequest(Request):
 
 @dataclass(slots=True, eq=False)
 class EpochRequest(Request):
-    """OffsetsForLeaderEpoch of a follower (KIP-101): where does this epoch end in the leader's log?"""
+    """OffsetsForLeaderEpoch of a follower (KIP-101): the end offset of an epoch in the leader's log."""
 
     parts: list[tuple[int, int, int]]  # partition, current leader epoch, requested epoch
     results: list[tuple[int, str, int, int]] = field(default_factory=list, init=False)
@@ -95,24 +95,21 @@ class EpochRequest(Request):
 
 @dataclass(slots=True, eq=False)
 class MetadataRequest(Request):
-    """A client asks a broker for all leaders; the answer is that broker's metadata cache."""
+    """A client requests all leaders; the response is the broker's metadata cache."""
 
     leaders: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list, init=False)
     # by partition: leader, leader epoch, ISR
 
 
 class ApiVersionsRequest(Request):
-    """The first request on a connection; the answer shows that the broker runs."""
+    """The first request on a connection; the response shows that the broker runs."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True, eq=False)
 class OffsetsRequest(Request):
-    """ListOffsets: (log start offset, high watermark) of each partition that the broker leads.
-
-    -1 stands for OFFSET_NOT_AVAILABLE.
-    """
+    """ListOffsets: log start offset and high watermark (-1: OFFSET_NOT_AVAILABLE) of each partition that it leads."""
 
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict, init=False)
 

@@ -14,8 +14,8 @@ from .ports import History
 
 CONSUMERS_START = 500 * MS
 CHECK = 500 * MS
-SETTLE_TIMEOUT = 120 * SECOND  # how long the cluster may take to settle, and the final reads
-LEADER_TIMEOUT = 30 * SECOND  # with all brokers up: how long a partition may still find a leader
+SETTLE_TIMEOUT = 120 * SECOND  # for the cluster to settle, and for the final reads
+LEADER_TIMEOUT = 30 * SECOND  # for a partition to get a leader after all brokers are up
 
 
 class Run:
@@ -54,7 +54,7 @@ class Run:
         return cluster
 
     def _supervise(self, _: None) -> None:
-        """Once the producers are done and the schedule is over: end all faults, settle, read everything."""
+        """After the load and the schedule, end all faults, and start to settle."""
         cluster, loop = self._cluster, self._cluster.loop
         last = max([fault.at + fault.lasts for fault in self._faults], default=0)
         if loop.now > last and all(producer.finished for producer in cluster.producers):
@@ -65,7 +65,7 @@ class Run:
             loop.at(loop.now + CHECK, self._supervise)
 
     def _settle(self, since: int) -> None:
-        """Wait until partitions have leaders and whole ISRs, and consumers caught up; then begin the final reads."""
+        """Wait until partitions have leaders and full ISRs, and consumers caught up; then begin the final reads."""
         cluster, loop = self._cluster, self._cluster.loop
         states = cluster.quorum.states
         ranges = cluster.log_ranges()
@@ -81,7 +81,7 @@ class Run:
         ends = {
             partition: log for partition, log in enumerate(ranges) if log is not None and self._has_known_end(partition)
         }
-        if len(ends) < cluster.config.partitions:
+        if len(ends) < cluster.config.data_partitions:
             loop.stop()
             return
         if self._history is not None:
@@ -91,9 +91,9 @@ class Run:
         loop.at(loop.now + SETTLE_TIMEOUT, _stop, cluster)
 
     def _has_known_end(self, partition: int) -> bool:
-        """Has the leader's high watermark reached the start of its epoch (KIP-207)?
+        """Whether the leader's high watermark has reached the start of its epoch (KIP-207).
 
-        Simplification: this holds for all variants, though before 2.2 a leader reported the lagging mark.
+        Simplification: the run waits for it in all variants, though before 2.2 a leader reported the lagging mark.
         """
         state = self._cluster.quorum.states[partition]
         if state.leader == NO_LEADER:
@@ -108,5 +108,5 @@ class Run:
 
 
 def _stop(cluster: Cluster) -> None:
-    """Give the final reads up."""
+    """End the final reads without a result."""
     cluster.loop.stop()

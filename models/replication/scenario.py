@@ -1,4 +1,4 @@
-"""Everything that determines a run: variant, seed, configuration and faults. One scenario is one run."""
+"""A scenario determines one run: variant, seed, configuration and faults."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .run import Run
 from .variants import VARIANTS
 
 LAG_MAX_MESSAGES = "replica.lag.max.messages"
-# Which defaults the settings have that a scenario does not name: those of 4.1, so that variants differ in their rules
-# alone, or those of the variant's own version.
+# The defaults of settings that a scenario does not set: those of 4.1, so that variants differ only in their rules, or
+# those of the variant's own version.
 LATEST, OWN_VERSION = "4.1", "version"
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """`options` have Kafka's names and units; those that the variant itself sets come first."""
+    """One run. `options` have Kafka's names and units."""
 
     name: str
     variant: str
@@ -35,14 +35,14 @@ class Scenario:
     title: str = ""
     story: str = ""
     source: str = ""
-    picture: str = "swimlane"  # the plot that shows it best
-    breaks: tuple[str, ...] = ()  # the invariants that this run breaks; it keeps all others
+    picture: str = "swimlane"  # the plot on its page
+    breaks: tuple[str, ...] = ()  # the invariants that this run breaks; all others hold
     causes: tuple[str, ...] = ()  # the causes of its acknowledged losses
     defaults: str = LATEST
-    trace: tuple[int, int] | None = None  # the time whose messages its page shows, microseconds
+    trace: tuple[int, int] | None = None  # its page shows the messages between these times, microseconds
 
     def config(self) -> Config:
-        """The configuration; raises ConfigError with a sentence if the scenario cannot be run."""
+        """The configuration. Raises ConfigError if the scenario cannot be run."""
         if self.variant not in VARIANTS:
             raise ConfigError(f"unknown variant {self.variant!r}; known are {', '.join(VARIANTS)}")
         era = VARIANTS[self.variant].era

@@ -1,5 +1,7 @@
-"""Selects the worst incidents with their findings, and the most important events of the run, for the report. Each
-list is bounded and comes with the number of items left out."""
+"""Selects the worst incidents with their findings, and the most important events of the run, for the report.
+
+Each list is bounded, and comes with the number of items left out.
+"""
 
 from __future__ import annotations
 

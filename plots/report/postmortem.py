@@ -1,4 +1,4 @@
-"""Writes report.html, report.md and plots/ from a verdict, its findings and the figure data alone."""
+"""Writes report.html, report.md and plots/ from only a verdict, its findings and the figure data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .. import PLOTS, style
 from ..clock import clock
 from ..escaping import markdown
 from ..painting import jobs_of, paint
-from .incidents import IncidentFindings, faults_before, first_sign, place_of, timeline, worst_incidents
+from .incidents import faults_before, first_sign, place_of, timeline, worst_incidents
 from .root_causes import cause_headlines, impact_by_cause, root_cause_of
 
 MAX_ROOT_CAUSES = 12
@@ -61,7 +61,7 @@ def write_report(
 
 
 def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any]) -> str:
-    """The head of report.html as a page of its own: verdict, headline, assumptions and numbers."""
+    """The head of report.html as a separate page: verdict, headline, assumptions and numbers."""
     shown = _template_values(verdict, findings, figures, [])
     return str(environment(html=True).get_template("first_screen.html.j2").render(shown))
 
@@ -259,7 +259,7 @@ def environment(html: bool) -> Any:
     environment = Environment(
         loader=PackageLoader(__package__),
         bytecode_cache=_template_cache("html" if html else "text"),
-        optimized=False,  # it would keep results of filters in the cache
+        optimized=False,  # optimizing would put the results of filters into the cache
         autoescape=html,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -304,6 +304,3 @@ def linked(text: str, most: int) -> Any:
 def _printable_names(values: list[str], most: int = 6) -> str:
     """The first `most` of untrusted names, as printable text."""
     return some([style.printable(value, 40) for value in values], most)
-
-
-__all__ = ["IncidentFindings", "headline", "inline_svg", "write_report"]

@@ -135,9 +135,9 @@ def source_of(fact: Record) -> str:
 
 
 def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
-    """The causes of the breaches, each with its prevention, a line each; none if no cause was searched.
+    """The causes of the breaches with their prevention, a line each; none if no cause was searched.
 
-    Losses that the configuration permits have causes too, but are no breaches.
+    Losses that the configuration permits have causes too, but are not breaches.
     """
     breaches = [one for one in incidents if one.severity == "violation" and one.explained]
     causes: dict[str, Sequence[str]] = {}

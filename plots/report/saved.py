@@ -83,8 +83,11 @@ def save_figures(folder: Path, figures: dict[str, Any]) -> None:
 
 @contextmanager
 def drawn_from(folder: Path) -> Iterator[None]:
-    """Context for drawing saved results. Raises InputError if drawing fails and the files were changed since they were
-    saved; other failures are bugs of logjudge and are raised as they are."""
+    """A context for drawing saved results.
+
+    Raises InputError if drawing fails and the files were changed since they were saved. Other failures are bugs of
+    logjudge, and are raised as they are.
+    """
     try:
         yield
     except (LogjudgeError, OSError):

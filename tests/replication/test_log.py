@@ -75,7 +75,7 @@ def truncated(variant: str, follower: ReplicaLog, leader: ReplicaLog) -> Replica
     replica = Replica(1, 0, rules, Config())
     replica.log = follower
     for _ in range(10):
-        epoch, end = rules.answer_epoch_request(leader, follower.last_epoch)
+        epoch, end = rules.end_offset_for_epoch(leader, follower.last_epoch)
         cut, done = rules.truncation_for(replica, epoch, end)
         follower.truncate(cut)
         if done:

@@ -15,7 +15,7 @@ from ...batches import Unit
 from ...kernel import judge_unit, judge_whole_run, screen_batch, to_frame
 from ...partitions.unit import Common, Tables
 from ...rules.cycles import find_cycles
-from .blocks import Row, pack, to_batches, unpack
+from .blocks import Row, in_turn, of_no_partition, pack, to_batches, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -41,7 +41,7 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
         shared: Tables = {}
         unproved: dict[Unit, Collection[str]] = {}  # of large partitions; without any, a partition is plainly valid
         packed: dict[Unit, list[tuple[str, bytes]]] = {}  # a large partition is unpacked when its turn comes
-        for row in _in_turn(batches):
+        for row in in_turn(batches):
             if row["kind"] == "observations":
                 packed.setdefault(Unit(row["topic"], row["partition"]), []).append((row["name"], row["payload"]))
             elif row["kind"] == "proof":
@@ -55,7 +55,7 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
         for unit, name, rows in screened.left:
             units.setdefault(unit, {}).setdefault(name, []).append(rows)
         unproved |= screened.unproved
-        yield from to_batches(_results([], screened.summaries))
+        yield from to_batches(_results(pl.DataFrame(), screened.summaries))
         for unit in sorted(units):
             tables = units.pop(unit)
             if unproved.get(unit) == []:
@@ -63,21 +63,18 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
             for name, payload in packed.pop(unit, ()):
                 tables.setdefault(name, []).append(unpack(payload))
             judged = judge_unit(*unit, tables, common, settings, unproved=unproved.get(unit))
-            yield from to_batches(_results(judged.findings, judged.summaries))
+            yield from to_batches(_results(to_frame(judged.findings), judged.summaries))
             if settings.dialect == "jepsen" and judged.dependencies:  # one unit: all of its cycles are here
                 found = find_cycles(pl.concat(judged.dependencies), settings)
-                yield from to_batches(results_of_run(*judge_whole_run(found, settings)))
+                findings, record = judge_whole_run(found, settings)
+                yield from to_batches([*_results(findings, []), of_no_partition("run", json.dumps(record).encode())])
             else:
-                yield from to_batches([("dependencies", "", -1, "", 0, pack(one)) for one in judged.dependencies])
-            yield from to_batches([("odd", "", -1, "", 0, pack(one)) for one in judged.odd])
+                yield from to_batches(of_no_partition("dependencies", pack(one)) for one in judged.dependencies)
+            yield from to_batches(of_no_partition("odd", pack(one)) for one in judged.odd)
             plain = [("expected", one.topic, one.partition, "", 0, pack(one.states)) for one in judged.expected]
             yield from to_batches(plain)
 
     return judge
-
-
-def _in_turn(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
-    return sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["turn"])
 
 
 def common_of(tables: Tables) -> Common:
@@ -87,11 +84,6 @@ def common_of(tables: Tables) -> Common:
     return Common(context, unplaced, {table: pl.concat(frames) for table, frames in tables.items()})
 
 
-def _results(findings: list[Any], summaries: list[dict[str, Any]]) -> list[Row]:
-    rows: list[Row] = [("summaries", "", -1, "", 0, json.dumps(summaries).encode())] if summaries else []
-    return [*rows, ("findings", "", -1, "", 0, pack(to_frame(findings)))] if findings else rows
-
-
-def results_of_run(findings: list[Any], record: dict[str, Any]) -> list[Row]:
-    """The blocks of rules on the whole run."""
-    return [*_results(findings, []), ("run", "", -1, "", 0, json.dumps(record).encode())]
+def _results(findings: pl.DataFrame, summaries: list[dict[str, Any]]) -> list[Row]:
+    rows: list[Row] = [of_no_partition("summaries", json.dumps(summaries).encode())] if summaries else []
+    return [*rows, of_no_partition("findings", pack(findings))] if len(findings) else rows

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
@@ -15,6 +16,9 @@ from ....histories.pairing import PLACED_EVENTS
 from ...stages import Parts
 from ..store import pack as pack
 from ..store import unpack as unpack
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
 
 BLOCK = "kind string, topic string, partition int, name string, turn long, payload binary"
 SCHEMA = pa.schema(
@@ -59,7 +63,24 @@ def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
     return [(*row[:4], turn + number, row[4]) for number, row in enumerate(found)]
 
 
-def to_batches(rows: list[Row]) -> list[pa.RecordBatch]:
+def blocks_of_parts(
+    found: Iterable[tuple[str, Parts]], turn: int, lines: Accumulator[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The blocks of the Parts of splits (by name), numbered from `turn`. Counts their `lines`."""
+    for split, parts in found:
+        if lines is not None:
+            lines.add(parts.counts.get("lines", 0))
+        rows = rows_of(parts, split, turn)
+        turn += len(rows)
+        yield from to_batches(rows)
+
+
+def of_no_partition(kind: str, payload: bytes, name: str = "") -> Row:
+    """A block that belongs to no topic-partition."""
+    return kind, "", -1, name, 0, payload
+
+
+def to_batches(rows: Iterable[Row]) -> list[pa.RecordBatch]:
     """One batch a row, as Spark holds a whole batch at once."""
     return [
         pa.RecordBatch.from_arrays(
@@ -69,11 +90,11 @@ def to_batches(rows: list[Row]) -> list[pa.RecordBatch]:
     ]
 
 
-def in_turn(batches: Iterator[pa.RecordBatch]) -> list[tuple[str, str, pl.DataFrame]]:
-    """(kind, name, table) of a group's blocks, in their order."""
-    found = [
-        (row["turn"], row["kind"], row["name"], unpack(row["payload"]))
-        for batch in batches
-        for row in batch.to_pylist()
-    ]
-    return [block[1:] for block in sorted(found, key=lambda block: block[0])]
+def rows_in(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """The rows that a task gets, one after the other."""
+    return (row for batch in batches for row in batch.to_pylist())
+
+
+def in_turn(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """The blocks of a group in their order."""
+    return sorted(rows_in(batches), key=lambda row: int(row["turn"]))

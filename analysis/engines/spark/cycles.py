@@ -18,7 +18,7 @@ from ....histories.bundle import Settings
 from ...rules.cycles import Found, searches
 from ...transactions.cycles import cycles_of, from_record, join_cycles, to_record
 from ...transactions.windows import join_windows, slices, windows_of, within
-from .blocks import Map, pack, unpack
+from .blocks import Map, pack, rows_in, unpack
 from .session import shuffle_tasks
 
 if TYPE_CHECKING:
@@ -58,12 +58,11 @@ def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) ->
 def _spans(text: str) -> Map:
     def spans(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         chosen = searches(Settings.from_json(text))
-        for batch in batches:
-            for payload in batch.column("payload").to_pylist():
-                dependencies = unpack(payload)
-                for name, search in chosen.items():
-                    rows = dependencies.filter(search.dependencies)
-                    yield _batch(search=name, number=len(rows), payload=pack(windows_of(rows)))
+        for row in rows_in(batches):
+            dependencies = unpack(row["payload"])
+            for name, search in chosen.items():
+                rows = dependencies.filter(search.dependencies)
+                yield _batch(search=name, number=len(rows), payload=pack(windows_of(rows)))
 
     return spans
 
@@ -80,13 +79,12 @@ def _inside(text: str, packed: Mapping[str, bytes], buckets: int) -> Map:
     def inside(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         chosen = searches(Settings.from_json(text))
         windows = {name: unpack(payload) for name, payload in packed.items()}
-        for batch in batches:
-            for payload in batch.column("payload").to_pylist():
-                dependencies = unpack(payload)
-                for name, of_search in windows.items():
-                    rows = within(dependencies.filter(chosen[name].dependencies), of_search)
-                    for (bucket,), part in rows.group_by(pl.col("window") % buckets, maintain_order=True):
-                        yield _batch(search=name, bucket=pa.scalar(bucket, pa.int32()), payload=pack(part))
+        for row in rows_in(batches):
+            dependencies = unpack(row["payload"])
+            for name, of_search in windows.items():
+                rows = within(dependencies.filter(chosen[name].dependencies), of_search)
+                for (bucket,), part in rows.group_by(pl.col("window") % buckets, maintain_order=True):
+                    yield _batch(search=name, bucket=pa.scalar(bucket, pa.int32()), payload=pack(part))
 
     return inside
 

@@ -31,7 +31,7 @@ from ....histories.files import BLOCK_BYTES, HANDED_ON_BLOCK_BYTES, SPLIT_BYTES,
 from ....histories.parsing import parse_blocks
 from ...stages import Parts, read_evidence, read_split, take_apart
 from . import handing_on
-from .blocks import BLOCK, SCHEMA, Map, first_turn, rows_of, to_batches, unpack
+from .blocks import BLOCK, SCHEMA, Map, blocks_of_parts, first_turn, rows_in, unpack
 from .handing_on import HANDED_ON
 
 if TYPE_CHECKING:
@@ -110,16 +110,12 @@ def _reading_files(settings_json: str) -> Work:
     def read(task: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:
         settings = Settings.from_json(settings_json)
         fields = {**json.loads(task["payload"]), "path": folder / task["home"]}
-        turn = first_turn(task["turn"])
         if task["kind"] == "split":
             split = Split(**{**fields, "path": str(fields["path"])})
-            found = ((parts, str(split.number)) for parts in read_split(split, settings))
+            found = ((str(split.number), parts) for parts in read_split(split, settings))
         else:
-            found = ((parts, "") for parts in _read_part(Part(**fields), task["home"]))
-        for parts, name in found:
-            rows = rows_of(parts, name, turn)
-            turn += len(rows)
-            yield from to_batches(rows)
+            found = (("", parts) for parts in _read_part(Part(**fields), task["home"]))
+        yield from blocks_of_parts(found, first_turn(task["turn"]))
 
     return read
 
@@ -128,16 +124,15 @@ def _read_part(part: Part, home: str) -> Iterator[Parts]:
     """A broker's file, piece by piece. Headers name its home, as the task that decodes has another folder."""
     for piece in split_part(part):
         parts = read_evidence(piece)
-        parts.headers = [(unit, frame.with_columns(pl.lit(home).alias("path"))) for unit, frame in parts.headers]
+        parts.headers = [(unit, frame.with_columns(path=pl.lit(home))) for unit, frame in parts.headers]
         yield parts
 
 
 def tasks_of_jobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Decoding jobs (replicas/identical_batches.py) as STAGED rows: tasks of the files that they decode."""
-    for batch in batches:
-        for row in batch.to_pylist():
-            home = str(unpack(row["payload"])["path"][0])
-            yield pa.RecordBatch.from_pylist([task_row(home, **row)], STAGED_SCHEMA)
+    for row in rows_in(batches):
+        home = str(unpack(row["payload"])["path"][0])
+        yield pa.RecordBatch.from_pylist([task_row(home, **row)], STAGED_SCHEMA)
 
 
 def _lines_of(session: SparkSession, splits: Iterable[Split], settings: Settings) -> DataFrame:
@@ -152,11 +147,8 @@ def _reading(settings_json: str, known: dict[tuple[str, int], tuple[int, str]]) 
         for (path, start, _), runs in by_split(batches):
             number, reader = known[path, start]
             parsed = parse_blocks(reader, path, _blocks(map(pl.Series, runs)))
-            turn = first_turn(number)
-            for parts in take_apart(number, parsed, settings):
-                rows = rows_of(parts, str(number), turn)
-                turn += len(rows)
-                yield from to_batches(rows)
+            named = ((str(number), parts) for parts in take_apart(number, parsed, settings))
+            yield from blocks_of_parts(named, first_turn(number))
 
     return read
 
@@ -274,8 +266,7 @@ def staged(files: Iterable[Stored], tasks: DataFrame, pieces: DataFrame, work: W
 
 def _in_folder(work: Work) -> Map:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = (row for batch in batches for row in batch.to_pylist())
-        for _, home_rows in groupby(rows, key=itemgetter("home")):
+        for _, home_rows in groupby(rows_in(batches), key=itemgetter("home")):
             with tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
                 folder, tasks = Path(scratch), []
                 for row in home_rows:

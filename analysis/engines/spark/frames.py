@@ -22,7 +22,7 @@ from ....histories.files import HANDED_ON_BLOCK_BYTES, Block, Split
 from ....histories.parsing import parse_blocks
 from ....histories.tables import EVENTS
 from ...stages import take_apart
-from .blocks import BLOCK, Map, first_turn, rows_of, to_batches
+from .blocks import BLOCK, Map, blocks_of_parts, first_turn
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -63,14 +63,9 @@ def _reading(settings_json: str, lines: Accumulator[int] | None) -> Map:
         filled = (batch for batch in batches if batch.num_rows)
         for first in filled:  # the rest are taken below
             number = first.column(_SPLIT)[0].as_py()
-            turn = first_turn(number)
             blocks = _blocks(chain([first], filled), block_bytes)
-            for parts in take_apart(number, parse_blocks("native", SOURCE, blocks), settings):
-                if lines is not None:
-                    lines.add(parts.counts.get("lines", 0))
-                rows = rows_of(parts, str(number), turn)
-                turn += len(rows)
-                yield from to_batches(rows)
+            found = take_apart(number, parse_blocks("native", SOURCE, blocks), settings)
+            yield from blocks_of_parts(((str(number), parts) for parts in found), first_turn(number), lines)
 
     return read
 

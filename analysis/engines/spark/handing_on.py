@@ -14,7 +14,7 @@ import pyarrow as pa
 from ....histories.bundle import Settings
 from ....histories.files import HANDED_ON_BLOCK_BYTES, SPLIT_BYTES, Block, Split, blocks
 from ...stages import read_block
-from .blocks import BLOCK, Map, first_turn, rows_of, to_batches
+from .blocks import BLOCK, Map, blocks_of_parts, first_turn, rows_in
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -53,11 +53,10 @@ def decompressing(tasks: int) -> Map:
     block_bytes = HANDED_ON_BLOCK_BYTES  # read on the driver, so that all tasks use its value
 
     def decompress(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for text in batch.column("task").to_pylist():
-                for fields in json.loads(text):
-                    split = Split(**fields)
-                    yield from packed_rows(split, blocks(split, block_bytes), tasks)
+        for row in rows_in(batches):
+            for fields in json.loads(row["task"]):
+                split = Split(**fields)
+                yield from packed_rows(split, blocks(split, block_bytes), tasks)
 
     return decompress
 
@@ -85,16 +84,11 @@ def packed_rows(split: Split, found: Iterable[Block], tasks: int) -> Iterator[pa
 def _parsing(settings_json: str, lines: Accumulator[int] | None) -> Map:
     def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settings = Settings.from_json(settings_json)
-        for batch in batches:
-            for row in batch.to_pylist():
-                split = Split(**json.loads(row["split"]))
-                data = pa.decompress(row["data"], row["size"], _CODEC, asbytes=True)
-                turn = first_turn(split.number, row["block"])
-                for parts in read_block(split, Block(row["first_line"], data, row["damage"]), settings):
-                    if lines is not None:
-                        lines.add(parts.counts.get("lines", 0))
-                    rows = rows_of(parts, str(split.number), turn)
-                    turn += len(rows)
-                    yield from to_batches(rows)
+        for row in rows_in(batches):
+            split = Split(**json.loads(row["split"]))
+            data = pa.decompress(row["data"], row["size"], _CODEC, asbytes=True)
+            found = read_block(split, Block(row["first_line"], data, row["damage"]), settings)
+            named = ((str(split.number), parts) for parts in found)
+            yield from blocks_of_parts(named, first_turn(split.number, row["block"]), lines)
 
     return parse

@@ -18,8 +18,7 @@ from ...kernel import judge_pieces, judge_whole_run
 from ...results import Results
 from ...stages import close_waiting
 from ...transactions.pieces import Expected, beside
-from .batching import results_of_run
-from .blocks import pack, unpack
+from .blocks import pack, rows_in, unpack
 from .connecting import cluster_errors
 from .cycles import find_cycles
 from .driver_files import hurry
@@ -135,17 +134,14 @@ def _judge_pieces(results: Results, odd: list[pl.DataFrame], blocks: DataFrame) 
 
     def choose(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         frames = [unpack(frame) for frame in packed]
-        for batch in batches:
-            for row in batch.to_pylist():
-                found = beside(frames, Expected(row["topic"], row["partition"], unpack(row["payload"])))
-                if len(found):
-                    yield pa.RecordBatch.from_pydict({"payload": pa.array([pack(found)], pa.binary())})
+        for row in rows_in(batches):
+            found = beside(frames, Expected(row["topic"], row["partition"], unpack(row["payload"])))
+            if len(found):
+                yield pa.RecordBatch.from_pydict({"payload": pa.array([pack(found)], pa.binary())})
 
     chosen = blocks.filter("kind = 'expected'").select("topic", "partition", "payload")
     found = [unpack(bytes(row["payload"])) for row in chosen.mapInArrow(choose, "payload binary").collect()]
-    judged = judge_pieces(odd, found, results.losses(), results.run.settings)
-    for kind, _, _, name, _, payload in results_of_run(*judged):
-        _add_block(results, kind, name, payload)
+    results.add_of_run(*judge_pieces(odd, found, results.losses(), results.run.settings))
 
 
 def _judge_cycles(results: Results, session: SparkSession, dependencies: DataFrame) -> None:
@@ -153,8 +149,7 @@ def _judge_cycles(results: Results, session: SparkSession, dependencies: DataFra
     settings = results.run.settings
     if settings.dialect == "native" and any(summary["counts"]["transactions"] for summary in results.summaries):
         found = find_cycles(session, dependencies.filter("kind = 'dependencies'"), settings)
-        for kind, _, _, name, _, payload in results_of_run(*judge_whole_run(found, settings)):
-            _add_block(results, kind, name, payload)
+        results.add_of_run(*judge_whole_run(found, settings))
 
 
 def is_small(run: Run) -> bool:
@@ -215,7 +210,7 @@ def _add_block(results: Results, kind: str, name: str, payload: bytes) -> None:
     elif kind == "summaries":
         results.add_judged(pl.DataFrame(), json.loads(payload))
     elif kind == "run":
-        results.add_run_record(json.loads(payload))
+        results.add_of_run(pl.DataFrame(), json.loads(payload))
     elif kind == "quarantine":
         results.add_quarantine(unpack(payload))
     elif kind == "damage":

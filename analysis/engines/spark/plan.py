@@ -34,7 +34,20 @@ from ...stages import (
 )
 from . import handing_on, ranges
 from .batching import batch_of, judging
-from .blocks import BLOCK, BUCKETS, SCHEMA, Map, first_turn, in_turn, pack, rows_of, to_batches, unpack
+from .blocks import (
+    BLOCK,
+    BUCKETS,
+    SCHEMA,
+    Map,
+    blocks_of_parts,
+    first_turn,
+    in_turn,
+    pack,
+    rows_in,
+    rows_of,
+    to_batches,
+    unpack,
+)
 from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
 from .frames import blocks_of_frame
 from .session import parallel_tasks, shuffle_tasks
@@ -164,19 +177,19 @@ def _with_records(session: SparkSession, run: Run, blocks: DataFrame, stored: li
 
 
 def _lookups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for row in batch.to_pylist():
-            lookups = pack(lookups_of(row["name"], unpack(row["payload"])))
-            yield from to_batches([("lookups", row["topic"], row["partition"], "", row["turn"], lookups)])
+    for row in rows_in(batches):
+        lookups = pack(lookups_of(row["name"], unpack(row["payload"])))
+        yield from to_batches([("lookups", row["topic"], row["partition"], "", row["turn"], lookups)])
 
 
 def _choosing(settings_json: str, has_history: bool) -> Callable[..., Iterator[pa.RecordBatch]]:
     def choose(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topic, partition = (value.as_py() for value in key)
-        blocks = in_turn(batches)
-        headers = [frame for kind, _, frame in blocks if kind == "headers"]
-        lookups = [frame for kind, _, frame in blocks if kind == "lookups"] if has_history else None
-        if headers:  # none where only the history or a checkpoint has the partition
+        frames: dict[str, list[pl.DataFrame]] = {"headers": [], "lookups": []}
+        for row in in_turn(batches):
+            frames[row["kind"]].append(unpack(row["payload"]))
+        if headers := frames["headers"]:  # none where only the history or a checkpoint has the partition
+            lookups = frames["lookups"] if has_history else None
             parts = choose_batches(Unit(topic, partition), headers, lookups, Settings.from_json(settings_json))
             yield from to_batches(rows_of(parts, "", _LAST))
 
@@ -184,15 +197,14 @@ def _choosing(settings_json: str, has_history: bool) -> Callable[..., Iterator[p
 
 
 def _decoding(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for row in batch.to_pylist():
-            yield from _decode_in_folder(row, Path())
+    for row in rows_in(batches):
+        yield from _decode_in_folder(row, Path())
 
 
 def _decode_in_folder(row: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:
     """Blocks of a decoding job's records; the job's path may be relative to the folder."""
     job = unpack(row["payload"])
-    job = job.with_columns(pl.lit(str(folder / job["path"][0])).alias("path"))
+    job = job.with_columns(path=pl.lit(str(folder / job["path"][0])))
     parts = decode_batches(Unit(row["topic"], row["partition"]), job)
     yield from to_batches(rows_of(parts, "", _LAST + (row["turn"] - _LAST) * 4))
 
@@ -223,28 +235,21 @@ def tasks_of(run: Run) -> list[dict[str, Any]]:
 def _reading(settings_json: str, lines: Accumulator[int] | None) -> Map:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settings = Settings.from_json(settings_json)
-        for batch in batches:
-            for number, kind, text in zip(*batch.to_pydict().values(), strict=True):
-                turn = first_turn(number)
-                for item in json.loads(text):
-                    for parts, name in _read_item(kind, item, settings):
-                        if lines is not None:
-                            lines.add(parts.counts.get("lines", 0))
-                        rows = rows_of(parts, name, turn)
-                        turn += len(rows)
-                        yield from to_batches(rows)
+        for row in rows_in(batches):
+            found = (named for item in json.loads(row["task"]) for named in _read_item(row["kind"], item, settings))
+            yield from blocks_of_parts(found, first_turn(row["number"]), lines)
 
     return read
 
 
-def _read_item(kind: str, item: dict[str, Any], settings: Settings) -> Iterator[tuple[Parts, str]]:
+def _read_item(kind: str, item: dict[str, Any], settings: Settings) -> Iterator[tuple[str, Parts]]:
     refuse_missing(item)
     if kind == "parts":
-        yield read_evidence(Part(**{**item, "path": Path(item["path"])})), ""
+        yield "", read_evidence(Part(**{**item, "path": Path(item["path"])}))
         return
     split = Split(**item)
     for parts in read_split(split, settings):
-        yield parts, str(split.number)
+        yield str(split.number), parts
 
 
 def refuse_missing(item: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from ...screening.range_facts import RangeFacts
 from ...screening.ranges import MAX_REST, Facts, can_be_proved, proof_of, range_facts, ranges_of, rows_of
 from ...screening.screen import chosen_rules
 from .batching import common_of
-from .blocks import BLOCK, SCHEMA, Map, pack, to_batches, unpack
+from .blocks import BLOCK, SCHEMA, Map, in_turn, of_no_partition, pack, rows_in, to_batches, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -52,8 +52,8 @@ def prove(observed: DataFrame, everywhere: DataFrame, settings: Settings, tasks:
     from pyspark.sql import functions as F  # noqa: N812
 
     whole = observed.filter(F.col("kind") == "observations")
-    size = F.sum(F.length("payload"))
-    sizes = whole.groupBy(*UNIT).agg(size.alias("size"))
+    size = F.sum(F.length("payload")).alias("size")
+    sizes = whole.groupBy(*UNIT).agg(size)
     units = store(sizes.filter(F.col("size") > BYTES_PER_ROW * settings.large_rows).drop("size"))
     names = units.agg(F.to_json(F.collect_list(F.struct(*UNIT))).alias("units"))
     of_large = whole.join(F.broadcast(units), [*UNIT], "left_semi").withColumn("units", F.lit("[]"))
@@ -61,7 +61,7 @@ def prove(observed: DataFrame, everywhere: DataFrame, settings: Settings, tasks:
     text = settings.to_json()
     parts = store(of_large.unionByName(of_small).mapInArrow(_cutting(settings.range_offsets), RANGED))
     of_range = F.col("range") != REST
-    much = parts.filter(~of_range).groupBy(*UNIT).agg(size.alias("size"))
+    much = parts.filter(~of_range).groupBy(*UNIT).agg(size)
     much = much.filter(F.col("size") > BYTES_PER_ROW * MAX_REST)
     parts = parts.join(F.broadcast(much), [*UNIT], "left_anti")
     ranges = parts.filter(of_range).select(*UNIT, "range").distinct()
@@ -95,7 +95,7 @@ def _cutting(range_offsets: int) -> Map:
     """Cuts blocks into ranges; of blocks of many small partitions only the rows of large ones are taken."""
 
     def cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for row in (row for batch in batches for row in batch.to_pylist()):
+        for row in rows_in(batches):
             frame = unpack(row["payload"])
             units = {Unit(row["topic"], row["partition"]): frame}
             if row["kind"] == "small":
@@ -127,7 +127,7 @@ class _Group(NamedTuple):
 def _group_of(batches: Iterator[pa.RecordBatch]) -> _Group:
     group = _Group({}, {}, Common(pl.DataFrame(), pl.DataFrame(), {}), {})
     shared: Tables = {}
-    for row in sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["turn"]):
+    for row in in_turn(batches):
         payload = row["payload"]
         if row["kind"] == "facts":
             length = int(row["name"])
@@ -169,7 +169,7 @@ def _concluding(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
             proof = proof_of(topic, partition, ranges, rest, group.common, settings)
             unproved = sorted(proof.unproved)
             if proof.summary is not None:
-                yield from to_batches([("summaries", "", -1, "", 0, json.dumps([proof.summary]).encode())])
+                yield from to_batches([of_no_partition("summaries", json.dumps([proof.summary]).encode())])
         yield from to_batches(
             [("proof", topic, partition, "" if unproved else VALID, 0, json.dumps(unproved).encode())]
         )

@@ -14,7 +14,7 @@ from ....histories.bundle import Run, Settings
 from ....histories.evidence.parts import Part
 from ....histories.files import Split
 from .. import local
-from .blocks import BLOCK, pack, to_batches
+from .blocks import BLOCK, of_no_partition, pack, rows_in, to_batches
 from .plan import refuse_missing, tasks_of
 
 if TYPE_CHECKING:
@@ -38,9 +38,8 @@ def plan_whole(session: SparkSession, run: Run) -> DataFrame:
     settings = run.settings.to_json()
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tasks = sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: int(row["number"]))
-        for kind, name, payload in _blocks(tasks, settings):
-            yield from to_batches([(kind, "", -1, name, 0, payload)])
+        tasks = sorted(rows_in(batches), key=lambda row: int(row["number"]))
+        yield from to_batches(of_no_partition(kind, payload, name) for kind, name, payload in _blocks(tasks, settings))
 
     rows = session.createDataFrame(pa.Table.from_pylist(tasks_of(run)))
     return rows.coalesce(1).mapInArrow(judge, BLOCK)

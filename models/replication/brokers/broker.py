@@ -110,17 +110,17 @@ class Broker:
             {
                 ProduceRequest: self.produces.handle,
                 FetchRequest: self.fetches.handle,
-                EpochRequest: self.queries.answer_epochs,
-                MetadataRequest: self.queries.answer_metadata,
-                OffsetsRequest: self.queries.answer_offsets,
-                ApiVersionsRequest: self.queries.answer_api_versions,
+                EpochRequest: self.queries.handle_epochs,
+                MetadataRequest: self.queries.handle_metadata,
+                OffsetsRequest: self.queries.handle_offsets,
+                ApiVersionsRequest: self.queries.handle_api_versions,
                 **self.coordinators.handlers(),
             },
         )
         self._restart_parts()
 
     def _restart_parts(self) -> None:
-        """Forget what a process loses when it dies."""
+        """Clear the state that a process loses when it dies."""
         self.process.backlog = []
         self._due_heartbeat = self.process.loop.now
         self.fetchers.restart()
@@ -135,7 +135,7 @@ class Broker:
     # --- the process
 
     def boot(self) -> None:
-        """Run from the beginning of the simulation on, before there is any topic."""
+        """Run from the start of the simulation, before any topic exists."""
         self.process.state = RUNNING
         self.process.incarnation = 1
         self.clean_stop = False
@@ -199,11 +199,11 @@ class Broker:
         self.disk.restore_log_starts()
         if reason == "power-loss":
             self.disk.lose_page_cache()
-        for request in self._unanswered():
+        for request in self._open_requests():
             self.inbox.refuse(request)
         self._on_stop()
 
-    def _unanswered(self) -> list[Request]:
+    def _open_requests(self) -> list[Request]:
         found: list[Request] = list(self.fetches.parked_followers())
         found.extend(self.inbox.deferred())
         found.extend(self.fetches.parked_consumers())
@@ -221,7 +221,7 @@ class Broker:
             self.process.report("pause")
 
     def resume(self) -> None:
-        """SIGCONT: handle first what arrived meanwhile, in order."""
+        """SIGCONT: first handle the messages that arrived meanwhile, in order."""
         process = self.process
         if not process.paused:
             return
@@ -232,7 +232,7 @@ class Broker:
             action(message)
 
     def is_responsive(self) -> bool:
-        """Does the process run, and is it not paused?"""
+        """Whether the process runs and is not paused."""
         return self.process.is_responsive()
 
     # --- periodic tasks
@@ -248,7 +248,7 @@ class Broker:
             return
         if now >= self._due_heartbeat:
             self._due_heartbeat = now + self._rules.heartbeat_interval(self.config)
-            if self._controller.hears(self.id):
+            if self._controller.receives_from(self.id):
                 self._controller.heartbeat(self.id, process.incarnation)
         self.fetches.expire(now)
         self.coordinators.expire(now)
@@ -265,7 +265,7 @@ class Broker:
     # --- the controller's and administrators' requests
 
     def apply(self, request: LeaderAndIsr) -> None:
-        """Take leaders, epochs and ISRs over (leadership.py)."""
+        """Apply leaders, epochs and ISRs (leadership.py)."""
         self.leadership.apply(request)
 
     def vote(self, partition: int, epoch: int) -> tuple[int, int] | None:

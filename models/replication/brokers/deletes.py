@@ -1,6 +1,6 @@
-"""How a broker handles DeleteRecords (KIP-107): its log start moves at once; the answer waits for the low watermark.
+"""How a broker handles DeleteRecords (KIP-107): its log start moves at once; the response waits for the low watermark.
 
-The low watermark is the smallest log start offset of all live replicas: what is below it is on no live broker.
+The low watermark is the smallest log start offset of all live replicas: records below it are on no live broker.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .replica_manager import ReplicaManager
 
 @dataclass(slots=True, eq=False)
 class DeleteHandler:
-    """Deletes as leader, and answers when the followers deleted too (DelayedDeleteRecords)."""
+    """Deletes as leader, and responds once the followers deleted too (DelayedDeleteRecords)."""
 
     _process: Process
     _manager: ReplicaManager
@@ -39,14 +39,14 @@ class DeleteHandler:
         return min([replica.log.start, *(follower.start for follower in live)])
 
     def complete(self, replica: Replica) -> None:
-        """A log start moved: answer the requests that the low watermark reached."""
+        """A log start moved: complete the requests that the low watermark reached."""
         low = self.low_watermark(replica)
         for target, _ in [entry for entry in replica.deletes if entry[0] <= low]:
             self._process.report("records-deleted", replica.partition, target, low)
         replica.deletes = [entry for entry in replica.deletes if entry[0] > low]
 
     def expire(self, replica: Replica, now: int) -> None:
-        """A live replica may have stopped; then give up after request.timeout.ms (REQUEST_TIMED_OUT)."""
+        """Complete requests if a replica stopped, and time out the others after request.timeout.ms."""
         self.complete(replica)
         for target, deadline in list(replica.deletes):
             if now >= deadline:

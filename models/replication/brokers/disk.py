@@ -21,7 +21,7 @@ from .replica import Replica
 
 @dataclass(slots=True, eq=False)
 class Disk:
-    """What of one broker outlives its process, and the tasks that write it."""
+    """The state of one broker that survives its process, and the tasks that write it."""
 
     _process: Process
     _replicas: dict[int, Replica]
@@ -79,7 +79,7 @@ class Disk:
         limits, now = self._config.retention, self._process.wall_clock()
         assert limits is not None
         for partition, replica in self._replicas.items():
-            if partition >= self._config.partitions:
+            if partition >= self._config.data_partitions:
                 continue  # __consumer_offsets is compacted
             log = replica.log
             start, reason = retained_from(log, replica.hw, limits, now)
@@ -139,12 +139,12 @@ class Disk:
             self.recovery_points[replica.partition] = min(self.recovery_points[replica.partition], log.end)
         if reason == "unclean-disk":
             replica.checkpointed_hw = min(replica.checkpointed_hw, log.end)
-        if removed or reason == "high-watermark":  # what it left uncut may be what the leader never had
+        if removed or reason == "high-watermark":  # records that it kept may be missing from the leader's log
             now = self._process.loop.now
             self._ledger.on_truncated(self._process.id, replica.partition, removed, log.end, reason, now)
 
     def forget(self, partition: int) -> None:
-        """Delete what is stored of a partition beside its log."""
+        """Delete a partition's entries in the checkpoints."""
         self.recovery_points.pop(partition, None)
         self.start_points.pop(partition, None)
 
@@ -153,12 +153,12 @@ class Disk:
         self._halt("disk-full")
 
     def restore_log_starts(self) -> None:
-        """After the process ended, logs begin where log-start-offset-checkpoint says."""
+        """Reset log starts to log-start-offset-checkpoint after the process ended."""
         for partition, replica in self._replicas.items():
             replica.log.restore_start(self.start_points.get(partition, 0))
 
     def lose_page_cache(self) -> None:
-        """Keep what was flushed, and of the rest as much as the kernel happened to have written."""
+        """Keep what was flushed, and a random part of the rest, which the kernel happened to write."""
         for partition in sorted(self._replicas):
             replica = self._replicas[partition]
             log = replica.log

@@ -1,4 +1,4 @@
-"""How a broker handles fetch requests of followers and consumers: read, answer, or park while there is nothing new."""
+"""How a broker handles fetch requests of followers and consumers: respond with records, or park the request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .replica_manager import ReplicaManager
 
 @dataclass(slots=True, eq=False)
 class FetchHandler:
-    """Serves records (ReplicaManager.fetchMessages), and learns from followers' fetches how far they are."""
+    """Serves records (ReplicaManager.fetchMessages), and records the progress of followers."""
 
     _process: Process
     _network: Network
@@ -43,7 +43,7 @@ class FetchHandler:
         self._parked_consumers = {}
 
     def handle(self, request: FetchRequest) -> None:
-        """Record a follower's progress, then answer with what there is, or park the request."""
+        """Record a follower's progress, then respond, or park the request if there is nothing new."""
         if request.closed:
             return
         follower = request.follower
@@ -77,7 +77,7 @@ class FetchHandler:
             self._parked_consumers.setdefault(part[0], []).append(request)
 
     def _read_all(self, request: FetchRequest) -> bool:
-        """Fill in the answer from the log as it is now; say whether it has records or errors."""
+        """Fill in the response from the log; returns whether it has records or errors."""
         results: list[FetchResult] = []
         urgent = False
         for part in request.parts:
@@ -103,8 +103,8 @@ class FetchHandler:
         if error:
             return (partition, error, [], -1, -1, -1)
         if follower < 0 and last_epoch >= 0 and rules.era.consumers_validate:
-            # Epochs first: beyond the leader's end the logs part, so the position is not out of range (KIP-320).
-            # Simplification: the position is validated with each fetch, not by a request of its own.
+            # Check epochs first: beyond the leader's end the logs diverge, so the error is truncation, not
+            # OFFSET_OUT_OF_RANGE (KIP-320). Simplification: each fetch validates the position, not a separate request.
             found, end = log.end_of_epoch(last_epoch)
             if 0 <= end < offset:
                 return (partition, TRUNCATED, [], end, log.start, found)
@@ -121,7 +121,7 @@ class FetchHandler:
             aborted[partition] = log.transactions.aborted_between(offset, batches[-1].end)
         return (partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
 
-    def _answer(self, request: FetchRequest) -> None:
+    def _respond(self, request: FetchRequest) -> None:
         if request.closed:
             return
         self._read_all(request)
@@ -130,38 +130,38 @@ class FetchHandler:
     # --- parked requests
 
     def wake_followers(self, replica: Replica) -> None:
-        """Answer the followers that wait for new records of this leader."""
+        """Respond to the followers that wait for new records of this leader."""
         if self._parked:
             for follower in replica.followers:
                 waiting = self._parked.pop(follower, None)
                 if waiting is not None:
-                    self._answer(waiting)
+                    self._respond(waiting)
 
     def wake_consumers(self, replica: Replica) -> None:
-        """The high watermark moved: answer the consumers that wait for it."""
+        """Respond to the consumers that wait for the high watermark, which moved."""
         waiting = self._parked_consumers.get(replica.partition)
         if waiting:
             for request in list(waiting):
                 self._unpark(request)
-                self._answer(request)
+                self._respond(request)
 
     def resign(self, replica: Replica) -> None:
-        """The replica no longer leads: answer everyone who waits, so that they look for the new leader."""
+        """The replica no longer leads: respond to all parked requests, so that their senders find the new leader."""
         for fetch in list(self._parked.values()):
             del self._parked[fetch.follower]
-            self._answer(fetch)
+            self._respond(fetch)
         self.wake_consumers(replica)
 
     def expire(self, now: int) -> None:
-        """Answer requests that waited for replica.fetch.wait.max.ms."""
+        """Respond to requests that waited for replica.fetch.wait.max.ms."""
         if self._parked:
             for request in [r for r in self._parked.values() if now >= r.deadline]:
                 del self._parked[request.follower]
-                self._answer(request)
+                self._respond(request)
         for partition in sorted(self._parked_consumers):
             for request in [r for r in self._parked_consumers[partition] if now >= r.deadline]:
                 self._unpark(request)
-                self._answer(request)
+                self._respond(request)
 
     def _unpark(self, request: FetchRequest) -> None:
         for part in request.parts:
@@ -170,10 +170,10 @@ class FetchHandler:
                 waiting.remove(request)
 
     def parked_followers(self) -> Iterator[FetchRequest]:
-        """The followers' requests that wait."""
+        """The parked requests of followers."""
         yield from self._parked.values()
 
     def parked_consumers(self) -> Iterator[FetchRequest]:
-        """The consumers' requests that wait, once for each partition."""
+        """The parked requests of consumers, once for each of their partitions."""
         for partition in sorted(self._parked_consumers):
             yield from self._parked_consumers[partition]

@@ -1,8 +1,8 @@
 """A follower's fetcher: one for each leader, one request in flight, with all partitions that follow this leader.
 
-In a new leader epoch a partition is first truncated, by its high watermark or by asking for epochs, as the rules say,
-and only then fetched. Simplification: it asks in all versions, though since 2.7 (KIP-595) a follower fetches at once
-and the leader's answer gives the offset at which the logs diverge.
+In a new leader epoch the follower first truncates a partition, to its high watermark or to the end offset of its last
+epoch in the leader's log, and then fetches it. Simplification: in all versions it requests that offset. Since 2.7
+(KIP-595) a follower fetches at once, and the fetch response contains the offset at which the logs diverge.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class FetcherManager:
         fetcher.add(replica)
 
     def stop(self, partition: int) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         for fetcher in self.fetchers.values():
             fetcher.remove(partition)
 
     def tick(self, now: int) -> None:
-        """Give up on requests without an answer."""
+        """Give up requests without a response."""
         for fetcher in list(self.fetchers.values()):
             fetcher.tick(now)
 
@@ -77,22 +77,22 @@ class FetcherManager:
 
 
 class Fetcher:
-    """ReplicaFetcherThread: truncate, fetch, append, take over the high watermark, again."""
+    """ReplicaFetcherThread: truncate, then repeatedly fetch, append, and update the high watermark."""
 
-    __slots__ = ("_context", "closed", "connection", "epochs_to_ask", "fetching", "leader", "request", "wait_until")
+    __slots__ = ("_context", "closed", "connection", "epochs_to_request", "fetching", "leader", "request", "wait_until")
 
     def __init__(self, context: FetcherContext, leader: int) -> None:
         self._context = context
         self.leader = leader
         self.connection = Connection(context.process.id)
-        self.epochs_to_ask: dict[int, int] = {}  # partitions to truncate: the epoch to ask for
+        self.epochs_to_request: dict[int, int] = {}  # partitions to truncate -> the epoch whose end is requested
         self.fetching: list[int] = []
         self.request: FetchRequest | EpochRequest | None = None
         self.wait_until = 0  # replica.fetch.backoff.ms after an error
         self.closed = False
 
     def close(self) -> None:
-        """The broker stops; answers under way no longer count."""
+        """The broker stops; later responses are ignored."""
         self.closed = True
         self._context.network.abandon(self.connection)
         if self.request is not None:
@@ -107,36 +107,36 @@ class Fetcher:
             self._context.disk.truncate(replica, offset, "high-watermark", ())
             self._start_fetching(replica)
         else:
-            self.epochs_to_ask[partition] = replica.log.last_epoch
-        # The answer to a request of the older epoch must not be used for this partition; it is sent again.
+            self.epochs_to_request[partition] = replica.log.last_epoch
+        # A response to a request of the older epoch must not be applied to this partition, so send the request again.
         if self.request is not None:
             self.request.closed = True
             self.request = None
         self.step()
 
     def remove(self, partition: int) -> None:
-        """Fetch a partition no more."""
-        self.epochs_to_ask.pop(partition, None)
+        """Stop fetching a partition."""
+        self.epochs_to_request.pop(partition, None)
         if partition in self.fetching:
             self.fetching.remove(partition)
 
     def _start_fetching(self, replica: Replica) -> None:
-        self.epochs_to_ask.pop(replica.partition, None)
+        self.epochs_to_request.pop(replica.partition, None)
         self.fetching.append(replica.partition)
         self._context.process.report("fetching", replica.partition, self.leader, replica.log.end, replica.epoch)
 
     def step(self, _: None = None) -> None:
-        """Send the next request, if none is under way."""
+        """Send the next request, if none is in flight."""
         now = self._context.process.loop.now
         if self.closed or self.request is not None or now < self.wait_until:
             return
-        if self.epochs_to_ask or self.fetching:
-            request = self.request = self._epoch_request(now) if self.epochs_to_ask else self._fetch_request(now)
+        if self.epochs_to_request or self.fetching:
+            request = self.request = self._epoch_request(now) if self.epochs_to_request else self._fetch_request(now)
             self._context.network.send(request.node, self.leader, self._context.inboxes[self.leader], request)
 
     def _epoch_request(self, now: int) -> EpochRequest:
         node, replicas = self._context.process.id, self._context.manager.replicas
-        parts = [(partition, replicas[partition].epoch, epoch) for partition, epoch in self.epochs_to_ask.items()]
+        parts = [(partition, replicas[partition].epoch, epoch) for partition, epoch in self.epochs_to_request.items()]
         return EpochRequest(node, self.leader, now, self.on_epochs, self.on_closed, self.connection, parts)
 
     def _fetch_request(self, now: int) -> FetchRequest:
@@ -157,7 +157,7 @@ class Fetcher:
         loop.at(self.wait_until, self.step)
 
     def on_closed(self, request: FetchRequest | EpochRequest) -> None:
-        """The connection closed: drop the request under way, and wait before the next one."""
+        """The connection closed: drop the request in flight, and wait before the next one."""
         if request.connection is not self.connection or self.closed:
             return
         self._context.network.abandon(self.connection)
@@ -168,19 +168,19 @@ class Fetcher:
             self._back_off()
 
     def tick(self, now: int) -> None:
-        """Give up on a request without an answer (replica.socket.timeout.ms)."""
+        """Give up a request without a response (replica.socket.timeout.ms)."""
         request = self.request
         if request is not None and now - request.sent > self._context.config.socket_timeout:
             self.on_closed(request)
 
     def on_epochs(self, request: EpochRequest) -> None:
-        """Truncate as the leader's answer requires, which has the end of our last epoch in its log."""
+        """Truncate by the response, which contains the end of our last epoch in the leader's log."""
         if self._context.process.defer(self.on_epochs, request) or request is not self.request or self.closed:
             return
         self.request = None
         failed = False
         for partition, error, epoch, end in request.results:
-            if partition not in self.epochs_to_ask:
+            if partition not in self.epochs_to_request:
                 continue
             replica = self._context.manager.replicas[partition]
             if error:
@@ -192,14 +192,14 @@ class Fetcher:
             if final:
                 self._start_fetching(replica)
             else:
-                self.epochs_to_ask[partition] = replica.log.last_epoch
+                self.epochs_to_request[partition] = replica.log.last_epoch
         if failed:
             self._back_off()
         else:
             self.step()
 
     def on_fetched(self, request: FetchRequest) -> None:
-        """Append the records, take over the high watermark, fetch again."""
+        """Append the records, update the high watermark, fetch again."""
         if request is not self.request or self.closed or self._context.process.defer(self.on_fetched, request):
             return
         self.request = None
@@ -227,7 +227,7 @@ class Fetcher:
                 self._context.disk.fail()
                 return
             for batch in batches:
-                # A batch that does not continue the log belongs to an answer from before a truncation.
+                # A batch that does not continue the log is from a response before a truncation.
                 if batch.base != log.end:
                     break
                 log.append(batch)
@@ -243,7 +243,7 @@ class Fetcher:
             self._context.manager.wake_consumers(replica)
 
     def _handle_error(self, result: FetchResult) -> bool:
-        """Handle an error of one partition; say whether to back off."""
+        """Handle an error of one partition; returns whether to back off."""
         partition, error, _, _, start, _ = result
         replica = self._context.manager.replicas[partition]
         self._context.process.report("fetch-error", partition, self.leader, error, replica.log.end)

@@ -16,7 +16,7 @@ Handlers = Mapping[type[Request], Callable[[Any], None]]
 
 @dataclass(slots=True, eq=False)
 class Inbox:
-    """Takes every request of clients and followers (KafkaApis.handle)."""
+    """Receives all requests of clients and followers (KafkaApis.handle)."""
 
     _process: Process
     _network: Network
@@ -29,7 +29,7 @@ class Inbox:
         self._disk_free = 0
 
     def receive(self, request: Any) -> None:
-        """Handle a request. A dead process refuses the connection; a dead host does not answer."""
+        """Handle a request. A dead process refuses the connection; a dead host does not respond."""
         process, disk = self._process, self._disk
         if process.paused:
             process.backlog.append((self.receive, request))
@@ -44,7 +44,7 @@ class Inbox:
             self._handlers[type(request)](request)
 
     def refuse(self, request: Any) -> None:
-        """The process is gone, and so are its connections. A host without power sends no reset."""
+        """Close the connection, because the process is dead. A host without power sends no reset."""
         if not self._process.host_down:
             self._network.reset(request)
         elif request.connection is not None:

@@ -1,4 +1,4 @@
-"""How a leader changes its ISR: which followers fell behind or caught up, and the quorum's answer."""
+"""How a leader changes its ISR: which followers fell behind or caught up, and what the quorum stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROPAGATION_LATEST = 60 * SECOND  # ReplicaManager.IsrChangePropagationInterval
 
 @dataclass(slots=True, eq=False)
 class IsrManager:
-    """Proposes ISRs to the quorum, and applies what it stored."""
+    """Proposes ISRs to the quorum, and applies those that it stored."""
 
     _process: Process
     _network: Network
@@ -75,8 +75,10 @@ class IsrManager:
                 self._propose(replica, isr)
 
     def expand(self, replica: Replica, follower: int) -> None:
-        """Add a follower that caught up, if its broker is not fenced (KIP-841). Simplification: a leader knows that at
-        once, not from its metadata, with ZooKeeper too, where it did not ask."""
+        """Add a follower that caught up, if its broker is not fenced (KIP-841).
+
+        Simplification: the leader knows fenced brokers at once, not from its metadata. With ZooKeeper it did not check.
+        """
         isr = replica.expanded_isr(follower)
         if isr is not None and self._controller.is_live(follower):
             self._process.report("isr-expand", replica.partition, replica.isr, isr, replica.hw, replica.log.end)
@@ -87,7 +89,7 @@ class IsrManager:
             self._process.id,
             QUORUM,
             self._process.loop.now,
-            self.on_answer,
+            self.on_response,
             self.on_closed,
             None,
             replica.partition,
@@ -99,9 +101,9 @@ class IsrManager:
         replica.update_maximal_isr()
         self._network.send(self._process.id, QUORUM, self._controller.alter_isr, request)
 
-    def on_answer(self, request: AlterIsrRequest) -> None:
-        """The quorum answers a proposed ISR."""
-        if self._process.defer(self.on_answer, request):
+    def on_response(self, request: AlterIsrRequest) -> None:
+        """The quorum's response to a proposed ISR."""
+        if self._process.defer(self.on_response, request):
             return
         replica = self._replicas.get(request.partition)
         if replica is None or replica.pending_isr is not request:
@@ -115,13 +117,13 @@ class IsrManager:
         self._apply(replica, request.isr, request.version)
 
     def on_closed(self, request: AlterIsrRequest) -> None:
-        """No answer: propose again. The change may be in force, so the high watermark waits for both ISRs."""
+        """Propose again without a response. The change may be stored, so the high watermark waits for both ISRs."""
         replica = self._replicas.get(request.partition)
         if replica is not None and replica.pending_isr is request and self._process.state == RUNNING:
             self._propose(replica, request.isr)
 
     def expire(self, replica: Replica, now: int) -> None:
-        """Propose again what was not answered within request.timeout.ms."""
+        """Propose again without a response within request.timeout.ms."""
         request = replica.pending_isr
         if request is not None and now - request.sent > self._config.request_timeout:
             self.on_closed(request)

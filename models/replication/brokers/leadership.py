@@ -1,4 +1,4 @@
-"""How a broker obeys the controller: it becomes leader or follower of its partitions (becomeLeaderOrFollower)."""
+"""How a broker becomes leader or follower of its partitions, as the controller requests (becomeLeaderOrFollower)."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Leadership:
     leaving: bool = field(default=False, init=False)  # in controlled shutdown
 
     def restart(self) -> None:
-        """A new process knows no controller and no metadata."""
+        """A new process has no controller and no metadata."""
         self.metadata.clear()
         self.controller_epoch = 0
         self.leaving = False
 
     def apply(self, request: LeaderAndIsr) -> None:
-        """Take over leaders, epochs and ISRs, unless another controller already sent newer ones."""
+        """Apply leaders, epochs and ISRs, unless another controller already sent newer ones."""
         process = self._process
         if process.defer(self.apply, request):
             return
@@ -70,8 +70,8 @@ class Leadership:
         replica = self._manager.replicas.get(partition)
         if replica is None:
             replica = self._manager.replicas[partition] = Replica(broker, partition, self._rules, self._config)
-        learns = self._rules.era.notifies_leaving_leader
-        if state.epoch < replica.epoch or (self.leaving and replica.is_leader and not learns):
+        is_notified = self._rules.era.notifies_leaving_leader
+        if state.epoch < replica.epoch or (self.leaving and replica.is_leader and not is_notified):
             return
         # A broker in shutdown stops fetching once it left the ISR, so that it cannot join again (KAFKA-13858, with
         # ZooKeeper StopReplica).
@@ -124,7 +124,7 @@ class Leadership:
         self._manager.advance(replica)
 
     def vote(self, partition: int, epoch: int) -> tuple[int, int] | None:
-        """How up to date a replica's log is. Whoever votes stops following the leader of epochs before `epoch`."""
+        """How up to date a replica's log is. After voting it does not follow leaders of epochs before `epoch`."""
         replica = self._manager.replicas.get(partition)
         if replica is None or replica.epoch >= epoch:
             return None

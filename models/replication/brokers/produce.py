@@ -1,7 +1,7 @@
-"""How a broker handles produce requests: append, wait for the high watermark, answer.
+"""How a broker handles produce requests: append, wait for the high watermark, respond.
 
-Requests of one connection are handled in order, one at a time: a produce request that waits for replicas holds up the
-next one of the same client, as Kafka's muted channels do.
+A broker handles the requests of one connection in order, one at a time (Kafka's muted channels). So a produce request
+that waits for replicas blocks the next one of the same client.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ClientQueue:
 
 @dataclass(slots=True, eq=False)
 class ProduceHandler:
-    """Appends batches as leader, and answers once they are replicated (ReplicaManager.appendRecords)."""
+    """Appends batches as leader, and responds once they are replicated (ReplicaManager.appendRecords)."""
 
     _process: Process
     _network: Network
@@ -72,7 +72,7 @@ class ProduceHandler:
     def append(self, request: ProduceRequest) -> None:
         """Append each batch; with acks=all wait for the high watermark in the replica's purgatory."""
         if request.acks == 0 and request.connection is not None and request.connection.closed:
-            self._release(request.node)  # it was under way when this broker closed the connection
+            self._release(request.node)  # it was in flight when this broker closed the connection
             return
         if self._disk.is_full:
             self._disk.fail()
@@ -111,7 +111,7 @@ class ProduceHandler:
                 replica.purgatory.append((base + batch.count, request, index, base))
                 waits = True
         if not waits:
-            self._answer(request)
+            self._respond(request)
 
     def complete(self, replica: Replica) -> None:
         """The high watermark moved: decide the batches below it."""
@@ -128,13 +128,13 @@ class ProduceHandler:
             self._settle(request, index, TIMED_OUT, -1)
 
     def resign(self, replica: Replica) -> None:
-        """The replica no longer leads, so this broker cannot complete what waits for it."""
+        """The replica no longer leads: fail the batches that wait for its high watermark."""
         while replica.purgatory:
             _, request, index, _ = replica.purgatory.popleft()
             self._settle(request, index, NOT_LEADER, -1)
 
     def pending_in_purgatories(self) -> Iterator[ProduceRequest]:
-        """Requests that wait for replicas, each once for each of its batches; the purgatories are emptied."""
+        """Empty the purgatories; yields each request once for each of its waiting batches."""
         for replica in self._manager.replicas.values():
             for _, request, _, _ in replica.purgatory:
                 yield request
@@ -152,16 +152,16 @@ class ProduceHandler:
         request.undecided -= 1
 
     def _settle(self, request: ProduceRequest, index: int, error: str, base: int) -> None:
-        """Decide one batch of a request that waits; answer when all are decided."""
+        """Decide one batch of a waiting request; respond when all are decided."""
         self._decide(request, index, error, base)
         if request.undecided == 0:
-            self._answer(request)
+            self._respond(request)
 
-    def _answer(self, request: ProduceRequest) -> None:
+    def _respond(self, request: ProduceRequest) -> None:
         if request.acks == 0:
             if any(error for error, _ in request.results):
-                # The producer expects no answer, so a closed connection is how it learns of the error: it asks for
-                # the leader again (KafkaApis.handleProduceRequest).
+                # The producer expects no response. The closed connection makes it refresh its metadata
+                # (KafkaApis.handleProduceRequest).
                 assert request.connection is not None
                 request.connection.closed = True
                 self._network.reset(request)
@@ -170,11 +170,11 @@ class ProduceHandler:
         self._release(request.node)
 
     def _release(self, client: int) -> None:
-        """The next request of this client may be handled."""
+        """Let the next request of this client be handled."""
         queue = self._queues.get(client)
         if queue is None:
             return
-        queue.busy = bool(queue.waiting)  # what arrives now stays behind those that wait
+        queue.busy = bool(queue.waiting)  # requests that arrive now queue behind the waiting ones
         if queue.busy:
             loop = self._process.loop
             loop.at(loop.now, self._next, client)

@@ -1,4 +1,4 @@
-"""How a broker answers questions that change nothing: epochs, metadata, offsets, API versions."""
+"""How a broker handles read-only requests: epochs, metadata, offsets, API versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .replica_manager import ReplicaManager
 
 @dataclass(slots=True, eq=False)
 class QueryHandler:
-    """Answers from the replicas and the metadata cache."""
+    """Responds from the replicas and the metadata cache."""
 
     _process: Process
     _network: Network
@@ -23,7 +23,7 @@ class QueryHandler:
     _metadata: dict[int, PartitionState]
     _partitions: int
 
-    def answer_epochs(self, request: EpochRequest) -> None:
+    def handle_epochs(self, request: EpochRequest) -> None:
         """OffsetsForLeaderEpoch."""
         if request.closed:
             return
@@ -36,11 +36,11 @@ class QueryHandler:
             if error:
                 request.results.append((partition, error, -1, -1))
                 continue
-            found, end = self._rules.answer_epoch_request(replica.log, epoch)
+            found, end = self._rules.end_offset_for_epoch(replica.log, epoch)
             request.results.append((partition, NONE, found, end))
         self._reply(request)
 
-    def answer_metadata(self, request: MetadataRequest) -> None:
+    def handle_metadata(self, request: MetadataRequest) -> None:
         """Metadata, from this broker's cache."""
         request.leaders = [
             (state.leader, state.epoch, state.isr)
@@ -49,7 +49,7 @@ class QueryHandler:
         ]
         self._reply(request)
 
-    def answer_offsets(self, request: OffsetsRequest) -> None:
+    def handle_offsets(self, request: OffsetsRequest) -> None:
         """ListOffsets."""
         hides = self._rules.era.hides_lagging_mark
         request.offsets = {
@@ -59,8 +59,8 @@ class QueryHandler:
         }
         self._reply(request)
 
-    def answer_api_versions(self, request: ApiVersionsRequest) -> None:
-        """ApiVersions: any answer does."""
+    def handle_api_versions(self, request: ApiVersionsRequest) -> None:
+        """ApiVersions, whose content is not simulated."""
         self._reply(request)
 
     def _reply(self, request: Request) -> None:

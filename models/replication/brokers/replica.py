@@ -1,7 +1,7 @@
 """One broker's replica of one partition: its log, its high watermark, and as leader its view of the followers.
 
-The leader learns a follower's log end from the offset that the follower fetches next, and the follower
-learns the high watermark from the answer, one round trip later: that lag is what KIP-101 is about.
+A follower's fetch offset is its log end, by which the leader advances the high watermark. The follower gets the new
+high watermark in the next response, one round trip later. This lag is the subject of KIP-101.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..storage.replica_log import ReplicaLog
 
 
 class FollowerProgress:
-    """What a leader knows of one follower."""
+    """A leader's view of one follower."""
 
     __slots__ = ("caught_up", "fetch_leo", "fetch_time", "leo", "start")
 
@@ -80,7 +80,7 @@ class Replica:
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.version = -1
-        self.pending_isr: AlterIsrRequest | None = None  # the ISR change that waits for an answer
+        self.pending_isr: AlterIsrRequest | None = None  # the proposed ISR, without a response yet
         self.last_isr_change = 0
         self.followers: dict[int, FollowerProgress] = {}
         self.maximal_isr: tuple[FollowerProgress, ...] = ()  # the followers that the high watermark waits for
@@ -90,7 +90,7 @@ class Replica:
 
     @property
     def is_leader(self) -> bool:
-        """Does this broker lead the partition, as far as it knows?"""
+        """Whether this broker leads the partition in its own view."""
         return self.leader == self.broker
 
     @property
@@ -124,22 +124,24 @@ class Replica:
         self.pending_isr = None
 
     def assign(self, replicas: tuple[int, ...]) -> None:
-        """Take over the replicas of a reassignment in this leader's epoch."""
+        """Apply the replicas of a reassignment in this leader's epoch."""
         self.replicas = replicas
         known = self.followers
         self.followers = {r: known.get(r) or FollowerProgress(0) for r in replicas if r != self.broker}
         self.update_maximal_isr()
 
     def apply_isr(self, isr: tuple[int, ...], version: int, now: int) -> None:
-        """Take over an ISR that the quorum stored."""
+        """Apply an ISR that the quorum stored."""
         self.isr, self.version, self.pending_isr = isr, version, None
         self.last_isr_change = now
         self.update_maximal_isr()
 
     def update_maximal_isr(self) -> None:
-        """The high watermark waits for the ISR and for those about to join it (KIP-497's maximal ISR): a pending
-        change may already be in force elsewhere. Simplification: Partition.maybeIncrementLeaderHW also waits for
-        replicas outside of the ISR that caught up within replica.lag.time.max.ms, so that they can join."""
+        """Set the followers that the high watermark waits for: the ISR and a proposed one (KIP-497's maximal ISR).
+
+        The quorum may already have stored the proposed ISR. Simplification: Partition.maybeIncrementLeaderHW also waits
+        for replicas outside of the ISR that caught up within replica.lag.time.max.ms, so that they can join.
+        """
         members = set(self.isr)
         if self.pending_isr is not None:
             members.update(self.pending_isr.isr)
@@ -191,7 +193,7 @@ class Replica:
         return (NONE, -1) if batch.sequence == expected or batch.sequence < 0 else (OUT_OF_ORDER, -1)
 
     def advance_high_watermark(self) -> bool:
-        """Move the leader's high watermark up if possible; say whether it moved."""
+        """Advance the leader's high watermark if possible; returns whether it moved."""
         mark = self.rules.high_watermark(self)
         if mark > self.hw:
             self.hw = mark

@@ -1,4 +1,4 @@
-"""A broker's replicas, and what follows from an append: flush, fetches that wait, high watermark, acknowledgements."""
+"""A broker's replicas, and the consequences of an append: flush, parked fetches, high watermark, acknowledgements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ReplicaManager:
         self._ledger = ledger
 
     def connect(self, wake_followers: OnReplica, wake_consumers: OnReplica, complete_produces: OnReplica) -> None:
-        """Set the handlers that an append and a moved high watermark concern."""
+        """Set the handlers to call after an append, and after the high watermark moved."""
         self._wake_followers = wake_followers
         self.wake_consumers = wake_consumers
         self._complete_produces = complete_produces
@@ -33,7 +33,7 @@ class ReplicaManager:
         return replica if replica is not None and replica.leader == replica.broker else None
 
     def after_append(self, replica: Replica) -> None:
-        """The log has new records: flush if configured, and as leader answer the fetches that wait for them."""
+        """After an append, flush if configured, and as leader respond to the fetches that wait for records."""
         log = replica.log
         if log.end - log.recovery_point >= self._config.flush_messages:
             log.flush()
@@ -42,7 +42,7 @@ class ReplicaManager:
             self.advance(replica)
 
     def advance(self, replica: Replica) -> None:
-        """Move a leader's high watermark if possible, and answer what waits for it."""
+        """Advance a leader's high watermark if possible, and complete the requests that wait for it."""
         if replica.leader == replica.broker and replica.advance_high_watermark():
             self._ledger.on_high_watermark(replica)
             self._complete_produces(replica)

@@ -1,5 +1,6 @@
-"""How a partition's leader asks the transaction coordinator whether a producer's transaction is open there, before it
-appends the first batch of it (KIP-890, AddPartitionsToTxnManager). With transactions v2 the answer adds the partition.
+"""How a leader verifies a producer's transaction with the coordinator before it appends the transaction's first batch.
+
+It is KIP-890 (AddPartitionsToTxnManager). With transactions v2 the request also adds the partition to the transaction.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ UNAVAILABLE = "COORDINATOR_NOT_AVAILABLE"  # the producer tries again
 
 @dataclass(slots=True, eq=False)
 class Verifier:
-    """Holds produce requests back until the coordinator has answered for each of their batches."""
+    """Holds produce requests back until the coordinator verified each of their batches."""
 
     _process: Process
     _network: Network
@@ -45,17 +46,17 @@ class Verifier:
         return [request for request, _ in self._waiting.values()]
 
     def holds(self, request: ProduceRequest) -> bool:
-        """Must this request wait? Then it is appended later."""
+        """Whether this request must wait. If so, it is appended later."""
         if request.verified is not None:
             return False
         first = [index for index, batch in enumerate(request.batches) if self._opens_transaction(batch)]
         request.verified = {}
         for index in first:
-            self._ask(request, index)
+            self._send_request(request, index)
         return not self._is_verified(request, first)
 
     def error(self, request: ProduceRequest, index: int) -> str:
-        """The coordinator's error for a batch. A marker that came in between ended the transaction."""
+        """The coordinator's error for a batch, also if a marker ended the transaction meanwhile."""
         batch = request.batches[index]
         found = (request.verified or {}).get(index)
         if found is None:
@@ -64,10 +65,10 @@ class Verifier:
         return error or ("" if self._last_marker(batch) == marker else UNAVAILABLE)
 
     def expire(self, now: int) -> None:
-        """Give up on answers that do not come."""
+        """Give up verifications without a response within request.timeout.ms."""
         for request in [r for r in self._waiting if now - r.sent > self._config.request_timeout]:
             request.error = UNAVAILABLE
-            self._answered(request)
+            self._on_verified(request)
 
     def _opens_transaction(self, batch: ProducerBatch) -> bool:
         if batch.pid < FIRST_TRANSACTIONAL or batch.producer == MARKER:
@@ -88,7 +89,7 @@ class Verifier:
         assert request.verified is not None
         return all(request.verified[index][0] != "waiting" for index in first)
 
-    def _ask(self, request: ProduceRequest, index: int) -> None:
+    def _send_request(self, request: ProduceRequest, index: int) -> None:
         batch, here = request.batches[index], self._process.id
         assert request.verified is not None
         marker = self._last_marker(batch)
@@ -101,7 +102,7 @@ class Verifier:
             here,
             leader,
             self._process.loop.now,
-            self._on_answer,
+            self._on_response,
             self._on_closed,
             None,
             ADD,
@@ -114,20 +115,20 @@ class Verifier:
         self._waiting[question] = (request, index)
         self._network.send(here, leader, self._inboxes[leader], question)
 
-    def _on_answer(self, answer: TransactionRequest) -> None:
-        if not self._process.defer(self._on_answer, answer):
-            self._answered(answer)
+    def _on_response(self, response: TransactionRequest) -> None:
+        if not self._process.defer(self._on_response, response):
+            self._on_verified(response)
 
     def _on_closed(self, question: TransactionRequest) -> None:
         question.error = UNAVAILABLE
-        self._on_answer(question)
+        self._on_response(question)
 
-    def _answered(self, answer: TransactionRequest) -> None:
-        held = self._waiting.pop(answer, None)
+    def _on_verified(self, response: TransactionRequest) -> None:
+        held = self._waiting.pop(response, None)
         if held is None:
             return
         request, index = held
         assert request.verified is not None
-        request.verified[index] = (answer.error, request.verified[index][1])
+        request.verified[index] = (response.error, request.verified[index][1])
         if self._is_verified(request, request.verified):
             self._append(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..config import MS, SECOND
+from ..event_loop import Timer
 from ..network import Connection, Network
 from ..partition_state import NO_LEADER
 from ..ports import Inboxes
@@ -14,7 +15,7 @@ METADATA_PAUSE = 100 * MS  # retry.backoff.ms
 
 
 class Client:
-    """Stores (leader, leader epoch, ISR) of each partition, and refreshes them when a broker refuses a request."""
+    """Has (leader, leader epoch, ISR) of each partition, and refreshes them when a broker refuses a request."""
 
     __slots__ = (
         "_broker_ids",
@@ -35,13 +36,13 @@ class Client:
         self.node = node
         self.name = name
         self.network = network
-        self.loop = network.loop
+        self.loop: Timer = network.loop
         self._inboxes = inboxes
         self._rules = rules
         self._broker_ids = tuple(inboxes)
         self.leaders: list[tuple[int, int, tuple[int, ...]]] = [(NO_LEADER, -1, ()) for _ in range(partitions)]
         self.connections = {broker: Connection(node) for broker in self._broker_ids}
-        self._refresh: MetadataRequest | None = None  # the request under way
+        self._refresh: MetadataRequest | None = None  # the request in flight
         self._next_broker = node
         self._next_refresh = 0
 
@@ -51,7 +52,7 @@ class Client:
         self.connections[broker] = Connection(self.node)
 
     def refresh(self) -> None:
-        """Ask the next broker for metadata, unless a request is under way."""
+        """Request metadata from the next broker, unless a request is in flight."""
         now = self.loop.now
         pending = self._refresh
         if pending is not None and now - pending.sent < METADATA_TIMEOUT:

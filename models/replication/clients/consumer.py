@@ -1,7 +1,7 @@
-"""A consumer that assigns itself its partitions: polls, prefetches, resets its offset, commits before or after.
+"""A consumer that assigns itself its partitions: polls, prefetches, resets offsets, commits before or after handling.
 
-A partition is fetched again once its earlier records were handed to the application, as the Java client does. A
-committed offset belongs to the consumer's name (coordinators/offsets.py); group_consumer.py has members of a group.
+As the Java client, it fetches a partition again once the application got the earlier records. Committed offsets belong
+to the consumer's name (coordinators/offsets.py); members of a group are in group_consumer.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TICK = 100 * MS
 
 
 class Consumer(Client):
-    """Polls one after the other; what a poll returns is recorded, then handled, then the next poll begins."""
+    """Polls repeatedly: the records of a poll are recorded, then handled, then the next poll begins."""
 
     __slots__ = (
         "_buffer",
@@ -112,7 +112,7 @@ class Consumer(Client):
         config = self.config
         committed = self._coordinator.committed(self.name)
         assigned: list[tuple[int, int | None]] = []
-        for partition in range(config.partitions):
+        for partition in self.assigned:
             offset = committed.get(partition)
             if offset is None and (config.offset_reset == "earliest" or self.goal):
                 offset = 0
@@ -121,18 +121,17 @@ class Consumer(Client):
             self.last_epoch[partition] = -1
             if offset is None:
                 self._reset.append(partition)
-        history = self._history
-        if history is not None:
-            history.assign(self.loop.now, self.name, self.next_op(), assigned)
+        if self._history is not None:
+            self._history.assign(self.loop.now, self.name, self.next_op(), assigned)
         self._begin_poll()
         self.loop.at(self.loop.now + TICK, self._tick, self.incarnation)
 
     def has_caught_up(self, ranges: Sequence[tuple[int, int] | None]) -> bool:
-        """Is it at the ends of these logs (start, end; None: no leader), or dead?"""
+        """Whether it is at the ends of these logs (start, end; None: no leader), or dead."""
         return not self.alive or all(r is not None and self.position[p] >= r[1] for p, r in enumerate(ranges))
 
     def crash(self) -> None:
-        """The process dies between two lines of its application."""
+        """The process dies."""
         if not self.alive:
             return
         self.alive = False
@@ -140,9 +139,8 @@ class Consumer(Client):
             request.closed = True
         for broker in self.connections:
             self.reconnect(broker)
-        history = self._history
-        if history is not None:
-            history.crash(self.loop.now, self.name, self.next_op())
+        if self._history is not None:
+            self._history.crash(self.loop.now, self.name, self.next_op())
 
     # --- the application
 
@@ -154,15 +152,14 @@ class Consumer(Client):
         self._poll_op = self.next_op()
         self._poll_deadline = now + self.config.poll_timeout
         self._poll_acknowledged = dict(self._ledger.acknowledged_end)
-        history = self._history
-        if history is not None:
-            history.poll(now, self.name, self._poll_op)
+        if self._history is not None:
+            self._history.poll(now, self.name, self._poll_op)
         self._fetch()
         if self._buffer:
             self._end_poll()
 
     def _end_poll(self) -> None:
-        """Return what is buffered, up to max.poll.records, and go on fetching meanwhile."""
+        """Return the buffered records, up to max.poll.records, and continue to fetch."""
         left = self.config.max_poll_records
         records: Records = []
         for partition in sorted(self._buffer):
@@ -187,9 +184,8 @@ class Consumer(Client):
             ledger.on_polled(self.name, partition, batch)
         if not records and not self.goal and not self.config.transactional:
             ledger.on_empty_poll(self.name, self._own_positions(), self._poll_acknowledged, now)
-        history = self._history
-        if history is not None:
-            history.polled(now, self.name, self._poll_op, records)
+        if self._history is not None:
+            self._history.polled(now, self.name, self._poll_op, records)
         if self.goal and all(self.position[p] >= end for p, end in self.goal.items()):
             self.finished = True
             self._on_goal()
@@ -222,9 +218,8 @@ class Consumer(Client):
         if not self.alive or incarnation != self.incarnation:
             return
         self._ledger.on_handled(self.name, records)
-        history = self._history
-        if history is not None:
-            history.handle(self.loop.now, self.name, self.next_op(), records)
+        if self._history is not None:
+            self._history.handle(self.loop.now, self.name, self.next_op(), records)
         if self.config.commit == "after":
             self._commit()
         self._begin_poll()
@@ -232,14 +227,13 @@ class Consumer(Client):
     def _commit(self) -> None:
         """Commit the positions."""
         self._coordinator.commit(self.name, self.position)
-        history = self._history
-        if history is not None:
-            history.commit(self.loop.now, self.name, self.next_op(), sorted(self.position.items()))
+        if self._history is not None:
+            self._history.commit(self.loop.now, self.name, self.next_op(), sorted(self.position.items()))
 
     # --- fetching
 
     def _fetch(self) -> None:
-        """One fetch for each broker that has something to be fetched and none under way."""
+        """Send a fetch to each broker that leads partitions to fetch and has none in flight."""
         now = self.loop.now
         if now < self._retry_at:
             return
@@ -289,7 +283,7 @@ class Consumer(Client):
             if partition not in self.assigned:
                 continue  # it was taken away meanwhile
             if error == TRUNCATED:
-                # The 4.x client goes back to where the logs part, silently, and continues with the epoch that the
+                # The 4.x client silently goes back to where the logs diverge, and continues with the epoch that the
                 # leader found (SubscriptionState.maybeCompleteValidation).
                 self._ledger.on_reset(self.name, partition, self.position[partition], offset)
                 self.position[partition] = offset
@@ -315,7 +309,7 @@ class Consumer(Client):
             self._fetch()
 
     def _skip_hidden(self, request: FetchRequest, partition: int, batches: list[Batch]) -> list[Batch]:
-        """What the application may see; if that is nothing, the position goes on behind it."""
+        """The batches for the application; if there are none, the position skips the others."""
         found = readable(batches, None if request.aborted is None else request.aborted.get(partition))
         if not found:
             self.position[partition] = batches[-1].end
@@ -323,7 +317,7 @@ class Consumer(Client):
         return found
 
     def on_closed(self, request: Request) -> None:
-        """The connection closed, with every request on it: ask for the leaders, and try again later."""
+        """The connection closed, with every request on it: refresh the leaders, and retry later."""
         broker = request.broker
         if request.connection is not self.connections[broker]:
             return
@@ -337,7 +331,7 @@ class Consumer(Client):
         self.refresh()
 
     def _list_offsets(self) -> None:
-        """Ask one leader for the offsets of its partitions (auto.offset.reset)."""
+        """Request the offsets of one leader's partitions (auto.offset.reset)."""
         if self._listing is not None:
             return
         leader = self.leaders[self._reset[0]][0]
@@ -375,7 +369,7 @@ class Consumer(Client):
             self._fetch()
 
     def _tick(self, incarnation: int) -> None:
-        """End polls that found nothing, and give up on requests without an answer."""
+        """End polls at their deadline, and give up requests without a response."""
         if not self.alive or self.finished or incarnation != self.incarnation:
             return
         now = self.loop.now

@@ -1,9 +1,9 @@
-"""A consumer in a group: joins, shares the partitions out if it leads the group, heartbeats, commits, and rejoins.
+"""A consumer in a group: joins, assigns the partitions if it leads the group, heartbeats, commits, and rejoins.
 
-As in the Java client, the application's polls drive joining and revocation, while a thread of its own heartbeats
-(AbstractCoordinator, ConsumerCoordinator). An eager assignor takes everything away before a member joins again;
-a cooperative one only what moves, which needs a second rebalance (KIP-429). Simplification: a member that is lost gives
-up its partitions at its next poll.
+As in the Java client, polls drive joining and revocation, and a separate thread heartbeats (AbstractCoordinator,
+ConsumerCoordinator). With an eager assignor a member revokes all partitions before it rejoins; with a cooperative one
+only those that move, in a second rebalance (KIP-429). Simplification: a member that lost its membership revokes its
+partitions at its next poll.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..coordinators.requests import (
     SYNC,
     GroupRequest,
 )
+from ..event_loop import PausableTimer
 from ..partition_state import NO_LEADER
 from ..ports import Records
 from .consumer import Consumer
@@ -41,10 +42,10 @@ class GroupConsumer(Consumer):
         "_committing",
         "_due_commit",
         "_due_heartbeat",
-        "_heartbeat_answered",
         "_heartbeat_request",
         "_is_lost",
         "_is_unsure",
+        "_last_heartbeat_response",
         "_last_poll",
         "_needs_rejoin",
         "_next_step",
@@ -52,6 +53,7 @@ class GroupConsumer(Consumer):
         "_request",
         "_target",
         "_then",
+        "_timer",
         "generation",
         "group",
         "member",
@@ -59,6 +61,7 @@ class GroupConsumer(Consumer):
 
     def __init__(self, *arguments: Any, group: GroupLedger) -> None:
         super().__init__(*arguments)
+        self.loop = self._timer = PausableTimer(self.loop)
         self.group = group
         self._leave_group()
         self._last_poll = 0
@@ -67,7 +70,7 @@ class GroupConsumer(Consumer):
         """Forget the membership."""
         self.member, self.generation = "", -1
         self._phase = ""  # stable, or what the member waits for
-        self._request: GroupRequest | None = None  # the request under way, but for heartbeats
+        self._request: GroupRequest | None = None  # the request in flight, except heartbeats
         self._heartbeat_request: GroupRequest | None = None
         self._target: tuple[int, ...] = ()  # what the group assigned
         self._needs_rejoin = self._is_lost = False
@@ -75,7 +78,7 @@ class GroupConsumer(Consumer):
         self._commit_op, self._is_unsure = 0, False
         self._then: Callable[[], None] | None = None  # after the commit
         self._next_step = self._due_heartbeat = self._due_commit = 0
-        self._heartbeat_answered = self.loop.now
+        self._last_heartbeat_response = self.loop.now
 
     def start(self, _: None = None) -> None:
         """Begin without a membership and without partitions."""
@@ -89,13 +92,23 @@ class GroupConsumer(Consumer):
         self.loop.at(self.loop.now + RETRY, self._tick, self.incarnation)
 
     def crash(self) -> None:
-        """The process dies; its group learns of it when the session ends."""
+        """The process dies; the coordinator removes it when its session ends."""
         if self.alive:
             self.group.on_owned(self.member, self.generation, (), self.loop.now)
         super().crash()
 
+    def pause(self) -> None:
+        """SIGSTOP, or a long garbage collection: the process does nothing, and its kernel keeps what arrives."""
+        self._timer.pause()
+        self.network.pause(self.node)
+
+    def resume(self) -> None:
+        """It goes on as if no time had passed."""
+        self._timer.resume()
+        self.network.resume(self.node)
+
     def has_caught_up(self, ranges: Any) -> bool:
-        """Is it dead, or at the ends of the logs that it owns, in a group at rest?"""
+        """Whether it is dead, or at the ends of the logs that it owns without a rebalance."""
         if not self.alive:
             return True
         is_at_rest = self._phase == STABLE and not self._needs_rejoin and not self._is_lost
@@ -151,10 +164,10 @@ class GroupConsumer(Consumer):
     # --- joining
 
     def _rejoin(self) -> None:
-        """Give up what must be given up before joining, then join."""
+        """Join the group again, after revoking all partitions with an eager assignor."""
         self._needs_rejoin = False
         if self.config.strategy in COOPERATIVE or not self.assigned:
-            self._ask_to_join()
+            self._send_join()
         elif self.config.commit == "auto":
             self._phase = "committing"
             self._send_commit(self._revoke_and_join)
@@ -163,14 +176,14 @@ class GroupConsumer(Consumer):
 
     def _revoke_and_join(self) -> None:
         self._give_up(tuple(self.assigned))
-        self._ask_to_join()
+        self._send_join()
 
-    def _ask_to_join(self) -> None:
+    def _send_join(self) -> None:
         self._phase = JOIN
-        self._ask(JOIN, owned=self.assigned)
+        self._send_request(JOIN, owned=self.assigned)
 
     def _give_up(self, partitions: Sequence[int]) -> None:
-        """Partitions are taken away: the application is told, and nothing more is fetched for them."""
+        """Revoke partitions: report it to the application, and stop fetching them."""
         if not partitions:
             return
         self.assigned = tuple(p for p in self.assigned if p not in partitions)
@@ -182,17 +195,17 @@ class GroupConsumer(Consumer):
             op = self.next_op()
             self._history.revoke(self.loop.now, self.name, op, tuple(partitions), self.member, self.generation)
 
-    def _joined(self, answer: GroupRequest) -> None:
-        self.member, self.generation = answer.member, answer.generation
-        self._heartbeat_answered = self.loop.now
+    def _joined(self, response: GroupRequest) -> None:
+        self.member, self.generation = response.member, response.generation
+        self._last_heartbeat_response = self.loop.now
         shares = {}
-        if answer.members:
-            shares = ASSIGNORS[self.config.strategy](self.config.partitions, answer.members)
+        if response.members:
+            shares = ASSIGNORS[self.config.strategy](self.config.partitions, response.members)
         self._phase = SYNC
-        self._ask(SYNC, assignments=shares)
+        self._send_request(SYNC, assignments=shares)
 
-    def _synced(self, answer: GroupRequest) -> None:
-        self._target = answer.assignment
+    def _synced(self, response: GroupRequest) -> None:
+        self._target = response.assignment
         moved = tuple(p for p in self.assigned if p not in self._target)
         if moved:
             # Only a cooperative assignor gets here with partitions: the others may have them in the next generation.
@@ -205,21 +218,19 @@ class GroupConsumer(Consumer):
 
     def _revoke_moved(self, moved: tuple[int, ...]) -> None:
         self._give_up(moved)
-        self._phase = FETCH
-        self._ask(FETCH)
+        self._fetch_offsets()
 
-    def _fetched_offsets(self, answer: GroupRequest) -> None:
+    def _fetch_offsets(self) -> None:
+        """Ask for the committed offsets of the partitions to read. Since KIP-447 open transactions must end first."""
+        self._phase = FETCH
+        self._send_request(FETCH, stable=self._target if self._rules.fences_members() else ())
+
+    def _fetched_offsets(self, response: GroupRequest) -> None:
         """Own the new partitions, at the committed offset or by auto.offset.reset."""
         added = [p for p in self._target if p not in self.assigned]
         found: list[tuple[int, int | None]] = []
         for partition in added:
-            offset = answer.offsets.get(partition)
-            if offset is None and self.config.offset_reset == "earliest":
-                offset = 0
-            self.position[partition], self.last_epoch[partition] = offset or 0, -1
-            found.append((partition, offset))
-            if offset is None:
-                self._reset.append(partition)
+            found.append((partition, self._go_to(partition, response.offsets.get(partition))))
         self.assigned = tuple(sorted(self._target))
         self._phase = STABLE
         self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
@@ -229,11 +240,19 @@ class GroupConsumer(Consumer):
             )
         self._begin_poll()
 
+    def _go_to(self, partition: int, committed: int | None) -> int | None:
+        """Read a partition from its committed offset on; without one by auto.offset.reset, which may take a request."""
+        offset = 0 if committed is None and self.config.offset_reset == "earliest" else committed
+        self.position[partition], self.last_epoch[partition] = offset or 0, -1
+        if offset is None:
+            self._reset.append(partition)
+        return offset
+
     # --- requests to the coordinator
 
-    def _ask(self, kind: str, **content: Any) -> None:
-        """Send a request, if the coordinator is known; `_tick` sends it again until it is answered."""
-        self._request = self._sent(kind, self._on_answer, **content)
+    def _send_request(self, kind: str, **content: Any) -> None:
+        """Send a request, if the coordinator is known; `_tick` repeats it until the response."""
+        self._request = self._sent(kind, self._on_response, **content)
 
     def _sent(self, kind: str, reply: Callable[[Any], None], **content: Any) -> GroupRequest | None:
         leader = self.leaders[self.config.group_log][0]
@@ -257,7 +276,7 @@ class GroupConsumer(Consumer):
         return request
 
     def _on_group_closed(self, request: GroupRequest) -> None:
-        """The connection closed before the answer."""
+        """The connection closed before the response."""
         if request is self._request:
             self._request = None
             self._is_unsure = self._is_unsure or request.kind == COMMIT
@@ -265,15 +284,15 @@ class GroupConsumer(Consumer):
             self._heartbeat_request = None
         self.on_closed(request)
 
-    def _on_answer(self, answer: GroupRequest) -> None:
-        if answer is not self._request or not self.alive:
+    def _on_response(self, response: GroupRequest) -> None:
+        if response is not self._request or not self.alive:
             return
         self._request = None
-        error = answer.error
+        error = response.error
         if error in RETRIABLE:
             self.refresh()
             self._next_step = self.loop.now + self.config.retry_backoff
-        elif answer.kind == COMMIT:
+        elif response.kind == COMMIT:
             self._end_commit(error)
         elif error == REBALANCING:
             self._phase = STABLE
@@ -284,12 +303,12 @@ class GroupConsumer(Consumer):
             self._phase = ""
             self._begin_poll()
         else:
-            {JOIN: self._joined, SYNC: self._synced, FETCH: self._fetched_offsets}[answer.kind](answer)
+            {JOIN: self._joined, SYNC: self._synced, FETCH: self._fetched_offsets}[response.kind](response)
 
     # --- commits
 
     def _send_commit(self, then: Callable[[], None]) -> None:
-        """Commit the positions and wait for the answer, then go on."""
+        """Commit the positions, wait for the response, then call `then`."""
         self._committing = {p: self.position[p] for p in self.assigned if p not in self._reset}
         if not self._committing or self._is_lost:
             then()
@@ -299,7 +318,7 @@ class GroupConsumer(Consumer):
         if self._history is not None:
             offsets = sorted(self._committing.items())
             self._history.committing(self.loop.now, self.name, self._commit_op, offsets)
-        self._ask(COMMIT, offsets=self._committing)
+        self._send_request(COMMIT, offsets=self._committing)
 
     def _end_commit(self, error: str) -> None:
         outcome = "ok" if not error else "info" if self._is_unsure else "fail"
@@ -319,42 +338,41 @@ class GroupConsumer(Consumer):
     # --- time
 
     def _tick(self, incarnation: int) -> None:
-        """Heartbeat, repeat what was not answered, leave the group if the application does not poll."""
+        """Heartbeat, repeat requests without a response, and leave the group if the application does not poll."""
         super()._tick(incarnation)
         if not self.alive or incarnation != self.incarnation:
             return
         now, config = self.loop.now, self.config
         request = self._request
-        limit = (
-            config.max_poll_interval if request is not None and request.kind in (JOIN, SYNC) else config.request_timeout
-        )
+        is_joining = request is not None and request.kind in (JOIN, SYNC)
+        limit = config.max_poll_interval if is_joining else config.request_timeout
         if request is not None and now - request.sent > limit:
             self._on_group_closed(request)
         if self._request is None and now >= self._next_step:
-            self._ask_again()
+            self._send_again()
         self._beat(now)
         if self._polling and (self._needs_rejoin or self._is_lost):
-            self._poll_acknowledged = {}  # the poll ends before its time, so it need not return anything
+            self._poll_acknowledged = {}  # the poll ends before its deadline, so it may return nothing
             self._end_poll()
 
-    def _ask_again(self) -> None:
+    def _send_again(self) -> None:
         if self._committing:
-            self._ask(COMMIT, offsets=self._committing)
+            self._send_request(COMMIT, offsets=self._committing)
         elif self._phase == JOIN:
-            self._ask_to_join()
+            self._send_join()
         elif self._phase == SYNC:
             self._needs_rejoin, self._phase = False, JOIN  # the assignment is with the group's leader: join again
-            self._ask_to_join()
+            self._send_join()
         elif self._phase == FETCH:
-            self._ask(FETCH)
+            self._fetch_offsets()
 
     def _beat(self, now: int) -> None:
         """A heartbeat, unless the member is joining."""
         if not self.member or self._phase == JOIN or self._is_lost:
             return
-        if now - self._heartbeat_answered > self.config.group_session:
-            # The session is over, and perhaps the connection is dead: connect anew (markCoordinatorUnknown).
-            self._heartbeat_answered = now
+        if now - self._last_heartbeat_response > self.config.group_session:
+            # The session is over, and the connection may be dead: reconnect (markCoordinatorUnknown).
+            self._last_heartbeat_response = now
             for request in (self._heartbeat_request, self._request):
                 if request is not None:
                     self._on_group_closed(request)
@@ -367,16 +385,16 @@ class GroupConsumer(Consumer):
             self._due_heartbeat = now + self.config.group_heartbeat
             self._heartbeat_request = self._sent(HEARTBEAT, self._on_beat)
 
-    def _on_beat(self, answer: GroupRequest) -> None:
-        if answer is not self._heartbeat_request or not self.alive:
+    def _on_beat(self, response: GroupRequest) -> None:
+        if response is not self._heartbeat_request or not self.alive:
             return
         self._heartbeat_request = None
-        self._heartbeat_answered = self.loop.now
-        if answer.member != self.member or answer.generation != self.generation:
+        self._last_heartbeat_response = self.loop.now
+        if response.member != self.member or response.generation != self.generation:
             return
-        if answer.error in RETRIABLE:
+        if response.error in RETRIABLE:
             self.refresh()
-        elif answer.error == REBALANCING:
+        elif response.error == REBALANCING:
             self._needs_rejoin = True
-        elif answer.error:
+        elif response.error:
             self._is_lost = True

@@ -1,8 +1,8 @@
-"""A producer: sends at its own pace, gathers batches, retries, and reports the outcome of each record.
+"""A producer: sends at random intervals, batches records, retries, and reports the outcome of each record.
 
-The outcome of a record is `ok` when a broker acknowledged it, `fail` when it was certainly never written,
-and `info` when an attempt may have been. As in the Java client, a batch that is retried without idempotence
-goes to the front of the queue, and so may overtake another; with idempotence sequence numbers keep the order.
+The outcome of a record is `ok` if a broker acknowledged it, `fail` if it was certainly never written, and `info` if an
+attempt may have been. As in the Java client, a batch that is retried without idempotence goes to the front of the
+queue, so it may overtake another. With idempotence, sequence numbers keep the order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SETUP_TIMEOUT = 10 * SECOND  # socket.connection.setup.timeout.ms
 
 
 class Producer(Client):
-    """RecordAccumulator and Sender in one, for values that number themselves."""
+    """RecordAccumulator and Sender in one; the values of each partition are numbered from 0."""
 
     __slots__ = (
         "_bump",
@@ -52,6 +52,7 @@ class Producer(Client):
         "_partition_in_flight",
         "_queues",
         "_rng",
+        "_targets",
         "_ticking",
         "config",
         "epoch",
@@ -85,7 +86,8 @@ class Producer(Client):
         self.epoch = 0  # producer epoch, raised after a gap in the sequence (KIP-360)
         self.generated = 0
         self.finished = ops == 0
-        count = config.partitions
+        count = config.data_partitions
+        self._targets = range(config.partitions)  # the partitions that it writes
         self._op = 0
         self._next_value = [0] * count
         self._next_sequence = [0] * count
@@ -99,7 +101,7 @@ class Producer(Client):
         self._ticking = False
 
     def start(self, _: None = None) -> None:
-        """Ask for metadata and begin to send."""
+        """Request metadata and begin to send."""
         if not self.finished:
             self.refresh()
             self._generate(None)
@@ -109,7 +111,7 @@ class Producer(Client):
     # --- the application
 
     def _generate(self, _: None) -> None:
-        """Send one record, or a burst of them, and decide when to send the next."""
+        """Send one record, or a burst of them, and schedule the next."""
         config = self.config
         for _count in range(min(config.burst, self.ops - self.generated)):
             self._send_one()
@@ -117,7 +119,7 @@ class Producer(Client):
             self.loop.at(self.loop.now + int(self._rng.random() * 2 * config.interval), self._generate)
 
     def _send_one(self, planned: tuple[int, int] | None = None) -> None:
-        """Send the next value of some partition, or a planned one (partition, value) of the operation under way."""
+        """Send the next value of a random partition, or a planned (partition, value) of the current transaction."""
         now = self.loop.now
         config = self.config
         if planned is None:
@@ -127,9 +129,8 @@ class Producer(Client):
             op = self._op
             self._op = op + 1
             self.generated += 1
-            history = self._history
-            if history is not None:
-                history.send(now, self.name, op, partition, value)
+            if self._history is not None:
+                self._history.send(now, self.name, op, self.index, partition, value)
         else:
             partition, value = planned
             op = self._op
@@ -149,13 +150,13 @@ class Producer(Client):
     # --- sending
 
     def _drain(self, _: None) -> None:
-        """Send what is ready, broker by broker, as far as max.in.flight.requests.per.connection allows."""
+        """Send the ready batches, broker by broker, up to max.in.flight.requests.per.connection."""
         config = self.config
         blocked = list(self._connecting)
         while True:
             ready: list[ProducerBatch] = []
             broker = NO_LEADER
-            for partition in range(config.partitions):
+            for partition in self._targets:
                 leader = self.leaders[partition][0]
                 if leader in blocked or (broker != NO_LEADER and leader != broker):
                     continue
@@ -180,7 +181,7 @@ class Producer(Client):
         if not queue:
             return None
         if self.config.max_in_flight == 1 and self._partition_in_flight[partition]:
-            return None  # muted, whichever broker has it: guaranteeMessageOrder, RecordAccumulator.mutePartition
+            return None  # muted for all brokers: guaranteeMessageOrder, RecordAccumulator.mutePartition
         batch = queue[0]
         now = self.loop.now
         if batch.attempts:
@@ -198,7 +199,7 @@ class Producer(Client):
         return batch
 
     def _bump_epoch(self, batch: ProducerBatch) -> ProducerBatch:
-        """A record was given up, so its sequence number is missing: begin again in a new epoch (KIP-360).
+        """Start a new epoch, because the sequence number of a batch that was given up is missing (KIP-360).
 
         Simplification: the transaction coordinator (InitProducerId) grants it at once.
         """
@@ -239,10 +240,10 @@ class Producer(Client):
             for batch in batches:
                 self._complete(batch, "ok", NONE, -1)
 
-    # --- answers
+    # --- responses
 
-    def _take_back(self, request: ProduceRequest) -> bool:
-        """End a request; say whether it was still in flight."""
+    def _end_request(self, request: ProduceRequest) -> bool:
+        """End a request; returns whether it was still in flight."""
         if request.closed or request not in self._in_flight[request.broker]:
             return False
         request.closed = True
@@ -254,8 +255,8 @@ class Producer(Client):
         return True
 
     def on_produced(self, request: ProduceRequest) -> None:
-        """A broker answers."""
-        if not self._take_back(request):
+        """A broker's response."""
+        if not self._end_request(request):
             return
         for index, batch in enumerate(request.batches):
             error, base = request.results[index]
@@ -264,11 +265,11 @@ class Producer(Client):
             if error in (NONE, DUPLICATE):
                 self._acknowledged(batch, base)
             elif error == OUT_OF_ORDER and self._follows_another(batch):
-                self._retry(batch, error)  # the one before it is still under way
+                self._retry(batch, error)  # the batch before it is still in flight
             elif error in (OUT_OF_ORDER, OLD_PRODUCER, INVALID_STATE):
                 # The broker lacks records that it acknowledged, or an earlier batch was given up. Simplification: the
-                # batch fails, as before 2.5. Since KIP-360 the producer renumbers what is undecided and retries
-                # (TransactionManager.canRetry), which writes again what was written but not answered.
+                # batch fails, as before 2.5. Since KIP-360 the producer renumbers undecided batches and retries
+                # (TransactionManager.canRetry), which duplicates those that were written without a response.
                 self._bump[batch.partition] = True
                 self._complete(batch, "info" if batch.ambiguous else "fail", error, -1)
             else:
@@ -287,18 +288,17 @@ class Producer(Client):
         self._complete(batch, "ok", NONE, base)
 
     def _follows_another(self, batch: ProducerBatch) -> bool:
-        """Is a batch with an earlier sequence number still undecided?"""
+        """Whether a batch with an earlier sequence number is undecided."""
         undecided = (*self._queues[batch.partition], *self._partition_in_flight[batch.partition])
         return any(
             0 <= other.sequence < batch.sequence and other.producer_epoch == batch.producer_epoch for other in undecided
         )
 
     def on_closed(self, request: ProduceRequest) -> None:
-        """The connection closed: no request on it will be answered, and its batches may have been written or not.
+        """The connection closed: its requests get no response, and their batches may have been written.
 
-        All that is in flight to that broker fails, oldest first (InFlightRequests.clearAll since KAFKA-5494), so
-        that batches without sequence numbers are queued again in reverse. With acks=0 nothing is in flight, and the
-        producer learns that it must ask for the leader again."""
+        All requests in flight to that broker fail, oldest first (InFlightRequests.clearAll since KAFKA-5494), so
+        batches without sequence numbers are queued again in reverse. With acks=0 only the metadata is refreshed."""
         if request.connection is self.connections[request.broker]:
             self._disconnected(request.broker)
 
@@ -307,7 +307,7 @@ class Producer(Client):
         if not self.config.acks:
             self._connect(broker)
         for lost in list(self._in_flight[broker]):
-            self._take_back(lost)
+            self._end_request(lost)
             for batch in lost.batches:
                 if not batch.done:
                     batch.ambiguous = True
@@ -315,8 +315,10 @@ class Producer(Client):
         self.refresh()
 
     def _connect(self, broker: int) -> None:
-        """With acks=0 a send to a dead broker is lost silently, so check first that the broker runs
-        (NetworkClient.ready). Simplification: with other acks batches go out at once, as they are retried."""
+        """With acks=0, check that the broker runs (NetworkClient.ready), because lost batches are not retried.
+
+        Simplification: with other acks, batches are sent at once.
+        """
         request = self._connecting[broker] = ApiVersionsRequest(
             self.node, broker, self.loop.now, self.on_connected, self.on_refused, None
         )
@@ -324,7 +326,7 @@ class Producer(Client):
         self.refresh()
 
     def on_connected(self, request: ApiVersionsRequest) -> None:
-        """The broker answers on the new connection."""
+        """The broker's response on the new connection."""
         if self._connecting.get(request.broker) is request:
             del self._connecting[request.broker]
             self._drain(None)
@@ -357,19 +359,18 @@ class Producer(Client):
     def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
         batch.done = True
         self._outstanding -= 1
-        history = self._history
-        if history is not None:
-            history.sent(self.loop.now, self.name, batch, outcome, error, base)
+        if self._history is not None:
+            self._history.sent(self.loop.now, self.name, batch, outcome, error, base)
         batch.ops = []
         if self._outstanding == 0 and self.generated >= self.ops:
             self.finished = True
 
     def on_leaders(self) -> None:
-        """Send what now has a leader."""
+        """Send the batches that now have a leader."""
         self._drain(None)
 
     def _tick(self, _: None) -> None:
-        """Give up on requests after request.timeout.ms, and on records after delivery.timeout.ms."""
+        """Give up requests after request.timeout.ms, and records after delivery.timeout.ms."""
         now = self.loop.now
         if self.finished:
             self._ticking = False
@@ -384,7 +385,7 @@ class Producer(Client):
                 self._disconnected(broker)
         for broker in [b for b, request in self._connecting.items() if now - request.sent > SETUP_TIMEOUT]:
             self._connect(broker)
-        for partition in range(config.partitions):
+        for partition in self._targets:
             queue = self._queues[partition]
             while queue and now >= queue[0].created + config.delivery_timeout:
                 batch = queue.popleft()

@@ -1,8 +1,8 @@
 """A transactional producer: InitProducerId, AddPartitionsToTxn, records, EndTxn (TransactionManager, Sender).
 
-It has one request to the coordinator at a time. The application begins a transaction, sends its records, and commits or
-aborts; when anything failed it aborts. After a fatal error it closes the producer and makes a new one, unless another
-producer has the same transactional id.
+It has one request to the coordinator at a time. The application begins a transaction, sends its records, and commits;
+it aborts at random, or if anything failed. After a fatal error it closes the producer and makes a new one, unless
+another producer has the same transactional id.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..config import MS
-from ..coordinators.requests import RETRIABLE
+from ..coordinators.requests import RETRIABLE, GroupRequest
 from ..coordinators.transaction_ledger import Transaction, TransactionLedger
 from ..coordinators.transaction_requests import ADD, CONCURRENT, END, FENCED, INIT, TransactionRequest
 from ..partition_state import NO_LEADER
 from ..producer_batch import ProducerBatch
 from ..requests import INVALID_STATE, TIMED_OUT, Request
-from .producer import Producer
+from .closable_producer import ClosableProducer
 
 IDLE, INITIALISING, OPEN, ENDING = "idle", "initialising", "open", "ending"
 CONCURRENT_BACKOFF = 20 * MS  # TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS
@@ -24,7 +24,7 @@ BY_APPLICATION = "aborted by the application"
 CLOSED = "the application made a new producer before it committed"
 
 
-class TransactionalProducer(Producer):
+class TransactionalProducer(ClosableProducer):
     """A producer whose application writes everything in transactions."""
 
     __slots__ = (
@@ -55,10 +55,10 @@ class TransactionalProducer(Producer):
         self.transactions = transactions
         self.pid = self.epoch = -1
         self._phase = IDLE
-        self._request: TransactionRequest | None = None  # under way to the coordinator
+        self._request: TransactionRequest | GroupRequest | None = None  # to a coordinator, in flight
         self._retry_at = 0
-        self._since = 0  # when the coordinator answered last, or had nothing to answer
-        self._turn = 0  # of the application; what was planned in an earlier one does not happen
+        self._since = 0  # since when the producer waits for the coordinator
+        self._turn = 0  # of the application; scheduled actions of an earlier turn are dropped
         self._clear_transaction()
 
     def _clear_transaction(self) -> None:
@@ -67,7 +67,7 @@ class TransactionalProducer(Producer):
         self._sends: list[tuple[int, int]] = []  # all of them
         self._offsets: dict[tuple[int, int], int] = {}  # of those that were acknowledged
         self._acked: list[tuple[ProducerBatch, int]] = []
-        self._new: set[int] = set()  # partitions that the coordinator must learn of first
+        self._new: set[int] = set()  # partitions that must first be added to the transaction
         self._added: set[int] = set()
         self._commits = True
         self._failed = ""  # why it can only be aborted
@@ -77,7 +77,7 @@ class TransactionalProducer(Producer):
     # --- the application
 
     def start(self, _: None = None) -> None:
-        """Ask for a producer id, then begin."""
+        """Request a producer id, then begin."""
         if not self.finished:
             self.refresh()
             self._phase = INITIALISING
@@ -86,7 +86,7 @@ class TransactionalProducer(Producer):
             self.loop.at(self.loop.now, self._tick)
 
     def _pause(self) -> None:
-        """The application comes back after a while."""
+        """Schedule the application's next turn."""
         self._turn += 1
         later = self.loop.now + int(self._rng.random() * 2 * self.config.interval)
         self.loop.at(later, self._take_turn, self._turn)
@@ -107,17 +107,25 @@ class TransactionalProducer(Producer):
 
     def _begin(self) -> None:
         config = self.config
+        commits = self._rng.random() * 1000 >= config.transaction_aborts
+        plan: list[tuple[int, int]] = []
+        for _ in range(min(config.transaction_records, self.ops - self.generated)):
+            self.generated += 1
+            plan.append(self._next(int(self._rng.random() * config.partitions)))
+        self._open(plan, commits, self._op + 1)
+
+    def _open(self, plan: list[tuple[int, int]], commits: bool, op: int) -> None:
+        """Begin a transaction that will send these values."""
         self._clear_transaction()
         self._phase = OPEN
         self._transaction = self.transactions.begin(self.name, self.index, self.pid, self.epoch)
-        self._commits = self._rng.random() * 1000 >= config.transaction_aborts
-        for _ in range(min(config.transaction_records, self.ops - self.generated)):
-            self.generated += 1
-            self._plan.append(self._next(int(self._rng.random() * config.partitions)))
-        self._sends = list(self._plan)
-        self._op += 1
+        self._commits, self._plan, self._sends, self._op = commits, plan, list(plan), op
         if self._history is not None:
-            self._history.transact(self.loop.now, self.name, self._op, self._sends)
+            self._history.transact(self.loop.now, self.name, op, self.index, self._sends, self._commit_at())
+
+    def _commit_at(self) -> dict[int, int]:
+        """The offsets that the transaction commits; this application reads nothing."""
+        return {}
 
     def _next(self, partition: int) -> tuple[int, int]:
         value = self._next_value[partition]
@@ -144,7 +152,7 @@ class TransactionalProducer(Producer):
         self._step()
 
     def _drop_unsent(self) -> None:
-        """An abort begins: what was not sent yet never will be (RecordAccumulator.abortUndrainedBatches)."""
+        """Drop the batches that were not sent when an abort begins (RecordAccumulator.abortUndrainedBatches)."""
         for queue in self._queues:
             for batch in [batch for batch in queue if not batch.attempts]:
                 queue.remove(batch)
@@ -166,7 +174,7 @@ class TransactionalProducer(Producer):
         super()._send(broker, batches)
 
     def _acknowledged(self, batch: ProducerBatch, base: int) -> None:
-        """It is acknowledged to the application with its transaction."""
+        """Keep the acknowledgement until the transaction commits."""
         self._acked.append((batch, base))
         self._offsets.update(((batch.partition, batch.first + i), base + i) for i in range(batch.count))
         self._complete(batch, "ok", "", base)
@@ -188,20 +196,20 @@ class TransactionalProducer(Producer):
     # --- the coordinator
 
     def _step(self, _: None = None) -> None:
-        """Send the next request to the coordinator, if none is under way."""
+        """Send the next request to the coordinator, if none is in flight."""
         if self._request is not None or self.loop.now < self._retry_at:
             return
         if self._phase == INITIALISING:
-            self._ask(INIT)
+            self._send_request(INIT)
         elif self._new and not self._failed:
-            self._ask(ADD, partitions=tuple(sorted(self._new)))
+            self._send_request(ADD, partitions=tuple(sorted(self._new)))
         elif self._phase == ENDING and self._outstanding == 0:
             if self._is_started:
-                self._ask(END, commit=self._commits and not self._failed)
+                self._send_request(END, commit=self._commits and not self._failed)
             else:
                 self._finish()
 
-    def _ask(self, kind: str, **content: Any) -> None:
+    def _send_request(self, kind: str, **content: Any) -> None:
         leader = self.leaders[self.config.transaction_log][0]
         if leader == NO_LEADER:
             self.refresh()
@@ -212,7 +220,7 @@ class TransactionalProducer(Producer):
             self.node,
             leader,
             self.loop.now,
-            self._on_answer,
+            self._on_response,
             self.on_closed,
             self.connections[leader],
             kind,
@@ -240,36 +248,36 @@ class TransactionalProducer(Producer):
             self._step_later(self.config.retry_backoff)
         super()._disconnected(broker)
 
-    def _on_answer(self, answer: TransactionRequest) -> None:
-        if answer is not self._request:
+    def _on_response(self, response: TransactionRequest) -> None:
+        if response is not self._request:
             return
         self._request = None
         self._since = self.loop.now
-        error = answer.error
+        error = response.error
         if error in (*RETRIABLE, CONCURRENT):
-            self._is_in_doubt = self._is_in_doubt or (answer.kind == END and error in RETRIABLE)
+            self._is_in_doubt = self._is_in_doubt or (response.kind == END and error in RETRIABLE)
             if error in RETRIABLE:
                 self.refresh()
             self._step_later(CONCURRENT_BACKOFF if error == CONCURRENT else self.config.retry_backoff)
-        elif answer.kind == END and (not error or (error == INVALID_STATE and not answer.commit)):
-            # The coordinator may never have got the partitions of a transaction that is aborted.
+        elif response.kind == END and (not error or (error == INVALID_STATE and not response.commit)):
+            # Partitions of an aborted transaction may never have been added to it.
             if not error:
-                self._take_over(*answer.granted)
+                self._start_epoch(*response.granted)
             self._finish()
         elif error:
             self._fail_for_good(error)
-        elif answer.kind == INIT:
-            self._take_over(*answer.granted)
+        elif response.kind == INIT:
+            self._start_epoch(*response.granted)
             self._phase = IDLE
-            self._go_on()
+            self._continue()
         else:
-            self._new -= set(answer.partitions)
-            self._added |= set(answer.partitions)
+            self._new -= set(response.partitions)
+            self._added |= set(response.partitions)
             self._drain(None)
             self._step()
 
-    def _take_over(self, pid: int, epoch: int) -> None:
-        """Number batches anew in a new epoch."""
+    def _start_epoch(self, pid: int, epoch: int) -> None:
+        """Set the producer id and epoch; a new epoch restarts the sequence numbers."""
         if (pid, epoch) == (self.pid, self.epoch):
             return
         self.pid, self.epoch = pid, epoch
@@ -280,7 +288,7 @@ class TransactionalProducer(Producer):
     # --- ends
 
     def _finish(self) -> None:
-        """The transaction is over, and the application knows how it ended."""
+        """End the transaction with a known outcome."""
         commits = self._commits and not self._failed
         if commits:
             for batch, base in self._acked:
@@ -290,13 +298,13 @@ class TransactionalProducer(Producer):
         if self._phase == INITIALISING:
             self._step()
         else:
-            self._go_on()
+            self._continue()
 
     def _fail_for_good(self, error: str) -> None:
-        """A fatal error: this producer ends, and perhaps another takes its place."""
+        """After a fatal error, end this producer, and start a new one unless others have the same id."""
         if self._transaction is not None:
             is_unknown = self._is_in_doubt and self._commits and not self._failed
-            # Without an EndTxn that may have arrived, nobody can have committed, whatever the error.
+            # Without an EndTxn that may have arrived, the transaction cannot be committed.
             self._record("info" if is_unknown else "fail", error if is_unknown or error == FENCED else CLOSED)
         self._abandon()
         self.pid = self.epoch = -1
@@ -313,27 +321,19 @@ class TransactionalProducer(Producer):
         self._transaction.outcome = outcome
         if self._history is not None:
             sends = [(partition, value, self._offsets.get((partition, value))) for partition, value in self._sends]
-            self._history.transacted(self.loop.now, self.name, self._op, sends, outcome, error)
+            self._history.transacted(
+                self.loop.now, self.name, self._op, self.index, sends, self._commit_at(), outcome, error
+            )
         self._transaction = None
 
     def _abandon(self) -> None:
-        """Close all connections. What is under way may still arrive."""
+        """Close all connections. Requests in flight may still arrive."""
         self._turn += 1
         self._request = None
-        for partition, queue in enumerate(self._queues):
-            for batch in (*queue, *self._partition_in_flight[partition]):
-                batch.done = True
-            queue.clear()
-            self._partition_in_flight[partition] = []
-        for broker, requests in self._in_flight.items():
-            for request in requests:
-                request.closed = True
-            requests.clear()
-            self.reconnect(broker)
-        self._outstanding = 0
+        self._close_connections()
         self._clear_transaction()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Begin the next transaction after a while, or end."""
         if self.generated >= self.ops:
             self.finished = True
@@ -348,7 +348,7 @@ class TransactionalProducer(Producer):
         if not waits:
             self._since = self.loop.now
         elif self.loop.now - self._since > self.config.delivery_timeout:
-            # max.block.ms. The application makes one more producer; if that gets no answer either, it ends.
+            # max.block.ms. The application makes one more producer; if that gets no response either, it ends.
             self.finished = self._phase == INITIALISING
             self._fail_for_good(TIMED_OUT)
         super()._tick(None)

@@ -1,4 +1,4 @@
-"""One controller process: elects leaders and removes dead brokers from ISRs, by what it last read."""
+"""One controller process: elects leaders and removes dead brokers from ISRs, by its own view of the metadata."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..rules import Rules, VoteOf
 
 
 class MetadataStore(Protocol):
-    """What a controller needs of ZooKeeper or the quorum (quorum.py)."""
+    """The methods of ZooKeeper or the quorum (quorum.py) that a controller calls."""
 
     leaving: list[int]
     incarnations: dict[int, int]
@@ -24,7 +24,7 @@ class MetadataStore(Protocol):
         """Store a change; False if the controller's epoch is over."""
 
     def vote_of(self, partition: int, epoch: int) -> VoteOf:
-        """How to ask brokers for their votes."""
+        """The function that returns a broker's vote."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,8 +45,8 @@ class Controller:
     live: list[int] = field(default_factory=list, init=False)
 
     @property
-    def works(self) -> bool:
-        """Does its process run, and is it not paused?"""
+    def is_running(self) -> bool:
+        """Whether its process runs and is not paused."""
         return self.alive and not self.paused
 
     def reconcile(self, unclean: int = 0) -> None:
@@ -64,7 +64,7 @@ class Controller:
             if state.leader == NO_LEADER:
                 elected = rules.elect(state, self.live, config, self._store.vote_of(partition, state.epoch + 1))
                 if elected is not None and before.leader != NO_LEADER:
-                    # Leaving the old leader and electing the new one is one change, with one new epoch.
+                    # Removing the old leader and electing the new one is one change, with one new epoch.
                     elected = replace(elected, epoch=before.epoch + 1, version=before.version + 1)
                 state = elected or state
             if state is not before:
@@ -97,7 +97,7 @@ class Controller:
         self.finish_reassignment(partition)
 
     def ends_reassignment(self, state: PartitionState) -> bool:
-        """Would a move end with this state?"""
+        """Whether a move would end with this state."""
         return bool(reassignment.finish(state, self.live, self._rules.era))
 
     def complete_reassignment(self, partition: int, state: PartitionState) -> None:
@@ -111,7 +111,7 @@ class Controller:
             self._move(partition, "completed", state)
 
     def cancel_reassignment(self, partition: int) -> None:
-        """Take a move back (kafka-reassign-partitions --cancel)."""
+        """Cancel a move (kafka-reassign-partitions --cancel)."""
         state = reassignment.revert(self.view[partition], self.live)
         if state is not None:
             self._move(partition, "cancelled", state)
@@ -123,9 +123,11 @@ class Controller:
             self._report(self.id, "reassignment", partition, what, before, state)
 
     def rebalance_leaders(self) -> None:
-        """The timer of auto.leader.rebalance.enable. ZooKeeper's controller elects the preferred leaders of a broker
-        only if more of its partitions than leader.imbalance.per.broker.percentage have another leader
-        (KafkaController.checkAndTriggerAutoLeaderRebalance); KRaft's elects all."""
+        """Elect preferred leaders by the timer of auto.leader.rebalance.enable.
+
+        ZooKeeper's controller elects those of a broker only if more than leader.imbalance.per.broker.percentage of its
+        partitions have another leader (KafkaController.checkAndTriggerAutoLeaderRebalance); KRaft's elects all.
+        """
         if not self._rules.era.zookeeper:
             self.elect_preferred()
             return
@@ -139,7 +141,7 @@ class Controller:
                 self.elect_preferred(elsewhere)
 
     def elect_preferred(self, partitions: Sequence[int] | None = None) -> None:
-        """Give leadership back to preferred replicas that are in the ISR, of all partitions if none are named."""
+        """Elect preferred replicas that are in the ISR, of all partitions if none are given."""
         rules = self._rules
         for partition in range(len(self.view)) if partitions is None else partitions:
             state = self.view[partition]

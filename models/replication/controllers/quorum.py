@@ -1,9 +1,9 @@
-"""The cluster's memory: sessions, partition states, and which controller is active.
+"""The cluster's metadata: sessions, partition states, and which controller is active.
 
-One model serves both eras. The quorum is ZooKeeper, or the KRaft metadata log: it never fails, it writes one change
-after the other, and it refuses a change that is based on an old version. A controller can fail, or be paused and come
-back as a zombie that acts on its old view. Simplification: brokers get a controller's requests in order and without
-loss, as both the request queues of ZooKeeper's controllers and the metadata log ensure.
+The quorum is ZooKeeper or the KRaft metadata log. It never fails, stores one change after the other, and refuses a
+change that is based on an old version. A controller can fail, or be paused and resume as a zombie with an old view.
+Simplification: brokers get a controller's requests in order and without loss, as the request queues of ZooKeeper's
+controllers and the metadata log ensure.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Quorum:
         self._due_prefer = config.imbalance_check if config.auto_rebalance else NEVER
 
     def report(self, node: int, kind: str, *details: Any) -> None:
-        """Report an event (events.py), if anybody listens."""
+        """Report an event (events.py) to the listener, if there is one."""
         if self._listener is not None:
             self._listener(ClusterEvent(self.loop.now, node, kind, details))
 
@@ -92,7 +92,7 @@ class Quorum:
     def create(self, assignment: list[tuple[int, ...]]) -> None:
         """Create the topic with all replicas in the ISR and the first of each as leader."""
         self.states = [PartitionState(replicas, replicas[0], 0, replicas, 0) for replicas in assignment]
-        self._take_over(self.controllers[0])
+        self._start_epoch(self.controllers[0])
         for partition, state in enumerate(self.states):
             self.report(QUORUM, "stored", partition, None, state)
         self.loop.at(self.loop.now + TICK, self._tick)
@@ -100,14 +100,16 @@ class Quorum:
     # --- sessions
 
     def can_register(self, broker: int) -> bool:
-        """May a starting broker register? Not while the session of its earlier process lasts (until 1.0 "A broker is
-        already registered on the path", since then NodeExistsException, in KRaft DuplicateBrokerRegistrationException
-        of ClusterControlManager.registerBroker). Simplification: it tries again, where ZooKeeper's brokers exited and
-        were started again."""
+        """Whether a starting broker may register: not while the session of its earlier process lasts.
+
+        Kafka then fails with "A broker is already registered on the path" (until 1.0), NodeExistsException, or in KRaft
+        DuplicateBrokerRegistrationException (ClusterControlManager.registerBroker). Simplification: the broker retries,
+        where ZooKeeper's brokers exited and were restarted.
+        """
         return self._is_connected(broker) and broker not in self.live and (self.rules.era.zookeeper or self._is_watched)
 
     def register(self, broker: int, clean: bool, incarnation: int) -> None:
-        """A broker started. KRaft removes it from the ELR too, unless it had shut down in order."""
+        """Register a started broker. KRaft removes it from the ELR too, unless its last shutdown was clean."""
         self.incarnations[broker] = incarnation
         if self.controller is not None and self._is_watched and not clean:
             self.controller.reconcile(unclean=broker)
@@ -115,8 +117,8 @@ class Quorum:
 
     @property
     def _is_watched(self) -> bool:
-        """Does a controller see brokers come and go?"""
-        return self.controller is not None and self.controller.works and self._has_joined(self.controller)
+        """Whether a controller notices sessions that begin and end."""
+        return self.controller is not None and self.controller.is_running and self._has_joined(self.controller)
 
     def _session_keepers(self) -> tuple[int, ...]:
         """The nodes that a session needs: ZooKeeper; with KRaft the quorum's log and the active controller."""
@@ -124,20 +126,24 @@ class Quorum:
             return (QUORUM,)
         return (QUORUM, self.controller.id)
 
-    def hears(self, broker: int) -> bool:
-        """Do a broker's messages arrive, whether or not it gets an answer?"""
+    def receives_from(self, broker: int) -> bool:
+        """Whether a broker's messages arrive, even if responses do not."""
         return all(self.network.reaches(broker, node) for node in self._session_keepers())
 
     def _is_connected(self, broker: int) -> bool:
-        return self.hears(broker) and all(self.network.reaches(node, broker) for node in self._session_keepers())
+        return self.receives_from(broker) and all(
+            self.network.reaches(node, broker) for node in self._session_keepers()
+        )
 
     def _has_joined(self, controller: Controller) -> bool:
-        """Does a controller reach ZooKeeper, or the others of the quorum?"""
+        """Whether a controller is connected with ZooKeeper, or the others of the quorum."""
         return self.network.reaches(controller.id, QUORUM) and self.network.reaches(QUORUM, controller.id)
 
     def heartbeat(self, broker: int, incarnation: int) -> None:
-        """Renew a session. A fenced broker is unfenced without a restart, but not one in controlled shutdown
-        (BrokerHeartbeatManager.calculateNextBrokerState)."""
+        """Renew a session, or unfence a broker without a restart, unless it is in controlled shutdown.
+
+        It is BrokerHeartbeatManager.calculateNextBrokerState.
+        """
         if self.incarnations.get(broker) != incarnation or broker in self.leaving:
             return
         if broker in self.live:
@@ -146,8 +152,11 @@ class Quorum:
             self._admit(broker)
 
     def _admit(self, broker: int) -> None:
-        """Begin a session. Without a controller that watches, ZooKeeper has the broker's node again before the next
-        controller reads the list, so the broker keeps its place in the ISR (KAFKA-1120)."""
+        """Begin a session.
+
+        Without an active controller, ZooKeeper has the broker's node again before the next controller reads the list,
+        so the broker stays in the ISR (KAFKA-1120).
+        """
         self.sessions[broker] = self.loop.now + self.config.session_timeout
         self.live = sorted([*self.live, broker])
         if self.controller is None or not self._is_watched:
@@ -167,12 +176,15 @@ class Quorum:
         self.controller.live = list(self.live)
 
     def is_live(self, broker: int) -> bool:
-        """Is a broker registered and not fenced?"""
+        """Whether a broker is registered and not fenced."""
         return broker in self.live
 
     def request_shutdown(self, broker: int) -> None:
-        """Controlled shutdown: the controller removes the broker from all ISRs, moves its leaderships away, and sends
-        it the result (ControlledShutdownRequest; with KRaft a heartbeat with WantShutDown)."""
+        """Begin a controlled shutdown (ControlledShutdownRequest; with KRaft a heartbeat with WantShutDown).
+
+        The controller removes the broker from all ISRs, elects other leaders for its partitions, and sends it the
+        result.
+        """
         connected = broker in self.live and self._brokers[broker].is_responsive() and self._is_connected(broker)
         if connected and self.controller is not None and self._is_watched:
             self.leaving.append(broker)
@@ -180,12 +192,11 @@ class Quorum:
             self.controller.reconcile()
 
     def on_stopped(self, broker: int, orderly: bool) -> None:
-        """A broker's process ends. In an orderly shutdown it closes its session with ZooKeeper, whether or not it was
-        granted a controlled one."""
+        """A broker's process ends. In an orderly shutdown it closes its session with ZooKeeper, granted or not."""
         if broker in self.leaving:
             self.leaving.remove(broker)
             self.report(QUORUM, "left", broker)
-        elif orderly and self.rules.era.zookeeper and broker in self.live and self.hears(broker):
+        elif orderly and self.rules.era.zookeeper and broker in self.live and self.receives_from(broker):
             self._remove(broker)
             if self.controller is not None and self._is_watched:
                 self.controller.reconcile()
@@ -203,17 +214,20 @@ class Quorum:
         if gone:
             self._fence(gone, self.controller)
         for other in self.controllers:
-            # A zombie goes on reacting to brokers that come and go until it learns of its successor.
-            if other is not self.controller and other.works and other.epoch and other.live != self.live:
+            # A zombie keeps reacting to brokers that come and go until it notices its successor.
+            if other is not self.controller and other.is_running and other.epoch and other.live != self.live:
                 self.resume(other)
         if now >= self._due_prefer:
             self._due_prefer = now + self.config.imbalance_check
             self.controller.rebalance_leaders()
 
     def _fence(self, gone: list[int], controller: Controller) -> None:
-        """Fence brokers whose sessions ended. KRaft fences one at a time, the longest silent first, and elects in
-        between, even a broker that is fenced next (ReplicationControlManager.maybeFenceStaleBroker). So the last one
-        fenced is the last known leader."""
+        """Fence brokers whose sessions ended.
+
+        KRaft fences one at a time, the longest silent first, and elects leaders in between, even a broker that is
+        fenced next (ReplicationControlManager.maybeFenceStaleBroker). So the last fenced broker is the last known
+        leader.
+        """
         for broker in sorted(gone, key=self.sessions.__getitem__):
             self._remove(broker)
             if not self.rules.era.fences_together:
@@ -224,16 +238,16 @@ class Quorum:
     # --- controllers
 
     def _fail_over(self, now: int) -> None:
-        """The active controller is gone: another takes over when its session ends."""
+        """Without an active controller, let another take over when the session of the last one ends."""
         if self._vacant_until == 0:
             self._vacant_until = now + self.config.controller_timeout
         elif now >= self._vacant_until:
-            free = [c for c in self.controllers if c.works and self._has_joined(c)]
+            free = [c for c in self.controllers if c.is_running and self._has_joined(c)]
             if free:
-                self._take_over(free[0])
+                self._start_epoch(free[0])
 
-    def _take_over(self, controller: Controller) -> None:
-        """A new controller epoch: read everything. KRaft's gives every broker a fresh session; ZooKeeper keeps them."""
+    def _start_epoch(self, controller: Controller) -> None:
+        """Begin a controller epoch: the controller reads everything. KRaft renews all sessions, ZooKeeper none."""
         self._vacant_until = 0
         self.epoch += 1
         self.controller = controller
@@ -251,8 +265,11 @@ class Quorum:
             self.sessions[broker] = self.loop.now + self.config.session_timeout
 
     def resume(self, controller: Controller) -> None:
-        """A paused controller continues. If another took over it is a zombie: it acts on brokers that came or went
-        meanwhile, with the partition states of its old view."""
+        """Resume a paused controller.
+
+        If another took over, it is a zombie: it reacts to brokers that came or went meanwhile, with the partition
+        states of its old view.
+        """
         controller.paused = False
         if controller is self.controller or controller.epoch == 0:
             return
@@ -264,10 +281,10 @@ class Quorum:
         """Store a controller's change; False if its epoch is over (KAFKA-6082 for ZooKeeper; KRaft's quorum)."""
         if controller is not self.controller:
             # Without fencing of controllers, the zombie's change reaches brokers without being stored.
-            obeyed = self.rules.accepts_controller(self.epoch, controller.epoch)
-            if not obeyed:
-                controller.epoch = 0  # it learns of its successor
-            return obeyed
+            is_accepted = self.rules.accepts_controller(self.epoch, controller.epoch)
+            if not is_accepted:
+                controller.epoch = 0  # it notices its successor
+            return is_accepted
         self._store(partition, state)
         return True
 
@@ -279,19 +296,18 @@ class Quorum:
     # --- ISR
 
     def alter_isr(self, alter: AlterIsrRequest) -> None:
-        """Answer a leader's proposed ISR: stored if the partition did not change meanwhile, and if its members are
-        alive (KIP-841)."""
+        """Store a leader's proposed ISR if the partition did not change meanwhile and all members live (KIP-841)."""
         state = self.states[alter.partition]
         controller = self.controller
-        answering = QUORUM
+        responder = QUORUM
         if not self.rules.era.zookeeper:
-            if controller is None or not controller.works:
+            if controller is None or not controller.is_running:
                 self.network.reset(alter)
                 return
             if not self.network.reaches(alter.node, controller.id):
                 return  # the active controller takes it (AlterPartition), and a cut link dropped it
             if not self.network.reaches(controller.id, alter.node):
-                answering = controller.id
+                responder = controller.id
         joining_dead = any(b not in self.live for b in alter.isr if b not in state.isr)
         alter.accepted = (
             state.leader == alter.node
@@ -302,8 +318,8 @@ class Quorum:
         if alter.accepted:
             new = self.rules.alter_isr(state, alter.isr, self.config.min_insync_replicas)
             if not self.rules.era.zookeeper and controller is not None and controller.ends_reassignment(new):
-                # One record changes the ISR and ends the move, so the leader learns of it as of any other new epoch
-                # (ReplicationControlManager.alterPartition answers NEW_LEADER_ELECTED).
+                # One record changes the ISR and ends the move, so the leader is informed as of any other new epoch
+                # (ReplicationControlManager.alterPartition returns NEW_LEADER_ELECTED).
                 alter.accepted = False
                 controller.complete_reassignment(alter.partition, new)
         if alter.accepted:
@@ -313,23 +329,25 @@ class Quorum:
                 controller.view[alter.partition] = new
                 if not self.rules.era.zookeeper:
                     controller.broadcast((alter.partition,))
-                if controller.works:
+                if controller.is_running:
                     controller.finish_reassignment(alter.partition)
-        self.network.send(answering, alter.node, alter.reply, alter)
+        self.network.send(responder, alter.node, alter.reply, alter)
 
     def notify_isr(self, partitions: tuple[int, ...]) -> None:
         """ZooKeeper's /isr_change_notification: the controller updates all brokers' metadata caches."""
-        if self.controller is not None and self.controller.works:
+        if self.controller is not None and self.controller.is_running:
             self.controller.broadcast(partitions)
 
     def vote_of(self, partition: int, epoch: int) -> VoteOf:
-        """How to ask brokers for their votes, for protocols that elect by the log. Whoever votes stops following the
-        old leader. Simplification: the answer takes no time."""
+        """The function that returns a broker's vote, for protocols that elect by the log.
 
-        def ask(broker: int) -> tuple[int, int] | None:
+        A broker that votes stops following the old leader. Simplification: the vote takes no time.
+        """
+
+        def vote(broker: int) -> tuple[int, int] | None:
             node = self._brokers[broker]
             if not self._is_connected(broker) or not node.is_responsive():
                 return None
             return node.vote(partition, epoch)
 
-        return ask
+        return vote

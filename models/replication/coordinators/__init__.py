@@ -1,1 +1,1 @@
-"""What brokers coordinate for clients: committed offsets. Groups and transactions belong here too."""
+"""Coordinators of groups, their committed offsets, and transactions."""

@@ -23,9 +23,7 @@ class GroupLedger:
     """The events of the group; models/exploration/group_invariants.py checks them."""
 
     holds: list[Hold] = field(default_factory=list)
-    generations: dict[int, int] = field(
-        default_factory=dict
-    )  # generation -> the time at which its assignment was first stored
+    generations: dict[int, int] = field(default_factory=dict)  # generation -> when its assignment was first stored
     accepted: list[tuple[GroupRecord, int]] = field(default_factory=list)  # stored commits, and their times
     # Commits that were acknowledged to their members: generation, member, offsets, and time.
     acknowledged: list[tuple[int, str, dict[int, int], int]] = field(default_factory=list)
@@ -41,7 +39,7 @@ class GroupLedger:
         self.accepted.append((record, time))
 
     def on_owned(self, member: str, generation: int, partitions: tuple[int, ...], time: int) -> None:
-        """A member owns exactly these partitions from now on, in this generation."""
+        """From now on a member owns exactly these partitions, in this generation."""
         for (name, partition), hold in list(self._open.items()):
             if name == member and (partition not in partitions or hold.generation != generation):
                 hold.until = time

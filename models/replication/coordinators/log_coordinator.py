@@ -1,8 +1,8 @@
-"""What a broker's coordinators of groups and of transactions share: each acts while the broker leads the partition that
-stores its state, loads it from there when it is elected, and writes every change to it first.
+"""The base of the group coordinator and the transaction coordinator, whose state is stored in a partition.
 
-The partition is replicated like any other (CoordinatorRuntime, TransactionStateManager). Simplification: it is not
-compacted, and nothing in it expires.
+A coordinator is active while its broker leads that partition. It first loads the state from it, and writes every change
+to it before acting. The partition is replicated like any other (CoordinatorRuntime, TransactionStateManager).
+Simplification: it is not compacted, and nothing in it expires.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from ..storage.batches import Batch
 TICK = 100 * MS
 COORDINATOR = -1  # the producer of the batches in a coordinator's log
 R = TypeVar("R")
-Done = Callable[[str], None]
+Done = Callable[[str, int], None]  # error, base offset
 
 
 class LogCoordinator(ABC, Generic[R]):
-    """A coordinator on this broker: loaded, or not. `records` are those of all appends in the run: a batch's value is
-    an index of it."""
+    """A coordinator on this broker. `records` has the records of all appends in the run; a batch's values index it."""
 
     def __init__(
         self,
@@ -47,10 +46,10 @@ class LogCoordinator(ABC, Generic[R]):
         self.records = records
         self._epoch = -1  # leader epoch of the partition; -1: not the coordinator
         self._is_loading = False
-        self._forget()
+        self._drop_state()
 
     @abstractmethod
-    def _forget(self) -> None:
+    def _drop_state(self) -> None:
         """Drop what was loaded."""
 
     @abstractmethod
@@ -63,30 +62,30 @@ class LogCoordinator(ABC, Generic[R]):
 
     @abstractmethod
     def _tick_loaded(self, now: int) -> None:
-        """Do what time demands."""
+        """Run the periodic tasks of a loaded coordinator."""
 
-    def _refuse_waiting(self) -> None:
-        """Another broker coordinates: answer the requests that wait."""
+    def _refuse_parked(self) -> None:
+        """Refuse the parked requests, because another broker is the coordinator."""
 
     def restart(self) -> None:
         """A new process coordinates nothing."""
         self._epoch, self._is_loading = -1, False
-        self._forget()
+        self._drop_state()
 
     def lead(self, epoch: int) -> None:
-        """The broker began to lead the partition: load it, then answer."""
+        """Load the partition that the broker began to lead."""
         self._resign()
         self._epoch, self._is_loading = epoch, True
         loop = self._process.loop
         loop.at(loop.now + self._config.group_load_time, self._load, (self._process.incarnation, epoch))
 
     def _is_coordinator(self) -> bool:
-        """Does the broker lead the partition in the epoch for which it was loaded?"""
+        """Whether the broker leads the partition in the epoch for which it was loaded."""
         replica = self._manager.leader(self.log)
         return replica is not None and replica.epoch == self._epoch
 
-    def _may_go_on(self, task: Callable[[tuple[int, int]], None], since: tuple[int, int]) -> bool:
-        """May a task of this incarnation and epoch run now? A paused process runs it later."""
+    def _may_run(self, task: Callable[[tuple[int, int]], None], since: tuple[int, int]) -> bool:
+        """Whether a task of this incarnation and epoch may run now. A paused process runs it later."""
         process = self._process
         if since != (process.incarnation, self._epoch) or process.defer(task, since):
             return False
@@ -97,7 +96,7 @@ class LogCoordinator(ABC, Generic[R]):
 
     def _load(self, since: tuple[int, int]) -> None:
         process = self._process
-        if not self._may_go_on(self._load, since):
+        if not self._may_run(self._load, since):
             return
         for batch in self._manager.replicas[self.log].log.batches():
             is_own = batch.producer == COORDINATOR
@@ -107,18 +106,20 @@ class LogCoordinator(ABC, Generic[R]):
         process.loop.at(process.loop.now + TICK, self._tick, since)
 
     def _resign(self) -> None:
-        """Another broker coordinates."""
-        self._refuse_waiting()
+        """Drop the state, because another broker is the coordinator."""
+        self._refuse_parked()
         self._epoch, self._is_loading = -1, False
-        self._forget()
+        self._drop_state()
 
-    def _answer(self, request: Any, error: str = "") -> None:
+    def _respond(self, request: Any, error: str = "") -> None:
         request.error = error
         self._network.send(self._process.id, request.node, request.reply, request)
 
     def _write(self, records: Sequence[R], done: Done, pid: int = -1, producer_epoch: int = -1) -> None:
-        """Append records with acks=all; then `done` gets the error, if this is still the same coordinator. With a
-        producer id they belong to its transaction."""
+        """Append records with acks=all, then call `done` with the error and the base offset.
+
+        It is not called if another coordinator took over. With a producer id, the records belong to its transaction.
+        """
         process = self._process
         batch = ProducerBatch(COORDINATOR, self.log, len(self.records), process.loop.now)
         batch.count = len(records)
@@ -128,12 +129,12 @@ class LogCoordinator(ABC, Generic[R]):
 
         def finished(request: ProduceRequest) -> None:
             if since == (process.incarnation, self._epoch) and not process.defer(finished, request):
-                done(request.results[0][0])
+                done(*request.results[0])
 
         self._produces.write(batch, finished)
 
     def _tick(self, since: tuple[int, int]) -> None:
-        if not self._may_go_on(self._tick, since):
+        if not self._may_run(self._tick, since):
             return
         now = self._process.loop.now
         self._process.loop.at(now + TICK, self._tick, since)

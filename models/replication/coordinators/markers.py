@@ -18,7 +18,7 @@ from .transaction_requests import MarkerRequest
 
 @dataclass(slots=True, eq=False)
 class MarkerHandler:
-    """Appends control batches with acks=all, and answers once they are replicated."""
+    """Appends control batches with acks=all, and responds once they are replicated."""
 
     _process: Process
     _network: Network
@@ -26,18 +26,20 @@ class MarkerHandler:
     _produces: ProduceHandler
     _rules: Rules
     _next_number: Callable[[], int]
+    _written: Callable[[MarkerRequest], None]
 
     def handle(self, request: MarkerRequest) -> None:
         """Append a marker, unless a newer coordinator, or in transactions v2 this one, already did."""
         replica = self._manager.leader(request.partition)
         if replica is None:
-            self._answer(request, NOT_LEADER)
+            self._respond(request, NOT_LEADER)
             return
         known = replica.log.producers.get(request.pid)
         if request.coordinator_epoch < replica.log.transactions.coordinators.get(request.pid, -1):
-            self._answer(request, OLD_COORDINATOR)
+            self._respond(request, OLD_COORDINATOR)
         elif self._rules.bumps_epoch_at_end() and known is not None and request.epoch <= known.epoch:
-            self._answer(request, "")  # the epoch of a transaction's end is its own, so this is a repetition
+            self._written(request)
+            self._respond(request, "")  # the epoch of a transaction's end is its own, so this is a repetition
         else:
             number = 2 * self._next_number() + request.commit
             batch = ProducerBatch(MARKER, request.partition, number, self._process.loop.now)
@@ -45,12 +47,15 @@ class MarkerHandler:
             batch.sequence = -2 - request.coordinator_epoch
             incarnation = self._process.incarnation
 
-            def written(answer: ProduceRequest) -> None:
-                if incarnation == self._process.incarnation and not self._process.defer(written, answer):
-                    self._answer(request, answer.results[0][0])
+            def written(response: ProduceRequest) -> None:
+                if incarnation == self._process.incarnation and not self._process.defer(written, response):
+                    error = response.results[0][0]
+                    if not error:
+                        self._written(request)
+                    self._respond(request, error)
 
             self._produces.write(batch, written)
 
-    def _answer(self, request: MarkerRequest, error: str) -> None:
+    def _respond(self, request: MarkerRequest, error: str) -> None:
         request.error = error
         self._network.send(self._process.id, request.node, request.reply, request)

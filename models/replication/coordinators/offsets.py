@@ -1,6 +1,6 @@
-"""Committed offsets. Simplification: the group coordinator never fails, and answers at once.
+"""Committed offsets of consumers without a group, by the consumer's name.
 
-Groups are not modelled: a committed offset belongs to the consumer's name.
+Simplification: this coordinator never fails, and responds at once.
 """
 
 from __future__ import annotations

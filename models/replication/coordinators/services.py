@@ -1,4 +1,4 @@
-"""The coordinators of one broker, as its inbox and its leadership see them."""
+"""Composes the coordinators of one broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .transactions import TransactionCoordinator
 
 @dataclass(slots=True)
 class CoordinatorLogs:
-    """What all brokers' coordinators share: the records that were ever appended, and the ledgers."""
+    """The state that all brokers' coordinators share: all appended records, and the ledgers."""
 
     group: GroupLedger
     transactions: TransactionLedger
@@ -68,14 +68,14 @@ class CoordinatorServices:
             leader_of=leader_of,
             next_pid=logs.pids.__next__,
         )
-        self.markers = MarkerHandler(*parts, rules, logs.markers.__next__)
+        self.markers = MarkerHandler(*parts, rules, logs.markers.__next__, self._on_marker)
         self._config = config
         if config.transactional and rules.verifies_transactions():
             produces.verifier = Verifier(process, network, manager, rules, config, inboxes, leader_of, produces.append)
         self._verifier = produces.verifier
 
     def handlers(self) -> dict[type[Request], Callable[[Any], None]]:
-        """Who handles which requests."""
+        """The handlers by class of request."""
         return {
             GroupRequest: self.groups.handle,
             TransactionRequest: self.transactions.handle,
@@ -83,11 +83,16 @@ class CoordinatorServices:
         }
 
     def lead(self, partition: int, epoch: int) -> None:
-        """The broker began to lead a partition; if it stores a coordinator's state, that is loaded."""
+        """Load a coordinator's state, if it is stored in the partition that the broker began to lead."""
         if self._config.strategy and partition == self.groups.log:
             self.groups.lead(epoch)
         elif self._config.transactional and partition == self.transactions.log:
             self.transactions.lead(epoch)
+
+    def _on_marker(self, request: MarkerRequest) -> None:
+        """A marker in the group's log decides the offsets of its transaction."""
+        if self._config.strategy and request.partition == self.groups.log:
+            self.groups.end_transaction(request.pid, request.commit)
 
     def restart(self) -> None:
         """A new process coordinates nothing."""
@@ -95,7 +100,7 @@ class CoordinatorServices:
         self.transactions.restart()
 
     def expire(self, now: int) -> None:
-        """Give up on what waits for too long."""
+        """Give up requests that wait for too long."""
         if self._verifier is not None:
             self._verifier.expire(now)
 

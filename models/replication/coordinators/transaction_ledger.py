@@ -1,5 +1,4 @@
-"""What really happened to transactions, recorded where it happens: what they wrote, and how they ended. No part acts on
-it."""
+"""Records what transactions wrote and how they ended, for invariants. No part of the protocol reads it."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ class Transaction:
     values: list[tuple[int, int]] = field(default_factory=list)  # partition, value number
     decision: str = ""  # commit or abort, as a coordinator stored it first
     decided: int = -1
-    outcome: str = ""  # as the producer knows it: ok, fail, info
+    outcome: str = ""  # reported by the producer: ok, fail, info
 
 
 @dataclass(slots=True)
@@ -39,7 +38,7 @@ class LateWrite:
 
 @dataclass(slots=True)
 class TransactionLedger:
-    """Collects; models/exploration/transaction_invariants.py checks."""
+    """The transactions of a run; models/exploration/transaction_invariants.py checks them."""
 
     now: Callable[[], int]
     transactions: list[Transaction] = field(default_factory=list)
@@ -62,7 +61,7 @@ class TransactionLedger:
         return self._current.get((pid, epoch), -1)
 
     def on_decided(self, number: int, commit: bool) -> None:
-        """A coordinator stores how a transaction ends, or loads it, when the one before stored it without knowing."""
+        """A coordinator stores a decision, or loads one that its predecessor stored without a confirmation."""
         if number < 0:
             return
         found, decision = self.transactions[number], "commit" if commit else "abort"
@@ -72,7 +71,7 @@ class TransactionLedger:
             found.decision, found.decided = decision, self.now()
 
     def on_granted(self, pid: int, epoch: int) -> None:
-        """A coordinator answers with a producer epoch."""
+        """A coordinator grants a producer epoch."""
         self.epochs[pid] = max(epoch, self.epochs.get(pid, -1))
 
     def on_appended(self, batch: ProducerBatch) -> None:

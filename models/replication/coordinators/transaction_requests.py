@@ -31,7 +31,7 @@ class TransactionRequest(Request):
     commit: bool = False  # EndTxn
     verify_only: bool = False  # AddPartitionsToTxn: refuse what is not in the transaction
     error: str = field(default="", init=False)
-    granted: tuple[int, int] = field(default=(-1, -1), init=False)  # answer: producer id and epoch
+    granted: tuple[int, int] = field(default=(-1, -1), init=False)  # response: producer id and epoch
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +48,7 @@ class MarkerRequest(Request):
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """One record of `__transaction_state`: what is known of a transactional id from then on."""
+    """One record of `__transaction_state`: the new state of a transactional id."""
 
     id: str
     pid: int

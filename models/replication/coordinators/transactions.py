@@ -1,10 +1,10 @@
-"""A broker's transaction coordinator: it acts while the broker leads the partition of `__transaction_state`.
+"""A broker's transaction coordinator: active while the broker leads the partition of `__transaction_state`.
 
-A transaction ends in two phases: its decision is stored (PrepareCommit, PrepareAbort), then markers go to the leaders
-of all partitions that it wrote, and when all have them its end is stored (CompleteCommit, CompleteAbort). The next
-leader loads the states and sends the markers of what was prepared again (TransactionCoordinator,
-TransactionStateManager, TransactionMarkerChannelManager). Simplifications: all transactional ids are in one partition,
-metadata says who coordinates, and producer epochs never run out.
+A transaction ends in two phases. First the coordinator stores its decision (PrepareCommit, PrepareAbort). Then it sends
+markers to the leaders of all written partitions, and when all have them it stores the end (CompleteCommit,
+CompleteAbort). The next leader loads the states and repeats the markers of prepared transactions. The sources are
+TransactionCoordinator, TransactionStateManager and TransactionMarkerChannelManager. Simplifications: all transactional
+ids are in one partition, clients find the coordinator in the metadata, and producer epochs never run out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .transaction_requests import (
 
 @dataclass(slots=True, eq=False)
 class TransactionState:
-    """A transactional id as the coordinator knows it."""
+    """The state of a transactional id."""
 
     record: TransactionRecord  # as the log has it
     is_pending: bool = False  # a change is being written
@@ -73,7 +73,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         self._leader_of = leader_of
         self._next_pid = next_pid
 
-    def _forget(self) -> None:
+    def _drop_state(self) -> None:
         self._states: dict[str, TransactionState] = {}
         self._due_cleanup = 0
 
@@ -94,11 +94,11 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
     # --- requests
 
     def handle(self, request: TransactionRequest) -> None:
-        """Answer a producer or a partition's leader."""
+        """Respond to a producer or a partition's leader."""
         if not self._is_coordinator():
-            self._answer(request, NOT_COORDINATOR)
+            self._respond(request, NOT_COORDINATOR)
         elif self._is_loading:
-            self._answer(request, LOADING)
+            self._respond(request, LOADING)
         else:
             {INIT: self._init, ADD: self._add, END: self._end}[request.kind](request)
 
@@ -108,7 +108,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         return next((state for state in self._states.values() if state.record.pid == request.pid), None)
 
     def _init(self, request: TransactionRequest) -> None:
-        """InitProducerId: a new epoch, which fences the one before. What that left open is aborted first."""
+        """InitProducerId: first abort the open transaction, then grant a new epoch, which fences the old one."""
         timeout = self._config.transaction_timeout
         state = self._states.get(request.id)
         if state is None:
@@ -117,14 +117,14 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         record, is_bump = state.record, request.pid >= 0
         is_retry = is_bump and (request.pid, request.epoch) == (record.pid, record.last_epoch)
         if is_bump and not is_retry and (request.pid, request.epoch) != (record.pid, record.epoch):
-            self._answer(request, FENCED)
+            self._respond(request, FENCED)
         elif state.is_pending or record.state in PREPARED:
-            self._answer(request, CONCURRENT)
+            self._respond(request, CONCURRENT)
         elif record.state == ONGOING:
             self.ledger.fenced += 1
             self._process.report("transaction-fenced", record.id, record.epoch, record.epoch + 1)
             self._prepare(state, False, record.epoch + 1, -1, lambda _: None)
-            self._answer(request, CONCURRENT)
+            self._respond(request, CONCURRENT)
         elif is_retry:
             self._grant(request, state, "")
         else:
@@ -142,27 +142,27 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
     def _grant(self, request: TransactionRequest, state: TransactionState, error: str) -> None:
         if not error:
             self.ledger.on_granted(state.record.pid, state.record.epoch)
-        self._answer_with_epoch(request, state, error)
+        self._respond_with_epoch(request, state, error)
 
-    def _answer_with_epoch(self, request: TransactionRequest, state: TransactionState, error: str) -> None:
+    def _respond_with_epoch(self, request: TransactionRequest, state: TransactionState, error: str) -> None:
         request.granted = (state.record.pid, state.record.epoch)
-        self._answer(request, error)
+        self._respond(request, error)
 
     def _add(self, request: TransactionRequest) -> None:
-        """AddPartitionsToTxn: the transaction begins, or grows; or only: are they in it?"""
+        """AddPartitionsToTxn: begin or extend the transaction, or only verify that the partitions are in it."""
         state = self._state_of(request)
         if state is None or request.pid != state.record.pid:
-            self._answer(request, FENCED)
+            self._respond(request, FENCED)
             return
         record = state.record
         is_open = record.state == ONGOING
         has_all = is_open and set(request.partitions) <= set(record.partitions)
         if request.epoch != record.epoch:
-            self._answer(request, OLD_PRODUCER if not request.id else FENCED)
+            self._respond(request, OLD_PRODUCER if not request.id else FENCED)
         elif state.is_pending or record.state in PREPARED:
-            self._answer(request, CONCURRENT)
+            self._respond(request, CONCURRENT)
         elif has_all or request.verify_only:
-            self._answer(request, "" if has_all else INVALID_STATE)
+            self._respond(request, "" if has_all else INVALID_STATE)
         else:
             now = self._process.loop.now
             new = replace(
@@ -173,30 +173,30 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
                 updated=now,
                 number=record.number if is_open else self.ledger.number_of(record.pid, record.epoch),
             )
-            self._store(state, new, partial(self._answer, request))
+            self._store(state, new, partial(self._respond, request))
 
     def _end(self, request: TransactionRequest) -> None:
-        """EndTxn: store the decision, answer, then send the markers."""
+        """EndTxn: store the decision, respond, then send the markers."""
         state = self._state_of(request)
         if state is None or request.pid != state.record.pid:
-            self._answer(request, FENCED)
+            self._respond(request, FENCED)
             return
         record, bumps = state.record, self._rules.bumps_epoch_at_end()
         prepared, complete = _ends(request.commit)
         is_repeated = bumps and record.last_epoch >= 0 and request.epoch == record.last_epoch
         if request.epoch != record.epoch and not (is_repeated and record.state in (prepared, complete)):
-            self._answer(request, FENCED)
+            self._respond(request, FENCED)
         elif state.is_pending or record.state == prepared:
-            self._answer(request, CONCURRENT)
+            self._respond(request, CONCURRENT)
         elif record.state == complete and is_repeated == bumps:
-            self._answer_with_epoch(request, state, "")
+            self._respond_with_epoch(request, state, "")
         elif record.state == ONGOING or (bumps and not request.commit and record.state not in PREPARED):
             epochs = (record.epoch + 1, record.epoch) if bumps else (record.epoch, record.last_epoch)
-            # A late AddPartitionsToTxn may have begun it for the one before.
+            # A late AddPartitionsToTxn may have begun it with the number of the previous transaction.
             state.record = replace(record, number=self.ledger.number_of(record.pid, record.epoch))
-            self._prepare(state, request.commit, *epochs, partial(self._answer_with_epoch, request, state))
+            self._prepare(state, request.commit, *epochs, partial(self._respond_with_epoch, request, state))
         else:
-            self._answer(request, INVALID_STATE)
+            self._respond(request, INVALID_STATE)
 
     # --- the two phases
 
@@ -224,12 +224,12 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         self._store(state, new, stored)
 
     def _begin_markers(self, state: TransactionState) -> None:
-        """Phase 2: a marker for each partition."""
+        """Phase 2: write a marker to each partition."""
         state.markers = dict.fromkeys(state.record.partitions)
         self._send_markers(state)
 
     def _send_markers(self, state: TransactionState) -> None:
-        """Send what has no answer yet; store the end of the transaction when nothing is left."""
+        """Send markers that are not written yet; when all are, store the end of the transaction."""
         here, now, record = self._process.id, self._process.loop.now, state.record
         if not state.markers:
             complete = COMPLETE_COMMIT if record.state == PREPARE_COMMIT else COMPLETE_ABORT
@@ -250,37 +250,37 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             self._network.send(here, leader, self._inboxes[leader], request)
 
     def _completed(self, record: TransactionRecord, error: str) -> None:
-        """All markers are written, so nothing of an older epoch may be."""
+        """All markers are written, so no older epoch may write from now on."""
         if not error:
             self.ledger.on_granted(record.pid, record.epoch)
 
-    def _marked(self, state: TransactionState, answer: MarkerRequest) -> None:
-        """A partition's leader answers; what failed is sent again later."""
-        if self._process.defer(partial(self._marked, state), answer):
+    def _marked(self, state: TransactionState, response: MarkerRequest) -> None:
+        """The response of a partition's leader; after an error the marker is sent again later."""
+        if self._process.defer(partial(self._marked, state), response):
             return
-        if state.markers.get(answer.partition) is not answer or self._states.get(state.record.id) is not state:
+        if state.markers.get(response.partition) is not response or self._states.get(state.record.id) is not state:
             return
-        if answer.error in (OLD_COORDINATOR, OLD_PRODUCER):
+        if response.error in (OLD_COORDINATOR, OLD_PRODUCER):
             state.is_fenced = True
-        elif answer.error:
-            state.markers[answer.partition] = None
+        elif response.error:
+            state.markers[response.partition] = None
         else:
-            del state.markers[answer.partition]
+            del state.markers[response.partition]
             if not state.markers:
                 self._send_markers(state)
 
     def _unmarked(self, state: TransactionState, request: MarkerRequest) -> None:
-        """The connection closed before the answer."""
+        """The connection closed before the response."""
         if state.markers.get(request.partition) is request:
             state.markers[request.partition] = None
 
     # --- the log, and time
 
     def _store(self, state: TransactionState, new: TransactionRecord, then: Callable[[str], None]) -> None:
-        """Write a change; `then` gets the error for the client."""
+        """Write a change, then call `then` with the error for the client."""
         state.is_pending = True
 
-        def stored(error: str) -> None:
+        def stored(error: str, _: int) -> None:
             state.is_pending = False
             if not error:
                 state.record = new
@@ -289,7 +289,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         self._write([new], stored)
 
     def _tick_loaded(self, now: int) -> None:
-        """Repeat markers, and abort the transactions that took too long (abortTimedOutTransactions)."""
+        """Repeat markers, and abort transactions after their timeout (abortTimedOutTransactions)."""
         for state in self._states.values():
             if state.record.state in PREPARED and not state.is_pending and not state.is_fenced:
                 self._send_markers(state)
@@ -305,5 +305,5 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
 
 
 def _ends(commit: bool) -> tuple[str, str]:
-    """The states of a transaction that commits, or aborts: prepared, complete."""
+    """The prepared and the complete state of a commit or an abort."""
     return (PREPARE_COMMIT, COMPLETE_COMMIT) if commit else (PREPARE_ABORT, COMPLETE_ABORT)

@@ -1,1 +1,1 @@
-"""The faults that a run injects: one function a fault, and the injector that ends them."""
+"""The faults of a run: one function for each kind, and the injector that begins and ends them."""

@@ -19,13 +19,11 @@ class Fault:
     # or ZooKeeper (100), and producers and then consumers (from 201).
     nodes: tuple[int, ...] = ()
     lasts: int = 0
-    amount: int = (
-        0  # milliseconds of delay or skew, per mille of loss or duplication, an offset to delete to, a partition
-    )
+    amount: int = 0  # by kind: milliseconds, messages per thousand, the offset of delete-records, or a partition
     to: tuple[int, ...] = ()  # one-way: only messages to these nodes are cut
 
     def parameters(self) -> dict[str, Any]:
-        """What a history records of it beside kind and nodes."""
+        """The parameters that a history records in addition to kind and nodes."""
         found: dict[str, Any] = {}
         if self.amount:
             found["amount"] = self.amount

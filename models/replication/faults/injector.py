@@ -11,7 +11,7 @@ from .fault import Fault
 from .kinds import FAULTS, Heal
 from .target import Target
 
-# A leader that fell may come back and truncate, so brokers' disks are copied before these faults end.
+# A broker that comes back may truncate its log, so the disks are copied before these faults end.
 STOPS_BROKERS = ("crash", "power-loss", "disk-full")
 
 

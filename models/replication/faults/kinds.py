@@ -1,16 +1,17 @@
-"""What can go wrong: each function begins a fault, and returns how to end it, or None."""
+"""The kinds of faults: each function begins a fault, and returns the function that ends it, or None."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
+from ..clients.group_consumer import GroupConsumer
 from ..config import MS
 from ..partition_state import NO_LEADER
 from .fault import Fault
 from .target import Target
 
-Heal = Callable[[], tuple[int, ...] | None]  # returns the nodes that no other fault holds any more; None: all
+Heal = Callable[[], tuple[int, ...] | None]  # returns the nodes that no other fault still affects; None: all
 
 
 def crash(target: Target, fault: Fault) -> Heal:
@@ -38,8 +39,10 @@ def _start(target: Target, fault: Fault) -> tuple[int, ...]:
 
 
 def shutdown(target: Target, fault: Fault) -> Heal:
-    """A controlled shutdown: leaderships move away, logs are flushed, checkpoints written. Simplification: it is
-    requested once, and the process ends 50 ms later, granted or not."""
+    """A controlled shutdown: other leaders are elected, logs flushed, checkpoints written.
+
+    Simplification: it is requested once, and the process ends 50 ms later, granted or not.
+    """
     target.hold("down", fault)
     leaving = list(fault.nodes)
     for node in fault.nodes:
@@ -48,7 +51,7 @@ def shutdown(target: Target, fault: Fault) -> Heal:
     loop.at(loop.now + 50 * MS, _stop_leaving, (target, leaving))
 
     def heal() -> tuple[int, ...]:
-        _stop_leaving((target, leaving))  # a restart before then waits for the process to end
+        _stop_leaving((target, leaving))  # the process must end before it restarts
         return _start(target, fault)
 
     return heal
@@ -77,7 +80,7 @@ def pause(target: Target, fault: Fault) -> Heal:
 
 
 def slow_disk(target: Target, fault: Fault) -> Heal:
-    """Each request takes `amount` milliseconds longer, one after the other."""
+    """Each request takes `amount` milliseconds longer; requests do not overlap."""
     for node in fault.nodes:
         target.brokers[node].disk.request_delay += fault.amount * MS
 
@@ -107,20 +110,19 @@ def disk_full(target: Target, fault: Fault) -> Heal:
 
 def partition(target: Target, fault: Fault) -> Heal:
     """These nodes and all other servers cannot reach each other; clients that are not named reach all nodes."""
-    pairs = [
-        pair
-        for inside in fault.nodes
-        for outside in (*target.broker_ids, *target.controller_nodes)
-        if outside not in fault.nodes
-        for pair in ((inside, outside), (outside, inside))
-    ]
-    return _cut(target, pairs)
+    return _cut(target, _links(fault.nodes, (*target.broker_ids, *target.controller_nodes)))
 
 
 def one_way(target: Target, fault: Fault) -> Heal:
-    """Messages from `nodes` to `to` are lost; the other direction works."""
+    """Messages from `nodes` to `to` are lost; the other direction is_running."""
     destinations = fault.to or tuple(n for n in (*target.broker_ids, *target.controller_nodes) if n not in fault.nodes)
     return _cut(target, [(source, destination) for source in fault.nodes for destination in destinations])
+
+
+def _links(nodes: tuple[int, ...], others: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Both directions of the links between these nodes and the others."""
+    links = [(inside, outside) for inside in nodes for outside in others if outside not in nodes]
+    return [pair for inside, outside in links for pair in ((inside, outside), (outside, inside))]
 
 
 def _cut(target: Target, pairs: list[tuple[int, int]]) -> Heal:
@@ -136,13 +138,7 @@ def _cut(target: Target, pairs: list[tuple[int, int]]) -> Heal:
 
 def delay(target: Target, fault: Fault) -> Heal:
     """Messages between these brokers and the others take `amount` milliseconds longer."""
-    pairs = [
-        pair
-        for inside in fault.nodes
-        for outside in target.broker_ids
-        if outside not in fault.nodes
-        for pair in ((inside, outside), (outside, inside))
-    ]
+    pairs = _links(fault.nodes, target.broker_ids)
     for source, destination in pairs:
         target.network.slow(source, destination, fault.amount * MS)
 
@@ -154,17 +150,17 @@ def delay(target: Target, fault: Fault) -> Heal:
 
 
 def loss(target: Target, fault: Fault) -> Heal:
-    """`amount` of a thousand messages are lost with their connection."""
+    """Lose `amount` of a thousand messages with their connections."""
     return _set_rate(target, fault, target.losing)
 
 
 def duplication(target: Target, fault: Fault) -> Heal:
-    """`amount` of a thousand messages arrive twice, as through a proxy that repeats them."""
+    """Deliver `amount` of a thousand messages twice, as a proxy that repeats them."""
     return _set_rate(target, fault, target.duplicating)
 
 
 def _set_rate(target: Target, fault: Fault, amounts: list[int]) -> Heal:
-    """Change the share of messages that are lost or duplicated; of overlapping faults the largest counts."""
+    """Set the share of messages that are lost or duplicated to the largest of all overlapping faults."""
 
     def update() -> None:
         lose, duplicate = (max(rates, default=0) / 1000 for rates in (target.losing, target.duplicating))
@@ -192,7 +188,7 @@ def clock_skew(target: Target, fault: Fault) -> Heal:
 
 
 def controller_crash(target: Target, fault: Fault) -> Heal:
-    """The active controller dies, or those named do; another takes over after its session."""
+    """The active or the given controllers die; another takes over after the session."""
     chosen = target.controllers(fault)
     for controller in chosen:
         controller.alive = False
@@ -202,13 +198,13 @@ def controller_crash(target: Target, fault: Fault) -> Heal:
     def heal() -> None:
         for controller in chosen:
             controller.alive = True
-            controller.epoch = 0  # a new process without a view
+            controller.epoch = 0  # the new process has no view
 
     return heal
 
 
 def controller_pause(target: Target, fault: Fault) -> Heal:
-    """The active controller is paused; when it continues it may be a zombie."""
+    """The active or the given controllers are paused; when they resume, they may be zombies."""
     chosen = target.controllers(fault)
     for controller in chosen:
         controller.paused = True
@@ -221,7 +217,7 @@ def controller_pause(target: Target, fault: Fault) -> Heal:
 
 
 def consumer_crash(target: Target, fault: Fault) -> Heal:
-    """A consumer's process dies; it starts again from what it committed."""
+    """A consumer's process dies; it restarts from its committed offsets."""
     target.hold("consumer", fault)
     for index in fault.nodes:
         target.consumers[index].crash()
@@ -236,6 +232,24 @@ def consumer_crash(target: Target, fault: Fault) -> Heal:
     return heal
 
 
+def consumer_pause(target: Target, fault: Fault) -> Heal:
+    """A member's process is paused; when it goes on it may be a zombie, which believes that it owns partitions."""
+    target.hold("consumer-paused", fault)
+    members = [target.consumers[index] for index in fault.nodes]
+    for member in members:
+        assert isinstance(member, GroupConsumer)
+        member.pause()
+
+    def heal() -> tuple[int, ...]:
+        free = target.release("consumer-paused", fault)
+        for member in members:
+            if member.index in free:
+                member.resume()
+        return free
+
+    return heal
+
+
 def delete_records(target: Target, fault: Fault) -> None:
     """DeleteRecords up to offset `amount` of every partition of the topic, sent to its leader."""
     for number, state in enumerate(target.quorum.states):
@@ -243,29 +257,26 @@ def delete_records(target: Target, fault: Fault) -> None:
             continue
         leader = target.brokers[state.leader]
         replica = leader.replicas.get(number)
-        if replica is not None and number < leader.config.partitions:
+        if replica is not None and number < leader.config.data_partitions:
             delete = partial(leader.delete_records, number, fault.amount)
             target.ledger.on_delete_records(number, replica.log, min(fault.amount, replica.hw), delete)
 
 
 def preferred_election(target: Target, fault: Fault) -> None:  # noqa: ARG001
     """kafka-leader-election --election-type preferred."""
-    controller = target.quorum.controller
-    if controller is not None and controller.works:
+    if (controller := target.running_controller()) is not None:
         controller.elect_preferred()
 
 
 def reassignment(target: Target, fault: Fault) -> None:
     """kafka-reassign-partitions: partition `amount` moves to these brokers, the first as preferred leader."""
-    controller = target.quorum.controller
-    if controller is not None and controller.works:
+    if (controller := target.running_controller()) is not None:
         controller.reassign(fault.amount, fault.nodes)
 
 
 def cancel_reassignment(target: Target, fault: Fault) -> None:
     """kafka-reassign-partitions --cancel for partition `amount`."""
-    controller = target.quorum.controller
-    if controller is not None and controller.works:
+    if (controller := target.running_controller()) is not None:
         controller.cancel_reassignment(fault.amount)
 
 
@@ -285,6 +296,7 @@ FAULTS: dict[str, Callable[[Target, Fault], Heal | None]] = {
     "controller-crash": controller_crash,
     "controller-pause": controller_pause,
     "consumer-crash": consumer_crash,
+    "consumer-pause": consumer_pause,
     "delete-records": delete_records,
     "preferred-election": preferred_election,
     "reassignment": reassignment,

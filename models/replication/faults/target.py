@@ -1,4 +1,4 @@
-"""The cluster as faults see it, and which faults hold which node."""
+"""The parts of the cluster that faults change, and which faults hold which node."""
 
 from __future__ import annotations
 
@@ -47,3 +47,8 @@ class Target:
         if fault.nodes:
             return [quorum.controllers[node - FIRST_CONTROLLER] for node in fault.nodes]
         return [quorum.controller] if quorum.controller is not None else []
+
+    def running_controller(self) -> Controller | None:
+        """The active controller, if it is not paused."""
+        controller = self.quorum.controller
+        return controller if controller is not None and controller.is_running else None

@@ -1,1 +1,1 @@
-"""What a broker stores of a partition: batches, their leader epochs, and what survives a power loss."""
+"""A replica's stored log: batches, leader epochs, transactions, segments, and what survives a power loss."""

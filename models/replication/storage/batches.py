@@ -1,7 +1,7 @@
-"""Batches of records in the order of their offsets, most of them packed: a large run has hundreds of thousands.
+"""Batches of records in the order of their offsets.
 
-A batch is immutable and shared by the replicas that hold it, so `a is b` or equal `uid`s mean the same append; a slice
-of it keeps its `uid`. All but the latest batches are packed (packed_rows.py), and unpacked when they are read.
+A batch is immutable and shared by its replicas. Its `uid` identifies the append; a slice of a batch keeps it. A large
+run has hundreds of thousands of batches, so all but the latest are packed (packed_rows.py), and unpacked for reading.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Batch:
     def cut(self, start: int, end: int) -> Batch:
         """The part of this batch between two offsets.
 
-        Simplification: v2 batches cannot be cut, but messages of formats 0 and 1 stood alone, and only
-        there do replicas disagree on where batches begin.
+        Simplification: v2 batches cannot be cut, but single messages of formats 0 and 1 could, and only there do
+        replicas have different boundaries of batches.
         """
         skipped = start - self.base
         sequence = self.sequence + skipped if self.sequence >= 0 else -1
@@ -86,7 +86,7 @@ _first_base = itemgetter(0)
 
 @lru_cache(maxsize=8)
 def _packed(batches: tuple[Batch, ...]) -> bytes:
-    """Packed batches. The cache lets replicas, which pack the same batches soon after one another, share them."""
+    """Packed batches. The cache lets the replicas of a partition share them."""
     return pack(map(_row, batches))
 
 
@@ -102,7 +102,7 @@ class Batches:
         self._opened: tuple[bytes, list[Batch]] = (b"", [])  # packed bytes that were read last, and their batches
 
     def append(self, batch: Batch) -> None:
-        """Add a batch after the last one; pack the oldest unpacked ones when there are many."""
+        """Add a batch at the end; pack the oldest unpacked ones if there are many."""
         self._batches.append(batch)
         self._bases.append(batch.base)
         if len(self._bases) >= 2 * CHUNK:
@@ -179,8 +179,10 @@ class Batches:
         return self._opened[1]
 
     def _older(self, offset: int, limit: int) -> tuple[list[Batch], int]:
-        """A list with at least `limit` batches after the one at `offset`, if there are so many, and the index of the
-        last batch in it that begins at or below `offset` (-1 if none does)."""
+        """A list with the batch at `offset` and, if there are, `limit` later ones; and that batch's index.
+
+        The index is that of the last batch that begins at or below `offset`, -1 if none does.
+        """
         number = max(bisect_right(self._packed, offset, key=_first_base) - 1, 0)
         batches = self._open(number)
         index = bisect_right(batches, offset, key=_base) - 1

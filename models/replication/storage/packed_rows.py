@@ -1,7 +1,7 @@
-"""Rows that stay until the end of a run, packed: a few bytes a row instead of a few hundred.
+"""Rows packed into a few bytes each instead of a few hundred, because they stay until the end of a run.
 
-Columns of numbers that grow slowly pack well, and of what was tried (differences in arrays, numpy, pickle) marshal and
-zlib are the fastest. The bytes never leave the process, so that marshal's format may be any.
+Columns of slowly growing numbers compress well. marshal with zlib is faster than differences in arrays, numpy or
+pickle. The bytes never leave the process, so marshal's changing format does not matter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Row = tuple[Any, ...]
 
 
 def pack(rows: Iterable[Row]) -> bytes:
-    """Rows of whole numbers, or of tuples of such, all of one width; at least one."""
+    """At least one row of integers, or tuples of integers, as bytes; all rows have one width."""
     return zlib.compress(marshal.dumps(list(zip(*rows, strict=True)), 2), 1)
 
 
@@ -36,7 +36,7 @@ class Rows:
         self._packed: list[bytes] = []
 
     def append(self, row: Row) -> None:
-        """Add a row; pack the oldest ones when there are many."""
+        """Add a row; pack the oldest unpacked ones if there are many."""
         latest = self._latest
         latest.append(row)
         if len(latest) >= 2 * CHUNK:
@@ -47,7 +47,7 @@ class Rows:
         return len(self._packed) * CHUNK + len(self._latest)
 
     def rows(self) -> Iterator[Row]:
-        """All of them, in order."""
+        """All rows, in order."""
         for packed in self._packed:
             yield from unpack(packed)
         yield from self._latest

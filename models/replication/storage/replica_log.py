@@ -1,4 +1,4 @@
-"""One replica's log: batches of records, the leader epochs they were written in, and what is safe on disk."""
+"""One replica's log: batches of records, their leader epochs, and what is flushed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ UNDEFINED = -1  # Kafka's UNDEFINED_EPOCH and UNDEFINED_EPOCH_OFFSET
 
 
 class ProducerState:
-    """An idempotent producer in one partition, as brokers know it: its epoch and its last five batches."""
+    """A broker's state of an idempotent producer in one partition: its epoch and its last five batches."""
 
     __slots__ = ("epoch", "recent")
 
@@ -18,7 +18,7 @@ class ProducerState:
         self.recent: list[tuple[int, int, int]] = []  # first sequence, last sequence, base offset
 
     def add(self, batch: Batch) -> None:
-        """Remember an appended batch. One of another producer epoch drops those before it."""
+        """Add an appended batch. A new producer epoch drops the earlier ones."""
         if batch.producer_epoch != self.epoch:
             self.epoch = batch.producer_epoch
             self.recent = []
@@ -28,16 +28,18 @@ class ProducerState:
             del self.recent[0]
 
     def fence(self, epoch: int) -> None:
-        """Take over the producer epoch of a batch without sequence numbers: a marker, or committed offsets."""
+        """Set the producer epoch of a batch without sequence numbers: a marker, or committed offsets."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.recent = []
 
 
 class ReplicaLog(Batches):
-    """Append, read, truncate. `end` is the LEO; offsets below `flushed` survive a power loss, be it that the kernel
-    wrote them back or that Kafka flushed them, as far as its recovery point. Simplification: a segment that is full
-    (segments.py) is not flushed when the next one begins."""
+    """Appends, reads and truncates. `end` is the LEO.
+
+    Offsets below `flushed` survive a power loss, because the kernel wrote them back or Kafka flushed them (up to the
+    recovery point). Simplification: a full segment (segments.py) is not flushed when the next one begins.
+    """
 
     __slots__ = ("base", "end", "epochs", "flushed", "producers", "recovery_point", "start", "transactions")
 
@@ -86,22 +88,22 @@ class ReplicaLog(Batches):
         return self.epochs[-1][0] if self.epochs else UNDEFINED
 
     def holds(self, base: int, end: int, producer: int, first: int) -> bool:
-        """Are the values from `first` on, of this producer, at the offsets from `base` up to `end`?"""
+        """Whether the offsets from `base` up to `end` have this producer's values from `first` on."""
         batch = self.at(base)
         if batch is None or batch.producer != producer or batch.first + base - batch.base != first:
             return False
-        # Another batch with the same last value holds them all.
+        # Values are contiguous, so if the last one is at its offset, all are.
         return batch.end >= end or self.holds(end - 1, end, producer, first + end - 1 - base)
 
     def flush(self) -> None:
-        """fsync: everything is safe, up to the recovery point too (UnifiedLog.flush)."""
+        """fsync everything, and advance the recovery point (UnifiedLog.flush)."""
         self.flushed = self.recovery_point = self.end
 
     def truncate(self, offset: int) -> list[Batch]:
-        """Drop everything at and above `offset`, and return it.
+        """Remove and return everything at and above `offset`.
 
-        An epoch that began at the end without a batch goes even when no record does: its leader wrote
-        nothing, and the next one may have begun another epoch there (UnifiedLog.truncateTo).
+        An epoch that begins at the end is removed even if no record is: its leader wrote nothing, and another epoch may
+        begin there in the leader's log (UnifiedLog.truncateTo).
         """
         if offset >= self.end:
             self._forget_epochs()
@@ -120,7 +122,7 @@ class ReplicaLog(Batches):
             self.epochs.pop()
 
     def restart_at(self, offset: int) -> list[Batch]:
-        """Empty the log and begin again at `offset` (truncateFullyAndStartAt)."""
+        """Clear the log and restart it at `offset` (truncateFullyAndStartAt)."""
         removed = self.cut_off(0)
         self.recovery_point = min(self.recovery_point, offset)
         self.base = self.start = self.end = self.flushed = offset
@@ -128,7 +130,7 @@ class ReplicaLog(Batches):
         return removed
 
     def advance_start(self, offset: int) -> None:
-        """Serve nothing below `offset` any more (UnifiedLog.maybeIncrementLogStartOffset)."""
+        """Advance the log start to `offset` (UnifiedLog.maybeIncrementLogStartOffset)."""
         self.start = max(self.start, min(offset, self.end))
         while len(self.epochs) > 1 and self.epochs[1][1] <= self.start:
             del self.epochs[0]
@@ -142,7 +144,7 @@ class ReplicaLog(Batches):
         self.base = max(self.base, offset)
 
     def checkpoint_start(self) -> int:
-        """The start for the checkpoint. Simplification: what is below is deleted batch by batch, not by segment."""
+        """The start for the checkpoint. Simplification: records below it are deleted by batch, not by segment."""
         if self.start > self.base:
             self.drop_below(self.start)
             self.base = self.start
@@ -159,9 +161,10 @@ class ReplicaLog(Batches):
                 self._remember(batch)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest own epoch at or below `epoch`, the offset where it ends):
-        LeaderEpochFileCache.endOffsetFor as KIP-279 left it. `UNDEFINED` twice when `epoch` is newer than
-        anything here."""
+        """The log's largest epoch at or below `epoch`, and its end offset (LeaderEpochFileCache.endOffsetFor, KIP-279).
+
+        Both are UNDEFINED if `epoch` is newer than the log's last one.
+        """
         epochs = self.epochs
         if epoch == UNDEFINED or not epochs or epoch > epochs[-1][0]:
             return UNDEFINED, UNDEFINED
@@ -169,6 +172,6 @@ class ReplicaLog(Batches):
             return epoch, self.end
         higher = next(i for i, (own, _) in enumerate(epochs) if own > epoch)
         if higher == 0:
-            # Older than everything here: its data is gone, so the follower starts where this log's epochs do.
+            # Older than all epochs here: its records were deleted, so the follower starts at this log's first epoch.
             return epoch, epochs[0][1]
         return epochs[higher - 1][0], epochs[higher][1]

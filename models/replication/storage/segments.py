@@ -1,7 +1,7 @@
 """The segments of a log, and which of them retention deletes.
 
-Where a segment ends follows from its batches alone, so it is computed when retention or a reader of files needs it.
-Simplification: replicas roll at the same offsets, as no start of a broker begins a new segment.
+Segments are computed from the batches when retention or a reader of files needs them. Simplification: all replicas roll
+at the same offsets, because starting a broker does not begin a new segment.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ class Limits:
 
 
 def size_of(batch: Batch) -> int:
-    """The bytes of a batch on disk, at most: decides when a segment is full."""
+    """An upper bound of a batch's bytes on disk, by which a segment is full."""
     return 61 + 30 * (batch.end - batch.base)
 
 
 def segments(batches: Iterable[Batch], segment_bytes: int, segment_time: int) -> Iterator[list[Batch]]:
-    """The batches of each segment. A batch that no longer fits, or that is segment.ms younger than the first one,
-    begins a new one (LogSegment.shouldRoll)."""
+    """The batches of each segment.
+
+    A batch begins a new one if it does not fit, or is segment.ms younger than the first (LogSegment.shouldRoll).
+    """
     current: list[Batch] = []
     size = 0
     for batch in batches:
@@ -45,9 +47,10 @@ def segments(batches: Iterable[Batch], segment_bytes: int, segment_time: int) ->
 
 
 def retained_from(log: ReplicaLog, mark: int, limits: Limits, now: int) -> tuple[int, str]:
-    """The base offset of the oldest segment that retention keeps, and the limit that the deleted ones breached; the log
-    start if it keeps all. No segment that reaches beyond the high watermark is deleted
-    (UnifiedLog.deleteOldSegments)."""
+    """The new log start after retention, and which limit the deleted segments exceeded (time or size).
+
+    Segments that reach beyond the high watermark are not deleted (UnifiedLog.deleteOldSegments).
+    """
     found = list(segments(log.batches(), limits.segment_bytes, limits.segment_time))
     sizes = [sum(size_of(batch) for batch in segment) for segment in found]
     excess = sum(sizes) - limits.retention_bytes

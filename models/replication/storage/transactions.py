@@ -16,12 +16,12 @@ MARKER = -2
 
 
 def is_commit(marker: Batch) -> bool:
-    """Does a control batch commit? Otherwise it aborts."""
+    """Whether a control batch commits; otherwise it aborts."""
     return bool(marker.first & 1)
 
 
 class LogTransactions:
-    """What a log's batches say about transactions."""
+    """The transactions of one log."""
 
     __slots__ = ("aborted", "coordinators", "ended", "markers", "open")
 
@@ -33,7 +33,7 @@ class LogTransactions:
         self.coordinators: dict[int, int] = {}  # producer id -> the coordinator epoch of its last marker
 
     def add(self, batch: Batch) -> None:
-        """Take over a batch of a transactional producer."""
+        """Add a batch of a transactional producer."""
         pid = batch.pid
         if batch.producer != MARKER:
             self.open.setdefault(pid, batch.base)
@@ -47,8 +47,7 @@ class LogTransactions:
                 self.aborted.append((pid, first, batch.base, next(iter(self.open.values()), batch.end)))
 
     def stable_end(self, mark: int) -> int:
-        """The last stable offset: no transaction below it is open, or ended by a marker that is not below the high
-        watermark yet."""
+        """The last stable offset: every transaction below it has its marker below the high watermark `mark`."""
         end = mark
         if self.open:
             end = min(end, next(iter(self.open.values())))
@@ -59,15 +58,20 @@ class LogTransactions:
         return end
 
     def aborted_between(self, start: int, end: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that reach into these offsets
-        (TransactionIndex.collectAbortedTxns)."""
+        """Producer id and first offset of the aborted transactions with these offsets.
+
+        It is TransactionIndex.collectAbortedTxns.
+        """
         found = [(first, pid) for pid, first, marker, _ in self.aborted if marker >= start and first < end]
         return [(pid, first) for first, pid in sorted(found)]
 
 
 def readable(batches: list[Batch], aborted: list[tuple[int, int]] | None) -> list[Batch]:
-    """The batches that a consumer hands to its application: no control batches, and with read_committed none of the
-    aborted transactions that the broker named (CompletedFetch.nextFetchedRecord); None: read_uncommitted."""
+    """The batches that a consumer returns to its application (CompletedFetch.nextFetchedRecord).
+
+    Control batches are skipped, and with read_committed the aborted transactions in the fetch response (None:
+    read_uncommitted).
+    """
     found: list[Batch] = []
     pending = list(aborted or ())
     dropped: set[int] = set()
@@ -82,7 +86,7 @@ def readable(batches: list[Batch], aborted: list[tuple[int, int]] | None) -> lis
 
 
 def committed(batches: Iterator[Batch], end: int) -> list[Batch]:
-    """The batches below an offset that are visible to read_committed consumers; their markers may be behind it."""
+    """The batches below an offset that are visible to read_committed consumers; their markers may be at or above it."""
     found: list[Batch] = []
     open_batches: dict[int, list[Batch]] = {}
     for batch in batches:

@@ -1,4 +1,4 @@
-"""One small module for each variant of the protocol, and one VARIANTS dict."""
+"""The variants of the protocol: one module each, and one VARIANTS dict."""
 
 from __future__ import annotations
 

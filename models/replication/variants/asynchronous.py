@@ -1,7 +1,7 @@
 """Asynchronous replication: the leader acknowledges and exposes records at once; followers copy them later.
 
-Every failover loses records that no follower had fetched, even with acks=all. Simplification: the controller raises the
-leader epoch with each shrunken ISR, as in the era 3.3.
+A failover loses records that no follower had fetched, even with acks=all. Simplification: the controller raises the
+leader epoch when an ISR shrinks, as in the era 3.3.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ class Asynchronous(Since37):
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
 
     def high_watermark(self, replica: ReplicaView) -> int:
-        """The leader's log end, whatever followers have."""
+        """The leader's log end, without waiting for followers."""
         return replica.log.end

@@ -1,5 +1,7 @@
-"""Reads from followers (KIP-392): a consumer fetches from a nearby replica. A follower learns the high watermark one
-fetch after the leader moved it, so a poll may miss records that were acknowledged before it began.
+"""Reads from followers (KIP-392): a consumer fetches from a nearby replica.
+
+A follower gets the new high watermark with its next fetch, so a poll may miss records that were acknowledged before it
+began.
 """
 
 from __future__ import annotations
@@ -25,6 +27,6 @@ class FollowerReads(Rules):
     }
 
     def read_replica(self, reader: int, leader: int, isr: tuple[int, ...]) -> int:
-        """A follower of the ISR, one for each reader in turn, in place of racks."""
+        """A follower of the ISR, by the reader's number instead of its rack."""
         followers = [replica for replica in isr if replica != leader]
         return followers[reader % len(followers)] if followers else leader

@@ -24,5 +24,5 @@ class HighWatermark(Zookeeper):
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence", "no-commit-loss")
 
     def initial_truncation(self, replica: ReplicaView) -> int | None:
-        """The high watermark. It lags by a fetch, after a restart by a checkpoint, so committed records are lost."""
+        """The high watermark. It lags by a fetch, or by a checkpoint after a restart, so committed records are lost."""
         return min(replica.hw, replica.log.end)

@@ -1,6 +1,6 @@
 """0.11 to 1.1: leader epochs in the log and OffsetsForLeaderEpoch (KIP-101), in its first version.
 
-The leader answers with the start of the first epoch in its log above the requested one, without naming that epoch.
+The leader returns the start of the first epoch in its log above the requested one, without that epoch.
 After fast leader changes, leader and follower may each have epochs that the other lacks. The follower then keeps
 records of an epoch that the leader's log does not have, and the logs diverge (KIP-279).
 """
@@ -28,7 +28,7 @@ class Kip101(Zookeeper):
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
     options: ClassVar[dict[str, object]] = {"unclean.leader.election.enable": True, "min.insync.replicas": 1}
 
-    def answer_epoch_request(self, log: ReplicaLog, epoch: int) -> tuple[int, int]:
+    def end_offset_for_epoch(self, log: ReplicaLog, epoch: int) -> tuple[int, int]:
         """The start of the next epoch in this log; undefined for an epoch newer or older than all."""
         epochs = log.epochs
         if epoch == log.last_epoch and epochs:
@@ -38,7 +38,7 @@ class Kip101(Zookeeper):
         return epoch, next(start for own, start in epochs if own > epoch)
 
     def truncation_for(self, replica: ReplicaView, epoch: int, end: int) -> tuple[int, bool]:
-        """Truncate to the leader's answer, whatever lies below it; to the high watermark if there is none."""
+        """Truncate to the offset that the leader returned; to the high watermark if it returned none."""
         if end == UNDEFINED:
             return min(replica.hw, replica.log.end), True
         return min(end, replica.log.end), True

@@ -1,6 +1,7 @@
-"""Eligible leader replicas (KIP-966): a replica that leaves an ISR below min.insync.replicas stays
-eligible, as no record can be committed without it. A broker that comes back from an unclean shutdown is in neither ISR
-nor ELR.
+"""Eligible leader replicas (KIP-966).
+
+A replica that leaves an ISR below min.insync.replicas stays eligible, because no record can be committed without it. A
+broker that returns after an unclean shutdown is in neither ISR nor ELR.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Kip966(Kraft):
     summary = "eligible leader replicas"
     source = "KIP-966; PartitionChangeBuilder.maybePopulateTargetElr, Partition.maybeIncrementLeaderHW of 4.1"
     version = "4.1.1"
-    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "exactly-once")
     needs: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[dict[str, object]] = {"min.insync.replicas": 2}
 
@@ -72,7 +73,7 @@ class Kip966(Kraft):
     def elect(
         self, state: PartitionState, live: Sequence[int], config: Config, vote_of: VoteOf
     ) -> PartitionState | None:
-        """From the ISR; if it is empty, from the ELR, which is a clean election too."""
+        """Elect from the ISR; if it is empty, from the ELR, which is also a clean election."""
         if not state.isr:
             for replica in state.replicas:
                 if replica in state.elr and replica in live:

@@ -1,5 +1,7 @@
-"""KRaft without eligible leader replicas: the last replica of an ISR stays in it when its broker dies, and
-leads again when it comes back, with what is left on its disk: the last replica standing (KIP-966, Motivation).
+"""KRaft without eligible leader replicas: the last replica standing (KIP-966, Motivation).
+
+The last replica of an ISR stays in it when its broker dies. When the broker returns, it leads again with the records
+that are left on its disk.
 """
 
 from __future__ import annotations

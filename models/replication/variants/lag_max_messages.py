@@ -1,7 +1,7 @@
-"""Before 0.9: a follower more than replica.lag.max.messages behind is out of sync, however recently it was caught up.
+"""Before 0.9: a follower more than replica.lag.max.messages behind is out of sync, even if it just caught up.
 
 A larger burst of writes removes healthy followers from the ISR, and the next fetch brings them back: the ISR flaps, and
-may fall below min.insync.replicas. Everything else is as in the variant high-watermark, with its losses.
+may shrink below min.insync.replicas. Everything else is as in the variant high-watermark.
 Simplification: log lines and segments are those of 0.10.
 """
 

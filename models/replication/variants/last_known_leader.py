@@ -1,6 +1,7 @@
-"""Kafka 4.1 as it ships: when ISR and ELR are empty, the last known leader is elected as soon as it is
-back, even with unclean elections disabled. The controller logs it as an unclean election, and it may lose
-the leader's tail.
+"""Kafka 4.1 by default: if ISR and ELR are empty, the last known leader is elected as soon as it returns.
+
+That happens even if unclean elections are disabled. The controller logs it as an unclean election, and it may lose the
+leader's tail.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A majority quorum (2f+1 replicas for f failures) instead of the ISR (f+1): a record is committed once
-more than half of all replicas have it; a leader needs the votes of more than half, and its log is the most up to
-date of those.
+"""A majority quorum (2f+1 replicas for f failures) instead of the ISR (f+1).
 
-The vote compares the latest leader epoch with which a log is known to agree, then its length, as viewstamped
-replication does; a voter stops following the old leader. Simplification: the quorum counts the votes.
+A record is committed once more than half of all replicas have it. A leader needs the votes of more than half, and its
+log is the most up to date of those. The vote compares the latest leader epoch with which a log is consistent, then its
+length, as viewstamped replication does; a voter stops following the old leader. Simplification: the quorum counts the
+votes.
 """
 
 # ruff: noqa: ARG002  a rule gets everything that any variant of it may need
@@ -31,7 +31,7 @@ class MajorityQuorum(Rules):
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
 
     def high_watermark(self, replica: ReplicaView) -> int:
-        """What more than half of the replicas have, the leader included."""
+        """The offset that more than half of the replicas have reached, including the leader."""
         ends = sorted((replica.log.end, *(follower.leo for follower in replica.followers.values())), reverse=True)
         return ends[len(ends) // 2]
 
@@ -44,7 +44,7 @@ class MajorityQuorum(Rules):
         return False
 
     def may_prefer(self, state: PartitionState, replica: int) -> bool:
-        """Never: without a vote it is unknown how far that replica is."""
+        """Never: without a vote, the replica's progress is not known."""
         return False
 
     def fence(self, state: PartitionState, broker: int, min_isr: int, unclean: bool) -> PartitionState:

@@ -1,5 +1,6 @@
-"""Without a controller epoch: a paused controller resumes after another took over, and acts on its old view.
-Brokers obey it, and two of them lead in one leader epoch.
+"""Without a controller epoch, brokers obey a zombie, a controller that resumes after another took over.
+
+It has an old view of the metadata, so two brokers may lead in one leader epoch.
 """
 
 # ruff: noqa: ARG002  a rule gets everything that any variant of it may need

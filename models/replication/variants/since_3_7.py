@@ -1,4 +1,4 @@
-"""What all protocols of 3.7 and later share: below min.insync.replicas nothing is committed, with ELR and without."""
+"""The rules of all protocols since 3.7: below min.insync.replicas nothing is committed, with or without ELR."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ class Since37(Rules):
     """Kafka since KAFKA-15583 (KIP-966, part 1)."""
 
     def high_watermark(self, replica: ReplicaView) -> int:
-        """It does not move while the ISR is below min.insync.replicas, with any acks, so that a replica that left
-        lacks no committed record (Partition.maybeIncrementLeaderHW)."""
+        """The high watermark does not move while the ISR is below min.insync.replicas.
+
+        So a replica that left has all committed records (Partition.maybeIncrementLeaderHW, with any acks).
+        """
         return super().high_watermark(replica) if self.has_enough_replicas(replica) else replica.hw
 
     def verifies_transactions(self) -> bool:

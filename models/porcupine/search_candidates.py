@@ -1,15 +1,15 @@
-"""Which operations may be next in the compiled search, and which of them is tried first."""
+"""The candidates of the compiled search (completed operations that may be next), and which of them to try first."""
 
 from __future__ import annotations
 
-from ..compiled import inner_in_place
+from ..compiled import compiled_in_place
 from .machine import APPEND, CAS, IS, NOT_KNOWN, WRITE, begins
 from .search_state import FUEL, REQUESTS, STATE, Search, step_of
 
 
-@inner_in_place
+@compiled_in_place
 def request_step(s: Search, state: int, action: int) -> None:
-    """Note a pair that the caller has to provide; those beyond the room are requested the next time."""
+    """Request a step from the caller. If the requests are full, a later expansion requests it again."""
     count = s.registers[REQUESTS]
     if count < len(s.requests):
         s.requests[count, 0] = state
@@ -17,57 +17,57 @@ def request_step(s: Search, state: int, action: int) -> None:
         s.registers[REQUESTS] = count + 1
 
 
-@inner_in_place
-def find_ways(s: Search, row: int) -> int:
-    """Collect in `ways` the completed operations that may be next, of equal actions only the first to end.
+@compiled_in_place
+def find_candidates(s: Search, row: int) -> int:
+    """Collect the candidates; of equal actions only the first to end.
 
-    Returns how many; -1 if steps lack; -2 - i if the observation i fits.
+    Returns their number; -1 if the steps of some are not known; -2 - i if observation i fits the state.
     """
     n = len(s.action)
     state = s.configs[row, STATE]
-    fitting, ways = -1, 0
+    fitting, candidates = -1, 0
     node = s.after[2 * n]
     while node < n:
         action = s.action[node]
-        way = s.way_of[action]
-        if way < 0:
+        candidate = s.candidate_of[action]
+        if candidate < 0:
             stepped = step_of(s, state, action)
             if stepped == state and s.observes[action]:
                 fitting = node
                 break
             if stepped == NOT_KNOWN:
                 request_step(s, state, action)
-            s.way_of[action] = ways
-            s.ways[ways], s.way_states[ways] = node, stepped
-            ways += 1
-        elif node < s.ways[way]:
-            s.ways[way] = node
+            s.candidate_of[action] = candidates
+            s.candidates[candidates], s.candidate_states[candidates] = node, stepped
+            candidates += 1
+        elif node < s.candidates[candidate]:
+            s.candidates[candidate] = node
         s.registers[FUEL] -= 1
         node = s.after[node]
-    for node in s.ways[:ways]:
-        s.way_of[s.action[node]] = -1
+    for node in s.candidates[:candidates]:
+        s.candidate_of[s.action[node]] = -1
     if fitting >= 0:
         s.registers[REQUESTS] = 0
         return -2 - fitting
-    return -1 if s.registers[REQUESTS] > 0 else ways
+    return -1 if s.registers[REQUESTS] > 0 else candidates
 
 
-@inner_in_place
-def target_of(s: Search, ways: int) -> int:
-    """The action of the first operation to end, of these, that reads a whole content; -1 if there is none."""
+@compiled_in_place
+def target_of(s: Search, candidates: int) -> int:
+    """The action of the first candidate to end that reads a whole content; -1 if there is none."""
     first = -1
-    for node in s.ways[:ways] if len(s.machine.code) > 0 else s.ways[:0]:
+    for node in s.candidates[:candidates] if len(s.machine.code) > 0 else s.candidates[:0]:
         if s.machine.code[s.action[node], 0] == IS and (first < 0 or node < first):
             first = node
     return s.action[first] if first >= 0 else -1
 
 
-@inner_in_place
+@compiled_in_place
 def urgency(s: Search, node: int, stepped: int, front: int, front_fits: bool, target: int) -> int:
-    """How much sooner an operation is tried than by its end alone, which only the order of the search depends on.
+    """How much sooner an operation is tried than its end says. It changes the order of the search, not its verdict.
 
-    First what leads to the content that is read next; then what makes the front possible, or a compare-and-set before
-    the front overwrites the value that it needs.
+    2: it leads to the content that is read next. 1: it makes the front possible, or it is a compare-and-set whose
+    value the front would overwrite.
     """
     if target >= 0 and APPEND <= s.machine.code[s.action[node], 0] < IS and begins(s.machine, stepped, target):
         return 2

@@ -1,0 +1,67 @@
+"""The premise that consumer groups handle what they commit: of many partitions (column tp), or of one in ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import polars as pl
+
+from ...histories.bundle import Settings
+from ...histories.tables import MAX_INT64
+from ..partitions.entries import Ints
+from ..partitions.marks import IS_COMMIT, IS_OF_GROUP
+
+
+def group_of(settings: Settings) -> pl.Expr:
+    """An expression on rows with a process: its group.id, as `group`; empty if run.json sets none."""
+    groups = {name: settings.group_of(name) for name in settings.processes}
+    return pl.col("process").replace_strict(groups, default="", return_dtype=pl.String).alias("group")
+
+
+def groups_of(marks: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """The groups (tp, group) with commits or assignments."""
+    return marks.filter(IS_OF_GROUP).select("tp", group_of(settings)).unique()
+
+
+def unhandled_records(
+    groups: pl.DataFrame, placed: pl.DataFrame, done: pl.DataFrame, handlers: Collection[str], settings: Settings
+) -> pl.DataFrame:
+    """The first (tp, group, offset) of the `placed` records (tp, offset, value) that no member of each group handled.
+
+    What they handled is `done`; if no process records that, these are the reads. Else only groups of `handlers` count.
+    """
+    handled = done.select("tp", group_of(settings), "offset", "value")
+    if handlers:
+        handled = handled.filter(pl.col("group").is_in({settings.group_of(name) for name in handlers}))
+    missed = groups.join(placed, on="tp").join(handled, on=["tp", "group", "offset", "value"], how="anti")
+    return missed.group_by("tp", "group").agg(pl.col("offset").min())
+
+
+def contradicting_groups(
+    marks: pl.DataFrame, first_read: pl.DataFrame, unhandled: pl.DataFrame, final: pl.DataFrame, settings: Settings
+) -> Iterator[pl.DataFrame]:
+    """Rows where a group's commits go back or pass the end of the final reads, or where it passed over a record.
+
+    `first_read`: the least offset (tp, group, offset) that each group read. It passed over an `unhandled` record below
+    that, a commit, or an assigned offset.
+    """
+    active = marks.filter(IS_OF_GROUP).with_columns(group_of(settings))
+    yield active.filter(pl.col("group") == "")  # which of these share a group is not known
+    commits = active.filter(IS_COMMIT).sort("completed", "at", "index")
+    yield commits.filter(pl.col("offset") < pl.col("offset").shift().over("tp", "group"))
+    yield commits.join(final, on="tp").filter(pl.col("offset") > pl.col("end"))
+    assigned = active.filter((pl.col("kind") == "assign") & (pl.col("outcome") == "ok"))
+    claimed = pl.concat([frame.select("tp", "group", "offset") for frame in (commits, assigned, first_read)])
+    limits = claimed.group_by("tp", "group").agg(limit=pl.col("offset").max())
+    yield unhandled.join(limits, on=["tp", "group"]).filter(pl.col("offset") < pl.col("limit"))
+
+
+def ends_are_known(commits: pl.DataFrame, ends: Ints, since: Ints) -> bool:
+    """Whether each commit's offset was known as an end when it was made: from `since` (ns) on at or behind `ends`."""
+    known = pl.DataFrame({"end": ends, "since": since}).sort("end")
+    known = known.with_columns(pl.col("since").cum_min(reverse=True))
+    dated = commits.sort("offset").join_asof(
+        known, left_on="offset", right_on="end", strategy="forward", check_sortedness=False
+    )
+    late = pl.col("since").fill_null(MAX_INT64) > pl.col("completed").fill_null(MAX_INT64)
+    return not dated.select(late.any()).item()
