@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import FINDINGS, MAX_INT64, Evidence, Finding
+from ..histories.tables import FINDINGS, MAX_INT64, Finding
 from .batches import Unit, by_unit
 from .causes.explaining import explain
 from .figures import MAX_PARTITIONS, badness, own_figures_of
@@ -248,14 +248,13 @@ def _order(finding: Finding) -> tuple[Any, ...]:
     return (*where, finding.processes, [item.place or 0 for item in finding.evidence])
 
 
-def _evidence_row(item: Evidence) -> dict[str, Any]:
-    return {"place": item.place, "source": item.source, "line": item.line, "byte": item.byte, "says": item.sentence}
-
-
 def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
     """One row for each finding: the columns of FINDINGS, with evidence as RAW_EVIDENCE (unresolved places)."""
     schema = {**FINDINGS, "evidence": RAW_EVIDENCE}
     rows = [{name: getattr(finding, name) for name in schema if name != "evidence"} for finding in findings]
     for row, finding in zip(rows, findings, strict=True):
-        row["evidence"] = [_evidence_row(item) for item in finding.evidence]
+        row["evidence"] = [
+            {"place": item.place, "source": item.source, "line": item.line, "byte": item.byte, "says": item.sentence}
+            for item in finding.evidence
+        ]
     return pl.DataFrame(rows, schema=schema)

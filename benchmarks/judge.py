@@ -35,7 +35,12 @@ from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.variants import VARIANTS
 
-CELLS_IN_ORDER = [(setting, variant) for setting, cells in CELLS.items() for variant in cells]
+CELLS_IN_ORDER = [
+    (setting, variant)
+    for setting, cells in CELLS.items()
+    if setting not in ("processing", "at-least-once")  # which need a group
+    for variant in cells
+]
 CLIENTS: tuple[dict[str, Any], ...] = (
     {},
     {},
@@ -46,7 +51,8 @@ CLIENTS: tuple[dict[str, Any], ...] = (
 )
 WIDE = 10_000_000
 MIN_FOUND, MIN_CAUSES = 0.5, 40  # the share of causes to find, in runs with at least so many
-KINDS = tuple(kind for kind in PATTERNS if kind not in ("handover", "lagging-mark", "reassignment"))
+OTHERS = ("handover", "lagging-mark", "reassignment", "consumer-crash", "consumer-pause")
+KINDS = tuple(kind for kind in PATTERNS if kind not in OTHERS)
 
 
 def scenario(seed: int) -> Scenario:

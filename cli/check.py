@@ -31,10 +31,11 @@ from .main import (
     report_failure,
     worst_exit,
 )
-from .paths import AnyPath
+from .paths import AnyPath, LocalPath
 from .progress import Progress
 from .runs import Judged, check_index, names_of, write_index
 from .runs import render as render_runs
+from .stepping import SteppingEngine
 
 EXITS = {
     "valid": EXIT_VALID,
@@ -60,6 +61,12 @@ SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to star
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=AnyPath(takes_stdin=True))
 @click.option(
     "--out", metavar="FOLDER", type=AnyPath(), help="Folder or URI for the report [default: logjudge-out/RUN]."
+)
+@click.option(
+    "--state",
+    metavar="FILE",
+    type=LocalPath(readable=False),
+    help="For a history that grows: judge on from this file, and write it for the next call.",
 )
 @from_option
 @click.option("--json", "as_json", is_flag=True, help="Print only verdict.json.")
@@ -113,13 +120,13 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     indexed = len(runs) > 1 and not is_uri(out or "")
     if indexed:
         check_index(out or DEFAULT_OUT)
-    engine = LocalEngine() if spark is None else SparkEngine(spark, len(runs))
+    engine = _engine(runs, spark, options["state"])
     judged: list[Judged] = []
     for run, name, folder in zip(runs, names, targets, strict=True):
         began, started = datetime.now(UTC), time.monotonic()
         report, is_bug = None, False
         try:
-            report, headline = _judge(run, name if len(runs) > 1 else "", folder, engine, rules, options)
+            report, headline = judge_and_write(run, name if len(runs) > 1 else "", folder, engine, rules, options)
         except Exception as error:
             if len(runs) == 1 and not options["form"]:
                 raise
@@ -136,7 +143,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     return worst_exit(EXITS["crashed" if run.is_bug else run.verdict] for run in judged)
 
 
-def _judge(
+def judge_and_write(
     path: str, name: str, folder: str, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
     """verdict.json of a run, and its headline. A run without a configured name gets `name`, if not empty."""
@@ -162,6 +169,7 @@ def _judge(
         results.refuse_unusable()
         command_line = shlex.join(["logjudge", *sys.argv[1:]])
         report = {**report_of(results, engine.name), "provenance": provenance_of(run, command_line)}
+        report = engine.described(report, results)
         progress("writing", 0, 1, "reports")
         figures = merge_figures(results.records, results.context, results.run.settings)
         engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
@@ -169,7 +177,21 @@ def _judge(
         from .output import render
 
         click.echo(render(report, folder, time.monotonic() - started))
+        if engine.remark:
+            click.echo(engine.remark, err=True)
     return report, headline(report, figures["impact"])
+
+
+def _engine(runs: tuple[str, ...], spark: Spark | None, state: Path | None) -> Engine:
+    if state is None:
+        return LocalEngine() if spark is None else SparkEngine(spark, len(runs))
+    source = click.get_current_context().get_parameter_source
+    is_chosen = any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
+    if spark is not None and (any(spark) or is_chosen):
+        raise UsageError("found --state with Spark, expected the local engine, which judges in steps")
+    if len(runs) > 1:
+        raise UsageError(f"found --state with {len(runs)} runs, expected one: a state belongs to one run")
+    return SteppingEngine(state)
 
 
 def _targets(runs: tuple[str, ...], out: str | None) -> tuple[list[str], list[str]]:

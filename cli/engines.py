@@ -90,6 +90,7 @@ class Engine(Protocol):
     """Opens, judges and writes runs. `open_run` may raise InputError, `check_target` and `write` UsageError."""
 
     name: str
+    remark: str = ""  # on how the last run was judged, for stderr
 
     def check_target(self, folder: str, progress: Progress) -> None:
         """Checks that the results may be written to a folder or URI, before anything is judged."""
@@ -99,6 +100,10 @@ class Engine(Protocol):
 
     def judge(self, run: Run, progress: Progress) -> Results:
         """Judges a run."""
+
+    def described(self, report: dict[str, Any], results: Results) -> dict[str, Any]:  # noqa: ARG002
+        """verdict.json with what the engine adds to it."""
+        return report
 
     def write(self, folder: str, fill: Fill) -> None:
         """Writes a result folder, which `fill` fills, whole or not at all."""

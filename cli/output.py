@@ -14,7 +14,10 @@ from ..analysis.wording import clipped, plural
 if TYPE_CHECKING:
     from ..analysis.causes.incidents import Incident
 
-COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"}
+COLOURS = {
+    **{"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"},
+    "not yet": "yellow",  # until the end of the run
+}
 MAX_LINES = 40
 
 
@@ -90,8 +93,10 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
             lines.append(f"{text} {clipped(_rule_counts(rule), room.width - len(click.unstyle(text)) - 1)}")
     if len(found) > len(shown):
         lines.append(f"  … {plural(len(found) - len(shown), 'more rule')} with findings")
-    for verdict in ("unknown", "valid", "not-judged"):
-        names = [name for name, rule in report["rules"].items() if rule["verdict"] == verdict and not rule["permitted"]]
+    not_yet = report.get("not_yet", ())
+    for verdict in ("not yet", "unknown", "valid", "not-judged"):
+        decided = {name: rule["verdict"] for name, rule in report["rules"].items() if not rule["permitted"]}
+        names = [name for name, own in decided.items() if ("not yet" if name in not_yet else own) == verdict]
         if verdict == "not-judged" and len(names) > 2 * room.lines:
             names = [f"{len(names)} rules are not applicable: the run has no such data (verdict.json names them)"]
         if names:

@@ -125,10 +125,7 @@ def _painted(folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Se
 def _serve() -> None:
     """Handles requests until the input ends; replies with [number, heading] for each figure, then null."""
     gc.disable()  # saves a tenth of the time; a process draws a few figures of some megabytes, and ends
-    import matplotlib.backends.backend_agg
-    import matplotlib.backends.backend_svg
-    import matplotlib.figure  # noqa: F401
-
+    _load_matplotlib()
     for line in sys.stdin.buffer:
         request = json.loads(line)
         jobs = [Job(*job) for job in request["jobs"]]
@@ -146,6 +143,17 @@ def _serve() -> None:
         for child in children:
             os.waitpid(child, 0)
         _reply(None)
+
+
+def _load_matplotlib() -> None:
+    """Loads what drawing needs, so that the forked processes have it."""
+    from matplotlib.artist import Artist
+
+    # A quarter of the time of loading: the signatures and documentation of `set`, made for each class.
+    Artist._update_set_signature_and_docstring = lambda: None  # type: ignore[attr-defined]
+    import matplotlib.backends.backend_agg
+    import matplotlib.backends.backend_svg
+    import matplotlib.figure  # noqa: F401
 
 
 def _work(numbers: int, folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> None:

@@ -63,6 +63,8 @@ make_venv() {
     say "Installing logjudge$1 into $venv (some minutes the first time: Spark is 450 MB)"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
         --constraint "$root/requirements.lock" --editable "$root$1" >&2
+    # pip compiles what it installs, but not an editable package. With PYTHONDONTWRITEBYTECODE each start would.
+    (cd "$root" && "$venv/bin/python" -m compileall -q analysis cli histories models plots)
     printf '%s' "$wanted" >"$stamp"
 }
 

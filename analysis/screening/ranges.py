@@ -213,7 +213,7 @@ def _reads_follow(runs: list[RunOfReads], marks: pl.DataFrame) -> bool:
 
     A process has a position after a run, and after an assignment or a seek to an offset.
     """
-    events = sorted([*runs, *_moves(marks)], key=lambda event: (event.process, event.began, event.ended))
+    events = sorted([*runs, *moves_of(marks)], key=lambda event: (event.process, event.began, event.ended))
     for _, of_process in groupby(events, key=lambda event: event.process):
         for before, after in pairwise(of_process):
             is_jump = None not in (after.first, before.position) and after.first != before.position
@@ -222,8 +222,8 @@ def _reads_follow(runs: list[RunOfReads], marks: pl.DataFrame) -> bool:
     return True
 
 
-def _moves(marks: pl.DataFrame) -> Iterator[RunOfReads]:
-    """The moves of consumers, as runs without reads."""
+def moves_of(marks: pl.DataFrame) -> Iterator[RunOfReads]:
+    """The moves of consumers among the marks, as runs without reads."""
     moves = marks.filter(IS_MOVE)
     rows = moves.select("process", pl.col("completed").fill_null(MAX_INT64), *ORDER[1:], position=POSITION)
     for process, *key, position in rows.iter_rows():

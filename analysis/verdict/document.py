@@ -162,20 +162,18 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         clock = "all events have the same time, so their order is not known"
     items = [
         _well_formed(results),
-        assumption(
+        _without(
+            repeated,
             "values unique",
-            not repeated,
-            "no value was sent twice to a partition"
-            if not repeated
-            else f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
+            "no value was sent twice to a partition",
+            f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
             assuming("values"),
         ),
-        assumption(
+        _without(
+            misreported,
             "timeouts not called failures",
-            not misreported,
-            "every send recorded as fail has an error that proves the failure"
-            if not misreported
-            else f"{plural(misreported, 'send')} recorded as fail with an error that proves nothing: judged as info",
+            "every send recorded as fail has an error that proves the failure",
+            f"{plural(misreported, 'send')} recorded as fail with an error that proves nothing: judged as info",
             assuming("outcomes"),
         ),
         assumption("one clock", not backwards and not timeless, clock, assuming("order" if timeless else "clock")),
@@ -183,20 +181,12 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     unit = doubtful_unit(span, [summary["latency"] for summary in results.summaries], counts.get("operations", 0))
     if unit and results.run.settings.dialect == "native":
         items.append(assumption("times in nanoseconds", False, unit, assuming("clock")))
-    nowhere = counts.get("acknowledged nowhere", 0)
-    if nowhere:
+    if nowhere := counts.get("acknowledged nowhere", 0):
         sentence = f"{plural(nowhere, 'acknowledged send')} without a recorded partition: not checked for loss"
         items.append(assumption("partitions recorded", False, sentence, assuming("partitions")))
-    synthetic = sum(summary["counts"]["synthetic"] for summary in results.summaries)
-    if synthetic:
-        items.append(
-            assumption(
-                "invocations recorded",
-                False,
-                f"{plural(synthetic, 'send')} without an invocation: the order of sending is not known",
-                assuming("invocations"),
-            )
-        )
+    if synthetic := sum(summary["counts"]["synthetic"] for summary in results.summaries):
+        sentence = f"{plural(synthetic, 'send')} without an invocation: the order of sending is not known"
+        items.append(assumption("invocations recorded", False, sentence, assuming("invocations")))
     if results.run.settings.dialect == "native" and not any(s["counts"]["records"] for s in results.summaries):
         sentence = "no send was acknowledged and no poll returned a record, so no guarantee was tested"
         items.append(assumption("clients were served", False, sentence, ()))
@@ -212,6 +202,11 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         unread = [_well_formed(results)] if results.left_out else []
         return [assumption("clients recorded", False, NO_CLIENTS, ()), *unread, *rest]
     return [*items, _final_reads(results), *rest]
+
+
+def _without(count: int, name: str, sentence: str, otherwise: str, touches: tuple[str, ...]) -> dict[str, Any]:
+    """An assumption that holds if nothing was counted against it."""
+    return assumption(name, not count, otherwise if count else sentence, touches)
 
 
 def _silent_clients(results: Results) -> list[dict[str, Any]]:

@@ -25,9 +25,10 @@ COMMIT_MARKER = 1
 class _Replay:
     def __init__(self) -> None:
         self.rows: list[Row] = []
-        self.open: dict[tuple[int, int], list[Row]] = {}  # commits of open transactions
+        # Commits of open transactions, by producer id: since KIP-890 the marker has a later epoch than they.
+        self.open: dict[int, list[Row]] = {}
 
-    def apply(self, key: bytes, value: bytes | None, where: Row, producer: tuple[int, int] | None) -> None:
+    def apply(self, key: bytes, value: bytes | None, where: Row, producer: int | None) -> None:
         record = decode(key, value)
         if isinstance(record, OffsetCommit):
             place = {"group": record.group, "topic": record.topic, "partition": record.partition}
@@ -65,7 +66,7 @@ class _Replay:
                 for topic, partition in assigned_partitions(member["assignment"])
             ]
 
-    def end(self, producer: tuple[int, int], is_commit: bool, at: int) -> None:
+    def end(self, producer: int, is_commit: bool, at: int) -> None:
         """End the transaction of a producer."""
         for row in self.open.pop(producer, []):
             if is_commit:
@@ -78,10 +79,10 @@ def read_group_log(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
     def apply(record: RawRecord, where: Row) -> None:
         if not record.is_control:
-            replay.apply(record.key or b"", record.value, where, record.producer)
+            replay.apply(record.key or b"", record.value, where, record.producer and record.producer[0])
         elif record.producer is not None:
             kind = int.from_bytes((record.key or b"")[2:4], "big")
-            replay.end(record.producer, kind == COMMIT_MARKER, record.offset)
+            replay.end(record.producer[0], kind == COMMIT_MARKER, record.offset)
 
     damage = replay_log(folder, apply)
     return pl.DataFrame(replay.rows, schema={**GROUPS, "file": pl.String}), damage

@@ -154,7 +154,8 @@ def _malformed_reason(text: bytes) -> str:
         return f"no JSON: {_one_line(str(error))}"
     if not isinstance(event, dict):
         return f"found {_kind(event)}, expected a JSON object"
-    if text.count(b'":') != _count_keys(event) and (twice := _duplicate_key(text)):
+    keys = len(event) if text.count(b"{") == 1 else _count_keys(event)
+    if text.count(b'":') != keys and (twice := _duplicate_key(text)):
         return f"found {twice} twice in one object, expected it once"
     for name, value in event.items():
         if name in _TYPES and value is not None:

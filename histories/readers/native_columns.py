@@ -47,7 +47,7 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[OtherLine]]:
     others, filled = np.empty((lines, 3), np.int64), np.zeros(scanned.COUNTERS, np.int64)
     texts, copied = np.empty(len(blob), np.uint8), np.zeros((COPIED + 1, 3), np.int64)
     tables = (events, *items, steps, ends, step_ends)
-    rows, other_rows = scanned.scan(buf, tables, others, texts, copied, filled)
+    rows, other_rows = scanned.scan(buf, tables, others, texts, copied, filled, filled.copy())
     long = pa.py_buffer(texts[: copied[COPIED, 0]].copy())
     lists = [_struct(table[:count], names, long) for table, count, names in _item_lists(items, filled)]
     columns = _columns(events[:rows], [name for name in FIELDS if name in EVENTS], long)
@@ -102,13 +102,12 @@ def _column(table: Longs, name: str, long: pa.Buffer, in_any_row: int) -> pa.Arr
     kind = _SMALL.get(name, kind)
     if not in_any_row >> bit & 1:
         return pa.nulls(len(table), kind)
-    has = (table[:, scanned.PRESENT] >> bit & 1).astype(bool)
+    has = table[:, scanned.PRESENT] & 1 << bit != 0
     if name in TEXTS:
-        views = np.zeros((len(table), 2), np.int64)
-        np.copyto(views, table[:, slot : slot + 2], where=has[:, None])
+        views = np.stack([table[:, slot] * has, table[:, slot + 1] * has], axis=1)  # empty texts where it has none
         return pa.Array.from_buffers(kind, len(table), [arrow.validity(has), pa.py_buffer(views), long])
     if name in _WORDS:
-        views = _WORDS[name][np.where(has, table[:, slot], 0)]
+        views = _WORDS[name].take(table[:, slot] * has, axis=0)
         return pa.Array.from_buffers(kind, len(table), [arrow.validity(has), pa.py_buffer(views)])
     if name in FLAGS:
         return arrow.flags(table[:, slot] != 0, has)
@@ -116,4 +115,4 @@ def _column(table: Longs, name: str, long: pa.Buffer, in_any_row: int) -> pa.Arr
 
 
 def _has(table: Longs, name: str) -> npt.NDArray[np.bool_]:
-    return (table[:, scanned.PRESENT] >> scanned.NAMES.index(name) & 1).astype(bool)
+    return table[:, scanned.PRESENT] & 1 << scanned.NAMES.index(name) != 0

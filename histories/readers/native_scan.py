@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...models.compiled import compiled
+from ...models.compiled import compiled_in_place
 from ..tables import FUNCTIONS, TYPES
 from .json_tokens import (
     INLINE,
@@ -82,7 +82,7 @@ _SLOT_OF = np.array([SLOTS[name] for name in FIELDS])
 _NAMES, _TYPES, _FUNCTIONS = (word_table(words) for words in (NAMES, TYPES, FUNCTIONS))
 
 
-@compiled
+@compiled_in_place
 def scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
     """Reads the value at i into the slots of the field (-1: none). Returns its end, or -1 for an unexpected value."""
     c = buf[i]
@@ -128,7 +128,7 @@ def scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, lon
     return after
 
 
-@compiled
+@compiled_in_place
 def count(buf: Bytes, byte: int) -> int:
     """The number of occurrences of a byte."""
     found = 0
@@ -137,7 +137,7 @@ def count(buf: Bytes, byte: int) -> int:
     return found
 
 
-@compiled
+@compiled_in_place
 def is_out_of_range(table: Longs, row: int) -> bool:
     """Whether the partition or the offset of a row is negative or too large."""
     present = table[row, PRESENT]
@@ -146,7 +146,7 @@ def is_out_of_range(table: Longs, row: int) -> bool:
     return bool(present >> OFFSET & 1 == 1 and table[row, OFFSET_SLOT] < 0)
 
 
-@compiled
+@compiled_in_place
 def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
     """Reads the flat object whose brace is before i into a row. Returns its end, or -1."""
     table[row, PRESENT] = 0
@@ -167,7 +167,7 @@ def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copi
             return i
 
 
-@compiled
+@compiled_in_place
 def items(buf: Bytes, i: int, end: int, which: int, table: Longs, long: Bytes, copied: Longs, filled: Longs) -> int:
     """Reads the list at i into rows of the table that `which` counts. Returns the end of the list, or -1."""
     needed = ITEM_NEEDED[which & 1]
@@ -187,7 +187,7 @@ def items(buf: Bytes, i: int, end: int, which: int, table: Longs, long: Bytes, c
     return -1
 
 
-@compiled
+@compiled_in_place
 def fields(
     buf: Bytes,
     i: int,
@@ -232,7 +232,7 @@ def fields(
             return i, closed
 
 
-@compiled
+@compiled_in_place
 def steps(
     buf: Bytes,
     i: int,
@@ -264,7 +264,7 @@ def steps(
     return -1
 
 
-@compiled
+@compiled_in_place
 def event(
     buf: Bytes, i: int, end: int, row: int, tables: tuple[Longs, ...], long: Bytes, copied: Longs, filled: Longs
 ) -> bool:
@@ -288,17 +288,17 @@ def event(
     return bool(table[row, F_SLOT] != SEND or present >> TOPIC & 1 == 1)
 
 
-@compiled
+@compiled_in_place
 def scan(
-    buf: Bytes, tables: tuple[Longs, ...], others: Longs, long: Bytes, copied: Longs, filled: Longs
+    buf: Bytes, tables: tuple[Longs, ...], others: Longs, long: Bytes, copied: Longs, filled: Longs, before: Longs
 ) -> tuple[int, int]:
     """Reads all lines. Returns the counts of plain and of other lines; `others` has the line, start and end of those.
 
     `tables`: events, the items in the order of their counters in `filled` (zeros at first), steps, and two of `ends`
-    for events and for steps: the line, and the counts of records, offsets and steps after it.
+    for events and for steps: the line, and the counts of records, offsets and steps after it. `before` is a copy of
+    `filled` as it was before a line.
     """
     ends = tables[6]
-    before = np.zeros(COUNTERS, np.int64)
     i, number, row, other = 0, 0, 0, 0
     while i < len(buf):
         end = i
@@ -306,13 +306,15 @@ def scan(
             end += 1
         start = skip_blanks(buf, i, end)
         if start < end:
-            before[:] = filled
+            for k in range(COUNTERS):
+                before[k] = filled[k]
             if buf[start] == OBJECT and event(buf, start + 1, end, row, tables, long, copied, filled):
                 ends[row, 0], ends[row, 1], ends[row, 2] = number, filled[RECORDS], filled[OFFSETS]
                 ends[row, 3] = filled[STEPS]
                 row += 1
             else:
-                filled[:] = before
+                for k in range(COUNTERS):
+                    filled[k] = before[k]
                 others[other, 0], others[other, 1], others[other, 2] = number, i, end
                 other += 1
         i = end + 1

@@ -69,7 +69,7 @@ class Written:
 
 def write_bundle(scenario: Scenario, folder: Path) -> Written:
     """Simulate and write. The folder must not exist, or be empty."""
-    topic = scenario.config().topic  # raises ConfigError before anything is written
+    config = scenario.config()  # raises ConfigError before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     brokers = folder / "brokers"
     logs, metadata = LogWriter(brokers), MetadataLog(brokers)
@@ -77,6 +77,7 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
 
     def prepare(cluster: Cluster) -> None:
         written.append(Written(folder, cluster))
+        recorder.sources = cluster.copies.sources
         logs.attach(cluster, _wording(cluster))
         metadata.attach(cluster)
 
@@ -95,7 +96,7 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
         _write_disks(cluster, folder / "snapshots" / label / "brokers")
 
     with (folder / "history.jsonl").open("w", encoding="ascii", newline="\n") as out:
-        recorder = Recorder(out, topic)
+        recorder = Recorder(out, config)
         cluster = scenario.run(recorder, listener, snapshot, prepare)
         recorder.flush()
     logs.close()
@@ -132,15 +133,16 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
         "started_at": STARTED_AT.isoformat() + ".000Z",
         "system": {"name": "kafka", "version": cluster.rules.version, "simulated": True},
         "topics": {
-            config.topic: {
-                "partitions": config.partitions,
+            topic: {
+                "partitions": len(partitions),
                 "replication.factor": _replication_factor(cluster),
                 "cleanup.policy": "delete",
                 "replica.assignment": [
-                    [str(b) for b in s.replicas] for s in cluster.quorum.states[: config.partitions]
+                    [str(b) for b in cluster.quorum.states[partition].replicas] for partition in partitions
                 ],
                 **_without_unset(kafka_names(config, (*TOPIC_NAMES, *(RETENTION_NAMES if config.retention else ())))),
             }
+            for topic, partitions in config.topics.items()
         },
         "brokers": {
             str(b): {
@@ -189,6 +191,7 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
     for consumer in cluster.consumers:
         processes[consumer.name] = {
             "role": "consumer",
+            **_writes(consumer.name, config, names),
             "group.id": GROUP if config.strategy else f"direct-{consumer.name}",
             "enable.auto.commit": config.commit == "auto",
             "isolation.level": config.isolation,
@@ -201,6 +204,17 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
         "auto.offset.reset": "earliest",
     }
     return processes
+
+
+def _writes(name: str, config: Config, names: tuple[str, ...]) -> dict[str, Any]:
+    """What a processor is configured with, beside what a consumer is."""
+    if config.processing == "none":
+        return {}
+    own = kafka_names(config, (*names, "transaction.timeout.ms"))
+    if config.processing != "exactly-once":
+        del own["transaction.timeout.ms"]
+        return {"role": "producer+consumer", **own}
+    return {"role": "producer+consumer", "transactional.id": f"tx-{name}", **own}
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from ...models.replication.cluster import Cluster
 from ...models.replication.config import Config
 from .group_log import group_content
 from .names import uuid
-from .segments import values_of, write_segments
+from .segments import copies_of, values_of, write_segments
 from .transaction_log import transaction_content
 
 
@@ -24,6 +24,8 @@ def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
         home.mkdir(exist_ok=True)
         if partition < config.partitions:
             content = values_of(partition)
+        elif partition in config.copies:
+            content = copies_of(partition, config, cluster.copies.sources)
         elif config.transactional and partition == config.transaction_log:
             content = transaction_content(cluster)
         else:

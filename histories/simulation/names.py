@@ -24,6 +24,11 @@ def value(producer: int, partition: int, number: int) -> str:
     return f"p{producer}-{partition}-{number}"
 
 
+def source_key(topic: str, partition: int, offset: int) -> str:
+    """The key of a copy: where its source is."""
+    return f"{topic}-{partition}@{offset}"
+
+
 def stamp(time: int) -> str:
     """A log4j date for simulated microseconds, UTC."""
     return (STARTED_AT + timedelta(microseconds=time)).strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]

@@ -7,12 +7,13 @@ ASCII without escapes.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
+from ...models.replication.config import Config
 from ...models.replication.ports import History, Records
 from ...models.replication.producer_batch import ProducerBatch
-from .names import value
+from .names import source_key, value
 
 # The kinds of faults that docs/format.md names differently.
 KINDS = {"crash": "kill", "one-way": "partition"}
@@ -25,9 +26,12 @@ BUFFER = 1 << 20  # characters
 class Recorder(History):
     """Writes native events. Times become nanoseconds."""
 
-    def __init__(self, out: TextIO, topic: str) -> None:
+    def __init__(self, out: TextIO, config: Config) -> None:
         self._out = out
-        self._topic = topic
+        self._topic = config.topic
+        places = map(config.topic_of, range(config.data_partitions))
+        self._places = [f'"topic":"{topic}","partition":{number}' for topic, number in places]
+        self.sources: Mapping[tuple[int, int, int], tuple[int, int]] = {}  # of copies, see CopyLedger
         self._lines: list[str] = []
         self._size = 0  # characters in them: a poll's line may have 500 records
         self._nemesis = 0
@@ -57,17 +61,22 @@ class Recorder(History):
 
     # --- producers
 
-    def send(self, time: int, process: str, op: int, partition: int, number: int) -> None:
+    def send(self, time: int, process: str, op: int, producer: int, partition: int, number: int) -> None:
         self.last_send = time
-        text = value(int(process[1:]), partition, number)
         self._write(
             f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"invoke","f":"send",'
-            f'"topic":"{self._topic}","partition":{partition},"value":"{text}"}}'
+            f"{self._places[partition]}{self._content(producer, partition, number)}}}"
         )
+
+    def _content(self, producer: int, partition: int, number: int) -> str:
+        """The value of a record, and the key of a copy: where its source is."""
+        source = self.sources.get((producer, partition, number))
+        key = "" if source is None else f'"key":"{source_key(self._topic, *source)}",'
+        return f',{key}"value":"{value(producer, partition, number)}"'
 
     def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
         prefix = f'{{"time":{time * 1000},"process":"{process}","op":'
-        middle = f',"type":"{outcome}","f":"send","topic":"{self._topic}","partition":{batch.partition}'
+        middle = f',"type":"{outcome}","f":"send",{self._places[batch.partition]}'
         text = value(batch.producer, batch.partition, batch.first)[: -len(str(batch.first))]
         for index, op in enumerate(batch.ops):
             head = f'{prefix}{op}{middle},"value":"{text}{batch.first + index}"'
@@ -77,9 +86,11 @@ class Recorder(History):
             else:
                 self._write(f'{head},"error":"{error}"}}')
 
-    def transact(self, time: int, process: str, op: int, sends: list[tuple[int, int]]) -> None:
+    def transact(
+        self, time: int, process: str, op: int, producer: int, sends: list[tuple[int, int]], offsets: dict[int, int]
+    ) -> None:
         self.last_send = time
-        ops = self._sends(process, [(partition, number, None) for partition, number in sends])
+        ops = self._steps(producer, [(partition, number, None) for partition, number in sends], offsets)
         self._write(f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"invoke","f":"txn","ops":[{ops}]}}')
 
     def transacted(
@@ -87,22 +98,27 @@ class Recorder(History):
         time: int,
         process: str,
         op: int,
+        producer: int,
         sends: list[tuple[int, int, int | None]],
+        offsets: dict[int, int],
         outcome: str,
         error: str,
     ) -> None:
         more = f',"error":"{error}"' if error else ""
         self._write(
             f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"{outcome}","f":"txn",'
-            f'"ops":[{self._sends(process, sends)}]{more}}}'
+            f'"ops":[{self._steps(producer, sends, offsets)}]{more}}}'
         )
 
-    def _sends(self, process: str, sends: list[tuple[int, int, int | None]]) -> str:
-        return ",".join(
-            f'{{"f":"send","topic":"{self._topic}","partition":{partition},'
-            f'"value":"{value(int(process[1:]), partition, number)}"{_offset(offset)}}}'
+    def _steps(self, producer: int, sends: list[tuple[int, int, int | None]], offsets: dict[int, int]) -> str:
+        """The micro-operations of a transaction."""
+        steps = [
+            f'{{"f":"send",{self._places[partition]}{self._content(producer, partition, number)}{_offset(offset)}}}'
             for partition, number, offset in sends
-        )
+        ]
+        if offsets:
+            steps.append(f'{{"f":"commit","offsets":[{self._offsets(sorted(offsets.items()))}]}}')
+        return ",".join(steps)
 
     # --- consumers
 
@@ -123,7 +139,7 @@ class Recorder(History):
         for partition, batch in records:
             text = value(batch.producer, partition, batch.first)[: -len(str(batch.first))]
             tail = f',"leader_epoch":{batch.epoch}}}' if batch.epoch >= 0 else "}"
-            head = f'{{"topic":"{self._topic}","partition":{partition},"offset":'
+            head = f'{{{self._places[partition]},"offset":'
             shift = batch.first - batch.base
             found.extend(
                 f'{head}{offset},"value":"{text}{offset + shift}"{tail}' for offset in range(batch.base, batch.end)
@@ -169,7 +185,7 @@ class Recorder(History):
         member: str,
         generation: int,
     ) -> None:
-        owned = ",".join(f'{{"topic":"{self._topic}","partition":{partition}}}' for partition in assignment)
+        owned = ",".join(f"{{{self._places[partition]}}}" for partition in assignment)
         rest = f'"f":"assign","group":true,"offsets":[{self._offsets(offsets)}],"assignment":[{owned}]'
         self._write_instant(time, process, op, rest + _membership(member, generation))
 
@@ -180,9 +196,12 @@ class Recorder(History):
         rest = f'"f":"assign","group":true,"revoked":true,"offsets":[{places}]'
         self._write_instant(time, process, op, rest + _membership(member, generation))
 
+    def seek(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
+        self._write_instant(time, process, op, f'"f":"seek","offsets":[{self._offsets(offsets)}]')
+
     def _offsets(self, offsets: Sequence[tuple[int, int | None]]) -> str:
         return ",".join(
-            f'{{"topic":"{self._topic}","partition":{partition},"offset":{"null" if offset is None else offset}}}'
+            f'{{{self._places[partition]},"offset":{"null" if offset is None else offset}}}'
             for partition, offset in offsets
         )
 
@@ -194,8 +213,7 @@ class Recorder(History):
     def end_offsets(self, invoked: int, time: int, offsets: dict[int, tuple[int, int]]) -> None:
         self._admin += 1
         text = ",".join(
-            f'{{"topic":"{self._topic}","partition":{p},"offset":{end},"start":{start}}}'
-            for p, (start, end) in sorted(offsets.items())
+            f'{{{self._places[p]},"offset":{end},"start":{start}}}' for p, (start, end) in sorted(offsets.items())
         )
         head = f'"process":"admin","op":{self._admin},"type":'
         self._write(f'{{"time":{invoked * 1000},{head}"invoke","f":"end_offsets"}}')
@@ -205,7 +223,7 @@ class Recorder(History):
         self._nemesis += 1
         name = HEALS.get(kind, KINDS.get(kind, kind)) if heal else KINDS.get(kind, kind)
         fault: dict[str, object] = {"kind": name, "nodes": [str(n) for n in nodes]}
-        if kind == "consumer-crash":
+        if kind.startswith("consumer-"):
             fault["nodes"] = [f"c{n}" for n in nodes]
         if not heal:
             fault.update(extra)

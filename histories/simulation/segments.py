@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -22,7 +22,7 @@ from ...models.replication.storage.batches import Batch
 from ...models.replication.storage.replica_log import ReplicaLog
 from ...models.replication.storage.segments import segments as roll
 from ...models.replication.storage.transactions import FIRST_TRANSACTIONAL, MARKER, is_commit
-from .names import epoch_ms, value
+from .names import epoch_ms, source_key, value
 
 HEAD = struct.Struct(">qii")  # base offset, batch length, partition leader epoch
 CRC_AT, ATTRIBUTES_AT = 17, 21
@@ -36,6 +36,17 @@ Content = Callable[[Batch, int], tuple[bytes | None, bytes]]  # key and value of
 def values_of(partition: int) -> Content:
     """The content of a topic's partition: values without keys."""
     return lambda batch, index: (None, value(batch.producer, partition, batch.first + index).encode())
+
+
+def copies_of(partition: int, config: Config, sources: Mapping[tuple[int, int, int], tuple[int, int]]) -> Content:
+    """The content of a partition of copies: as keys, where their sources are."""
+
+    def content(batch: Batch, index: int) -> tuple[bytes, bytes]:
+        number = batch.first + index
+        key = source_key(config.topic, *sources[batch.producer, partition, number])
+        return key.encode(), value(batch.producer, partition, number).encode()
+
+    return content
 
 
 def batch_bytes(batch: Batch, content: Content) -> bytes:

@@ -19,6 +19,7 @@ from ...models.exploration.truth import (
 )
 from ...models.replication.acks import Ack
 from ...models.replication.cluster import Cluster
+from ...models.replication.config import Config
 from ...models.replication.scenario import Scenario
 from .names import value
 
@@ -29,7 +30,7 @@ def divergence(cluster: Cluster, found: dict[int, dict[tuple[int, int], list[tup
     """The ranges of offsets at which replicas of a partition differ (`found`: by partition and pair of brokers)."""
     result: Divergence = {}
     for partition, pairs in found.items():
-        name = f"{cluster.config.topic}-{partition}"
+        name = cluster.config.log_name(partition)
         result[name] = {
             f"{one}/{other}": {
                 "conflicting_offsets": [list(r) for r in ranges],
@@ -43,20 +44,21 @@ def divergence(cluster: Cluster, found: dict[int, dict[tuple[int, int], list[tup
 def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]) -> dict[str, Any]:
     """The content of truth.json; `divergent` has the divergence at each snapshot."""
     gone = losses(cluster)
-    topic = cluster.config.topic
+    config = cluster.config
+    name_of = config.log_name
     values: dict[str, list[list[Any]]] = {}
-    nowhere = {f"{topic}-{p}": _listed(acks, p) for p, acks in enumerate(missing_everywhere(cluster)) if acks}
+    nowhere = {name_of(p): _listed(acks, p) for p, acks in enumerate(missing_everywhere(cluster)) if acks}
     read = 0
     for one in gone:
         ack = one.ack
         count = ack.end - ack.base
         read += count if one.read else 0
-        values.setdefault(f"{topic}-{one.partition}", []).extend(_listed([ack], one.partition))
+        values.setdefault(name_of(one.partition), []).extend(_listed([ack], one.partition))
     total = sum(len(v) for v in values.values())
     causes = list(dict.fromkeys(one.cause for one in gone))
     duplicates: list[Repeat] = []
     reordered: list[Repeat] = []
-    for partition in range(cluster.config.partitions):
+    for partition in range(cluster.config.data_partitions):
         log = cluster.leader_log(partition)
         if log is not None:
             twice, late = find_repeats(log, partition)
@@ -80,20 +82,20 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "lost_but_read_before": read,
         "lost_never_read": total - read,
         "absent_without_leader": nowhere,
-        "losses": _losses(topic, gone),
+        "losses": _losses(config, gone),
         "divergent": divergent,
-        "duplicates": [_repeat(topic, one) for one in duplicates],
-        "reordered": [_repeat(topic, one) for one in reordered],
+        "duplicates": [_repeat(config, one) for one in duplicates],
+        "reordered": [_repeat(config, one) for one in reordered],
         # Values that leaders appended more than once, even if no copy remains; and acknowledgements out of order.
         "written_again": _written_again(cluster),
         "went_back": [
             [value(producer, p, before), value(producer, p, number)]
-            for p in range(cluster.config.partitions)
+            for p in range(cluster.config.data_partitions)
             for producer, number, before in offset_regressions(ledger.acks[p])
         ],
         "log_start": {
-            f"{topic}-{p}": log.start
-            for p in range(cluster.config.partitions)
+            name_of(p): log.start
+            for p in range(cluster.config.data_partitions)
             if (log := cluster.leader_log(p)) is not None and log.start > 0
         },
         "ack_latency_ms": ack_latency(cluster),
@@ -101,7 +103,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "unclean_elections": ledger.unclean_elections,
         "isr_shrinks": ledger.shrinks,
         "led_by_two": [
-            {"partition": f"{topic}-{p}", "leader_epoch": epoch, "brokers": sorted(map(str, both))}
+            {"partition": name_of(p), "leader_epoch": epoch, "brokers": sorted(map(str, both))}
             for p, epoch, *both in dict.fromkeys(ledger.rivals)
         ],
         **_consumed(cluster),
@@ -114,14 +116,14 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
 
 def _consumed(cluster: Cluster) -> dict[str, Any]:
     """Resets of consumers' positions, and the offsets that they handled."""
-    topic, ledger = cluster.config.topic, cluster.ledger
+    name_of, ledger = cluster.config.log_name, cluster.ledger
     return {
         "consumer_resets": [
-            {"process": name, "partition": f"{topic}-{p}", "from": before, "to": after}
+            {"process": name, "partition": name_of(p), "from": before, "to": after}
             for name, p, before, after in ledger.resets
         ],
         "handled": {
-            name: {f"{topic}-{p}": [list(r) for r in ranges] for p, ranges in sorted(parts.items())}
+            name: {name_of(p): [list(r) for r in ranges] for p, ranges in sorted(parts.items())}
             for name, parts in sorted(ledger.handled_by.items())
         },
     }
@@ -144,19 +146,20 @@ def _written_again(cluster: Cluster) -> list[str]:
     ]
 
 
-def _losses(topic: str, gone: list[LostAck]) -> list[dict[str, Any]]:
+def _losses(config: Config, gone: list[LostAck]) -> list[dict[str, Any]]:
     """The losses; adjacent ones with the same cause, epoch and acks are one entry."""
     found: list[dict[str, Any]] = []
     for run in adjacent_losses(gone, lambda one: (one.cause, one.epoch, one.ack.acks)):
         one, end = run[0], run[-1].ack.end
+        topic, number = config.topic_of(one.partition)
         found.append(
             {
                 "topic": topic,
-                "partition": one.partition,
+                "partition": number,
                 "first_offset": one.ack.base,
                 "last_offset": end - 1,
                 "count": end - one.ack.base,
-                "acks": _acks(one.ack.acks),
+                "acks": "all" if one.ack.acks == -1 else str(one.ack.acks),
                 "cause": one.cause,
                 "detail": one.detail,
                 "leader": str(one.leader),
@@ -169,14 +172,11 @@ def _losses(topic: str, gone: list[LostAck]) -> list[dict[str, Any]]:
     return found
 
 
-def _acks(acks: int) -> str:
-    return "all" if acks == -1 else str(acks)
-
-
-def _repeat(topic: str, one: Repeat) -> dict[str, Any]:
+def _repeat(config: Config, one: Repeat) -> dict[str, Any]:
+    topic, number = config.topic_of(one.partition)
     return {
         "topic": topic,
-        "partition": one.partition,
+        "partition": number,
         "first_value": value(one.producer, one.partition, one.first),
         "count": one.count,
         "offset": one.offset,

@@ -11,6 +11,7 @@ from ..replication.acks import Ranges
 from ..replication.cluster import Cluster
 from ..replication.ledger import Breach, offsets
 from .group_invariants import no_commit_loss, no_fenced_commit, one_owner
+from .processing_invariants import at_least_once, exactly_once
 from .transaction_invariants import (
     atomic_transactions,
     hidden_ranges,
@@ -80,7 +81,7 @@ def no_reordering(cluster: Cluster) -> list[Breach]:
 
 def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
     found: list[Breach] = []
-    for partition in range(cluster.config.partitions):
+    for partition in range(cluster.config.data_partitions):
         log = cluster.leader_log(partition)
         if log is None:
             continue
@@ -118,7 +119,7 @@ def no_consumer_loss(cluster: Cluster) -> list[Breach]:
 def _missed(cluster: Cluster, subject: str, handled: Mapping[int, Ranges]) -> list[Breach]:
     """The first gap in each partition between the handled ranges of the final log."""
     found: list[Breach] = []
-    for partition, ends in enumerate(cluster.log_ranges()):
+    for partition, ends in enumerate(cluster.log_ranges()[: cluster.config.partitions]):
         if ends is None:
             continue
         gap = _first_gap([*handled.get(partition, ()), *hidden_ranges(cluster, partition)], *ends)
@@ -166,6 +167,8 @@ INVARIANTS: dict[str, tuple[Callable[[Cluster], list[Breach]], str]] = {
     "atomic-transactions": (atomic_transactions, "a transaction is visible in all of its partitions or in none"),
     "no-aborted-read": (no_aborted_read, "read_committed consumers read committed transactions alone"),
     "no-hanging-transaction": (no_hanging_transaction, "no transaction holds the last stable offset back for ever"),
+    "exactly-once": (exactly_once, "a group that copies records commits one copy of each record that it handles"),
+    "at-least-once": (at_least_once, "a group that copies records leaves out none that it handles"),
     "one-producer-epoch": (one_producer_epoch, "once a producer epoch is granted, no older one writes"),
 }
 

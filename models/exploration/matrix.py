@@ -34,6 +34,25 @@ LOG = (
     "no-reordering",
 )
 
+GROUP = ("one-owner", "no-fenced-commit", "no-commit-loss")
+TRANSACTIONS = ("atomic-transactions", "no-aborted-read", "no-hanging-transaction", "one-producer-epoch")
+MEMBERS = ("consumer-crash", "consumer-pause", "crash", "pause", "partition", "loss", "slow-disk", "controller-crash")
+PROCESSING: dict[str, Any] = {
+    "min.insync.replicas": 2,
+    "unclean.leader.election.enable": False,
+    "num.partitions": 2,
+    "isolation.level": "read_committed",
+    "simulation.consumers": 2,
+    "simulation.handle.ms": 200,
+    "partition.assignment.strategy": "range",
+    "session.timeout.ms": 1500,
+    "heartbeat.interval.ms": 300,
+    "max.poll.interval.ms": 4000,
+    "group.initial.rebalance.delay.ms": 300,
+    "transaction.timeout.ms": 4000,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+}
+
 SETTINGS: dict[str, Setting] = {
     s.name: s
     for s in (
@@ -136,7 +155,7 @@ SETTINGS: dict[str, Setting] = {
                 "max.poll.interval.ms": 4000,
                 "group.initial.rebalance.delay.ms": 300,
             },
-            ("one-owner", "no-fenced-commit", "no-commit-loss"),
+            GROUP,
         ),
         Setting(
             "transactions",
@@ -154,7 +173,21 @@ SETTINGS: dict[str, Setting] = {
                 "simulation.send.interval.us": 60000,
                 "simulation.ops": 120,
             },
-            ("atomic-transactions", "no-aborted-read", "no-hanging-transaction", "one-producer-epoch", *LOG),
+            (*TRANSACTIONS, *LOG),
+        ),
+        Setting(
+            "processing",
+            "members and brokers die or are paused, while members copy records in transactions with their offsets",
+            MEMBERS,
+            {**PROCESSING, "simulation.processing": "exactly-once"},
+            ("exactly-once", "at-least-once", *GROUP, *TRANSACTIONS, *LOG, "no-consumer-loss"),
+        ),
+        Setting(
+            "at-least-once",
+            "the faults of processing, and members that commit offsets once their copies are acknowledged",
+            MEMBERS,
+            {**PROCESSING, "simulation.processing": "at-least-once", "simulation.commit": "after"},
+            ("exactly-once", "at-least-once", *GROUP, *LOG, "no-consumer-loss"),
         ),
         Setting(
             "calm",
@@ -263,6 +296,16 @@ CELLS: dict[str, dict[str, Cell]] = {
         # A repeated EndTxn or marker arrives in the next transaction of the same epoch (KIP-890, part 2).
         "kraft": Cell(unclaimed=("atomic-transactions", "no-aborted-read")),
         "kip-966": _SOUND,
+    },
+    "processing": {
+        # A member that was paused commits after another took its partitions over (KIP-447).
+        "kip-98": Cell(("exactly-once",), 20, TRANSACTIONS),
+        "kip-320": Cell(unclaimed=("exactly-once", "at-least-once", *TRANSACTIONS)),  # late writes, as above
+        "kraft": Cell(unclaimed=("exactly-once", "at-least-once", "atomic-transactions", "no-aborted-read")),
+        "kip-966": _SOUND,
+    },
+    "at-least-once": {
+        "kip-966": Cell(("exactly-once",), 20),
     },
     "calm": {
         **dict.fromkeys(("kip-101", "kip-279", "kip-320", "kraft", "kip-966", "majority-quorum"), _SOUND),

@@ -182,7 +182,7 @@ def _loss_lines(cluster: Cluster) -> list[Line]:
     for run in adjacent_losses(losses(cluster), lambda _: None):
         base, end = run[0].ack.base, run[-1].ack.end
         times = [one.ack.time for one in run]
-        where = f" of {cluster.config.topic}-{run[0].partition}" if cluster.config.partitions > 1 else ""
+        where = f" of {cluster.config.log_name(run[0].partition)}" if cluster.config.data_partitions > 1 else ""
         what = f"{offsets(base, end)}{where} {'is' if end == base + 1 else 'are'}"
         until = f" until {max(times) / 1_000_000:.3f} s" if max(times) > min(times) else ""
         lines.append((min(times), f"{what} acknowledged{until} (and will be lost)", True))

@@ -200,6 +200,15 @@ def _reassignment(rng: Draw, config: Config, at: int) -> list[Fault]:
     return faults
 
 
+def _of_member(kind: str, low: int, high: int) -> Pattern:
+    def draw(rng: Draw, config: Config, at: int) -> list[Fault]:
+        if not config.consumers:
+            raise ConfigError(f"the fault {kind} needs simulation.consumers")
+        return [Fault(at, kind, (rng.below(config.consumers),), rng.between(low, high) * MS)]
+
+    return draw
+
+
 Pattern = Callable[[Draw, Config, int], list[Fault]]
 
 PATTERNS: dict[str, Pattern] = {
@@ -217,6 +226,8 @@ PATTERNS: dict[str, Pattern] = {
     "clock-skew": _single("clock-skew", 1, 1000, 6000, (500, 20000)),
     "controller-crash": _nodeless("controller-crash", 1000, 6000),
     "controller-pause": _controller_pause,
+    "consumer-crash": _of_member("consumer-crash", 100, 4000),
+    "consumer-pause": _of_member("consumer-pause", 500, 6000),
     "preferred-election": _nodeless("preferred-election", 0, 0),
     "unclean": _unclean,
     "rolling": _rolling,

@@ -131,26 +131,38 @@ class Tracer:
 
     # --- producers
 
-    def send(self, time: int, process: str, op: int, partition: int, value: int) -> None:  # noqa: ARG002
+    def send(self, time: int, process: str, op: int, producer: int, partition: int, value: int) -> None:  # noqa: ARG002
         """A producer sends a value."""
-        self.events.append(TraceEvent(time, Step(process, SEND), partition, int(process[1:]), value, value + 1))
+        self.events.append(TraceEvent(time, Step(process, SEND), partition, producer, value, value + 1))
 
-    def transact(self, time: int, process: str, op: int, sends: list[tuple[int, int]]) -> None:  # noqa: ARG002
+    def transact(
+        self,
+        time: int,
+        process: str,
+        op: int,  # noqa: ARG002
+        producer: int,
+        sends: list[tuple[int, int]],
+        offsets: dict[int, int],  # noqa: ARG002
+    ) -> None:
         """A producer begins a transaction."""
         step = Step(process, SEND)
         for partition, value in sends:
-            self.events.append(TraceEvent(time, step, partition, int(process[1:]), value, value + 1))
+            self.events.append(TraceEvent(time, step, partition, producer, value, value + 1))
 
     def transacted(
         self,
         time: int,
         process: str,
         op: int,  # noqa: ARG002
+        producer: int,  # noqa: ARG002
         sends: list[tuple[int, int, int | None]],
+        offsets: dict[int, int],
         outcome: str,
         error: str,
     ) -> None:
         """A transaction ended."""
+        if outcome == "ok" and offsets:
+            self._committed.setdefault(process, {}).update(offsets)
         if outcome == "ok":
             self.acknowledged += len(sends)
         elif error != BY_APPLICATION:
@@ -240,6 +252,9 @@ class Tracer:
         places, starts = (tuple(item[n] for item in offsets) for n in (0, 1))
         if places:
             self.client_events.append(MemberChange(time, process, generation, places, starts))  # type: ignore[arg-type]
+
+    def seek(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
+        """Not traced."""
 
     def revoke(
         self,

@@ -16,7 +16,7 @@ Values = dict[tuple[int, int], Ranges]  # partition and producer -> value number
 def visible_values(cluster: Cluster) -> Values:
     """The values in the final leaders' logs that read_committed consumers get once earlier transactions ended."""
     found: Values = {}
-    for partition in range(cluster.config.partitions):
+    for partition in range(cluster.config.data_partitions):
         replica = cluster.leader_replica(partition)
         for batch in committed(replica.log.batches(), replica.hw) if replica is not None else ():
             ranges = found.setdefault((partition, batch.producer), [])
@@ -42,7 +42,7 @@ def atomic_transactions(cluster: Cluster) -> list[Breach]:
     """A committed transaction is visible in all of its partitions, any other in none."""
     found: list[Breach] = []
     visible = visible_values(cluster)
-    served = {p for p in range(cluster.config.partitions) if (log := cluster.leader_log(p)) and not log.start}
+    served = {p for p in range(cluster.config.data_partitions) if (log := cluster.leader_log(p)) and not log.start}
     for number, transaction in enumerate(cluster.transactions.transactions):
         values = [(partition, value) for partition, value in transaction.values if partition in served]
         seen = [value for value in values if _has(visible, transaction, *value)]

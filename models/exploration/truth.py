@@ -54,7 +54,7 @@ def losses(cluster: Cluster) -> list[LostAck]:
     """
     found: list[LostAck] = []
     ledger = cluster.ledger
-    for partition in range(cluster.config.partitions):
+    for partition in range(cluster.config.data_partitions):
         log = cluster.leader_log(partition)
         if log is None:
             continue

@@ -114,6 +114,7 @@ _FAULTS: dict[str, Callable[[str, dict[str, object]], tuple[str, str]]] = {
         f"the disk of broker {nodes} is slow: {parameters.get('amount', 0)} ms more for each request",
         f"the disk of broker {nodes} is no longer slow",
     ),
+    "consumer-pause": lambda nodes, _: (f"the process of consumer {nodes} is paused", f"consumer {nodes} goes on"),
     "disk-full": lambda nodes, _: (f"the disk of broker {nodes} is full", f"the disk of broker {nodes} has room again"),
     "partition": _partition,
     "one-way": _one_way,

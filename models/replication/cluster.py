@@ -14,6 +14,8 @@ from .brokers.broker import Broker
 from .brokers.replica import Replica
 from .clients.consumer import Consumer
 from .clients.group_consumer import GroupConsumer
+from .clients.outputs import Owner, PlainOutput, TransactionalOutput
+from .clients.processor import Output, Processor
 from .clients.producer import Producer
 from .clients.transactional_producer import TransactionalProducer
 from .config import Config
@@ -22,6 +24,7 @@ from .coordinators.group_ledger import GroupLedger
 from .coordinators.offsets import OffsetCoordinator
 from .coordinators.services import CoordinatorLogs, CoordinatorServices
 from .coordinators.transaction_ledger import TransactionLedger
+from .copy_ledger import CopyLedger
 from .event_loop import EventLoop
 from .events import Listener
 from .ledger import Ledger
@@ -58,6 +61,7 @@ class Cluster:
         self.brokers: dict[int, Broker] = {}
         self.group = GroupLedger()
         self.transactions = TransactionLedger(lambda: self.loop.now)
+        self.copies = CopyLedger(config.producers)
         self.coordinator_logs = CoordinatorLogs(self.group, self.transactions)
         self.ledger = Ledger(config.logs, self.logs_of, lambda broker: self.brokers[broker].is_responsive())
         self.ledger.transaction_listener = self.transactions.on_appended
@@ -87,16 +91,26 @@ class Cluster:
 
     def _make_clients(self, rng: Random, history: History | None) -> None:
         config, rules, inboxes = self.config, self.rules, self.inboxes
-        make = partial(TransactionalProducer, transactions=self.transactions) if config.transactional else Producer
+        in_transactions = config.transactions != "none"
+        make = partial(TransactionalProducer, transactions=self.transactions) if in_transactions else Producer
         self.producers: list[Producer] = [
             make(i, ops, self.network, inboxes, rules, config, self.ledger, history, Random(_draw(rng)))
             for i, ops in enumerate(_shares(config.ops, config.producers))
         ]
 
+        def output(index: int, owner: Owner) -> Output:
+            parts = (index, 1, self.network, inboxes, rules, config, self.ledger, history, Random(0))
+            if config.processing == "exactly-once":
+                return TransactionalOutput(*parts, owner=owner, transactions=self.transactions)
+            return PlainOutput(*parts, owner=owner, pid=next(self.copies.pids))
+
+        member = partial(GroupConsumer, group=self.group)
+        if config.processing != "none":
+            member = partial(Processor, group=self.group, copies=self.copies, make_output=output)
+
         def consumer(number: int, index: int, name: str) -> Consumer:
             node = FIRST_CLIENT + config.producers + number
-            in_group = config.strategy and number < config.consumers
-            make = partial(GroupConsumer, group=self.group) if in_group else Consumer
+            make = member if config.strategy and number < config.consumers else Consumer
             return make(
                 node,
                 index,
@@ -114,6 +128,7 @@ class Cluster:
         self.consumers = [consumer(i, i, f"c{i}") for i in range(config.consumers)]
         self.final_reader = consumer(config.consumers, 0, "final")
         self.final_reader.committed = config.transactional
+        self.final_reader.assigned = range(config.data_partitions)
 
     @property
     def controller_nodes(self) -> tuple[int, ...]:
@@ -124,7 +139,7 @@ class Cluster:
 
     def _on_leader(self, replica: Replica, state: PartitionState) -> None:
         self.ledger.on_leader(replica, state, self.loop.now)
-        if replica.partition >= self.config.partitions:
+        if replica.partition >= self.config.data_partitions:
             self.brokers[replica.broker].coordinators.lead(replica.partition, state.epoch)
         self.record_state()
 
@@ -171,7 +186,7 @@ class Cluster:
 
     def log_ranges(self) -> list[tuple[int, int] | None]:
         """The log start and last stable offset (without transactions: high watermark) of each partition's leader."""
-        leaders = (self.leader_replica(partition) for partition in range(self.config.partitions))
+        leaders = (self.leader_replica(partition) for partition in range(self.config.data_partitions))
         return [None if replica is None else (replica.log.start, replica.stable_end) for replica in leaders]
 
     def open_transactions(self) -> Iterator[tuple[int, int, int]]:

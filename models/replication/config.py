@@ -100,6 +100,7 @@ class Config:
     transaction_cleanup: int = 10 * SECOND
     transaction_records: int = 5  # sent in one transaction
     transaction_aborts: int = 100  # of 1000 transactions the application aborts so many
+    processing: str = "none"  # exactly-once | at-least-once: the group copies each record to another topic
     # the run
     ops: int = 1000
     interval: int = 2 * MS  # mean time between two sends of one producer, or two bursts of them
@@ -111,29 +112,52 @@ class Config:
     per_broker: tuple[tuple[int, tuple[tuple[str, Any], ...]], ...] = field(default=())
 
     @property
+    def copies(self) -> range:
+        """The numbers of the partitions that the group writes, behind those that it reads."""
+        return range(self.partitions, self.partitions * (1 if self.processing == "none" else 2))
+
+    @property
+    def data_partitions(self) -> int:
+        """How many partitions have records of applications: those that producers write, and the copies."""
+        return self.copies.stop
+
+    @property
     def group_log(self) -> int:
-        """The number of the group's partition of __consumer_offsets, after those of the topic."""
-        return self.partitions
+        """The number of the group's partition of __consumer_offsets, after those of the topics."""
+        return self.data_partitions
 
     @property
     def logs(self) -> int:
         """The number of replicated partitions."""
-        return self.partitions + bool(self.strategy) + self.transactional
+        return self.data_partitions + bool(self.strategy) + self.transactional
 
     @property
     def transactional(self) -> bool:
         """Whether there is a transaction coordinator."""
-        return self.transactions != "none"
+        return self.transactions != "none" or self.processing == "exactly-once"
 
     @property
     def transaction_log(self) -> int:
         """The number of the partition of __transaction_state: the last one."""
-        return self.partitions + bool(self.strategy)
+        return self.data_partitions + bool(self.strategy)
+
+    @property
+    def copies_topic(self) -> str:
+        """The topic that the group writes."""
+        return f"{self.topic}-copies"
+
+    @property
+    def topics(self) -> dict[str, range]:
+        """The topics of applications, with their partitions."""
+        own = {self.topic: range(self.partitions)}
+        return {**own, self.copies_topic: self.copies} if self.copies else own
 
     def topic_of(self, partition: int) -> tuple[str, int]:
         """The topic of a replicated partition, and its number in the topic."""
         if partition < self.partitions:
             return self.topic, partition
+        if partition in self.copies:
+            return self.copies_topic, partition - self.partitions
         return (GROUP_TOPIC if self.strategy and partition == self.group_log else TRANSACTION_TOPIC), 0
 
     def log_name(self, partition: int) -> str:

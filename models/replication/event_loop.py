@@ -8,9 +8,57 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Protocol
 
 Action = Callable[[Any], None]
+
+
+class Timer(Protocol):
+    """What a process needs of the event loop."""
+
+    @property
+    def now(self) -> int:
+        """The simulated clock."""
+
+    def at(self, time: int, action: Action, argument: Any = None) -> None:
+        """Run `action(argument)` at `time`, which is now or later."""
+
+
+class PausableTimer:
+    """The event loop as a process sees it that may be paused: what is due meanwhile happens when it goes on."""
+
+    __slots__ = ("_is_paused", "_loop", "_waiting")
+
+    def __init__(self, loop: Timer) -> None:
+        self._loop = loop
+        self._is_paused = False
+        self._waiting: list[tuple[Action, Any]] = []
+
+    @property
+    def now(self) -> int:
+        """The simulated clock."""
+        return self._loop.now
+
+    def at(self, time: int, action: Action, argument: Any = None) -> None:
+        """Run `action(argument)` at `time`, or when the process goes on after it."""
+        self._loop.at(time, self._run, (action, argument))
+
+    def _run(self, due: tuple[Action, Any]) -> None:
+        if self._is_paused:
+            self._waiting.append(due)
+        else:
+            due[0](due[1])
+
+    def pause(self) -> None:
+        """Let what is due wait."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Run what has waited, in order."""
+        self._is_paused = False
+        waiting, self._waiting = self._waiting, []
+        for action, argument in waiting:
+            self._loop.at(self._loop.now, self._run, (action, argument))
 
 
 class EventLoop:

@@ -54,6 +54,7 @@ class Network:
         "_extra",
         "_held",
         "_last",
+        "_paused",
         "_random",
         "duplicate",
         "faulty",
@@ -75,6 +76,7 @@ class Network:
         self._cut: dict[int, int] = {}  # link -> how many faults cut it
         self._extra: dict[int, int] = {}  # link -> added delay, microseconds
         self._held: dict[int, list[tuple[Action, Any]]] = {}
+        self._paused: dict[int, list[tuple[Action, Any]]] = {}  # clients that are paused -> what waits for them
         self._blocked: set[Connection] = set()  # connections with a gap that the requester has not noticed yet
 
     def send(self, source: int, target: int, action: Action, message: Any) -> None:
@@ -88,6 +90,9 @@ class Network:
                 return
             if link in self._cut:
                 self.drop(source, message)
+                return
+            if target in self._paused:
+                self._paused[target].append((action, message))
                 return
             time += self._extra.get(link, 0)
             if self.lose and self._random() < self.lose:
@@ -124,7 +129,22 @@ class Network:
 
     def reset(self, message: Message) -> None:
         """The peer's process died or closed the connection, and its kernel sends a TCP reset."""
+        connection = message.connection
+        if connection is not None and connection.node in self._paused:
+            self._paused[connection.node].append((message.on_closed, message))
+            return
         self.loop.at(self.loop.now + self.latency, message.on_closed, message)
+
+    def pause(self, node: int) -> None:
+        """A client's process is paused: its kernel keeps what arrives. What is under way still arrives."""
+        self._paused.setdefault(node, [])
+        self.faulty = True
+
+    def resume(self, node: int) -> None:
+        """The process gets what waited for it, in order."""
+        for action, message in self._paused.pop(node, []):
+            self.loop.at(self.loop.now, action, message)
+        self._update_faulty()
 
     def abandon(self, connection: Connection) -> None:
         """Forget a connection that the requester replaced."""
@@ -170,4 +190,4 @@ class Network:
         self._update_faulty()
 
     def _update_faulty(self) -> None:
-        self.faulty = bool(self._cut or self._extra or self.lose or self.duplicate or self._blocked)
+        self.faulty = bool(self._cut or self._extra or self.lose or self.duplicate or self._blocked or self._paused)

@@ -95,6 +95,7 @@ OPTIONS: dict[str, Option] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": Option("transaction_cleanup", MS, least=1),
     "simulation.transaction.records": Option("transaction_records", least=1),
     "simulation.transaction.aborts": Option("transaction_aborts", most=1000),
+    "simulation.processing": Option("processing"),
     "simulation.ops": Option("ops", least=1),
     "simulation.send.interval.us": Option("interval", least=1),
     "simulation.burst.records": Option("burst", least=1),
@@ -249,6 +250,7 @@ def check(config: Config) -> None:
     if config.commit not in commits:
         raise ConfigError(f"simulation.commit must be {', '.join(commits)}, not {config.commit!r}")
     _check_transactions(config)
+    _check_processing(config)
     _check_placement(config)
 
 
@@ -259,6 +261,23 @@ def _check_transactions(config: Config) -> None:
         raise ConfigError(f"simulation.transactions must be none, own or shared, not {config.transactions!r}")
     if config.transactional and not config.idempotence:
         raise ConfigError("transactions need enable.idempotence=true")
+
+
+def _check_processing(config: Config) -> None:
+    known = ("none", "exactly-once", "at-least-once")
+    if config.processing not in known:
+        raise ConfigError(f"simulation.processing must be {', '.join(known)}, not {config.processing!r}")
+    if config.processing == "none":
+        return
+    if not config.strategy:
+        raise ConfigError(f"simulation.processing={config.processing} needs a group: set partition.assignment.strategy")
+    commit = "none" if config.processing == "exactly-once" else "after"
+    if config.commit != commit:
+        where = "in its transactions" if commit == "none" else "after its records are acknowledged"
+        raise ConfigError(
+            f"simulation.processing={config.processing} commits offsets {where}: set simulation.commit to {commit!r}, "
+            f"not {config.commit!r}"
+        )
 
 
 def _check_placement(config: Config) -> None:

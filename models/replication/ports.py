@@ -118,25 +118,30 @@ class History(Protocol):
     Times are simulated microseconds; each process numbers its own operations.
     """
 
-    def send(self, time: int, process: str, op: int, partition: int, value: int) -> None:
-        """A producer sends a value."""
+    def send(self, time: int, process: str, op: int, producer: int, partition: int, value: int) -> None:
+        """A process sends a value by its producer of this number."""
 
     def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
         """The outcome of a batch: ok, fail or info."""
 
-    def transact(self, time: int, process: str, op: int, sends: list[tuple[int, int]]) -> None:
-        """A producer begins a transaction, which will send these values (partition, value)."""
+    def transact(
+        self, time: int, process: str, op: int, producer: int, sends: list[tuple[int, int]], offsets: dict[int, int]
+    ) -> None:
+        """A process begins a transaction, which will send these values (partition, value) and commit these offsets."""
 
     def transacted(
         self,
         time: int,
         process: str,
         op: int,
+        producer: int,
         sends: list[tuple[int, int, int | None]],
+        offsets: dict[int, int],
         outcome: str,
         error: str,
     ) -> None:
-        """A transaction ended: ok (committed), fail (aborted) or info; with the offsets that are known."""
+        """A transaction ended: ok (committed), fail (aborted) or info; with the offsets of its records that are known,
+        and those that it committed."""
 
     def poll(self, time: int, process: str, op: int) -> None:
         """A consumer begins a poll."""
@@ -180,6 +185,9 @@ class History(Protocol):
         generation: int,
     ) -> None:
         """A group assigns partitions to a member, which then owns `assignment`."""
+
+    def seek(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
+        """A consumer goes back to committed offsets."""
 
     def revoke(
         self, time: int, process: str, op: int, partitions: tuple[int, ...], member: str, generation: int

@@ -196,6 +196,11 @@ class Rules:
         """
         return False
 
+    def fences_members(self) -> bool:
+        """Whether offsets in a transaction name their member and generation, and members wait for the offsets of open
+        transactions (KIP-447). Otherwise they are accepted of any producer that is not fenced."""
+        return True
+
     # --- consumers
 
     def read_replica(self, reader: int, leader: int, isr: tuple[int, ...]) -> int:

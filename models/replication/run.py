@@ -81,7 +81,7 @@ class Run:
         ends = {
             partition: log for partition, log in enumerate(ranges) if log is not None and self._has_known_end(partition)
         }
-        if len(ends) < cluster.config.partitions:
+        if len(ends) < cluster.config.data_partitions:
             loop.stop()
             return
         if self._history is not None:

@@ -30,7 +30,7 @@ def test_lost_and_repeated_values(variant: str, acks: str) -> None:
     for seed in range(12):
         scenario = space.scenario(seed)
         out = io.StringIO()
-        recorder = Recorder(out, "orders")
+        recorder = Recorder(out, scenario.config())
         cluster = scenario.run(recorder)
         recorder.flush()
         if not cluster.final:
@@ -72,7 +72,7 @@ def test_what_was_lost_before_its_offsets_were_deleted_is_lost() -> None:
 def test_final_readers_read_empty_logs_too() -> None:
     out = io.StringIO()
     scenario = load("incident-152-153")
-    recorder = Recorder(out, "orders")
+    recorder = Recorder(out, scenario.config())
     assert scenario.run(recorder).final
     recorder.flush()
     events = [json.loads(line) for line in out.getvalue().splitlines()]

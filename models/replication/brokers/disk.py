@@ -79,7 +79,7 @@ class Disk:
         limits, now = self._config.retention, self._process.wall_clock()
         assert limits is not None
         for partition, replica in self._replicas.items():
-            if partition >= self._config.partitions:
+            if partition >= self._config.data_partitions:
                 continue  # __consumer_offsets is compacted
             log = replica.log
             start, reason = retained_from(log, replica.hw, limits, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..config import MS, SECOND
+from ..event_loop import Timer
 from ..network import Connection, Network
 from ..partition_state import NO_LEADER
 from ..ports import Inboxes
@@ -35,7 +36,7 @@ class Client:
         self.node = node
         self.name = name
         self.network = network
-        self.loop = network.loop
+        self.loop: Timer = network.loop
         self._inboxes = inboxes
         self._rules = rules
         self._broker_ids = tuple(inboxes)

@@ -112,7 +112,7 @@ class Consumer(Client):
         config = self.config
         committed = self._coordinator.committed(self.name)
         assigned: list[tuple[int, int | None]] = []
-        for partition in range(config.partitions):
+        for partition in self.assigned:
             offset = committed.get(partition)
             if offset is None and (config.offset_reset == "earliest" or self.goal):
                 offset = 0

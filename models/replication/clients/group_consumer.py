@@ -25,6 +25,7 @@ from ..coordinators.requests import (
     SYNC,
     GroupRequest,
 )
+from ..event_loop import PausableTimer
 from ..partition_state import NO_LEADER
 from ..ports import Records
 from .consumer import Consumer
@@ -52,6 +53,7 @@ class GroupConsumer(Consumer):
         "_request",
         "_target",
         "_then",
+        "_timer",
         "generation",
         "group",
         "member",
@@ -59,6 +61,7 @@ class GroupConsumer(Consumer):
 
     def __init__(self, *arguments: Any, group: GroupLedger) -> None:
         super().__init__(*arguments)
+        self.loop = self._timer = PausableTimer(self.loop)
         self.group = group
         self._leave_group()
         self._last_poll = 0
@@ -93,6 +96,16 @@ class GroupConsumer(Consumer):
         if self.alive:
             self.group.on_owned(self.member, self.generation, (), self.loop.now)
         super().crash()
+
+    def pause(self) -> None:
+        """SIGSTOP, or a long garbage collection: the process does nothing, and its kernel keeps what arrives."""
+        self._timer.pause()
+        self.network.pause(self.node)
+
+    def resume(self) -> None:
+        """It goes on as if no time had passed."""
+        self._timer.resume()
+        self.network.resume(self.node)
 
     def has_caught_up(self, ranges: Any) -> bool:
         """Whether it is dead, or at the ends of the logs that it owns without a rebalance."""
@@ -205,21 +218,19 @@ class GroupConsumer(Consumer):
 
     def _revoke_moved(self, moved: tuple[int, ...]) -> None:
         self._give_up(moved)
+        self._fetch_offsets()
+
+    def _fetch_offsets(self) -> None:
+        """Ask for the committed offsets of the partitions to read. Since KIP-447 open transactions must end first."""
         self._phase = FETCH
-        self._send_request(FETCH)
+        self._send_request(FETCH, stable=self._target if self._rules.fences_members() else ())
 
     def _fetched_offsets(self, response: GroupRequest) -> None:
         """Own the new partitions, at the committed offset or by auto.offset.reset."""
         added = [p for p in self._target if p not in self.assigned]
         found: list[tuple[int, int | None]] = []
         for partition in added:
-            offset = response.offsets.get(partition)
-            if offset is None and self.config.offset_reset == "earliest":
-                offset = 0
-            self.position[partition], self.last_epoch[partition] = offset or 0, -1
-            found.append((partition, offset))
-            if offset is None:
-                self._reset.append(partition)
+            found.append((partition, self._go_to(partition, response.offsets.get(partition))))
         self.assigned = tuple(sorted(self._target))
         self._phase = STABLE
         self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
@@ -228,6 +239,14 @@ class GroupConsumer(Consumer):
                 self.loop.now, self.name, self.next_op(), found, self.assigned, self.member, self.generation
             )
         self._begin_poll()
+
+    def _go_to(self, partition: int, committed: int | None) -> int | None:
+        """Read a partition from its committed offset on; without one by auto.offset.reset, which may take a request."""
+        offset = 0 if committed is None and self.config.offset_reset == "earliest" else committed
+        self.position[partition], self.last_epoch[partition] = offset or 0, -1
+        if offset is None:
+            self._reset.append(partition)
+        return offset
 
     # --- requests to the coordinator
 
@@ -325,9 +344,8 @@ class GroupConsumer(Consumer):
             return
         now, config = self.loop.now, self.config
         request = self._request
-        limit = (
-            config.max_poll_interval if request is not None and request.kind in (JOIN, SYNC) else config.request_timeout
-        )
+        is_joining = request is not None and request.kind in (JOIN, SYNC)
+        limit = config.max_poll_interval if is_joining else config.request_timeout
         if request is not None and now - request.sent > limit:
             self._on_group_closed(request)
         if self._request is None and now >= self._next_step:
@@ -346,7 +364,7 @@ class GroupConsumer(Consumer):
             self._needs_rejoin, self._phase = False, JOIN  # the assignment is with the group's leader: join again
             self._send_join()
         elif self._phase == FETCH:
-            self._send_request(FETCH)
+            self._fetch_offsets()
 
     def _beat(self, now: int) -> None:
         """A heartbeat, unless the member is joining."""

@@ -52,6 +52,7 @@ class Producer(Client):
         "_partition_in_flight",
         "_queues",
         "_rng",
+        "_targets",
         "_ticking",
         "config",
         "epoch",
@@ -85,7 +86,8 @@ class Producer(Client):
         self.epoch = 0  # producer epoch, raised after a gap in the sequence (KIP-360)
         self.generated = 0
         self.finished = ops == 0
-        count = config.partitions
+        count = config.data_partitions
+        self._targets = range(config.partitions)  # the partitions that it writes
         self._op = 0
         self._next_value = [0] * count
         self._next_sequence = [0] * count
@@ -128,7 +130,7 @@ class Producer(Client):
             self._op = op + 1
             self.generated += 1
             if self._history is not None:
-                self._history.send(now, self.name, op, partition, value)
+                self._history.send(now, self.name, op, self.index, partition, value)
         else:
             partition, value = planned
             op = self._op
@@ -154,7 +156,7 @@ class Producer(Client):
         while True:
             ready: list[ProducerBatch] = []
             broker = NO_LEADER
-            for partition in range(config.partitions):
+            for partition in self._targets:
                 leader = self.leaders[partition][0]
                 if leader in blocked or (broker != NO_LEADER and leader != broker):
                     continue
@@ -296,9 +298,7 @@ class Producer(Client):
         """The connection closed: its requests get no response, and their batches may have been written.
 
         All requests in flight to that broker fail, oldest first (InFlightRequests.clearAll since KAFKA-5494), so
-        batches without sequence numbers are queued again in reverse. With acks=0 nothing is in flight, and the producer
-        refreshes its metadata.
-        """
+        batches without sequence numbers are queued again in reverse. With acks=0 only the metadata is refreshed."""
         if request.connection is self.connections[request.broker]:
             self._disconnected(request.broker)
 
@@ -385,7 +385,7 @@ class Producer(Client):
                 self._disconnected(broker)
         for broker in [b for b, request in self._connecting.items() if now - request.sent > SETUP_TIMEOUT]:
             self._connect(broker)
-        for partition in range(config.partitions):
+        for partition in self._targets:
             queue = self._queues[partition]
             while queue and now >= queue[0].created + config.delivery_timeout:
                 batch = queue.popleft()

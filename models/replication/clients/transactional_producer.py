@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..config import MS
-from ..coordinators.requests import RETRIABLE
+from ..coordinators.requests import RETRIABLE, GroupRequest
 from ..coordinators.transaction_ledger import Transaction, TransactionLedger
 from ..coordinators.transaction_requests import ADD, CONCURRENT, END, FENCED, INIT, TransactionRequest
 from ..partition_state import NO_LEADER
 from ..producer_batch import ProducerBatch
 from ..requests import INVALID_STATE, TIMED_OUT, Request
-from .producer import Producer
+from .closable_producer import ClosableProducer
 
 IDLE, INITIALISING, OPEN, ENDING = "idle", "initialising", "open", "ending"
 CONCURRENT_BACKOFF = 20 * MS  # TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS
@@ -24,7 +24,7 @@ BY_APPLICATION = "aborted by the application"
 CLOSED = "the application made a new producer before it committed"
 
 
-class TransactionalProducer(Producer):
+class TransactionalProducer(ClosableProducer):
     """A producer whose application writes everything in transactions."""
 
     __slots__ = (
@@ -55,7 +55,7 @@ class TransactionalProducer(Producer):
         self.transactions = transactions
         self.pid = self.epoch = -1
         self._phase = IDLE
-        self._request: TransactionRequest | None = None  # to the coordinator, in flight
+        self._request: TransactionRequest | GroupRequest | None = None  # to a coordinator, in flight
         self._retry_at = 0
         self._since = 0  # since when the producer waits for the coordinator
         self._turn = 0  # of the application; scheduled actions of an earlier turn are dropped
@@ -107,17 +107,25 @@ class TransactionalProducer(Producer):
 
     def _begin(self) -> None:
         config = self.config
+        commits = self._rng.random() * 1000 >= config.transaction_aborts
+        plan: list[tuple[int, int]] = []
+        for _ in range(min(config.transaction_records, self.ops - self.generated)):
+            self.generated += 1
+            plan.append(self._next(int(self._rng.random() * config.partitions)))
+        self._open(plan, commits, self._op + 1)
+
+    def _open(self, plan: list[tuple[int, int]], commits: bool, op: int) -> None:
+        """Begin a transaction that will send these values."""
         self._clear_transaction()
         self._phase = OPEN
         self._transaction = self.transactions.begin(self.name, self.index, self.pid, self.epoch)
-        self._commits = self._rng.random() * 1000 >= config.transaction_aborts
-        for _ in range(min(config.transaction_records, self.ops - self.generated)):
-            self.generated += 1
-            self._plan.append(self._next(int(self._rng.random() * config.partitions)))
-        self._sends = list(self._plan)
-        self._op += 1
+        self._commits, self._plan, self._sends, self._op = commits, plan, list(plan), op
         if self._history is not None:
-            self._history.transact(self.loop.now, self.name, self._op, self._sends)
+            self._history.transact(self.loop.now, self.name, op, self.index, self._sends, self._commit_at())
+
+    def _commit_at(self) -> dict[int, int]:
+        """The offsets that the transaction commits; this application reads nothing."""
+        return {}
 
     def _next(self, partition: int) -> tuple[int, int]:
         value = self._next_value[partition]
@@ -313,24 +321,16 @@ class TransactionalProducer(Producer):
         self._transaction.outcome = outcome
         if self._history is not None:
             sends = [(partition, value, self._offsets.get((partition, value))) for partition, value in self._sends]
-            self._history.transacted(self.loop.now, self.name, self._op, sends, outcome, error)
+            self._history.transacted(
+                self.loop.now, self.name, self._op, self.index, sends, self._commit_at(), outcome, error
+            )
         self._transaction = None
 
     def _abandon(self) -> None:
         """Close all connections. Requests in flight may still arrive."""
         self._turn += 1
         self._request = None
-        for partition, queue in enumerate(self._queues):
-            for batch in (*queue, *self._partition_in_flight[partition]):
-                batch.done = True
-            queue.clear()
-            self._partition_in_flight[partition] = []
-        for broker, requests in self._in_flight.items():
-            for request in requests:
-                request.closed = True
-            requests.clear()
-            self.reconnect(broker)
-        self._outstanding = 0
+        self._close_connections()
         self._clear_transaction()
 
     def _continue(self) -> None:

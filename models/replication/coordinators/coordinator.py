@@ -13,9 +13,11 @@ from functools import partial
 from typing import Any
 
 from ..config import Config
-from ..requests import NOT_LEADER
+from ..requests import INVALID_STATE, NOT_LEADER, OLD_PRODUCER
 from ..storage.batches import Batch
+from ..storage.transactions import MARKER, is_commit
 from .group_ledger import GroupLedger
+from .group_offsets import GroupOffsets
 from .log_coordinator import LogCoordinator
 from .requests import (
     COMMIT,
@@ -29,11 +31,15 @@ from .requests import (
     NOT_COORDINATOR,
     REBALANCING,
     SYNC,
+    TXN_COMMIT,
     UNKNOWN_MEMBER,
+    UNSTABLE,
     GroupRecord,
     GroupRequest,
 )
+from .transaction_requests import CONCURRENT, FENCED
 
+OF_TRANSACTION = (OLD_PRODUCER, INVALID_STATE, CONCURRENT, FENCED)  # errors that say why a transaction cannot go on
 EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
 
 
@@ -60,20 +66,24 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
     def _drop_state(self) -> None:
         self._state, self._generation, self._leader = EMPTY, 0, ""
         self._members: dict[str, Member] = {}
-        self._offsets: dict[int, int] = {}
+        self._offsets = GroupOffsets()
         self._assigned_last: tuple[tuple[str, str, tuple[int, ...]], ...] = ()  # the last assignment in the log
         self._earliest = 0  # when a rebalance may complete
         self._latest = 0  # when it completes without the members that did not join
 
     # --- election and loading
 
-    def _replay(self, batch: Batch, records: Sequence[GroupRecord]) -> None:  # noqa: ARG002
-        for record in records:
+    def _replay(self, batch: Batch, records: Sequence[GroupRecord]) -> None:
+        if batch.producer == MARKER:
+            self._offsets.end_transaction(batch.pid, is_commit(batch))
+        for at, record in enumerate(records, batch.base):
             if record.assignment is not None:
                 self._generation, self._leader = record.generation, record.member
                 self._assigned_last = record.assignment
-            if record.offset is not None:
-                self._offsets[record.offset[0]] = record.offset[1]
+            if record.offset is not None and batch.pid >= 0:
+                self._offsets.add_pending(batch.pid, *record.offset, at)
+            elif record.offset is not None:
+                self._offsets.commit(*record.offset, at)
 
     def _loaded(self) -> None:
         session = self._process.loop.now + self._config.group_session
@@ -81,7 +91,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             name: Member(client, mine, session, assignment=mine) for name, client, mine in self._assigned_last
         }
         self._state = STABLE if self._members else EMPTY
-        self._process.report("group-loaded", self._generation, len(self._members), dict(self._offsets))
+        self._process.report("group-loaded", self._generation, len(self._members), self._offsets.committed())
 
     def _refuse_parked(self) -> None:
         for request in self.parked():
@@ -103,8 +113,10 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         elif request.kind == JOIN:
             self._join(request)
         elif request.kind == FETCH:
-            request.offsets = dict(self._offsets)
-            self._respond(request)
+            request.offsets = self._offsets.committed()
+            self._respond(request, "" if self._offsets.are_stable(request.stable) else UNSTABLE)
+        elif request.kind == TXN_COMMIT and not request.member:
+            self._commit_in_transaction(request)  # before KIP-447
         else:
             member = self._members.get(request.member)
             if member is None:
@@ -115,8 +127,14 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             elif request.generation != self._generation:
                 self._respond(request, ILLEGAL_GENERATION)
             else:
-                member.deadline = self._process.loop.now + self._config.group_session
-                {SYNC: self._sync, HEARTBEAT: self._heartbeat, COMMIT: self._commit}[request.kind](request, member)
+                if request.kind != TXN_COMMIT:
+                    member.deadline = self._process.loop.now + self._config.group_session
+                {
+                    SYNC: self._sync,
+                    HEARTBEAT: self._heartbeat,
+                    COMMIT: self._commit,
+                    TXN_COMMIT: self._commit_in_transaction,
+                }[request.kind](request, member)
 
     def _join(self, request: GroupRequest) -> None:
         now, name = self._process.loop.now, request.member
@@ -158,7 +176,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         self._generation += 1
         if not self._members:
             self._state = EMPTY
-            self._write([GroupRecord(self._generation, "", (), time=now)], lambda _: None)
+            self._write([GroupRecord(self._generation, "", (), time=now)], lambda *_: None)
             return
         self._state = COMPLETING
         if self._leader not in self._members:
@@ -192,7 +210,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
                 record = GroupRecord(self._generation, self._leader, shares, time=now)
                 self._write([record], partial(self._assigned, record))
 
-    def _assigned(self, record: GroupRecord, error: str) -> None:
+    def _assigned(self, record: GroupRecord, error: str, _: int) -> None:
         """Send the members their partitions, once the generation is stored."""
         if not error:
             self.ledger.on_generation(record.generation, self._process.loop.now)
@@ -218,17 +236,47 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         if self._state == COMPLETING:
             self._respond(request, REBALANCING)
             return
-        now = self._process.loop.now
-        offsets = sorted(request.offsets.items())
-        records = [GroupRecord(request.generation, request.member, None, offset, now) for offset in offsets]
+        records = self._offset_records(request)
         self._write(records, partial(self._committed, records, request))
 
-    def _committed(self, records: list[GroupRecord], request: GroupRequest, error: str) -> None:
+    def _offset_records(self, request: GroupRequest) -> list[GroupRecord]:
+        now, offsets = self._process.loop.now, sorted(request.offsets.items())
+        return [GroupRecord(request.generation, request.member, None, offset, now) for offset in offsets]
+
+    def _committed(self, records: list[GroupRecord], request: GroupRequest, error: str, base: int) -> None:
         if not error:
-            self._offsets.update(request.offsets)
-            for record in records:
+            for at, record in enumerate(records, base):
+                assert record.offset is not None
+                self._offsets.commit(*record.offset, at)
                 self.ledger.on_commit(record, self._process.loop.now)
         self._respond(request, NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE if error else "")
+
+    # --- transactions
+
+    def _commit_in_transaction(self, request: GroupRequest, _: Member | None = None) -> None:
+        """TxnOffsetCommit. The leader of the log, which is this broker, checks the producer's epoch."""
+        records = self._offset_records(request)
+        self._offsets.expect(request.producer[0], request.offsets)
+        self._write(records, partial(self._wrote_pending, records, request), *request.producer)
+
+    def _wrote_pending(self, records: list[GroupRecord], request: GroupRequest, error: str, base: int) -> None:
+        pid = request.producer[0]
+        if error:
+            self._offsets.give_up(pid, request.offsets)
+            known = NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE
+            self._respond(request, error if error in OF_TRANSACTION else known)
+            return
+        for at, record in enumerate(records, base):
+            assert record.offset is not None
+            self._offsets.add_pending(pid, *record.offset, at)
+            if record.member:
+                self.ledger.on_commit(record, self._process.loop.now)
+        self._respond(request)
+
+    def end_transaction(self, pid: int, commit: bool) -> None:
+        """A marker was written to the group's log (handleTxnCompletion)."""
+        if self._is_coordinator() and not self._is_loading:
+            self._offsets.end_transaction(pid, commit)
 
     def _remove(self, name: str) -> None:
         del self._members[name]

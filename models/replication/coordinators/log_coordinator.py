@@ -23,7 +23,7 @@ from ..storage.batches import Batch
 TICK = 100 * MS
 COORDINATOR = -1  # the producer of the batches in a coordinator's log
 R = TypeVar("R")
-Done = Callable[[str], None]
+Done = Callable[[str, int], None]  # error, base offset
 
 
 class LogCoordinator(ABC, Generic[R]):
@@ -116,9 +116,9 @@ class LogCoordinator(ABC, Generic[R]):
         self._network.send(self._process.id, request.node, request.reply, request)
 
     def _write(self, records: Sequence[R], done: Done, pid: int = -1, producer_epoch: int = -1) -> None:
-        """Append records with acks=all, then call `done` with the error, if this is still the same coordinator.
+        """Append records with acks=all, then call `done` with the error and the base offset.
 
-        With a producer id, the records belong to its transaction.
+        It is not called if another coordinator took over. With a producer id, the records belong to its transaction.
         """
         process = self._process
         batch = ProducerBatch(COORDINATOR, self.log, len(self.records), process.loop.now)
@@ -129,7 +129,7 @@ class LogCoordinator(ABC, Generic[R]):
 
         def finished(request: ProduceRequest) -> None:
             if since == (process.incarnation, self._epoch) and not process.defer(finished, request):
-                done(request.results[0][0])
+                done(*request.results[0])
 
         self._produces.write(batch, finished)
 

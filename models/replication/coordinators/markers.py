@@ -26,6 +26,7 @@ class MarkerHandler:
     _produces: ProduceHandler
     _rules: Rules
     _next_number: Callable[[], int]
+    _written: Callable[[MarkerRequest], None]
 
     def handle(self, request: MarkerRequest) -> None:
         """Append a marker, unless a newer coordinator, or in transactions v2 this one, already did."""
@@ -37,6 +38,7 @@ class MarkerHandler:
         if request.coordinator_epoch < replica.log.transactions.coordinators.get(request.pid, -1):
             self._respond(request, OLD_COORDINATOR)
         elif self._rules.bumps_epoch_at_end() and known is not None and request.epoch <= known.epoch:
+            self._written(request)
             self._respond(request, "")  # the epoch of a transaction's end is its own, so this is a repetition
         else:
             number = 2 * self._next_number() + request.commit
@@ -47,7 +49,10 @@ class MarkerHandler:
 
             def written(response: ProduceRequest) -> None:
                 if incarnation == self._process.incarnation and not self._process.defer(written, response):
-                    self._respond(request, response.results[0][0])
+                    error = response.results[0][0]
+                    if not error:
+                        self._written(request)
+                    self._respond(request, error)
 
             self._produces.write(batch, written)
 

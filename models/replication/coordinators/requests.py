@@ -12,21 +12,25 @@ NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
 UNKNOWN_MEMBER = "UNKNOWN_MEMBER_ID"
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
 REBALANCING = "REBALANCE_IN_PROGRESS"
-RETRIABLE = (NOT_COORDINATOR, LOADING, NOT_AVAILABLE)
+UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+RETRIABLE = (NOT_COORDINATOR, LOADING, NOT_AVAILABLE, UNSTABLE)
 
 JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FETCH = "join", "sync", "heartbeat", "leave", "commit", "fetch"
+TXN_COMMIT = "txn-commit"
 
 
 @dataclass(slots=True, eq=False)
 class GroupRequest(Request):
-    """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit or OffsetFetch, by `kind`."""
+    """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch or TxnOffsetCommit, by `kind`."""
 
     kind: str
     client: str
     member: str
     generation: int
     owned: tuple[int, ...] = ()  # JoinGroup: what the member owns
-    offsets: dict[int, int] = field(default_factory=dict)  # OffsetCommit; the response of OffsetFetch
+    offsets: dict[int, int] = field(default_factory=dict)  # of a commit; the response of OffsetFetch
+    stable: tuple[int, ...] = ()  # OffsetFetch (require_stable): partitions without offsets in open transactions
+    producer: tuple[int, int] = (-1, -1)  # TxnOffsetCommit: producer id and epoch
     assignments: dict[str, tuple[int, ...]] = field(default_factory=dict)  # SyncGroup of the group's leader
     error: str = field(default="", init=False)
     # The response of JoinGroup to the group's leader: what each member owns. Of SyncGroup: what this member gets.

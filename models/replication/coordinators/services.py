@@ -68,7 +68,7 @@ class CoordinatorServices:
             leader_of=leader_of,
             next_pid=logs.pids.__next__,
         )
-        self.markers = MarkerHandler(*parts, rules, logs.markers.__next__)
+        self.markers = MarkerHandler(*parts, rules, logs.markers.__next__, self._on_marker)
         self._config = config
         if config.transactional and rules.verifies_transactions():
             produces.verifier = Verifier(process, network, manager, rules, config, inboxes, leader_of, produces.append)
@@ -88,6 +88,11 @@ class CoordinatorServices:
             self.groups.lead(epoch)
         elif self._config.transactional and partition == self.transactions.log:
             self.transactions.lead(epoch)
+
+    def _on_marker(self, request: MarkerRequest) -> None:
+        """A marker in the group's log decides the offsets of its transaction."""
+        if self._config.strategy and request.partition == self.groups.log:
+            self.groups.end_transaction(request.pid, request.commit)
 
     def restart(self) -> None:
         """A new process coordinates nothing."""

@@ -280,7 +280,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         """Write a change, then call `then` with the error for the client."""
         state.is_pending = True
 
-        def stored(error: str) -> None:
+        def stored(error: str, _: int) -> None:
             state.is_pending = False
             if not error:
                 state.record = new

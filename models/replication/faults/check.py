@@ -38,7 +38,7 @@ def check_fault(fault: Fault, config: Config) -> None:
     known: Sequence[int] = brokers
     if fault.kind.startswith("controller-"):
         known = controllers
-    elif fault.kind == "consumer-crash":
+    elif fault.kind.startswith("consumer-"):
         known = range(config.consumers)
     elif fault.kind in ("partition", "one-way"):
         clients = range(FIRST_CLIENT, FIRST_CLIENT + config.producers + config.consumers)
@@ -46,6 +46,8 @@ def check_fault(fault: Fault, config: Config) -> None:
     for node in (*fault.nodes, *fault.to):
         if node not in known:
             raise ConfigError(f"the fault {fault.kind} names node {node}; possible are {', '.join(map(str, known))}")
+    if fault.kind == "consumer-pause" and not config.strategy:
+        raise ConfigError("the fault consumer-pause needs a group: set partition.assignment.strategy")
     least = -MAX_AMOUNT if fault.kind == "clock-skew" else 0
     most = 1000 if fault.kind in PER_MILLE else MAX_AMOUNT
     most = config.partitions - 1 if fault.kind in MOVES else most

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from ..clients.group_consumer import GroupConsumer
 from ..config import MS
 from ..partition_state import NO_LEADER
 from .fault import Fault
@@ -231,6 +232,24 @@ def consumer_crash(target: Target, fault: Fault) -> Heal:
     return heal
 
 
+def consumer_pause(target: Target, fault: Fault) -> Heal:
+    """A member's process is paused; when it goes on it may be a zombie, which believes that it owns partitions."""
+    target.hold("consumer-paused", fault)
+    members = [target.consumers[index] for index in fault.nodes]
+    for member in members:
+        assert isinstance(member, GroupConsumer)
+        member.pause()
+
+    def heal() -> tuple[int, ...]:
+        free = target.release("consumer-paused", fault)
+        for member in members:
+            if member.index in free:
+                member.resume()
+        return free
+
+    return heal
+
+
 def delete_records(target: Target, fault: Fault) -> None:
     """DeleteRecords up to offset `amount` of every partition of the topic, sent to its leader."""
     for number, state in enumerate(target.quorum.states):
@@ -238,7 +257,7 @@ def delete_records(target: Target, fault: Fault) -> None:
             continue
         leader = target.brokers[state.leader]
         replica = leader.replicas.get(number)
-        if replica is not None and number < leader.config.partitions:
+        if replica is not None and number < leader.config.data_partitions:
             delete = partial(leader.delete_records, number, fault.amount)
             target.ledger.on_delete_records(number, replica.log, min(fault.amount, replica.hw), delete)
 
@@ -277,6 +296,7 @@ FAULTS: dict[str, Callable[[Target, Fault], Heal | None]] = {
     "controller-crash": controller_crash,
     "controller-pause": controller_pause,
     "consumer-crash": consumer_crash,
+    "consumer-pause": consumer_pause,
     "delete-records": delete_records,
     "preferred-election": preferred_election,
     "reassignment": reassignment,

@@ -23,7 +23,7 @@ class Kip966(Kraft):
     summary = "eligible leader replicas"
     source = "KIP-966; PartitionChangeBuilder.maybePopulateTargetElr, Partition.maybeIncrementLeaderHW of 4.1"
     version = "4.1.1"
-    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss")
+    breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "exactly-once")
     needs: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[dict[str, object]] = {"min.insync.replicas": 2}
 

@@ -1,0 +1,76 @@
+"""What must hold of a group that copies records: one function an invariant, as in invariants.py."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ..replication.cluster import Cluster
+from ..replication.ledger import Breach
+from ..replication.storage.transactions import committed
+
+Place = tuple[int, int]  # partition and offset of a source
+
+
+def visible_copies(cluster: Cluster) -> Counter[Place]:
+    """How many copies of each source the final leaders' logs have that read_committed consumers see."""
+    found: Counter[Place] = Counter()
+    for partition in cluster.config.copies:
+        replica = cluster.leader_replica(partition)
+        for batch in committed(replica.log.batches(), replica.hw) if replica is not None else ():
+            numbers = range(batch.first, batch.first + batch.end - batch.base)
+            found.update(cluster.copies.sources[batch.producer, partition, number] for number in numbers)
+    return found
+
+
+def committed_offsets(cluster: Cluster) -> dict[int, int] | None:
+    """The group's offsets by the definition: of each partition the last record in the group's log whose transaction has
+    a COMMIT marker, or that has none; None: the log has no leader."""
+    log = cluster.leader_log(cluster.config.group_log)
+    if log is None:
+        return None
+    found: dict[int, tuple[int, int]] = {}  # partition -> offset of the record, committed offset
+    for batch in committed(log.batches(), log.end):
+        records = cluster.coordinator_logs.group_records[batch.first : batch.first + batch.end - batch.base]
+        for at, record in enumerate(records, batch.base):
+            if record.offset is not None:
+                partition, offset = record.offset
+                found[partition] = max(found.get(partition, (-1, 0)), (at, offset))
+    return {partition: offset for partition, (_, offset) in found.items()}
+
+
+def exactly_once(cluster: Cluster) -> list[Breach]:
+    """Each source below the committed offset has one visible copy, and no other source has any."""
+    return [
+        Breach("exactly-once", cluster.loop.now, partition, _counted(copies, is_handled), offset, offset + 1)
+        for (partition, offset), copies, is_handled in _sources(cluster)
+        if copies != is_handled
+    ]
+
+
+def at_least_once(cluster: Cluster) -> list[Breach]:
+    """Each source below the committed offset has a visible copy."""
+    return [
+        Breach("at-least-once", cluster.loop.now, partition, _counted(copies, is_handled), offset, offset + 1)
+        for (partition, offset), copies, is_handled in _sources(cluster)
+        if copies < is_handled
+    ]
+
+
+def _sources(cluster: Cluster) -> Iterator[tuple[Place, int, bool]]:
+    """The sources that consumers see, how many copies each has, and whether it is below the committed offset."""
+    config = cluster.config
+    offsets = committed_offsets(cluster) if config.copies else None
+    if offsets is None or any(cluster.leader_log(partition) is None for partition in config.copies):
+        return
+    copies = visible_copies(cluster)
+    for partition in range(config.partitions):
+        replica = cluster.leader_replica(partition)
+        for batch in committed(replica.log.batches(), replica.stable_end) if replica is not None else ():
+            for offset in range(batch.base, batch.end):
+                yield (partition, offset), copies[partition, offset], offset < offsets.get(partition, 0)
+
+
+def _counted(copies: int, is_handled: bool) -> str:
+    have = {0: "no copy", 1: "a copy"}.get(copies, f"{copies} copies")
+    return f"the record has {have}, and the group's committed offset is {'behind' if is_handled else 'not behind'} it"

@@ -1,0 +1,121 @@
+"""A processor: a member of a group that copies each record that it polls to another topic, and commits offsets.
+
+It is a group consumer whose application writes by a producer (outputs.py): exactly once, with copies and offsets in one
+transaction, or at least once, with offsets committed after the copies are acknowledged. If the transaction failed, it
+goes back to the committed offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..coordinators.requests import GroupRequest
+from ..copy_ledger import CopyLedger
+from ..ports import Records
+from .group_consumer import STABLE, GroupConsumer
+from .outputs import Owner, PlainOutput, TransactionalOutput, Work
+
+Output = TransactionalOutput | PlainOutput
+
+
+class Processor(GroupConsumer):
+    """Consumes, transforms and produces."""
+
+    __slots__ = ("_copies", "_is_rewinding", "_is_starting", "_make_output", "_output", "_owner", "_polled", "_work")
+
+    def __init__(
+        self, *arguments: Any, copies: CopyLedger, make_output: Callable[[int, Owner], Output], **ledgers: Any
+    ) -> None:
+        super().__init__(*arguments, **ledgers)
+        self._copies = copies
+        self._make_output = make_output
+        self._owner = Owner(self.name, self.loop, self.next_op, self._on_idle, [0] * self.config.data_partitions)
+        self._output: Output | None = None
+        self._is_starting = False
+        self._polled: Records = []  # what is being copied
+        self._work: Work | None = None
+
+    def _leave_group(self) -> None:
+        super()._leave_group()
+        self._is_rewinding = False
+
+    def start(self, _: None = None) -> None:
+        """Begin with the producer: what an earlier instance left open must end before offsets are fetched."""
+        self.alive = self._is_starting = True
+        self.incarnation += 1
+        self._polled, self._work = [], None
+        self._leave_group()
+        self.assigned = ()
+        self._output = self._make_output(self.config.producers + self.index, self._owner)
+        self._output.start()
+
+    def crash(self) -> None:
+        """The process dies, with its producer."""
+        if self.alive and self._output is not None:
+            self._output.close()
+        super().crash()
+
+    def has_caught_up(self, ranges: Any) -> bool:
+        """As a member of a group, with nothing left to be copied."""
+        return super().has_caught_up(ranges) and (not self.alive or not self._polled)
+
+    # --- processing
+
+    def _handle_later(self, records: Records) -> None:
+        self._polled = records
+        self.loop.at(self.loop.now + self.config.handle_time, self._process, self.incarnation)
+
+    def _process(self, incarnation: int) -> None:
+        if not self.alive or incarnation != self.incarnation:
+            return
+        assert self._output is not None
+        copies, numbers, sources = self.config.copies, self._owner.next_values, self._copies.sources
+        plan: list[tuple[int, int]] = []
+        for source, batch in self._polled:
+            for offset in range(batch.base, batch.end):
+                partition = copies.start + offset % len(copies)
+                plan.append((partition, numbers[partition]))
+                sources[self._output.index, partition, numbers[partition]] = (source, offset)
+                numbers[partition] += 1
+        ends = {partition: batch.end for partition, batch in self._polled}
+        op = self.next_op() if self.config.processing == "exactly-once" else 0
+        self._work = Work(plan, ends, self.member, self.generation, op)
+        self._output.process(self._work)
+
+    def _on_idle(self, outcome: str) -> None:
+        """The producer is ready, and the work is done, or failed."""
+        if self._is_starting:
+            self._is_starting = False
+            super().start()
+        elif outcome:
+            records, self._polled = self._polled, []
+            work, self._work = self._work, None
+            assert work is not None
+            if outcome != "ok":
+                self._rewind()
+                return
+            if self.config.processing == "exactly-once":
+                member = (work.generation, work.member) if self._rules.fences_members() else (-1, "")
+                self.group.acknowledged.append((*member, work.offsets, self.loop.now))
+            self._handled((self.incarnation, records))
+
+    def _rewind(self) -> None:
+        """Go back to the committed offsets."""
+        self._buffer.clear()
+        if self._is_lost or not self.assigned:
+            self._begin_poll()
+            return
+        self._is_rewinding = True
+        self._fetch_offsets()
+
+    def _fetched_offsets(self, response: GroupRequest) -> None:
+        if not self._is_rewinding:
+            super()._fetched_offsets(response)
+            return
+        self._is_rewinding = False
+        found = [(partition, self._go_to(partition, response.offsets.get(partition))) for partition in self.assigned]
+        self._phase = STABLE
+        if self._history is not None and (known := [place for place in found if place[1] is not None]):
+            self._history.seek(self.loop.now, self.name, self.next_op(), known)
+        self._begin_poll()
