@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import FINDINGS, MAX_INT64, Finding
+from ..histories.tables import FINDINGS, MAX_INT64, Finding, no_rows
 from .batches import Unit, by_unit
 from .causes.explaining import explain
 from .figures import MAX_PARTITIONS, badness, own_figures_of
@@ -180,7 +180,7 @@ def screen_batch(small: Tables, apart: Collection[Unit], common: Common, setting
     """
     if not small:
         return ScreenedBatch([], [], {})
-    whole = {name: pl.concat([pl.DataFrame(schema=OBSERVED[name]), *small.get(name, ())]) for name in OBSERVED}
+    whole = {name: pl.concat([no_rows(OBSERVED[name]), *small.get(name, ())]) for name in OBSERVED}
     screened = screening.screen_batch(whole, apart, common.context, common.unplaced, common.shared, settings)
     valid = pl.DataFrame([*screened.valid], schema={"topic": pl.String, "partition": pl.Int32}, orient="row")
     left = [

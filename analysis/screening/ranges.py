@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.bundle import Settings
-from ...histories.tables import MAX_INT64, MIN_INT64, without_key
+from ...histories.tables import MAX_INT64, MIN_INT64, no_rows, without_key
 from ..partitions.generation_parts import topics_with_deletions
 from ..partitions.marks import IS_COMMIT, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
 from ..partitions.offset_ranges import REST, range_of
@@ -82,7 +82,7 @@ def _range_of_end(settings: Settings) -> pl.Expr:
 
 def rows_of(tables: Tables) -> Rows:
     """The sends, reads and marks among the tables."""
-    own = {name: [pl.DataFrame(schema=without_key(schema)), *tables.get(name, ())] for name, schema in OBSERVED.items()}
+    own = {name: [no_rows(without_key(schema)), *tables.get(name, ())] for name, schema in OBSERVED.items()}
     return Rows(**{name: pl.concat(frames) for name, frames in own.items()})
 
 

@@ -131,7 +131,7 @@ def _template_values(
         "listed": listed,
         "findings_left_out": findings_left_out,
         "breaches": [entry for entry in listed if entry.finding["severity"] == "violation"],
-        "totals": _totals(rules),
+        "totals": {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")},
         "impact": _judged_impact(figures["impact"], skipped),
         "never_received": [_never_received(*row) for row in figures["never_received"]],
         "missed": rules.get("consumer-loss", {}).get("count", 0),
@@ -246,10 +246,6 @@ def _without_clients(verdict: dict[str, Any]) -> str:
         return f"The brokers' logs were read, but no segments with records were given. {unknown}"
     judged = " of the rules that were judged" if verdict.get("skipped") else ""
     return f"The brokers' files show no breach{judged}. {unknown}"
-
-
-def _totals(rules: dict[str, Any]) -> dict[str, int]:
-    return {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")}
 
 
 @cache
