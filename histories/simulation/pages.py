@@ -93,6 +93,12 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
             ("transactions committed, aborted, open", _ends(transactions)),
             ("transactions timed out, fenced", f"{transactions['timed_out']}, {transactions['fenced']}"),
         ]
+    if processing := known.get("processing"):
+        rows += [
+            ("records below the group's committed offsets", str(processing["handled"])),
+            ("records with one committed copy", str(processing["copied"] - processing["copied_twice"])),
+            ("records with more than one", str(processing["copied_twice"])),
+        ]
     if latency:
         rows.append(
             (

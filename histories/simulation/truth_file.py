@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...models.exploration.group_truth import group_truth
+from ...models.exploration.processing_truth import processing_truth
 from ...models.exploration.transaction_truth import transaction_truth
 from ...models.exploration.truth import (
     LostAck,
@@ -65,7 +66,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             duplicates += twice
             reordered += late
     ledger = cluster.ledger
-    acknowledged = sum(a.end - a.base for acks in ledger.acks for a in acks if a.acks != 0)
+    acknowledged = sum(a.end - a.base for acks in ledger.acks[: config.partitions] for a in acks if a.acks != 0)
     acknowledges = cluster.config.acks != 0
     return {
         "name": scenario.name,
@@ -109,6 +110,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         **_consumed(cluster),
         **({} if (group := group_truth(cluster)) is None else {"group": group}),
         **({} if (transactions := transaction_truth(cluster)) is None else {"transactions": transactions}),
+        **({} if (processing := processing_truth(cluster)) is None else {"processing": processing}),
         "final": cluster.final,
         "protocol_events": cluster.loop.processed,
     }
