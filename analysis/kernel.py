@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ..histories.tables import FINDINGS, MAX_INT64, Evidence, Finding
+from ..histories.tables import FINDINGS, MAX_INT64, Finding, no_rows
 from .batches import Unit, by_unit
 from .causes.explaining import explain
 from .figures import MAX_PARTITIONS, badness, own_figures_of
@@ -121,7 +121,7 @@ def judge_pieces(
         replace(_numbered(finding, number, settings), related=_losses_behind(finding, losses))
         for number, finding in enumerate(judge_torn(odd, beside))
     ]
-    return _of_run(findings)
+    return of_run(findings)
 
 
 def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
@@ -130,9 +130,10 @@ def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
     return replace(finding, id=of_rule, severity=_configured_severity(finding, settings))
 
 
-def _of_run(
+def of_run(
     findings: list[Finding], missing: Sequence[Any] = (), cycles: Sequence[dict[str, Any]] = ()
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """The findings of the whole run as a frame, and their record, as in a summary of a partition."""
     record = {"unjudged": {}, "missing settings": [*missing], "cycles": [*cycles]}
     return to_frame(findings), {"findings": counts_of(findings), **record}
 
@@ -161,7 +162,7 @@ def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[pl.
         drawings.append({"id": numbered.id, "rule": numbered.rule, "severity": numbered.severity, **drawing})
     drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
     missing = [list(one) for one in judged.missing_settings if not settings.rules or one[0] in settings.rules]
-    return _of_run(findings, missing, drawings[:MAX_DRAWN])
+    return of_run(findings, missing, drawings[:MAX_DRAWN])
 
 
 class ScreenedBatch(NamedTuple):
@@ -179,7 +180,7 @@ def screen_batch(small: Tables, apart: Collection[Unit], common: Common, setting
     """
     if not small:
         return ScreenedBatch([], [], {})
-    whole = {name: pl.concat([pl.DataFrame(schema=OBSERVED[name]), *small.get(name, ())]) for name in OBSERVED}
+    whole = {name: pl.concat([no_rows(OBSERVED[name]), *small.get(name, ())]) for name in OBSERVED}
     screened = screening.screen_batch(whole, apart, common.context, common.unplaced, common.shared, settings)
     valid = pl.DataFrame([*screened.valid], schema={"topic": pl.String, "partition": pl.Int32}, orient="row")
     left = [
@@ -248,14 +249,13 @@ def _order(finding: Finding) -> tuple[Any, ...]:
     return (*where, finding.processes, [item.place or 0 for item in finding.evidence])
 
 
-def _evidence_row(item: Evidence) -> dict[str, Any]:
-    return {"place": item.place, "source": item.source, "line": item.line, "byte": item.byte, "says": item.sentence}
-
-
 def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
     """One row for each finding: the columns of FINDINGS, with evidence as RAW_EVIDENCE (unresolved places)."""
     schema = {**FINDINGS, "evidence": RAW_EVIDENCE}
     rows = [{name: getattr(finding, name) for name in schema if name != "evidence"} for finding in findings]
     for row, finding in zip(rows, findings, strict=True):
-        row["evidence"] = [_evidence_row(item) for item in finding.evidence]
+        row["evidence"] = [
+            {"place": item.place, "source": item.source, "line": item.line, "byte": item.byte, "says": item.sentence}
+            for item in finding.evidence
+        ]
     return pl.DataFrame(rows, schema=schema)

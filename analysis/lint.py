@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import polars as pl
 
 from ..histories.bundle import Run
 from .engines.local import Gathered, gather
 from .kernel import judge_unit, to_frame
+from .partitions.unit import OBSERVED
 from .results import Results
 from .verdict.document import verdict_of
 from .wording import plural, some
@@ -52,7 +51,7 @@ def lint(run: Run) -> Lint:
 
 def processes_without_completion(gathered: Gathered) -> list[str]:
     """The processes with operations, none of which has a completion; sorted."""
-    frames = [frame for tables in gathered.units.values() for frame in _of_operations(tables)]
+    frames = [frame for tables in gathered.units.values() for name in OBSERVED for frame in tables.get(name, ())]
     frames += [gathered.common.unplaced, gathered.common.context.filter(pl.col("invoked").is_not_null())]
     completions = pl.concat(
         [frame.select("process", completed=pl.col("completed").is_not_null()) for frame in frames if len(frame)]
@@ -60,10 +59,6 @@ def processes_without_completion(gathered: Gathered) -> list[str]:
     )
     by_process = completions.group_by("process").agg(pl.col("completed").any())
     return by_process.filter(~pl.col("completed"))["process"].drop_nulls().sort().to_list()
-
-
-def _of_operations(tables: dict[str, Any]) -> Iterable[pl.DataFrame]:
-    return (frame for name in ("sends", "reads", "marks") for frame in tables.get(name, ()))
 
 
 def _summarised(gathered: Gathered) -> Results:

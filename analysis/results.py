@@ -49,6 +49,10 @@ class Results:
         """Adds to the number of lines in a split. Lines are only located once all splits are counted."""
         self._lines[split] = self._lines.get(split, 0) + lines
 
+    def lines_of(self, split: int) -> int:
+        """The number of lines in a split that were added so far."""
+        return self._lines.get(split, 0)
+
     @property
     def splits(self) -> list[int]:
         """The numbers of the splits whose lines are counted."""

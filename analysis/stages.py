@@ -2,6 +2,7 @@
 
 read_split, read_block,
 read_evidence             -> Parts (observations by partition, events that wait for their other half, quarantine)
+pair_waiting,
 close_waiting             -> Parts of the operations with invocation and completion in different splits
 choose_batches,
 decode_batches            -> Parts of the batches of large logs that are needed
@@ -164,6 +165,15 @@ def decode_batches(unit: Unit, job: pl.DataFrame) -> Parts:
     return Parts(observations=[(unit, table, frame) for table, frame in found if len(frame)])
 
 
+def pair_waiting(waiting: pl.DataFrame, settings: Settings) -> tuple[Parts, pl.DataFrame]:
+    """Pairs the remaining events of all splits read so far, and returns those that still wait for their other half."""
+    parts = Parts()
+    paired = pair(waiting.sort("place", maintain_order=True), settings.dialect)
+    _take_apart(complete(paired.operations, OPERATIONS), settings, parts)
+    parts.leave_out(paired.malformed)
+    return _with_recorded(parts), complete(paired.waiting, PLACED_EVENTS)
+
+
 def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
     """Pairs the remaining events of all splits. What stays open never completed, or is malformed."""
     parts = Parts()
@@ -171,6 +181,10 @@ def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
     parts.add("never completed", int(paired.operations["completed"].null_count()))
     _take_apart(paired.operations, settings, parts)
     parts.leave_out(paired.malformed)
+    return _with_recorded(parts)
+
+
+def _with_recorded(parts: Parts) -> Parts:
     if parts.recorded:
         parts.context.append(_context(parts.recorded))
     return parts

@@ -18,10 +18,11 @@ from click.core import ParameterSource
 from ..histories.errors import UsageError
 from ..histories.files import is_uri
 from ..histories.output_folder import name_of
+from ..histories.readers import CHECKED
 from .check_help import CommandWithRules
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
-from .forms import from_option
+from .forms import from_formats
 from .main import (
     EXIT_BREACH,
     EXIT_CRASH,
@@ -31,10 +32,11 @@ from .main import (
     report_failure,
     worst_exit,
 )
-from .paths import AnyPath
+from .paths import AnyPath, LocalPath
 from .progress import Progress
 from .runs import Judged, check_index, names_of, write_index
 from .runs import render as render_runs
+from .stepping import SteppingEngine
 
 EXITS = {
     "valid": EXIT_VALID,
@@ -46,14 +48,25 @@ EXITS = {
 
 
 def _rule_names() -> Iterable[str]:
-    from ..analysis.rules import RULES
+    from ..analysis.rules import ANOMALIES, RULES
 
-    return RULES
+    return dict.fromkeys([*RULES, *ANOMALIES])
 
 
 DEFAULT_OUT = "logjudge-out"
+DEFAULT_MODEL = "strict-serializable"
 RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_names)}
 SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to start than to judge them
+
+
+def _known_model(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """The name of a consistency model. Raises UsageError for an unknown one."""
+    if value != DEFAULT_MODEL:
+        from ..analysis.transactions.consistency_models import DEMANDED
+
+        if value not in DEMANDED:
+            raise UsageError(f"found --model {value}, expected one of {', '.join(DEMANDED)}")
+    return value
 
 
 @click.command(cls=CommandWithRules)
@@ -61,7 +74,13 @@ SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to star
 @click.option(
     "--out", metavar="FOLDER", type=AnyPath(), help="Folder or URI for the report [default: logjudge-out/RUN]."
 )
-@from_option
+@click.option(
+    "--state",
+    metavar="FILE",
+    type=LocalPath(readable=False),
+    help="For a history that grows: judge on from this file, and write it for the next call.",
+)
+@from_formats(*CHECKED)
 @click.option("--json", "as_json", is_flag=True, help="Print only verdict.json.")
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only; the exit code is the verdict.")
@@ -85,6 +104,20 @@ SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to star
     help="In Jepsen histories: also search cycles of ww dependencies, and permit G1c, as Jepsen's ww-deps does.",
 )
 @click.option(
+    "--model",
+    metavar="MODEL",
+    default=DEFAULT_MODEL,
+    callback=_known_model,
+    show_default=True,
+    help="In Elle's histories: the consistency model to demand; what it allows is permitted.",
+)
+@click.option(
+    "--keys",
+    multiple=True,
+    type=click.Choice(["wfr", "sequential", "linearizable"]),
+    help="In Elle's register histories: assume this of each key by itself, to order its versions; may be repeated.",
+)
+@click.option(
     "--plots",
     type=click.Choice(["none", "findings", "all"]),
     default="findings",
@@ -100,6 +133,10 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     VerifiableProducer and VerifiableConsumer), broker files (log folders, server.log, the text of kafka-dump-log),
     a URI that Spark reads (s3a://, hdfs://, ...), or - for standard input.
 
+    Histories of transactions on lists or registers, as Elle checks them (--from elle-append, elle-register), are
+    judged for isolation anomalies and the consistency models that these rule out. They are judged in this process,
+    whatever the engine, and only from local files.
+
     Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown.
     """
     from ..analysis.rules.selection import select_rules
@@ -113,13 +150,13 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     indexed = len(runs) > 1 and not is_uri(out or "")
     if indexed:
         check_index(out or DEFAULT_OUT)
-    engine = LocalEngine() if spark is None else SparkEngine(spark, len(runs))
+    engine = _engine(runs, spark, options["state"])
     judged: list[Judged] = []
     for run, name, folder in zip(runs, names, targets, strict=True):
         began, started = datetime.now(UTC), time.monotonic()
         report, is_bug = None, False
         try:
-            report, headline = _judge(run, name if len(runs) > 1 else "", folder, engine, rules, options)
+            report, headline = judge_and_write(run, name if len(runs) > 1 else "", folder, engine, rules, options)
         except Exception as error:
             if len(runs) == 1 and not options["form"]:
                 raise
@@ -136,11 +173,13 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     return worst_exit(EXITS["crashed" if run.is_bug else run.verdict] for run in judged)
 
 
-def _judge(
+def judge_and_write(
     path: str, name: str, folder: str, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
     """verdict.json of a run, and its headline. A run without a configured name gets `name`, if not empty."""
     from ..analysis.figures import merge_figures
+    from ..analysis.rules import DIALECTS
+    from ..analysis.rules.selection import check_applicable
     from ..analysis.verdict.document import report_of
     from ..analysis.verdict.provenance import provenance_of
     from ..plots.painting import start_painter
@@ -152,7 +191,9 @@ def _judge(
     with Progress(name or name_of(path), quiet) as progress:
         engine.check_target(folder, progress)
         run = engine.open_run(path, options["reader"], progress)
-        chosen = {key: options[key] for key in ("allow", "strict", "ww_deps")}
+        check_applicable(rules, run.settings.dialect)
+        settings = ("allow", "strict", "ww_deps", "model", "keys")
+        chosen = {key: options[key] for key in settings if key in options}
         if name and not run.settings.config.get("name"):
             chosen["name"] = name
         run = dataclasses.replace(run, settings=dataclasses.replace(run.settings, rules=rules, **chosen))
@@ -161,7 +202,9 @@ def _judge(
         results = engine.judge(run, progress)
         results.refuse_unusable()
         command_line = shlex.join(["logjudge", *sys.argv[1:]])
-        report = {**report_of(results, engine.name), "provenance": provenance_of(run, command_line)}
+        judged_by = engine.name if run.settings.dialect not in DIALECTS else LocalEngine.name
+        report = {**report_of(results, judged_by), "provenance": provenance_of(run, command_line)}
+        report = engine.described(report, results)
         progress("writing", 0, 1, "reports")
         figures = merge_figures(results.records, results.context, results.run.settings)
         engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
@@ -169,7 +212,21 @@ def _judge(
         from .output import render
 
         click.echo(render(report, folder, time.monotonic() - started))
+        if engine.remark:
+            click.echo(engine.remark, err=True)
     return report, headline(report, figures["impact"])
+
+
+def _engine(runs: tuple[str, ...], spark: Spark | None, state: Path | None) -> Engine:
+    if state is None:
+        return LocalEngine() if spark is None else SparkEngine(spark, len(runs))
+    source = click.get_current_context().get_parameter_source
+    is_chosen = any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
+    if spark is not None and (any(spark) or is_chosen):
+        raise UsageError("found --state with Spark, expected the local engine, which judges in steps")
+    if len(runs) > 1:
+        raise UsageError(f"found --state with {len(runs)} runs, expected one: a state belongs to one run")
+    return SteppingEngine(state)
 
 
 def _targets(runs: tuple[str, ...], out: str | None) -> tuple[list[str], list[str]]:
@@ -195,7 +252,7 @@ def _hint(judged: list[Judged], spark: Spark | None) -> None:
     is_chosen = any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
     if is_chosen or any(spark or ()) or not sys.stderr.isatty():
         return
-    counts = [run.report["counts"] for run in judged if run.report]
+    counts = [run.report["counts"] for run in judged if run.report and run.report["input"]["engine"] == "spark"]
     if 0 < sum(each.get("operations", 0) + each.get("kept records", 0) for each in counts) < SMALL_RUN:
         click.echo("This is a small run: --engine local judges it without starting Spark.", err=True)
 

@@ -21,6 +21,7 @@ from ..histories.errors import LogjudgeError, MissingComponentError, did_you_mea
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a recorded run and write its report."),
+    "watch": ("watch", "Judge a run while it goes on, with a live page."),
     "explain": ("explain", "Explain the breaches of a run, a partition, or one offset."),
     "timeline": ("timeline", "List the events of partitions in order of time."),
     "diff": ("diff", "Show the replicas of a partition side by side."),
@@ -49,6 +50,7 @@ ENVIRONMENT_ERRORS = frozenset(
     )
 )
 
+SWITCH_SECONDS = 0.0005  # a thread back from polars waits so long for Python; queries of small runs are as short
 GC_THRESHOLD = 100_000  # new objects: most live as long as the process, and each collection visits all of them
 
 EXIT_VALID, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_CRASH, EXIT_PIPE = 0, 1, 2, 3, 70, 141
@@ -202,6 +204,7 @@ def main() -> None:
     """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 a bug, 128 + N after signal N."""
     _raise_on_termination()
     gc.set_threshold(GC_THRESHOLD)
+    sys.setswitchinterval(SWITCH_SECONDS)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that nothing here needs
     if sys.stdout is None or sys.stderr is None:  # closed by the caller, as with >&-
         nowhere = open(os.devnull, "w")  # noqa: PTH123, SIM115

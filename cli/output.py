@@ -14,7 +14,10 @@ from ..analysis.wording import clipped, plural
 if TYPE_CHECKING:
     from ..analysis.causes.incidents import Incident
 
-COLOURS = {"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"}
+COLOURS = {
+    **{"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"},
+    "not yet": "yellow",  # until the end of the run
+}
 MAX_LINES = 40
 
 
@@ -39,7 +42,11 @@ def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
 
 
 def _screen(report: dict[str, Any], seconds: float, room: Room) -> list[str]:
-    lines = [_headline(report, room), *_wrapped(_scope(report, seconds), room), "", *_rules(report, room)]
+    lines = [_headline(report, room), *_wrapped(_scope(report, seconds), room), ""]
+    if "consistency" in report:
+        found = report["consistency"]
+        lines += [*_wrapped(f"{found['demanded']} demanded: {found['summary']}", room), ""]
+    lines += _rules(report, room)
     if report["incidents"]:
         lines += ["", click.style("Incidents", bold=True), *_incidents(report, room)]
     return [*lines, "", click.style("Assumptions", bold=True), *_assumptions(report, room)]
@@ -54,6 +61,8 @@ def _headline(report: dict[str, Any], room: Room) -> str:
 def _scope(report: dict[str, Any], seconds: float) -> str:
     counts, source = report["counts"], report["input"]
     where = plural(counts["partitions"], "partition")
+    if "consistency" in report:
+        where = plural(counts.get("keys", 0), "key")
     parts = [
         f"{plural(counts.get('operations', 0), 'operation')} ({counts.get('ok', 0):,} ok,"
         f" {counts.get('fail', 0):,} failed, {counts.get('info', 0):,} indeterminate) on {where}"
@@ -90,8 +99,10 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
             lines.append(f"{text} {clipped(_rule_counts(rule), room.width - len(click.unstyle(text)) - 1)}")
     if len(found) > len(shown):
         lines.append(f"  … {plural(len(found) - len(shown), 'more rule')} with findings")
-    for verdict in ("unknown", "valid", "not-judged"):
-        names = [name for name, rule in report["rules"].items() if rule["verdict"] == verdict and not rule["permitted"]]
+    not_yet = report.get("not_yet", ())
+    for verdict in ("not yet", "unknown", "valid", "not-judged"):
+        decided = {name: rule["verdict"] for name, rule in report["rules"].items() if not rule["permitted"]}
+        names = [name for name, own in decided.items() if ("not yet" if name in not_yet else own) == verdict]
         if verdict == "not-judged" and len(names) > 2 * room.lines:
             names = [f"{len(names)} rules are not applicable: the run has no such data (verdict.json names them)"]
         if names:

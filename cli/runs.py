@@ -98,10 +98,15 @@ def write_index(base: str, runs: Sequence[Judged]) -> Path:
     """Writes index.html, which links to the reports of the runs."""
     from ..plots.report.runs import index_of
 
+    return write_page(base, index_of([_row(run) for run in _worst_first(runs)]))
+
+
+def write_page(base: str, text: str) -> Path:
+    """Writes index.html whole or not at all; `check_index` has allowed it."""
     file = local_path(base) / INDEX
     file.parent.mkdir(parents=True, exist_ok=True)
     scratch = file.with_name(f".{INDEX}.new")
-    scratch.write_text(index_of([_row(run) for run in _worst_first(runs)]), encoding="utf-8", errors="replace")
+    scratch.write_text(text, encoding="utf-8", errors="replace")
     scratch.replace(file)
     return file
 

@@ -140,7 +140,8 @@ def _write_shrunk(losing: Scenario, invariant: str, name: str, path: Path) -> No
         story="\n".join(events),
         picture=PICTURES.get(invariant, small.picture),
     )
-    click.echo(f"shrunk in {plural(tries, 'run')} to {_size(small)}:")
+    size = f"{plural(len(small.faults), 'fault')} and {plural(small.config().ops, 'record')}"
+    click.echo(f"shrunk in {plural(tries, 'run')} to {size}:")
     click.echo("\n".join(events))
     plot = path.with_suffix(".svg")
     try:
@@ -149,10 +150,6 @@ def _write_shrunk(losing: Scenario, invariant: str, name: str, path: Path) -> No
     except OSError as error:
         raise UsageError(f"--out {path}: cannot write ({error.strerror})") from error
     click.echo(f"written to {path} and {plot}; replay it with: logjudge simulate --config {path} --out RUN")
-
-
-def _size(small: Scenario) -> str:
-    return f"{plural(len(small.faults), 'fault')} and {plural(small.config().ops, 'record')}"
 
 
 def default_kinds(variant: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import polars as pl
 
 from .bundle import Settings
 from .outcomes import is_indeterminate
-from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS, complete
+from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS, complete, no_rows
 
 
 class Observations(NamedTuple):
@@ -42,7 +42,7 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
     steps = _steps(operations.filter(pl.col("f") == "txn"))
     sends = _sends(operations, steps, settings)
     if (operations["f"] == "send").all():  # as in most blocks: building the other tables would cost more than the sends
-        return Observations(sends, *(pl.DataFrame(schema=schema) for schema in (READS, MARKS, CONTEXT)))
+        return Observations(sends, *(no_rows(schema) for schema in (READS, MARKS, CONTEXT)))
     polled = _polled(operations, steps)
     # An entry without offset and value is a partition that a poll returned without records: only in Jepsen's histories.
     is_empty = pl.col("offset").is_null() & pl.col("value").is_null()
@@ -171,7 +171,7 @@ def _owned(operations: pl.DataFrame) -> pl.DataFrame:
 def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """The topics of subscriptions, as marks. Only for Jepsen's histories, where a key is a topic of one partition."""
     if settings.dialect != "jepsen":
-        return pl.DataFrame(schema=MARKS)
+        return no_rows(MARKS)
     named = operations.filter((pl.col("f") == "subscribe") & (pl.col("topics").list.len() > 0))
     rows = named.drop("topic", "partition", "offset").explode("topics").rename({"topics": "topic"})
     first = pl.lit(0, dtype=pl.Int32)

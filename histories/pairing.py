@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from .tables import EVENTS, OPERATIONS, OUTCOME, complete
+from .tables import EVENTS, OPERATIONS, OUTCOME, complete, no_rows
 
 PLACED_EVENTS = {"place": pl.Int64, **{name: kind for name, kind in EVENTS.items() if name != "line"}}
 MALFORMED = {"place": pl.Int64, "reason": pl.String}
@@ -45,7 +45,7 @@ def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
     invoked = events.filter(pl.col("type") == "invoke")
     completed = events.filter(pl.col("type") != "invoke")
     joined, found, open_invocations = _join(invoked, completed, same)
-    malformed = pl.DataFrame(schema=MALFORMED)
+    malformed = no_rows(MALFORMED)
     if _has_reuse(joined, found, completed, open_invocations):
         invoked, invoked_again = _first_of_each(invoked)
         completed, completed_again = _first_of_each(completed)
@@ -137,7 +137,7 @@ def pair_remaining(waiting: pl.DataFrame, dialect: str = "native") -> Paired:
     orphans = orphans.select("place", reason=pl.lit("a completion without an invocation"))
     return Paired(
         pl.concat([operations, never]),
-        pl.DataFrame(schema=PLACED_EVENTS),
+        no_rows(PLACED_EVENTS),
         pl.concat([paired.malformed, orphans]),
     )
 
@@ -146,7 +146,7 @@ def _split_moments(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The other events, and faults without operation numbers (of Jepsen's nemesis) as operations of one moment."""
     moment = events["op"].is_null() & events["f"].is_in(["fault", "heal"])
     if not moment.any():
-        return events, pl.DataFrame(schema=OPERATIONS)
+        return events, no_rows(OPERATIONS)
     moments = complete(events.filter(moment), PLACED_EVENTS).with_columns(
         outcome=pl.lit("info").cast(OUTCOME), invoked="time", completed="time", invoked_at="place", at="place"
     )

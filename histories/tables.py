@@ -7,7 +7,9 @@ lines by file and line, whatever the splits.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -185,6 +187,16 @@ FINDINGS: Schema = {
 def without_key(schema: Schema) -> Schema:
     """The columns of a table that belongs to one topic-partition."""
     return {name: kind for name, kind in schema.items() if name not in ("topic", "partition")}
+
+
+def no_rows(schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+    """The empty frame of a schema: one for all who ask, as polars takes a tenth of a millisecond to make a wide one."""
+    return _no_rows(tuple(schema.items()))
+
+
+@cache
+def _no_rows(columns: tuple[tuple[str, Any], ...]) -> pl.DataFrame:
+    return pl.DataFrame(schema=dict(columns))
 
 
 def complete(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:

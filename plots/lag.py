@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import style
@@ -35,11 +34,10 @@ def lines(figures: dict[str, Any], partition: str | None = None) -> dict[str, li
         if partition in (None, part["name"]):
             for line in part["lags"]:
                 by_consumer.setdefault(line["process"], []).append(line["behind"])
-    return {name: [_worst(lags) for lags in zip(*behind, strict=True)] for name, behind in by_consumer.items()}
-
-
-def _worst(lags: Iterable[int | None]) -> int | None:
-    return max((lag for lag in lags if lag is not None), default=None)
+    return {
+        name: [max((lag for lag in lags if lag is not None), default=None) for lags in zip(*behind, strict=True)]
+        for name, behind in by_consumer.items()
+    }
 
 
 def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:

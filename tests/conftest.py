@@ -20,16 +20,17 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=li
 settings.load_profile("any machine")
 
 # What takes longest goes first, so that no core waits for it at the end. test_porcupine.py is before that: what it
-# compiles in a fresh clone (a minute) waits on disk when the tests on Spark need it.
+# compiles in a fresh clone waits on disk when the tests on Spark need it. test_lab_scenarios.py waits for brokers.
 FIRST = (
-    *("spark", "test_porcupine.py", "evidence", "corpus", "test_scenarios.py", "test_report.py", "test_engines.py"),
-    *("test_packaging.py", "test_lab_scenarios.py", "test_judge.py", "test_cli.py", "test_matrix.py"),
-    *("test_cli_verdicts.py", "test_twins.py", "test_hostile_values.py", "test_jepsen_cases.py", "test_search.py"),
-    *("test_record_command.py", "test_hostile.py"),
+    *("spark", "test_porcupine.py", "evidence", "corpus", "test_lab_scenarios.py", "test_packaging.py"),
+    *("test_scenarios.py", "test_cli.py", "test_judge.py", "test_matrix.py", "test_engines.py", "test_cycles.py"),
+    *("test_report.py", "test_search.py", "test_record_command.py", "test_hostile_values.py", "test_twins.py"),
+    *("test_cli_verdicts.py", "test_cli_explain.py", "test_jepsen_cases.py", "test_hostile.py", "test_membership.py"),
+    *("test_keeper.py", "test_figures.py", "test_agreement.py", "test_cli_options.py"),
 )
 # Files that share the fixture combined_corpus. Those in evidence/ share recorded runs. The tests that share the fixture
 # spark have "spark" in their names.
-CORPUS = ("test_rules.py", "test_findings.py")
+CORPUS = ("test_rules.py", "test_findings.py", "test_ranges.py")
 
 # Masses of runs of what other tests cover: tracing their lines costs as much again, and shows nothing more.
 UNTRACED = (
@@ -79,8 +80,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def combined_corpus(tmp_path_factory: pytest.TempPathFactory) -> list[JudgedRun]:
-    """The whole corpus as a few runs, judged once."""
-    return judge_combined(HISTORIES, tmp_path_factory.mktemp("corpus"))
+    """The whole corpus as a few runs, judged once by all rules, without screening."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "batches_of", lambda _: 0)
+        return judge_combined(HISTORIES, tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="session")
@@ -108,21 +111,21 @@ def _judged_once() -> Iterator[None]:
     yield from judged_once.judging_once()
 
 
-ON_ALL_CORES = local._on_all_cores
+ON_ALL_CORES = local.on_all_cores
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_core() -> Iterator[None]:
     """The local engine judges in one thread, as each worker has a core."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "_on_all_cores", map)
+        patch.setattr(local, "on_all_cores", map)
         yield
 
 
 @pytest.fixture
 def on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the local engine judge in threads."""
-    monkeypatch.setattr(local, "_on_all_cores", ON_ALL_CORES)
+    monkeypatch.setattr(local, "on_all_cores", ON_ALL_CORES)
 
 
 @pytest.fixture

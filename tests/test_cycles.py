@@ -169,8 +169,7 @@ def test_the_same_cycles_as_naive_rules(tmp_path: Path) -> None:
         expected = {name for types in all_cycles for _, called in types for name in called}
         if not selection.takes({(name, bool(by_reads)) for name in expected}):
             continue
-        found = judge_run(open_run(parse(text).write(tmp_path))).findings()
-        found = found.filter(pl.col("rule").is_in(list(RULES_OF_CYCLES)))
+        found = judge_run(_for_cycles(open_run(parse(text).write(tmp_path)))).findings()
         assert bool(len(found.filter(severity="violation"))) == bool(by_reads), text
         assert bool(len(found)) == bool(all_cycles), text
         if not by_reads:
@@ -192,7 +191,7 @@ def test_few_windows_cover_many(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_finds_the_cycles_of_elle(case: dict[str, Any], ww_deps: bool, tmp_path: Path) -> None:
     file = tmp_path / "history.edn"
     file.write_text(case["history"])
-    results = judge_run(_with_ww_deps(open_run(file), ww_deps))
+    results = judge_run(_for_cycles(open_run(file), ww_deps))
     found = results.findings().filter(pl.col("rule").str.contains("^G(0|1c)"))
     assert set(found["rule"]) == set(case["errors_ww" if ww_deps else "errors"])
     is_write = found["rule"].str.starts_with("G0")
@@ -207,8 +206,8 @@ def test_the_selection_has_every_type() -> None:
     assert min(seen.values()) >= 8
 
 
-def _with_ww_deps(run: Run, ww_deps: bool) -> Run:
-    return replace(run, settings=replace(run.settings, ww_deps=ww_deps))
+def _for_cycles(run: Run, ww_deps: bool = False) -> Run:
+    return replace(run, settings=replace(run.settings, ww_deps=ww_deps, rules=tuple(RULES_OF_CYCLES)))
 
 
 TWO_PARTITIONS = """{"time":1,"process":"p","op":0,"type":"invoke","f":"txn","ops":[]}

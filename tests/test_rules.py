@@ -12,7 +12,7 @@ from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.rules import RULES
 from logjudge.histories.bundle import Settings
 from notation import judge
-from rules_corpus import Case, load, shown
+from rules_corpus import Case, load, rule_of, shown
 
 CORPUS = load()
 
@@ -28,6 +28,11 @@ ALSO = {
 }
 
 
+# Alone in its run: what is unknown or not judged may be so because of the whole run.
+OF_RUNS = [case for case in CORPUS if "run" in case.verdicts or {*case.verdicts.values()} - {"valid", "invalid"}]
+OF_RULES = [case for case in CORPUS if case.verdicts and case not in OF_RUNS]
+
+
 @pytest.fixture(scope="module")
 def found_together(combined_corpus: list[JudgedRun]) -> dict[str, Counter[str]]:
     """The findings of each history in a run with many others."""
@@ -35,14 +40,28 @@ def found_together(combined_corpus: list[JudgedRun]) -> dict[str, Counter[str]]:
     return {text: found for judged in combined_corpus for text, found in judged.shown_by_history().items()}
 
 
+@pytest.fixture(scope="module")
+def unjudged_together(combined_corpus: list[JudgedRun]) -> set[tuple[str, str]]:
+    """Each history with the rules that cannot judge it."""
+    summaries = [(judged.run.topics, summary) for judged in combined_corpus for summary in judged.results.summaries]
+    return {(topics[summary["topic"]], rule) for topics, summary in summaries for rule in summary["unjudged"]}
+
+
 @pytest.mark.parametrize("case", CORPUS, ids=lambda case: f"{case.rule}: {case.history}")
 def test_corpus(case: Case, found_together: dict[str, Counter[str]]) -> None:
     assert found_together[case.history] == Counter(case.found), case.why
 
 
-@pytest.mark.parametrize("case", [case for case in CORPUS if case.verdicts], ids=lambda case: case.history)
-def test_verdicts_of_the_corpus(case: Case, tmp_path: Path) -> None:
-    """Alone in its run, as verdicts are those of a whole run, a history has the same findings."""
+@pytest.mark.parametrize("case", OF_RULES, ids=lambda case: case.history)
+def test_verdicts_of_rules(case: Case, unjudged_together: set[tuple[str, str]]) -> None:
+    broken = {rule_of(found) for found in case.found if ":" not in found.partition("@")[0]}
+    for name, verdict in case.verdicts.items():
+        assert (name in broken) == (verdict == "invalid"), case.why
+        assert (case.history, name) not in unjudged_together, case.why
+
+
+@pytest.mark.parametrize("case", OF_RUNS, ids=lambda case: case.history)
+def test_verdicts_of_runs(case: Case, tmp_path: Path) -> None:
     judged = judge(case.history, tmp_path)
     assert Counter(map(shown, judged.findings)) == Counter(case.found), case.why
     rules = judged.verdict["rules"]

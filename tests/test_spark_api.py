@@ -10,7 +10,7 @@ import logjudge
 import polars as pl
 import pytest
 from event_lines import CONFIG, frame, lines
-from logjudge.analysis.engines.spark import whole_run
+from logjudge.analysis.engines.spark import ranges, whole_run
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "unclean-election"
@@ -57,7 +57,10 @@ def test_paths_give_the_findings_of_the_local_engine(
 
 
 def test_a_frame_is_judged_where_its_partitions_are(user_session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines are rows in the order of `collect`, whatever the partitions; invocations wait for other partitions."""
+    """Lines are rows in the order of `collect`, whatever the partitions; invocations wait for other partitions.
+
+    Nothing of a frame that Spark knows to be small is proved by ranges: these take longer to plan than it to judge.
+    """
     from pyspark.sql.classic.dataframe import DataFrame
 
     events = pl.DataFrame(frame(lost=True)).with_columns(more=pl.lit("a column of the user's"))
@@ -66,6 +69,7 @@ def test_a_frame_is_judged_where_its_partitions_are(user_session: Any, monkeypat
     before = state_of(user_session)
     with monkeypatch.context() as patch:
         patch.setattr(DataFrame, "toArrow", lambda _: pytest.fail("collected"))
+        patch.setattr(ranges, "prove", lambda *_: pytest.fail("planned ranges"))
         result = logjudge.spark.check(user_session, rows, config=CONFIG, name="frame")
     assert state_of(user_session) == before
     assert result.findings.equals(expected.findings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -44,6 +45,7 @@ BY_ENTRY = ("aborted-read", "phantom-read", "precommitted-read")
 SEVERITIES = ("violation", "permitted", "note")
 COMPARED = BREACHES.keys() | {"inconsistent-offsets", "consumer-loss"}
 SEEDS = 5000 if IS_CAMPAIGN else 3000
+RARE = ["p:a.. p:crash p:b.. p:..b@0 p:..a@1"]  # what random histories lack: a crash between two sends
 
 
 def kinds_of(breaches: set[Breach]) -> set[tuple[str, str]]:
@@ -52,9 +54,9 @@ def kinds_of(breaches: set[Breach]) -> set[tuple[str, str]]:
 
 
 def test_rules_and_twins_agree(tmp_path: Path) -> None:
-    selection, theirs = Selection(6), {}
-    for seed in range(SEEDS):
-        text = Simulated(Random(seed), (0, 10, 20, 30)[seed % 4]).history()
+    selection, theirs = Selection(4), {}
+    simulated = (Simulated(Random(seed), (0, 10, 20, 30)[seed % 4]).history() for seed in range(SEEDS))
+    for text in chain(RARE, simulated):
         twin = Twin(parse(text))
         if len({send.value for send in twin.sends}) < len(twin.sends):
             continue  # values do not identify messages: the run is unknown, and either may be taken for the other

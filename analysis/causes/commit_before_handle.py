@@ -51,7 +51,11 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
             f"why {poll['process']} skipped the records: it kept running and handled offset {later} of {missed.name}"
         )
     facts = [
-        missed.fact({**poll, "first_offset": missed.first}, "polled", _poll_text(missed, poll)),
+        missed.fact(
+            {**poll, "first_offset": missed.first},
+            "polled",
+            f"{poll['process']} polled offset {missed.first} of {missed.name}",
+        ),
         _end_fact(missed, poll, end),
     ]
     if own:
@@ -121,16 +125,9 @@ def _handled_later(events: pl.DataFrame, missed: Missed, poll: Event, end: Event
     return int(later[0]) if len(later) else None
 
 
-def _offsets_text(missed: Missed) -> str:
-    return f"{span(missed.first, missed.last)} ({plural(missed.count, 'record')})"
-
-
-def _poll_text(missed: Missed, poll: Event) -> str:
-    return f"{poll['process']} polled offset {missed.first} of {missed.name}"
-
-
 def _end_fact(missed: Missed, poll: Event, end: Event) -> Fact:
-    records = f"no member of group {missed.group} had handled {_offsets_text(missed)}"
+    count = plural(missed.count, "record")
+    records = f"no member of group {missed.group} had handled {span(missed.first, missed.last)} ({count})"
     if end["f"] == "crash":
         return Fact(f"{end['process']} crashed, and {records}", "crashed", end["time"], place=end["place"])
     text = f"{end['process']} took over {missed.name}, {poll['process']} did nothing more there, and {records}"

@@ -149,10 +149,6 @@ def _turn(row: Record) -> int:
     return LOSSES.index(row["rule"]) if row["rule"] in LOSSES else len(LOSSES)
 
 
-def _is_consequence(row: Record) -> bool:
-    return row["rule"] != "lost-write" and bool(row["related"])
-
-
 def _key(
     cause: Record, known: list[str], rows: Mapping[str, Record], events: Mapping[str, str], groups: Mapping[Any, _Group]
 ) -> Any:
@@ -263,7 +259,8 @@ def _measures(group: _Group) -> tuple[str, ...]:
 
 
 def _finding_order(row: Record) -> tuple[Any, ...]:
-    return *rank(row["rule"], row["severity"], _is_consequence(row)), -row["count"]
+    is_consequence = row["rule"] != "lost-write" and bool(row["related"])
+    return *rank(row["rule"], row["severity"], is_consequence), -row["count"]
 
 
 def _lost(group: _Group) -> tuple[LostRange, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from ...histories.tables import Finding
+from ..replicas.replica_logs import TopicPartition
 from ..rules import RULES
 from ..timelines.facts import Fact
 from ..wording import plural, span
@@ -19,11 +20,9 @@ ACKED_BY = pl.coalesce("acked_by", "completed")  # ns, of sends with acknowledge
 
 
 @dataclass(frozen=True)
-class LostRange:
+class LostRange(TopicPartition):
     """Acknowledged records of one topic-partition that are gone."""
 
-    topic: str
-    partition: int
     first: int | None  # offsets, inclusive; None if not known
     last: int | None
     count: int
@@ -31,18 +30,11 @@ class LostRange:
     first_acked: int | None = None  # ns
     last_acked: int | None = None
 
-    @property
-    def name(self) -> str:
-        """topic-partition, as orders-0."""
-        return f"{self.topic}-{self.partition}"
-
 
 @dataclass(frozen=True)
-class Lost:
+class Lost(TopicPartition):
     """Acknowledged records that are gone, adjacent in one topic-partition."""
 
-    topic: str
-    partition: int
     first: int
     last: int
     count: int
@@ -59,11 +51,6 @@ class Lost:
     replaced: int | None = None  # ns of a later acknowledgement of another record at the first lost offset
     replaced_place: int | None = None
     committed: tuple[int, int] | None = None  # ns: the first and the last end of their transactions, if any
-
-    @property
-    def name(self) -> str:
-        """topic-partition, as orders-0."""
-        return f"{self.topic}-{self.partition}"
 
     @property
     def reported(self) -> tuple[int | None, int | None]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from ..replicas.replica_logs import TopicPartition
 from ..timelines.facts import Fact
 from .attempts import Explanation
 
@@ -30,11 +31,9 @@ Processes = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Missed:
+class Missed(TopicPartition):
     """Adjacent records that no member of a group handled."""
 
-    topic: str
-    partition: int
     group: str
     first: int
     last: int
@@ -42,11 +41,6 @@ class Missed:
     earlier: Mapping[str, Any] | None = None  # a poll of another record at `first`: time, place, process, value
     stored: Mapping[str, Any] | None = None  # the group's last record in __consumer_offsets: dated, offset, file, byte
     truncation: Explanation | None = None  # why that other record was truncated, if a cause is proved
-
-    @property
-    def name(self) -> str:
-        """topic-partition, as orders-0."""
-        return f"{self.topic}-{self.partition}"
 
     def fact(self, event: Mapping[str, Any], kind: str, text: str) -> Fact:
         """A fact from an event of the group."""

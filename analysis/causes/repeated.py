@@ -8,18 +8,16 @@ from typing import Any
 
 import polars as pl
 
-from ..replicas.replica_logs import where
+from ..replicas.replica_logs import TopicPartition, where
 from ..timelines.facts import Fact
 from ..timelines.timeline import Timeline
 from .losses import Lost
 
 
 @dataclass(frozen=True)
-class Repeated:
+class Repeated(TopicPartition):
     """A value at several offsets of one partition, with its producer."""
 
-    topic: str
-    partition: int
     value: str
     offsets: tuple[int, ...]
     process: str | None = None

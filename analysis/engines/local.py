@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -20,6 +20,7 @@ from ..kernel import Judged, judge_pieces, judge_unit, judge_whole_run, screen_b
 from ..partitions.offset_ranges import REST
 from ..partitions.unit import Common, Tables
 from ..results import Results
+from ..rules import DIALECTS
 from ..rules.cycles import find_cycles
 from ..screening.ranges import Facts, Proof, can_be_proved, proof_of, range_facts, ranges_of, rows_of
 from ..stages import (
@@ -34,6 +35,7 @@ from ..stages import (
     read_split,
 )
 from ..transactions.pieces import Expected, beside
+from ..txn_run import judge_transactions
 from .store import ObservationStore
 
 Item = TypeVar("Item")
@@ -51,8 +53,70 @@ class Gathered:
     common: Common
 
 
+class Gathering:
+    """Collects the Parts of a run that is being read."""
+
+    def __init__(self, run: Run) -> None:
+        self.results = Results(run)
+        self.units = ObservationStore(run.settings.range_offsets)
+        self.headers: dict[Unit, list[pl.DataFrame]] = {}
+        self._small: dict[int, Tables] = {}
+        self._context: list[pl.DataFrame] = []
+        self._unplaced: list[pl.DataFrame] = []
+        self._waiting: list[pl.DataFrame] = []
+        self._shared: Tables = {}
+
+    def take(self, parts: Parts) -> None:
+        """Adds the Parts of one task."""
+        for unit, table, rows in parts.observations:
+            self.units.add(unit, table, rows)
+        for batch, table, rows in parts.small:
+            self._small.setdefault(batch, {}).setdefault(table, []).append(rows)
+        self._context.extend(parts.context)
+        self._unplaced.extend(parts.unplaced)
+        for table, rows in parts.shared:
+            self._shared.setdefault(table, []).append(rows)
+        self._waiting.extend(parts.waiting)
+        self.results.add_counts(parts.counts)
+        for rows in parts.quarantine:
+            self.results.add_quarantine(rows)
+        for unit, rows in parts.headers:
+            self.headers.setdefault(unit, []).append(rows)
+        for rows in parts.damage:
+            self.results.add_damage(rows)
+
+    @property
+    def waiting(self) -> pl.DataFrame:
+        """The events that wait for their other half."""
+        return _concat(self._waiting, PLACED_EVENTS)
+
+    def shared_rows(self, waiting: pl.DataFrame) -> Parts:
+        """What was taken so far and belongs to no partition, with these events that wait."""
+        return Parts(
+            context=[_concat(self._context, CONTEXT).unique(maintain_order=True)],
+            unplaced=[_concat(self._unplaced, SENDS)],
+            waiting=[waiting],
+            quarantine=[rows for kind, _, rows in self.results.contents() if kind == "quarantine"],
+            counts=dict(self.results.counts),
+        )
+
+    def gathered(self) -> Gathered:
+        """What was taken so far."""
+        self.results.context = _concat(self._context, CONTEXT).sort("completed", "at")
+        tables = {table: pl.concat(frames) for table, frames in self._shared.items()}
+        common = Common(self.results.context, _concat(self._unplaced, SENDS), tables)
+        return Gathered(self.results, self.units, [self._small[batch] for batch in sorted(self._small)], common)
+
+
+def is_transactional(run: Run) -> bool:
+    """Whether a run has transactions on lists or registers, which are judged in this process alone."""
+    return run.settings.dialect in DIALECTS
+
+
 def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     """Reads every split, then judges partition by partition."""
+    if is_transactional(run):
+        return judge_transactions(run, progress)
     run = replace(run, settings=replace(run.settings, batches=batches_of(run)))
     gathered = gather(run, progress)
     results, units, common = gathered.results, gathered.units, gathered.common
@@ -69,15 +133,24 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
         else:
             results.add_judged(pl.DataFrame(), [proof.summary])
             units.drop(unit)
+    judge_units(gathered, unproved, run.settings, progress)
+    return results
+
+
+def judge_units(
+    gathered: Gathered, unproved: Mapping[Unit, Collection[str]], settings: Settings, progress: Progress
+) -> None:
+    """Judges all units of a run and adds what was found to its results; only the `unproved` rules of these units."""
+    results, units, common = gathered.results, gathered.units, gathered.common
     order = sorted(units)
 
     # A Jepsen history is one unit, so all cores share the partitions within it.
-    each = _on_all_cores if len(order) == 1 else map
+    each = on_all_cores if len(order) == 1 else map
 
     def judge(unit: Unit) -> Judged:
-        return judge_unit(*unit, units.pop(unit), common, run.settings, each, unproved.get(unit))
+        return judge_unit(*unit, units.pop(unit), common, settings, each, unproved.get(unit))
 
-    judged = _on_all_cores(judge, order)
+    judged = on_all_cores(judge, order)
     dependencies: list[pl.DataFrame] = []
     odd: list[pl.DataFrame] = []
     expected: list[Expected] = []
@@ -89,11 +162,10 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
         expected += of_unit.expected
     if odd:
         found = [beside(odd, one) for one in expected]
-        results.add_of_run(*judge_pieces(odd, found, results.losses(), run.settings))
+        results.add_of_run(*judge_pieces(odd, found, results.losses(), settings))
     if dependencies:
-        cycles = find_cycles(pl.concat(dependencies), run.settings)
-        results.add_of_run(*judge_whole_run(cycles, run.settings))
-    return results
+        cycles = find_cycles(pl.concat(dependencies), settings)
+        results.add_of_run(*judge_whole_run(cycles, settings))
 
 
 def _prove_large(
@@ -114,7 +186,7 @@ def _prove_large(
         return range_facts(units.range_of(unit, number), rests[unit], number, common, settings)
 
     ranges: dict[Unit, list[Facts]] = {unit: [] for unit in large}
-    for done, ((unit, _), facts) in enumerate(zip(items, _on_all_cores(prove, items), strict=True)):
+    for done, ((unit, _), facts) in enumerate(zip(items, on_all_cores(prove, items), strict=True)):
         progress("judging", done, len(items), "ranges")
         ranges[unit].append(facts)
     for unit in large:
@@ -126,52 +198,26 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
 
     Of large logs only the records that the history refers to are read, and the one at `offset`.
     """
-    results = Results(run)
-    units = ObservationStore(run.settings.range_offsets)
-    small: dict[int, Tables] = {}
-    context, unplaced, waiting = [], [], []
-    shared: Tables = {}
-    headers: dict[Unit, list[pl.DataFrame]] = {}
-
-    def take(parts: Parts) -> None:
-        for unit, table, rows in parts.observations:
-            units.add(unit, table, rows)
-        for batch, table, rows in parts.small:
-            small.setdefault(batch, {}).setdefault(table, []).append(rows)
-        context.extend(parts.context)
-        unplaced.extend(parts.unplaced)
-        for table, rows in parts.shared:
-            shared.setdefault(table, []).append(rows)
-        waiting.extend(parts.waiting)
-        results.add_counts(parts.counts)
-        for rows in parts.quarantine:
-            results.add_quarantine(rows)
-        for unit, rows in parts.headers:
-            headers.setdefault(unit, []).append(rows)
-        for rows in parts.damage:
-            results.add_damage(rows)
-
-    for number, all_parts in _on_all_cores(lambda item: _read(*item, run.settings), _readings(run.splits)):
+    gathering = Gathering(run)
+    take, results, units = gathering.take, gathering.results, gathering.units
+    for number, all_parts in on_all_cores(lambda item: _read(*item, run.settings), _readings(run.splits)):
         progress("reading", number, len(run.splits))
         for parts in all_parts:
             take(parts)
         results.add_lines(number, sum(parts.counts.get("lines", 0) for parts in all_parts))
-    for done, parts in enumerate(_on_all_cores(read_evidence, run.evidence)):
+    for done, parts in enumerate(on_all_cores(read_evidence, run.evidence)):
         progress("reading brokers' files", done, len(run.evidence))
         take(parts)
-    take(close_waiting(_concat(waiting, PLACED_EVENTS), run.settings))
-    for unit, frames in headers.items():
+    take(close_waiting(gathering.waiting, run.settings))
+    for unit, frames in gathering.headers.items():
         observed = units.get(unit, {})
         lookups = [lookups_of(table, frame) for table in REFERRING_TABLES for frame in observed.get(table, [])]
         lookups.append(lookups_of("marks", pl.DataFrame({"offset": [offset]}, schema={"offset": pl.Int64})))
         chosen = choose_batches(unit, frames, lookups if run.splits else None, run.settings)
         take(chosen)
-        for parts in _on_all_cores(lambda job: decode_batches(*job), chosen.jobs):
+        for parts in on_all_cores(lambda job: decode_batches(*job), chosen.jobs):
             take(parts)
-    results.context = _concat(context, CONTEXT).sort("completed", "at")
-    tables = {table: pl.concat(frames) for table, frames in shared.items()}
-    common = Common(results.context, _concat(unplaced, SENDS), tables)
-    return Gathered(results, units, [small[batch] for batch in sorted(small)], common)
+    return gathering.gathered()
 
 
 def _readings(splits: Iterable[Split]) -> Iterator[tuple[Split, Block | None]]:
@@ -188,7 +234,7 @@ def _read(split: Split, block: Block | None, settings: Settings) -> tuple[int, l
     return split.number, list(read_block(split, block, settings) if block else read_split(split, settings))
 
 
-def _on_all_cores(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
+def on_all_cores(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
     """`work` of each item, in their order. polars and the compiled loops release the interpreter's lock.
 
     At most one item more than there are cores is begun ahead of the caller, so that memory stays bounded.

@@ -15,7 +15,7 @@ import polars as pl
 
 from ...histories.evidence.tables import ABORTED, GROUPS, PRODUCERS, TRANSACTIONS, empty
 from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, Schema, without_key
-from ..replicas.replica_logs import ReplicaLogs
+from ..replicas.replica_logs import ReplicaLogs, TopicPartition
 from ..replicas.resolved_outcomes import ABSENCES, legal_absences
 from ..timelines.timeline import Timeline
 from .marks import IS_LOG_END, IS_POSITION
@@ -30,11 +30,9 @@ Observed = TypeVar("Observed", bound="Observations")
 
 
 @dataclass(frozen=True, eq=False)
-class Observations:
+class Observations(TopicPartition):
     """The observations of one topic-partition, sorted by time, then by line: the order of files has no influence."""
 
-    topic: str
-    partition: int
     settings: Settings
     sends: pl.DataFrame = field(default_factory=pl.DataFrame)
     reads: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -62,11 +60,6 @@ class Observations:
         if self.settings.dialect != "jepsen":
             here["sends"], here["reads"], tombstones = name_tombstones(here["sends"], here["reads"])
         vars(self).update(here, tombstones=tombstones)
-
-    @property
-    def name(self) -> str:
-        """The topic-partition, such as orders-0."""
-        return f"{self.topic}-{self.partition}"
 
     @property
     def label(self) -> str:

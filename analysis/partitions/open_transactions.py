@@ -17,7 +17,8 @@ def hidden_from(p: Observations, processes: tuple[str, ...], end: int, until: in
 
     The reads reached offset `end` (exclusive); the last one was at `until` (ns). MAX_INT64: nothing is hidden.
     """
-    if not p.transactional or not (_may_be_read_committed(p, processes) or _may_end_at_last_stable_offset(p)):
+    is_uncommitted = all(p.isolation(name) == "read_uncommitted" for name in processes)
+    if not p.transactional or (is_uncommitted and not _may_end_at_last_stable_offset(p)):
         return MAX_INT64
     # Brokers' files resolve outcomes that no client knew (ok but not acknowledged), at an unknown time.
     is_known = (pl.col("outcome") == "fail") | pl.col("acknowledged")
@@ -87,10 +88,6 @@ def values_in_leaders_log(p: Observations, values: pl.Series) -> pl.DataFrame:
         return pl.DataFrame(schema={"value": pl.String, "offset": pl.Int64})
     held = with_aborted(logs.records.filter(logs.is_of_leader).sort("offset"))
     return held.filter(~pl.col("aborted").fill_null(True) & pl.col("value").is_in(values.implode()))
-
-
-def _may_be_read_committed(p: Observations, processes: tuple[str, ...]) -> bool:
-    return any(p.isolation(name) != "read_uncommitted" for name in processes)
 
 
 def _may_end_at_last_stable_offset(p: Observations) -> bool:

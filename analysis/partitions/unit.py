@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from ...histories.tables import MARKS, READS, SENDS, without_key
+from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
 from .generation_parts import parts_of
@@ -40,7 +40,7 @@ def partitions_of(
     if settings.dialect != "jepsen":
         yield from _native_partitions(topic, partition, whole, common, settings)
         return
-    full = {name: whole.get(name, pl.DataFrame(schema=schema)) for name, schema in OBSERVED.items()}
+    full = {name: whole.get(name, no_rows(schema)) for name, schema in OBSERVED.items()}
     confirmed = _confirmed(full["sends"], full["reads"])
     topics = sorted({str(name) for frame in full.values() for name in frame["topic"].unique()})
     split = {name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()}
@@ -53,7 +53,7 @@ def _native_partitions(
     topic: str, partition: int, whole: Mapping[str, pl.DataFrame], common: Common, settings: Settings
 ) -> Iterator[Partition]:
     """The partition, or one Partition for each generation of a topic that was deleted."""
-    observed = {name: whole.get(name, pl.DataFrame(schema=without_key(schema))) for name, schema in OBSERVED.items()}
+    observed = {name: whole.get(name, no_rows(without_key(schema))) for name, schema in OBSERVED.items()}
     named = {"groups": "groups", "coordinated": "transactions", "aborted": "aborted", "producers": "producers"}
     beside_logs: dict[str, Any] = {name: whole[table] for name, table in named.items() if table in whole}
     whole = {name: frame for name, frame in whole.items() if name not in named.values()} | observed

@@ -59,12 +59,23 @@ _TABLES: dict[str, Schema] = {
 }
 
 
-@dataclass(frozen=True)
-class ReplicaLogs:
-    """The logs, epoch files and checkpoints of one topic-partition, of all brokers and snapshots."""
+@dataclass(frozen=True, eq=False)
+class TopicPartition:
+    """Something about one topic-partition."""
 
     topic: str
     partition: int
+
+    @property
+    def name(self) -> str:
+        """The topic-partition as Kafka writes it: `orders-0`."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True)
+class ReplicaLogs(TopicPartition):
+    """The logs, epoch files and checkpoints of one topic-partition, of all brokers and snapshots."""
+
     records: pl.DataFrame
     batches: pl.DataFrame
     epochs: pl.DataFrame
@@ -79,11 +90,6 @@ class ReplicaLogs:
     replicas: tuple[str, ...] = ()  # assigned brokers; () if not recorded
     compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown
     at_rest: bool = True  # whether the brokers are known to have stopped writing before the last copy
-
-    @property
-    def name(self) -> str:
-        """The topic-partition as Kafka writes it: `orders-0`."""
-        return f"{self.topic}-{self.partition}"
 
     @property
     def held(self) -> int:

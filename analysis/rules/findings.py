@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from ...histories.tables import Evidence, Finding
+from ..replicas.replica_logs import TopicPartition
 
 Row = dict[str, Any]
 # What proves a finding, and the place in the history; or evidence from a file.
 Proof = tuple[str, int | None] | Evidence
-
-
-class TopicPartition(Protocol):
-    """What a finding is about: observations or replica logs of one topic-partition."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def name(self) -> str: ...
 
 
 def finding(

@@ -159,6 +159,7 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
     count = int((others["last_offset"] - others["first_offset"] + 1).sum())
     own = logs.records.filter(logs.is_of_leader & (pl.col("producer_id") == row["producer_id"])).select("offset")
     waiting = p.acknowledged.filter(pl.col("offset") > first).join(own, on="offset", how="anti", maintain_order="left")
+    first_waiting = waiting.sort("offset").head(1).select("process", "value", "at").rows()
     known = about.coordinated
     evidence = [
         Evidence(f"producer {row['producer_id']} writes {where(p, first)}", None, row["file"], None, row["byte"])
@@ -176,13 +177,9 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
         f"{about.name} is open in the log of broker {logs.leader} since {where(p, first)}, though {proof}:"
         f" read_committed consumers of {p.name} stop there{behind}",
         (first, max([first, row["last_offset"], *held["last_offset"].tail(1)])),
-        [*evidence, *((f"{process} sends {value}, which waits", at) for process, value, at in _first(waiting))],
+        [*evidence, *((f"{process} sends {value}, which waits", at) for process, value, at in first_waiting)],
         count=max(count, 1),
         values=waiting["value"],
         processes=[about.process] if about.process else [],
         brokers=[str(logs.leader)],
     )
-
-
-def _first(waiting: pl.DataFrame) -> list[tuple[str, str, int]]:
-    return waiting.sort("offset").head(1).select("process", "value", "at").rows()

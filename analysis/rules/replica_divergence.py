@@ -131,7 +131,8 @@ def _divergence(
     within = records.filter(pl.col("offset").is_between(first, last))
     winner = winning_side(logs, snapshot, records, first, sides)
     # A retry may have written the dead leader's record again at the same offset: only one copy was acknowledged.
-    elected = [] if winner is None else _values(within, sides[winner])
+    of_winner = pl.col("broker").is_in([] if winner is None else sides[winner])
+    elected = within.filter(of_winner)["value"].drop_nulls().implode()
     proved = [_known_committed(within, side, sends).filter(~pl.col("value").is_in(elected)) for side in sides]
     committed = [
         any((marks.get(broker) or 0) > first for broker in side) or proved[number].height > 0
@@ -183,10 +184,6 @@ def _known_committed(within: pl.DataFrame, side: list[str], sends: pl.DataFrame)
     proved = sends.filter(pl.col("acknowledged") | pl.col("read").fill_null(False))
     held = within.filter(pl.col("broker") == side[0]).select("offset", "value")
     return proved.join(held, on=["offset", "value"], how="semi").sort("offset")
-
-
-def _values(within: pl.DataFrame, side: list[str]) -> list[str]:
-    return within.filter(pl.col("broker").is_in(side))["value"].drop_nulls().to_list()
 
 
 def _high_watermarks(bounds: pl.DataFrame, snapshot: str) -> dict[str, int | None]:

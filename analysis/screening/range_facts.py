@@ -102,7 +102,8 @@ def facts_of(
     `rest` are the rows of the partition without an offset, and its marks.
     """
     unproved: set[str] = set()
-    sends, reads = _by_offset(rows.sends), _by_time(rows.reads)
+    sends = rows.sends if rows.sends["offset"].is_sorted() else rows.sends.sort("offset", maintain_order=True)
+    reads = _by_time(rows.reads)
     matched = _match(sends, reads, first, end)
     indeterminate = _match_indeterminate(reads.filter(pl.Series(matched.entry < 0)), rest.sends)
     if _is_irregular(rows) or not matched.agrees or indeterminate is None:
@@ -159,10 +160,6 @@ def _unhandled(
 def of_one(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with the number of their partition, `tp`: it is the only one."""
     return rows.with_columns(tp=pl.lit(0))
-
-
-def _by_offset(sends: pl.DataFrame) -> pl.DataFrame:
-    return sends if sends["offset"].is_sorted() else sends.sort("offset", maintain_order=True)
 
 
 def _by_time(reads: pl.DataFrame) -> pl.DataFrame:

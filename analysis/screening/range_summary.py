@@ -38,14 +38,15 @@ def summary_of(
 
 
 def _counts(facts: Sequence[RangeFacts], rest: Rows) -> dict[str, int]:
-    sums = {name: sum(fact.counts[name] for fact in facts) for name in ("sends", "reads")}
+    in_rest = ("end_offsets", "groups", "commits")  # marks of a range are dropped once it is closed (incremental/)
+    sums = {name: sum(fact.counts.get(name, 0) for fact in facts) for name in ("sends", "reads", *in_rest)}
     return {
         "sends": sums["sends"] + len(rest.sends),
         "acknowledged": sums["sends"],
         "reads": sums["reads"],
         "records": sums["sends"] + sums["reads"],
-        "end_offsets": len(rest.marks.filter(IS_LOG_END)),
-        **rest.marks.select(COUNTS).row(0, named=True),
+        "end_offsets": sums["end_offsets"] + len(rest.marks.filter(IS_LOG_END)),
+        **{name: sums.get(name, 0) + number for name, number in rest.marks.select(COUNTS).row(0, named=True).items()},
     }
 
 

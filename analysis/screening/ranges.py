@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.bundle import Settings
-from ...histories.tables import MAX_INT64, MIN_INT64, without_key
+from ...histories.tables import MAX_INT64, MIN_INT64, no_rows, without_key
 from ..partitions.generation_parts import topics_with_deletions
 from ..partitions.marks import IS_COMMIT, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
 from ..partitions.offset_ranges import REST, range_of
@@ -82,7 +82,7 @@ def _range_of_end(settings: Settings) -> pl.Expr:
 
 def rows_of(tables: Tables) -> Rows:
     """The sends, reads and marks among the tables."""
-    own = {name: [pl.DataFrame(schema=without_key(schema)), *tables.get(name, ())] for name, schema in OBSERVED.items()}
+    own = {name: [no_rows(without_key(schema)), *tables.get(name, ())] for name, schema in OBSERVED.items()}
     return Rows(**{name: pl.concat(frames) for name, frames in own.items()})
 
 
@@ -213,7 +213,7 @@ def _reads_follow(runs: list[RunOfReads], marks: pl.DataFrame) -> bool:
 
     A process has a position after a run, and after an assignment or a seek to an offset.
     """
-    events = sorted([*runs, *_moves(marks)], key=lambda event: (event.process, event.began, event.ended))
+    events = sorted([*runs, *moves_of(marks)], key=lambda event: (event.process, event.began, event.ended))
     for _, of_process in groupby(events, key=lambda event: event.process):
         for before, after in pairwise(of_process):
             is_jump = None not in (after.first, before.position) and after.first != before.position
@@ -222,8 +222,8 @@ def _reads_follow(runs: list[RunOfReads], marks: pl.DataFrame) -> bool:
     return True
 
 
-def _moves(marks: pl.DataFrame) -> Iterator[RunOfReads]:
-    """The moves of consumers, as runs without reads."""
+def moves_of(marks: pl.DataFrame) -> Iterator[RunOfReads]:
+    """The moves of consumers among the marks, as runs without reads."""
     moves = marks.filter(IS_MOVE)
     rows = moves.select("process", pl.col("completed").fill_null(MAX_INT64), *ORDER[1:], position=POSITION)
     for process, *key, position in rows.iter_rows():

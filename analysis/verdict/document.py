@@ -11,10 +11,11 @@ from ..causes.incidents import incidents_of, rows_of
 from ..finding_order import SEVERITIES, worst_rows_first
 from ..partitions.topic_generations import Span, in_words
 from ..results import Results
-from ..rules import RULES, Rule, assuming
+from ..rules import DIALECTS, RULES, Rule, assuming, rules_of
 from ..wording import plural, some
 from .assumptions import assumption, evidence_assumptions
 from .time_units import doubtful_unit
+from .transactional import assumptions_of, consistency_of
 
 FORMAT = 1
 # By role of a process: the data of rules (Rule.needs) that its events are.
@@ -30,12 +31,15 @@ NO_CLIENTS = "no client history: acknowledged writes are not known, so losses ca
 def verdict_of(results: Results) -> dict[str, Any]:
     """The verdict, rules, assumptions and counts of verdict.json (docs/verdict.md)."""
     totals = _totals(results)
-    assumptions = _assumptions(results)
+    settings = results.run.settings
+    is_transactional = settings.dialect in DIALECTS
+    known = rules_of(settings.dialect)
+    assumptions = [_well_formed(results), *assumptions_of(results)] if is_transactional else _assumptions(results)
     broken = {rule for item in assumptions if item["holds"] is not True for rule in item["touches"]}
-    chosen = results.run.settings.rules
+    chosen = settings.rules
     rules = {
         name: _rule_record(rule, results, totals, name in broken)
-        for name, rule in RULES.items()
+        for name, rule in known.items()
         if not chosen or name in chosen
     }
     verdicts = {rule["verdict"] for rule in rules.values()}
@@ -50,9 +54,10 @@ def verdict_of(results: Results) -> dict[str, Any]:
         "format": FORMAT,
         "verdict": verdict,
         "rules": rules,
-        "skipped": [name for name in RULES if name not in rules],
+        "skipped": [name for name in known if name not in rules],
         "assumptions": assumptions,
         "counts": totals,
+        **({"consistency": consistency_of(rules, settings.model)} if is_transactional else {}),
     }
 
 
@@ -162,20 +167,18 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         clock = "all events have the same time, so their order is not known"
     items = [
         _well_formed(results),
-        assumption(
+        _without(
+            repeated,
             "values unique",
-            not repeated,
-            "no value was sent twice to a partition"
-            if not repeated
-            else f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
+            "no value was sent twice to a partition",
+            f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
             assuming("values"),
         ),
-        assumption(
+        _without(
+            misreported,
             "timeouts not called failures",
-            not misreported,
-            "every send recorded as fail has an error that proves the failure"
-            if not misreported
-            else f"{plural(misreported, 'send')} recorded as fail with an error that proves nothing: judged as info",
+            "every send recorded as fail has an error that proves the failure",
+            f"{plural(misreported, 'send')} recorded as fail with an error that proves nothing: judged as info",
             assuming("outcomes"),
         ),
         assumption("one clock", not backwards and not timeless, clock, assuming("order" if timeless else "clock")),
@@ -183,20 +186,12 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     unit = doubtful_unit(span, [summary["latency"] for summary in results.summaries], counts.get("operations", 0))
     if unit and results.run.settings.dialect == "native":
         items.append(assumption("times in nanoseconds", False, unit, assuming("clock")))
-    nowhere = counts.get("acknowledged nowhere", 0)
-    if nowhere:
+    if nowhere := counts.get("acknowledged nowhere", 0):
         sentence = f"{plural(nowhere, 'acknowledged send')} without a recorded partition: not checked for loss"
         items.append(assumption("partitions recorded", False, sentence, assuming("partitions")))
-    synthetic = sum(summary["counts"]["synthetic"] for summary in results.summaries)
-    if synthetic:
-        items.append(
-            assumption(
-                "invocations recorded",
-                False,
-                f"{plural(synthetic, 'send')} without an invocation: the order of sending is not known",
-                assuming("invocations"),
-            )
-        )
+    if synthetic := sum(summary["counts"]["synthetic"] for summary in results.summaries):
+        sentence = f"{plural(synthetic, 'send')} without an invocation: the order of sending is not known"
+        items.append(assumption("invocations recorded", False, sentence, assuming("invocations")))
     if results.run.settings.dialect == "native" and not any(s["counts"]["records"] for s in results.summaries):
         sentence = "no send was acknowledged and no poll returned a record, so no guarantee was tested"
         items.append(assumption("clients were served", False, sentence, ()))
@@ -212,6 +207,11 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         unread = [_well_formed(results)] if results.left_out else []
         return [assumption("clients recorded", False, NO_CLIENTS, ()), *unread, *rest]
     return [*items, _final_reads(results), *rest]
+
+
+def _without(count: int, name: str, sentence: str, otherwise: str, touches: tuple[str, ...]) -> dict[str, Any]:
+    """An assumption that holds if nothing was counted against it."""
+    return assumption(name, not count, otherwise if count else sentence, touches)
 
 
 def _silent_clients(results: Results) -> list[dict[str, Any]]:
@@ -236,7 +236,7 @@ def _well_formed(results: Results) -> dict[str, Any]:
     if left:
         sentence = f"{plural(left, 'line')} {'was' if left == 1 else 'were'} left out (quarantine.jsonl)"
         sentence += f", {'' if left == 1 else 'the first '}{results.first_left_out()}"
-    return assumption("lines well formed", left == 0, sentence, tuple(RULES))
+    return assumption("lines well formed", left == 0, sentence, tuple(rules_of(results.run.settings.dialect)))
 
 
 def _deleted_topics(results: Results) -> list[dict[str, Any]]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from ..tables import no_rows
+
 Schema = Mapping[str, pl.DataType | type[pl.DataType]]
 
 FINAL = ""  # the snapshot at the end of the run: the folder brokers/
@@ -229,7 +231,7 @@ def located(frame: pl.DataFrame, snapshot: str, broker: str, file: str | pl.Expr
 
 def empty(schema: Schema, with_location: bool = False) -> pl.DataFrame:
     """An empty frame of the schema."""
-    return pl.DataFrame(schema={**LOCATION, **schema} if with_location else schema)
+    return no_rows({**LOCATION, **schema} if with_location else schema)
 
 
 def damage_row(

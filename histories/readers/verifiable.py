@@ -163,10 +163,6 @@ def _send_error(entries: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _polled(entries: dict[str, Any]) -> dict[str, Any]:
-    return {"f": "poll", "records": [_record(entries)]}
-
-
 def _committed(entries: dict[str, Any]) -> dict[str, Any]:
     success = entries.get("success")
     if not isinstance(success, bool):
@@ -190,7 +186,7 @@ def _revoked(entries: dict[str, Any]) -> dict[str, Any] | None:
 _DATA: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
     "producer_send_success": _sent,
     "producer_send_error": _send_error,
-    "record_data": _polled,
+    "record_data": lambda entries: {"f": "poll", "records": [_record(entries)]},
     "offsets_committed": _committed,
     "partitions_assigned": _assigned,
     "partitions_revoked": _revoked,

@@ -38,3 +38,10 @@ def batches(segment: Path) -> Iterator[Batch]:
             delta = int.from_bytes(head[_LAST_OFFSET_DELTA], "big") if is_format_2 else 0
             yield Batch(start, end, base, base + delta)
             start = end
+
+
+def cut_to_whole_batches(segment: Path) -> None:
+    """Cut off what follows the last whole batch of a copied segment."""
+    whole = max((batch.end for batch in batches(segment)), default=0)
+    with segment.open("r+b") as copy:
+        copy.truncate(whole)

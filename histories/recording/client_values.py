@@ -91,17 +91,14 @@ def positions_of(found: Any) -> list[Fields]:
     """Partitions with offsets: of an iterable, or of a dictionary from partition to offset."""
     if isinstance(found, Mapping) and "topic" not in found:
         return [_position(item, offset) for item, offset in found.items()]
-    items: Iterable[Any] = [] if found is None else [found] if _is_one_position(found) else found
+    is_one = isinstance(found, Mapping) or _is_one(found, _POSITION)
+    items: Iterable[Any] = [] if found is None else [found] if is_one else found
     return [_position(item) for item in items]
 
 
 def partitions_of(found: Any) -> list[Fields]:
     """Topics and partitions alone: of what `positions_of` takes."""
     return [{"topic": place["topic"], "partition": place["partition"]} for place in positions_of(found)]
-
-
-def _is_one_position(found: Any) -> bool:
-    return isinstance(found, Mapping) or _is_one(found, _POSITION)
 
 
 def _position(item: Any, given: Any = None) -> Fields:

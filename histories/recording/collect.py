@@ -20,7 +20,7 @@ from ..evidence.layout import (
     SMALL_FILES,
     TRANSACTIONS_TOPIC,
 )
-from .batch_bounds import batches
+from .batch_bounds import cut_to_whole_batches
 from .remote_copy import fetch, place_of
 
 META = "meta.properties"
@@ -177,7 +177,8 @@ def _place(source: Source, file: Path) -> Path | None:
     if not _is_stored(file):
         return None
     # A broker with several disks has several folders.
-    several = source.folder != disk and (disk.parent / META).exists() is False and _is_one_of_several(disk)
+    is_nested = source.folder != disk and not (disk.parent / META).exists()
+    several = is_nested and len(list(disk.parent.glob(f"*/{META}"))) > 1
     return Path("data" if not several else f"data-{disk.name}") / file.relative_to(disk)
 
 
@@ -188,10 +189,6 @@ def _is_stored(file: PurePath) -> bool:
 
 def _is_evidence(file: PurePath) -> bool:
     return _is_stored(file) or bool(BROKER_LOG.fullmatch(file.name))
-
-
-def _is_one_of_several(disk: Path) -> bool:
-    return len(list(disk.parent.glob(f"*/{META}"))) > 1
 
 
 def _is_wanted(place: PurePath, topics: frozenset[str], internal: bool) -> bool:
@@ -221,7 +218,5 @@ def _copy(file: Path, target: Path) -> int:
             copy.write(data)
             left -= len(data)
     if SEGMENT.fullmatch(file.name) and file.exists() and file.stat().st_size != size:
-        whole = max((batch.end for batch in batches(target)), default=0)
-        with target.open("r+b") as copy:
-            copy.truncate(whole)
+        cut_to_whole_batches(target)
     return target.stat().st_size

@@ -266,9 +266,7 @@ class Recorder:
         file = self.folder / "history" / OPEN_TRANSACTIONS
         if text:
             file.parent.mkdir(exist_ok=True)
-            scratch = file.with_suffix(".new")
-            scratch.write_bytes(text)
-            scratch.replace(file)
+            _replace(file, text)
         else:
             file.unlink()
             with contextlib.suppress(OSError):  # files of clients may be in it
@@ -283,10 +281,15 @@ class Recorder:
             roles[process] = {**role, **self._configured.get(process, {})}
         text = json.dumps({**self._config, "processes": roles}, indent=2) + "\n"
         if text != self._saved_config:
-            scratch = self.folder / "run.json.new"
-            scratch.write_text(text, encoding="utf-8")
-            scratch.replace(self.folder / "run.json")
+            _replace(self.folder / "run.json", text.encode())
             self._saved_config = text
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Write a file whole: a reader sees the earlier content or this one."""
+    scratch = file.with_name(f"{file.name}.new")
+    scratch.write_bytes(content)
+    scratch.replace(file)
 
 
 def _names(found: str | Iterable[str]) -> list[str]:

@@ -19,7 +19,7 @@ from typing import IO, NamedTuple
 
 from ..errors import LogjudgeError, MissingComponentError, UsageError
 from ..evidence.layout import SEGMENT
-from .batch_bounds import batches
+from .batch_bounds import cut_to_whole_batches
 
 CONNECT_SECONDS = 20
 _OPTIONS = (f"ConnectTimeout={CONNECT_SECONDS}", "BatchMode=yes", "ServerAliveInterval=15", "ServerAliveCountMax=4")
@@ -67,9 +67,7 @@ def fetch(place: Place, target: Path, is_wanted: Callable[[PurePosixPath], bool]
         now = dict(_sizes(stream.read().decode(errors="replace")))
     for name, size in segments.items():
         if now.get(name) != size:
-            whole = max((batch.end for batch in batches(target / name)), default=0)
-            with (target / name).open("r+b") as copy:
-                copy.truncate(whole)
+            cut_to_whole_batches(target / name)
     return problems
 
 

@@ -89,8 +89,9 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
             ("longest time of a partition without an owner", f"{group['longest_without_owner'] / SECOND:.1f} s"),
         ]
     if transactions := known.get("transactions"):
+        ends = ", ".join(str(transactions[name]) for name in ("committed", "aborted", "undecided"))
         rows += [
-            ("transactions committed, aborted, open", _ends(transactions)),
+            ("transactions committed, aborted, open", ends),
             ("transactions timed out, fenced", f"{transactions['timed_out']}, {transactions['fenced']}"),
         ]
     if processing := known.get("processing"):
@@ -113,10 +114,6 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
     if not result.breaks:
         lines.append("Every invariant holds.")
     return "\n\n".join(lines)
-
-
-def _ends(transactions: dict[str, Any]) -> str:
-    return ", ".join(str(transactions[name]) for name in ("committed", "aborted", "undecided"))
 
 
 def _availability(known: dict[str, Any]) -> list[tuple[str, str]]:

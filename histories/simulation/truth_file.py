@@ -161,7 +161,7 @@ def _losses(config: Config, gone: list[LostAck]) -> list[dict[str, Any]]:
                 "first_offset": one.ack.base,
                 "last_offset": end - 1,
                 "count": end - one.ack.base,
-                "acks": _acks(one.ack.acks),
+                "acks": "all" if one.ack.acks == -1 else str(one.ack.acks),
                 "cause": one.cause,
                 "detail": one.detail,
                 "leader": str(one.leader),
@@ -172,10 +172,6 @@ def _losses(config: Config, gone: list[LostAck]) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _acks(acks: int) -> str:
-    return "all" if acks == -1 else str(acks)
 
 
 def _repeat(config: Config, one: Repeat) -> dict[str, Any]:

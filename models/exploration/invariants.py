@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ..replication.acks import Ranges
 from ..replication.cluster import Cluster
@@ -101,37 +101,31 @@ def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
 
 def no_consumer_loss(cluster: Cluster) -> list[Breach]:
     """Every consumer has handled (without commits: polled) every record of the final log."""
+    live = [consumer for consumer in cluster.consumers if consumer.alive]
     if cluster.config.strategy:
-        return _no_group_loss(cluster)
-    found: list[Breach] = []
+        ranges = cluster.log_ranges()
+        if not live or not all(consumer.has_caught_up(ranges) for consumer in live):
+            return []
+        return _missed(cluster, "no member of the group", cluster.group.handled)
     ledger = cluster.ledger
-    ranges = ledger.read_by if cluster.config.commit == "none" else ledger.handled_by
-    for consumer in cluster.consumers:
-        for partition, ends in enumerate(cluster.log_ranges()):
-            if ends is None or not consumer.alive:
-                continue
-            read = ranges.get(consumer.name, {}).get(partition, [])
-            missed = _first_gap([*read, *hidden_ranges(cluster, partition)], *ends)
-            if missed is not None:
-                text = f"{consumer.name} never handled {offsets(*missed)}"
-                found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text, *missed))
-    return found
+    handled = ledger.read_by if cluster.config.commit == "none" else ledger.handled_by
+    return [
+        breach
+        for consumer in live
+        for breach in _missed(cluster, f"{consumer.name} never", handled.get(consumer.name, {}))
+    ]
 
 
-def _no_group_loss(cluster: Cluster) -> list[Breach]:
-    """Some member of the group has handled every record of the final log."""
+def _missed(cluster: Cluster, subject: str, handled: Mapping[int, Ranges]) -> list[Breach]:
+    """The first gap in each partition between the handled ranges of the final log."""
     found: list[Breach] = []
-    ranges = cluster.log_ranges()
-    if not any(c.alive for c in cluster.consumers) or not all(c.has_caught_up(ranges) for c in cluster.consumers):
-        return found
-    for partition, ends in enumerate(ranges[: cluster.config.partitions]):
+    for partition, ends in enumerate(cluster.log_ranges()[: cluster.config.partitions]):
         if ends is None:
             continue
-        handled = cluster.group.handled.get(partition, [])
-        missed = _first_gap([*handled, *hidden_ranges(cluster, partition)], *ends)
-        if missed is not None:
-            text = f"no member of the group handled {offsets(*missed)}"
-            found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text, *missed))
+        gap = _first_gap([*handled.get(partition, ()), *hidden_ranges(cluster, partition)], *ends)
+        if gap is not None:
+            text = f"{subject} handled {offsets(*gap)}"
+            found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text, *gap))
     return found
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from ..replication.cluster import Cluster
 from ..replication.events import ClusterEvent, arguments
@@ -45,8 +47,9 @@ def narrate(
             lines.append((time, sentence, False))
     lines += _loss_lines(cluster)
     lines += _breach_lines(cluster, tracer, breaches)
-    lines.sort(key=lambda line: line[0])
-    return [f"{number}. {line}" for number, line in enumerate(_shortened(_merge(lines), limit), 1)]
+    lines.sort(key=itemgetter(0))
+    merged = [next(same) for _, same in groupby(lines, key=itemgetter(1))]
+    return [f"{number}. {line}" for number, line in enumerate(_shortened(merged, limit), 1)]
 
 
 def _client_lines(tracer: Tracer) -> list[Line]:
@@ -184,8 +187,3 @@ def _loss_lines(cluster: Cluster) -> list[Line]:
         until = f" until {max(times) / 1_000_000:.3f} s" if max(times) > min(times) else ""
         lines.append((min(times), f"{what} acknowledged{until} (and will be lost)", True))
     return lines
-
-
-def _merge(lines: list[Line]) -> list[Line]:
-    """The lines without consecutive repetitions of a sentence."""
-    return [line for index, line in enumerate(lines) if index == 0 or line[1] != lines[index - 1][1]]

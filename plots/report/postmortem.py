@@ -14,7 +14,7 @@ import polars as pl
 from markupsafe import escape
 
 from ...analysis.causes.incidents import saved_incidents
-from ...analysis.rules import RULES
+from ...analysis.rules import rules_of
 from ...analysis.wording import either, plural, some
 from .. import PLOTS, style
 from ..clock import clock
@@ -107,6 +107,7 @@ def _template_values(
 ) -> dict[str, Any]:
     """The values that the templates show."""
     rules, skipped = verdict["rules"], verdict.get("skipped", [])
+    known = rules_of(verdict["input"].get("dialect", ""))
     incidents = saved_incidents(verdict, findings)
     listed, findings_left_out = worst_incidents(incidents, findings)
     causes = [incident for incident in incidents if incident.explained]
@@ -122,14 +123,15 @@ def _template_values(
         "source": verdict["input"].get("path") or _source(verdict),
         "counts": verdict["counts"],
         "rules": rules,
-        "guarantees": {name: RULES[name] for name in rules if name in RULES},
+        "guarantees": {name: known[name] for name in rules if name in known},
+        "consistency": verdict.get("consistency"),
         "assumptions": verdict["assumptions"],
         "incomplete": [item for item in verdict["assumptions"] if item["holds"] is not True],
         "provenance": verdict.get("provenance"),
         "listed": listed,
         "findings_left_out": findings_left_out,
         "breaches": [entry for entry in listed if entry.finding["severity"] == "violation"],
-        "totals": _totals(rules),
+        "totals": {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")},
         "impact": _judged_impact(figures["impact"], skipped),
         "never_received": [_never_received(*row) for row in figures["never_received"]],
         "missed": rules.get("consumer-loss", {}).get("count", 0),
@@ -161,6 +163,9 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         lost = plural(impact["lost"], "acknowledged write")
         read = _lost_read(impact["lost"], impact["lost_read"], verdict["counts"].get("quarantined", 0))
         return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
+    if found := verdict.get("consistency"):
+        summary = f"{found['summary'][0].upper()}{found['summary'][1:]}."
+        return summary if verdict["verdict"] != "unknown" else f"{summary} {_meaning(verdict)}"
     # Without final reads, or without the rule lost-write, it is not known whether records were lost.
     sound = verdict["rules"].get("lost-write", {}).get("verdict") == "valid"
     broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
@@ -241,10 +246,6 @@ def _without_clients(verdict: dict[str, Any]) -> str:
         return f"The brokers' logs were read, but no segments with records were given. {unknown}"
     judged = " of the rules that were judged" if verdict.get("skipped") else ""
     return f"The brokers' files show no breach{judged}. {unknown}"
-
-
-def _totals(rules: dict[str, Any]) -> dict[str, int]:
-    return {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")}
 
 
 @cache

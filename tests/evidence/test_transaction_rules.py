@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from campaign import Selection
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.inspect.open_partitions import Inspected
 from logjudge.histories.bundle import open_run
@@ -143,19 +141,34 @@ def naive_hanging(
     return found, is_unknown
 
 
-@given(st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
-def test_hanging_transactions_agree_with_a_twin(random: Random) -> None:
-    text, plain, steps, seen, timeout = random_hanging(random)
+def test_hanging_transactions_agree_with_a_twin(tmp_path: Path) -> None:
+    selection = Selection(5)
+    for seed in range(300):
+        run = random_hanging(Random(seed))
+        expected, is_unknown = naive_hanging(*run)
+        last = run[2][-1][2] if run[2] else "no record"
+        if selection.takes({(len(expected), is_unknown), last}):
+            compare_hanging(*run, expected, is_unknown, tmp_path / str(seed))
+    assert len(selection.met) >= 9
+
+
+def compare_hanging(
+    text: str,
+    plain: list[tuple[str, int, int]],
+    steps: list[Step],
+    seen: int,
+    timeout: int,
+    expected: set[int],
+    is_unknown: bool,
+    folder: Path,
+) -> None:
     events = [one for op, (value, offset, time) in enumerate(plain) for one in send(value, offset, time, op)]
     for pid in (7, 8):
         sends = [(0, entry[1:], None) for entry in text.split() if entry[0] == str(pid) and entry[1:] not in ENDS]
         events += transaction(f"t{pid}", 0, sends, "info", (0, 1)) if sends else []
     processes = {f"t{pid}": {"transaction.timeout.ms": timeout} for pid in (7, 8)}
-    with tempfile.TemporaryDirectory() as folder:
-        run = write_run(Path(folder), {0: text}, events + contact(seen), steps, processes=processes)
-        found, verdict = judged(run, "hanging-transaction")
-    expected, is_unknown = naive_hanging(text, plain, steps, seen, timeout)
+    run = write_run(folder, {0: text}, events + contact(seen), steps, processes=processes)
+    found, verdict = judged(run, "hanging-transaction")
     assert {finding["first_offset"] for finding in found} == expected
     assert (verdict == "unknown") == (is_unknown and not expected) or not plain
 
@@ -200,7 +213,7 @@ def test_a_torn_transaction_follows_from_the_loss_of_its_records(tmp_path: Path)
         events += [event(*about, kind, f, **({field: items} if kind == "ok" else {})) for kind in ("invoke", "ok")]
     processes = {"final": {"role": "final", "isolation.level": "read_committed"}}
     folder = write_run(tmp_path, {0: "7a 7!", 1: "7b 7~"}, events, processes=processes, final=True)
-    [torn], _ = judged(folder, "torn-transaction")
+    [torn], _ = judged(folder, "torn-transaction", "lost-write")
     [lost], _ = judged(folder, "lost-write")
     assert (lost["values"], torn["values"]) == (["b"], ["b"])
     assert torn["related"] == [lost["id"]]
@@ -326,15 +339,18 @@ def naive_torn(logs: dict[int, str], operations: list[tuple[str, list[str]]]) ->
     return found
 
 
-@given(st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
-def test_torn_transactions_agree_with_a_twin(random: Random) -> None:
-    logs, operations = random_torn(random)
-    events = []
-    for number, (outcome, values) in enumerate(operations):
-        entries = {partition: [entry.lstrip("78") for entry in logs[partition].split()] for partition in logs}
-        places = [(p, value, entries[p].index(value) if value in entries[p] else 99) for p, value in enumerate(values)]
-        sends = [(p, value, at if outcome == "ok" else None) for p, value, at in places]
-        events += transaction("t", number, sends, outcome, (10 * number, 10 * number + 5))
-    with tempfile.TemporaryDirectory() as folder:
-        assert torn_findings(write_run(Path(folder), logs, events)) == naive_torn(logs, operations)
+def test_torn_transactions_agree_with_a_twin(tmp_path: Path) -> None:
+    selection = Selection(4)
+    for seed in range(300):
+        logs, operations = random_torn(Random(seed))
+        expected = naive_torn(logs, operations)
+        if not selection.takes({(operations[int(value[1])][0], state) for _, state, value in expected}):
+            continue
+        events = []
+        for number, (outcome, values) in enumerate(operations):
+            entries = {partition: [entry.lstrip("78") for entry in logs[partition].split()] for partition in logs}
+            places = [(p, one, entries[p].index(one) if one in entries[p] else 99) for p, one in enumerate(values)]
+            sends = [(p, value, at if outcome == "ok" else None) for p, value, at in places]
+            events += transaction("t", number, sends, outcome, (10 * number, 10 * number + 5))
+        assert torn_findings(write_run(tmp_path / str(seed), logs, events)) == expected
+    assert len(selection.met) >= 5

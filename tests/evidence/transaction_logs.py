@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +155,10 @@ def contact(time: int) -> Events:
     return [event(time - 1, "e", 0, "invoke", "end_offsets"), event(time, "e", 0, "ok", "end_offsets", offsets=offsets)]
 
 
-def judged(folder: Path, rule: str) -> tuple[list[dict[str, Any]], str]:
-    results = judge_run(open_run(folder))
+def judged(folder: Path, rule: str, *others: str) -> tuple[list[dict[str, Any]], str]:
+    """The findings and the verdict of a rule; `others` judge, too."""
+    run = open_run(folder)
+    results = judge_run(replace(run, settings=replace(run.settings, rules=(rule, *others))))
     found = [finding for finding in results.findings().to_dicts() if finding["rule"] == rule]
     return found, verdict_of(results)["rules"][rule]["verdict"]
 

@@ -25,7 +25,7 @@ from .driver_files import hurry
 from .frames import with_splits
 from .handing_on import COMPRESSION
 from .plan import INVISIBLE, plan, tasks_of
-from .session import UNKNOWN_SIZE, context_of, is_cluster, size_shuffles
+from .session import context_of, is_cluster, size_of_frame, size_shuffles
 from .whole_run import is_whole, judge_in_one_task, plan_whole
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def judge_run(
                 progress("Spark is judging", stage.numCompletedTasks, stage.numTasks, "tasks")
 
         progress("Spark is reading", 0, tasks)
-        size = _expanded_bytes(run) if events is None else UNKNOWN_SIZE
+        size = _expanded_bytes(run) if events is None else size_of_frame(events)
         size_shuffles(session, size)
         with _StageWatcher(context, report), _errors(run):
             # Not toLocalIterator: it judges one partition after the other.

@@ -52,16 +52,16 @@ def prove(observed: DataFrame, everywhere: DataFrame, settings: Settings, tasks:
     from pyspark.sql import functions as F  # noqa: N812
 
     whole = observed.filter(F.col("kind") == "observations")
-    size = F.sum(F.length("payload"))
-    sizes = whole.groupBy(*UNIT).agg(size=size)
+    size = F.sum(F.length("payload")).alias("size")
+    sizes = whole.groupBy(*UNIT).agg(size)
     units = store(sizes.filter(F.col("size") > BYTES_PER_ROW * settings.large_rows).drop("size"))
-    names = units.agg(units=F.to_json(F.collect_list(F.struct(*UNIT))))
+    names = units.agg(F.to_json(F.collect_list(F.struct(*UNIT))).alias("units"))
     of_large = whole.join(F.broadcast(units), [*UNIT], "left_semi").withColumn("units", F.lit("[]"))
     of_small = observed.filter(F.col("kind") == "small").crossJoin(F.broadcast(names))
     text = settings.to_json()
     parts = store(of_large.unionByName(of_small).mapInArrow(_cutting(settings.range_offsets), RANGED))
     of_range = F.col("range") != REST
-    much = parts.filter(~of_range).groupBy(*UNIT).agg(size=size)
+    much = parts.filter(~of_range).groupBy(*UNIT).agg(size)
     much = much.filter(F.col("size") > BYTES_PER_ROW * MAX_REST)
     parts = parts.join(F.broadcast(much), [*UNIT], "left_anti")
     ranges = parts.filter(of_range).select(*UNIT, "range").distinct()

@@ -24,6 +24,7 @@ Frame: TypeAlias = "DataFrame"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 200  # Spark's own
 UNKNOWN_SIZE = 1 << 60  # of a run in bytes: its shuffles get as many tasks as those of the largest
+JSON_BYTES = 64  # of events as JSON lines for each byte that Spark estimates: what it reads may be well compressed
 BYTES_PER_TASK = 1 << 20  # of the run's files; with brokers' files judging may take a second for so many
 MIN_CLUSTER_CORES = 8  # taken for a cluster on which few executors have registered, and for Connect
 # A setting of ours in the session: the user chose no number of shuffle partitions, so each run sets one.
@@ -196,6 +197,14 @@ def size_shuffles(session: SparkSession, size: int) -> None:
     """Sets how many tasks follow each shuffle of a run of so many bytes, unless the user set it."""
     if session.conf.get(_SIZED_BY_DATA, "false") == "true":
         session.conf.set(SHUFFLE_PARTITIONS, str(shuffle_partitions(session, size)))
+
+
+def size_of_frame(frame: DataFrame) -> int:
+    """The most bytes that a frame's events may have as JSON lines; UNKNOWN_SIZE where Spark has no estimate."""
+    if context_of(frame.sparkSession) is None:
+        return UNKNOWN_SIZE
+    estimate: int = frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+    return min(JSON_BYTES * estimate, UNKNOWN_SIZE)
 
 
 def shuffle_partitions(session: SparkSession, size: int) -> int:

@@ -120,7 +120,8 @@ def _check_step(where: str, step: Any) -> None:
         if key not in step and key not in OPTIONAL:
             raise UsageError(f"{where} ({action}): {key} is missing")
         if key in step and not isinstance(step[key], kind):
-            raise UsageError(f"{where} ({action}): found {key} = {step[key]!r}, expected a {_SHAPES[_first(kind)]}")
+            shape = _SHAPES[kind[0] if isinstance(kind, tuple) else kind]
+            raise UsageError(f"{where} ({action}): found {key} = {step[key]!r}, expected a {shape}")
     for node in step.get("nodes", ()):
         if node not in ROLES and not (isinstance(node, str) and node.isdecimal()):
             raise UsageError(
@@ -131,10 +132,6 @@ def _check_step(where: str, step: Any) -> None:
         raise UsageError(f"{where} (wait): expected either seconds or until")
     if step.get("until", UNTIL[0]) not in UNTIL:
         raise UsageError(f"{where} (wait): found until = {step['until']!r}, expected one of {', '.join(UNTIL)}")
-
-
-def _first(kind: type | tuple[type, ...]) -> type:
-    return kind[0] if isinstance(kind, tuple) else kind
 
 
 def _checked(where: str, content: Any, known: Sequence[str]) -> dict[str, Any]:

@@ -1,0 +1,236 @@
+"""What later calls no longer need of a partition: ranges of offsets that are proved and read by everyone.
+
+Their facts (screening/range_facts.py) are merged into one, their rows are dropped. A later row that concerns a closed
+offset contradicts this (`contradiction`): then the whole history is judged anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from ...histories.bundle import Settings
+from ...histories.tables import MIN_INT64
+from ..batches import Unit
+from ..engines.store import ObservationStore
+from ..figures.bins import bins_of, bins_over
+from ..figures.merge import latency_of, series_of
+from ..partitions.marks import IS_COMMIT, IS_LOG_END
+from ..partitions.unit import Tables
+from ..screening.groups import group_of, groups_of
+from ..screening.range_facts import SAMPLE, RangeFacts, Rows, RunOfReads, of_one
+from ..screening.ranges import moves_of, rows_of
+from .key_set import KeySet, keys_of
+
+LATENESS_NS = 10_000_000_000  # marks are dropped when they are older, as events of other processes may come later
+_IS_EMPTY = pl.col("kind") == "empty"
+_IDENTITY = ["at", "index", "kind"]  # of a mark
+
+
+class Closed(NamedTuple):
+    """What is known of the closed offsets of a partition, in bounded size."""
+
+    below: int  # offset; all lower ones are closed
+    facts: RangeFacts
+    values: KeySet  # of the acknowledged sends
+    dropped_until: int  # ns: the last completion of the dropped marks
+    groups: list[str]  # whose records the facts follow
+    handlers: list[str]  # processes that record what they handle
+
+
+def _groups(marks: pl.DataFrame, settings: Settings) -> list[str]:
+    return groups_of(of_one(marks), settings)["group"].sort().to_list()
+
+
+def handlers_of(context: pl.DataFrame) -> list[str]:
+    """The processes that record which records they handled."""
+    return context.filter(pl.col("kind") == "handles")["process"].unique().sort().to_list()
+
+
+def is_late(closed: Closed, table: str, rows: pl.DataFrame, settings: Settings) -> bool:
+    """Whether new rows of a table concern closed offsets or the final reads, or are older than dropped marks."""
+    refers = pl.col("offset") < closed.below
+    is_final = pl.col("process").is_in(settings.final_processes() if settings.final else [])
+    if table != "marks":
+        return bool(rows.select((refers | is_final).any()).item())
+    kind = pl.col("kind")
+    below = pl.when(IS_COMMIT).then(pl.col("offset") <= closed.below).otherwise(refers)
+    concerns = below & (kind.is_in(["handle", "end_offsets"]) | IS_COMMIT)
+    is_old = (pl.col("completed") <= closed.dropped_until) & kind.is_in(["commit", "end_offsets"])
+    return bool(rows.select((concerns | is_old | is_final).any()).item())
+
+
+def contradicts(closed: Closed, sent: pl.Series, rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
+    """Whether what is closed no longer holds: a value is `sent` again, a send has another outcome, a group is new."""
+    possible = rest.sends.filter(pl.col("outcome") != "fail")["value"]
+    return (
+        closed.groups != _groups(rest.marks, settings)
+        or closed.handlers != handlers_of(context)
+        or not {*closed.facts.found} <= {*possible}
+        or closed.values.holds_any(keys_of(sent))
+    )
+
+
+def close_ranges(
+    units: ObservationStore,
+    unit: Unit,
+    facts: Mapping[int, RangeFacts],
+    tables: Tables,
+    before: Closed | None,
+    open_values: Collection[str],
+    max_ranges: int,
+    context: pl.DataFrame,
+    settings: Settings,
+) -> tuple[Closed, Tables] | None:
+    """What is now closed of a proved partition, and the rows without a range that the next call needs; None: nothing.
+
+    `facts` are those of its ranges, `tables` its rows without a range. A reader that is more than `max_ranges` behind
+    does not keep more.
+    """
+    rest = rows_of(tables)
+    below = _closed_end(facts, before, rest, open_values, max_ranges, settings)
+    if not below:
+        return None
+    newly = [number for number in sorted(facts) if (number + 1) * settings.range_offsets <= below]
+    values = before.values if before else KeySet()
+    for number in newly:
+        sends = units.range_of(unit, number).get("sends", []) if number in units.ranges_of(unit) else []
+        values = values.with_keys(keys_of(pl.concat([frame["value"] for frame in sends]))) if sends else values
+    marks, until, counts = _without_closed_marks(rest.marks, below, settings)
+    others = [facts[number] for number in facts if number not in newly]
+    merged = _merged([*([before.facts] if before else []), *(facts[number] for number in newly)], others, rest.marks)
+    for name, number in counts.items():
+        merged.counts[name] = merged.counts.get(name, 0) + number
+    until = max(until, before.dropped_until if before else MIN_INT64)
+    known = Closed(below, merged, values, until, _groups(marks, settings), handlers_of(context))
+    return known, {**tables, "marks": [marks]}
+
+
+def _closed_end(
+    facts: Mapping[int, RangeFacts],
+    before: Closed | None,
+    rest: Rows,
+    open_values: Collection[str],
+    max_ranges: int,
+    settings: Settings,
+) -> int:
+    """The offset below which a proved partition is closed: ranges that every group has read, handled and committed.
+
+    Groups that are far behind do not count. The last range is never closed, nor a partition with final reads.
+    """
+    size = settings.range_offsets
+    below = before.below if before else 0
+    if not facts or _has_final_reader(facts, rest, settings):
+        return below
+    read: dict[str, int] = {}
+    for run in (run for fact in (*([before.facts] if before else []), *facts.values()) for run in fact.runs):
+        group = settings.group_of(run.process) or run.process
+        read[group] = max(read.get(group, 0), run.position or 0)
+    commits = rest.marks.filter(IS_COMMIT).group_by(group_of(settings)).agg(pl.col("offset").max() - 1)
+    limit = min([*read.values(), *commits["offset"]], default=max(facts) * size)
+    for number in sorted(facts)[:-1]:
+        fact, end = facts[number], (number + 1) * size
+        is_done = end <= limit and not (fact.unhandled or (fact.unread and read))
+        is_far_behind = number < max(facts) - max_ranges
+        if not {*fact.found}.isdisjoint(open_values) or not (is_done or is_far_behind):
+            break
+        below = end
+    return below
+
+
+def _has_final_reader(facts: Mapping[int, RangeFacts], rest: Rows, settings: Settings) -> bool:
+    final = settings.final_processes() if settings.final else []
+    return any(fact.final for fact in facts.values()) or bool(rest.marks["process"].is_in(final).any())
+
+
+def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: pl.DataFrame) -> RangeFacts:
+    """The facts of adjacent ranges as those of one range, in bounded size; `others` are the facts of later ranges."""
+    numbers: dict[str, int] = {}
+    for fact in closed:
+        for name, number in fact.counts.items():
+            numbers[name] = numbers.get(name, 0) + number
+    firsts: dict[str, Any] = {}
+    lasts: dict[str, Any] = {}
+    unhandled: dict[str, int] = {}
+    for fact in closed:
+        for process, first, last in fact.sent_by:
+            firsts.setdefault(process, first)
+            lasts[process] = last
+        for group, offset in fact.unhandled:
+            unhandled[group] = min(offset, unhandled.get(group, offset))
+    latencies = [took for fact in closed for took in fact.latencies]
+    return RangeFacts(
+        unproved=[],
+        counts=numbers,
+        known_since=min(fact.known_since for fact in closed),
+        invoked_until=max(fact.invoked_until for fact in closed),
+        sent_by=[(process, first, lasts[process]) for process, first in firsts.items()],
+        runs=_joined([run for fact in closed for run in fact.runs], [r for fact in others for r in fact.runs], marks),
+        found=[value for fact in closed for value in fact.found],
+        unhandled=[*unhandled.items()],
+        unread=_spanning([fact.unread for fact in closed]),
+        in_final=False,
+        final=None,
+        read=_last_and_times([fact.read for fact in closed if fact.read]),
+        sent_since=_spanning([fact.sent_since for fact in closed]),
+        stamped_since=_spanning([fact.stamped_since for fact in closed]),
+        latencies=latencies[:: len(latencies) // SAMPLE + 1],
+        figures=_figures([fact.figures for fact in closed if fact.figures]),
+        hash_check=closed[-1].hash_check,
+    )
+
+
+def _joined(closed: list[RunOfReads], others: list[RunOfReads], marks: pl.DataFrame) -> list[RunOfReads]:
+    """The closed runs, each with those that follow it without a move of the consumer or another run between them."""
+    tagged = [(run, True) for run in closed] + [(run, False) for run in (*others, *moves_of(marks))]
+    tagged.sort(key=lambda item: (item[0].process, item[0].began, item[0].ended))
+    found: list[RunOfReads] = []
+    for (_, is_closed), runs in groupby(tagged, key=lambda item: (item[0].process, item[1])):
+        if is_closed:
+            first, *_, last = [next(runs)[0]] * 2 + [run for run, _ in runs]
+            found.append(first._replace(ended=last.ended, position=last.position))
+    return found
+
+
+def _spanning(extents: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
+    known = [extent for extent in extents if extent]
+    return (min(first for first, _ in known), max(last for _, last in known)) if known else None
+
+
+def _last_and_times(reads: Sequence[tuple[int, int, int]]) -> tuple[int, int, int] | None:
+    columns = list(zip(*reads, strict=True))
+    return (max(columns[0]), min(columns[1]), max(columns[2])) if columns else None
+
+
+def _figures(figures: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    if not figures:
+        return None
+    start, end = min(one["span"][0] for one in figures), max(one["span"][1] for one in figures)
+    bins = bins_over(start, end, max(bins_of(one["bins"]).shift for one in figures))
+    own = [{"figures": one} for one in figures]
+    counts = {"series": series_of(own, [], bins), "latency": latency_of(own, bins)}
+    return {"bins": bins.to_json(), "span": [start, end], **counts}
+
+
+def _without_closed_marks(
+    marks: pl.DataFrame, below: int, settings: Settings
+) -> tuple[pl.DataFrame, int, dict[str, int]]:
+    """The marks that later calls need; the last completion (ns) and the counts of the others.
+
+    The others are old end offsets, empty polls, and old commits but the last of each group. Moves of consumers stay.
+    """
+    newest = marks["completed"].max()
+    until = (newest if isinstance(newest, int) else MIN_INT64) - LATENESS_NS
+    groups = marks.with_columns(group_of(settings))
+    last = groups.filter(IS_COMMIT).sort("completed", "at", "index").unique("group", keep="last")
+    is_below = (IS_LOG_END & (pl.col("offset") < below)) | (IS_COMMIT & (pl.col("offset") <= below)) | _IS_EMPTY
+    is_closed = is_below & (pl.col("completed") <= until) & pl.col("group_generation").is_null()
+    dropped = marks.filter(is_closed).join(last, on=_IDENTITY, how="anti")
+    retained = marks.join(dropped, on=_IDENTITY, how="anti", maintain_order="left")
+    commits = len(dropped.filter(pl.col("kind") == "commit"))
+    counts = {"end_offsets": len(dropped.filter(IS_LOG_END)), "groups": commits, "commits": commits}
+    latest = dropped.filter(~_IS_EMPTY)["completed"].max()
+    return retained, latest if isinstance(latest, int) else MIN_INT64, counts

@@ -1,0 +1,157 @@
+"""One call on a history that grows: proves what was appended together with what is closed, or judges.
+
+A call has the findings of one call on the whole history so far. What the state cannot show is judged anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from ...histories.appended import Position, end_of_lines, position_at, refuse_rewritten
+from ...histories.bundle import Run, Settings
+from ...histories.files import Split
+from ..batches import Unit
+from ..engines.local import Progress, judge_run, judge_units
+from ..partitions.offset_ranges import MAX_RANGES, REST
+from ..partitions.unit import OBSERVED
+from ..results import Results
+from ..rules import RULES
+from .closing import Closed, close_ranges
+from .proving import Proved, prove
+from .reading import Reading, read_appended
+from .state import Carried, State
+
+MAX_CARRIED_ROWS = 4_000_000  # of a state; if more are not closed, the next call judges the whole history
+RANGE_OFFSETS = 1 << 12  # at least: what is not closed is about one range of each partition
+MAX_RANGES_BEHIND = 16  # that a slow reader keeps from being closed; fewer if there are many partitions
+BYTES_PER_EVENT = 64  # at least, of a history; it bounds the offsets of a partition
+PENDING = "not yet decided: a poll without a known outcome may have returned acknowledged records that nobody has read"
+
+
+class Call(NamedTuple):
+    """The results of a call, the state for the next one, and how much of the history it read."""
+
+    results: Results
+    state: State
+    read: int  # bytes
+    whole: str  # why it read the whole history; empty if it did not
+
+
+def judge_appended(run: Run, state: State | None, file: str, progress: Progress = lambda *_: None) -> Call:
+    """Judges a run whose history grows. Raises InputError for the state of another run; `file` is its name."""
+    paths = {shown: Path(split.path) for shown, split in zip(run.shown, run.splits, strict=True)}
+    positions = state.positions if state else {}
+    refuse_rewritten(paths, positions, file)
+    if whole := _why_never_in_steps(run):
+        return Call(judge_run(run, progress), State("", {}, None), run.bytes, whole)
+    ordered = [*positions, *(name for name in paths if name not in positions)]
+    ends = {name: end_of_lines(paths[name], positions.get(name, Position()).bytes) for name in ordered}
+    run = _with_ranges(run, sum(ends.values()))
+    basis = _basis(run.settings)
+    carried = state.carried if state and state.basis == basis else None
+    whole = "" if carried else "the state carries nothing on" if state else "no earlier call"
+
+    def read(carried: Carried, first: list[Position]) -> tuple[Reading, dict[Unit, Proved] | None]:
+        splits = tuple(
+            Split(number, str(paths[name]), "native", "", position.bytes, ends[name])
+            for number, (name, position) in enumerate(zip(ordered, first, strict=True))
+        )
+        reading = read_appended(replace(run, splits=splits), first, carried, progress)
+        return reading, None if reading.contradiction else prove(reading, carried.closed, run.settings, progress)
+
+    first = [positions.get(name, Position()) if carried else Position() for name in ordered]
+    reading, proofs = read(carried or Carried(), first)
+    if proofs is None:
+        whole = reading.contradiction or "rules must judge closed offsets"
+        carried, first = None, [Position() for _ in ordered]
+        reading, proofs = read(Carried(), first)
+    proofs = proofs or {}
+    results = reading.gathered.results
+    following = _carried(reading, proofs, carried.closed if carried else {}, run.settings)
+    _judge(reading, proofs, run.settings, progress)
+    reached = {
+        name: position_at(paths[name], ends[name], results.lines_of(number)) for number, name in enumerate(ordered)
+    }
+    read_bytes = run.bytes - sum(position.bytes for position in first)
+    return Call(results, State(basis, reached, following), read_bytes, whole)
+
+
+def _why_never_in_steps(run: Run) -> str:
+    if run.evidence:
+        return "brokers' files are judged with the whole history"
+    if run.settings.dialect != "native" or any(split.reader != "native" or split.compression for split in run.splits):
+        return "only uncompressed JSON lines are judged in steps"
+    return ""
+
+
+def _basis(settings: Settings) -> str:
+    versions = f"logjudge {version('logjudge')}, polars {pl.__version__}"
+    plain = replace(settings, range_offsets=0)  # which grow with the history
+    return hashlib.sha256(f"{versions}\n{plain.to_json()}".encode()).hexdigest()
+
+
+def _with_ranges(run: Run, size: int) -> Run:
+    """The run with the bytes that are judged, and ranges such that all offsets are in one (offset_ranges.py)."""
+    offsets = min(RANGE_OFFSETS, run.settings.range_offsets)
+    while offsets * MAX_RANGES < size // BYTES_PER_EVENT:
+        offsets *= 2
+    return replace(run, bytes=size, settings=replace(run.settings, batches=0, range_offsets=offsets))
+
+
+def _judge(reading: Reading, proofs: Mapping[Unit, Proved], settings: Settings, progress: Progress) -> None:
+    """Adds the summaries of proved partitions to the results, and judges the others."""
+    gathered = reading.gathered
+    unproved: dict[Unit, frozenset[str]] = {}
+    for unit, proved in proofs.items():
+        if proved.proof.summary is None:
+            unproved[unit] = proved.proof.unproved | proved.undecided
+            continue
+        unjudged = {rule: [PENDING] for rule in RULES if rule in proved.undecided}
+        gathered.results.add_judged(pl.DataFrame(), [{**proved.proof.summary, "unjudged": unjudged}])
+        gathered.units.drop(unit)
+    judge_units(gathered, unproved, settings, progress)
+
+
+def _carried(
+    reading: Reading, proofs: Mapping[Unit, Proved], before: Mapping[Unit, Closed], settings: Settings
+) -> Carried | None:
+    """What the next call needs; None if that is too much."""
+    units, context = reading.gathered.units, reading.gathered.common.context
+    is_over = ~pl.col("at").is_in(reading.open_at.implode())
+    rows = reading.rows
+    closed: dict[Unit, Closed] = {}
+    max_ranges = MAX_CARRIED_ROWS // 4 // (settings.range_offsets * max(len(proofs), 1))
+    max_ranges = max(1, min(MAX_RANGES_BEHIND, max_ranges))
+    count = 0
+    for unit in sorted(units):
+        proved, below = proofs.get(unit), 0
+        rest = units.range_of(unit, REST)
+        if proved is not None and proved.proof.summary is not None:
+            own = (units, unit, proved.facts, rest, before.get(unit))
+            found = close_ranges(*own, reading.open_values, max_ranges, context, settings)
+            if found is not None:
+                closed[unit], rest = found
+                below = closed[unit].below
+        above = [number for number in units.ranges_of(unit) if (number + 1) * settings.range_offsets > below]
+        for tables in (rest, *(units.range_of(unit, number) for number in above)):
+            retained = [(unit, name, frame.filter(is_over)) for name in OBSERVED for frame in tables.get(name, ())]
+            count += sum(len(frame) for _, _, frame in retained)
+            rows.observations.extend(retained)
+        if count > MAX_CARRIED_ROWS:
+            return None
+    return Carried(rows, closed, reading.operations)
+
+
+def not_yet(report: dict[str, Any], results: Results) -> list[str]:
+    """The rules of a report that cannot decide before the end of the run: for a poll, or for the final reads."""
+    pending = {rule for summary in results.records for rule, why in summary["unjudged"].items() if PENDING in why}
+    is_read = all(item["holds"] is True for item in report["assumptions"] if item["name"] == "final reads complete")
+    pending.update(() if is_read else (name for name, rule in RULES.items() if rule.needs_final))
+    return [name for name, rule in report["rules"].items() if name in pending and rule["verdict"] == "unknown"]

@@ -1,0 +1,96 @@
+"""Proves that rules report nothing in a partition, from the facts of its closed offsets and of the other ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from ...histories.bundle import Settings
+from ..batches import Unit
+from ..engines.local import Progress, on_all_cores
+from ..engines.store import ObservationStore
+from ..partitions.offset_ranges import REST
+from ..partitions.unit import Common
+from ..screening.premises import UNREAD
+from ..screening.range_facts import RangeFacts, Rows
+from ..screening.ranges import Facts, Proof, can_be_proved, proof_of, range_facts, ranges_of, rows_of
+from ..screening.screen import chosen_rules
+from .closing import Closed, contradicts
+from .reading import Reading
+
+_NO_HASHES = np.empty(0, np.uint64)
+
+
+class Proved(NamedTuple):
+    """What was proved of a partition, and from what."""
+
+    proof: Proof
+    facts: dict[int, RangeFacts]  # by range, of the offsets that are not closed
+    rest: Rows
+    undecided: frozenset[str]  # rules that cannot decide before the end of the run
+
+
+def prove(
+    reading: Reading, closed: Mapping[Unit, Closed], settings: Settings, progress: Progress
+) -> dict[Unit, Proved] | None:
+    """What ranges prove of each partition with records; None: rules must judge one of which offsets are closed.
+
+    Polls without an outcome only excuse what is missing, so the proofs leave them out (`_undecided`).
+    """
+    units, common = reading.gathered.units, reading.gathered.common
+    certain = common._replace(context=common.context.filter(pl.col("kind") != "poll"))
+    provable = [
+        unit
+        for unit in sorted(units)
+        if {"sends", "reads"} & units.tables_of(unit)
+        and can_be_proved(unit.topic, units.tables_of(unit), units.rows_of(unit, REST), certain, settings)
+    ]
+    rests = {unit: rows_of(units.range_of(unit, REST)) for unit in provable}
+    items = [(unit, number) for unit in provable for number in _ranges(units, unit, rests[unit], closed, settings)]
+
+    def facts_of(item: tuple[Unit, int]) -> Facts:
+        unit, number = item
+        return range_facts(units.range_of(unit, number), rests[unit], number, certain, settings)
+
+    facts: dict[Unit, dict[int, Facts]] = {unit: {} for unit in provable}
+    for done, ((unit, number), found) in enumerate(zip(items, on_all_cores(facts_of, items), strict=True)):
+        progress("judging", done, len(items), "ranges")
+        facts[unit][number] = found
+    proofs: dict[Unit, Proved] = {}
+    for unit in provable:
+        before, rest = closed.get(unit), rests[unit]
+        ranges = [*([(before.facts, _NO_HASHES)] if before else []), *facts[unit].values()]
+        proof = proof_of(*unit, ranges, rest, certain, settings)
+        if before and (
+            proof.summary is None or contradicts(before, _sends(units, unit, rest), rest, common.context, settings)
+        ):
+            return None
+        undecided = _undecided(proof, [fact for fact, _ in ranges], common, settings)
+        proofs[unit] = Proved(proof, {number: fact for number, (fact, _) in facts[unit].items()}, rest, undecided)
+    return proofs if closed.keys() <= proofs.keys() else None
+
+
+def _ranges(
+    units: ObservationStore, unit: Unit, rest: Rows, closed: Mapping[Unit, Closed], settings: Settings
+) -> list[int]:
+    """The ranges to prove; not the closed ones, to which a retained commit may still refer."""
+    below = closed[unit].below if unit in closed else 0
+    numbers = ranges_of(units.ranges_of(unit), rest, settings)
+    return [number for number in numbers if (number + 1) * settings.range_offsets > below]
+
+
+def _sends(units: ObservationStore, unit: Unit, rest: Rows) -> pl.Series:
+    """The values of all sends that are not closed."""
+    tables = [units.range_of(unit, number) for number in units.ranges_of(unit)]
+    return pl.concat([frame["value"] for own in tables for frame in own.get("sends", ())] + [rest.sends["value"]])
+
+
+def _undecided(proof: Proof, facts: list[RangeFacts], common: Common, settings: Settings) -> frozenset[str]:
+    """The rules that cannot decide yet: a poll without an outcome may have returned what nobody has read."""
+    is_final = proof.summary is not None and proof.summary["final"] is not None
+    has_polls = bool((common.context["kind"] == "poll").any())
+    is_open = has_polls and not is_final and any(fact.unread for fact in facts)
+    return frozenset(UNREAD) & chosen_rules(settings) if is_open else frozenset()

@@ -1,0 +1,221 @@
+"""The state between two calls, as a file: a zip archive of state.json and Parquet tables, written whole or not at all.
+
+It has no values and no records of what is closed, so its size follows from what is not closed yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ...histories.appended import Position
+from ...histories.errors import InputError, UsageError, describe_error
+from ...histories.pairing import PLACED_EVENTS
+from ...histories.tables import CONTEXT, SENDS, Schema, complete, without_key
+from ..batches import Unit, by_unit
+from ..partitions.unit import OBSERVED
+from ..screening.range_facts import RangeFacts
+from ..stages import QUARANTINED, Parts
+from .closing import Closed
+from .key_set import KeySet
+
+FORMAT, VERSION = "logjudge state", 1
+MAX_BYTES = 4 << 30  # of one table, decompressed
+_KEYS: Schema = {"first": pl.UInt64, "last": pl.UInt64}
+_TABLES: dict[str, Schema] = {
+    "context": CONTEXT,
+    "unplaced": SENDS,
+    "waiting": PLACED_EVENTS,
+    "quarantine": {**QUARANTINED},
+    **OBSERVED,
+    "values": {"topic": pl.String, "partition": pl.Int32, **_KEYS},
+    "operations": _KEYS,
+}
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What a call needs of the earlier ones: rows that are not closed, and what is known of closed offsets."""
+
+    rows: Parts = field(default_factory=Parts)
+    closed: dict[Unit, Closed] = field(default_factory=dict)
+    operations: KeySet = field(default_factory=KeySet)  # that were invoked so far
+
+
+@dataclass(frozen=True)
+class State:
+    """How far each file of a run was judged, and what is carried on; None: the next call judges the whole history."""
+
+    basis: str  # settings and versions; a call with others judges the whole history
+    positions: dict[str, Position]  # by file, in the order in which they were first read
+    carried: Carried | None
+
+
+def load_state(file: Path) -> State | None:
+    """The state in a file; None without the file. Raises InputError for any other file."""
+    expected = "a state that `logjudge check --state` wrote"
+    hint = "name another file, or remove it to begin anew"
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return _state_of(archive)
+    except FileNotFoundError:
+        return None
+    except (OSError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
+        raise InputError(str(file), f"a file that is not a state ({describe_error(error)})", expected, hint) from error
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, pl.exceptions.PolarsError) as error:
+        found = f"a damaged state ({type(error).__name__}: {describe_error(error)})"
+        raise InputError(str(file), found, expected, hint) from error
+    except pl.exceptions.PanicException as error:
+        raise InputError(str(file), "a damaged state", expected, hint) from error
+
+
+def _state_of(archive: zipfile.ZipFile) -> State:
+    content = json.loads(_member(archive, "state.json"))
+    if content["format"] != FORMAT or content["version"] != VERSION:
+        raise ValueError(f"version {content['version']} of {content['format']}, expected {VERSION} of {FORMAT}")
+    members = {name: _member(archive, name) for name in archive.namelist() if name.removesuffix(".parquet") in _TABLES}
+    if content.pop("checksum") != _checksum(content, members):
+        raise ValueError("another checksum")
+    positions = {str(name): Position(*_typed(about)) for name, about in content["files"].items()}
+    basis, carried = str(content["basis"]), content["carried"]
+    if carried is None:
+        return State(basis, positions, None)
+    tables = {name: _table(members[f"{name}.parquet"], schema) for name, schema in _TABLES.items()}
+    rows = Parts(
+        observations=[(unit, name, frame) for name in OBSERVED for unit, frame in by_unit(tables[name])],
+        context=[tables["context"]],
+        unplaced=[tables["unplaced"]],
+        waiting=[tables["waiting"]],
+        quarantine=[tables["quarantine"]],
+        counts={str(name): int(number) for name, number in carried["counts"].items()},
+    )
+    values = {unit: _key_set(own) for unit, own in by_unit(tables["values"])}
+    closed = dict(_closed(about, values) for about in carried["closed"])
+    if not closed.keys() <= {unit for unit, _, _ in rows.observations}:
+        raise ValueError("closed offsets of a partition without rows")
+    return State(basis, positions, Carried(rows, closed, _key_set(tables["operations"])))
+
+
+def _key_set(table: pl.DataFrame) -> KeySet:
+    """The set of a table. Raises ValueError unless it is in order, as look-ups need."""
+    first, last = (table[name].to_numpy() for name in _KEYS)
+    if (first > last).any() or (first[1:] <= last[:-1]).any():
+        raise ValueError("keys that are not in order")
+    return KeySet(first, last)
+
+
+def _typed(about: dict[str, Any]) -> tuple[int, int, str, str]:
+    numbers = int(about["bytes"]), int(about["lines"])
+    if min(numbers) < 0:
+        raise ValueError(f"a position of {min(numbers)}")
+    return *numbers, str(about["head"]), str(about["tail"])
+
+
+def _closed(about: dict[str, Any], values: dict[Unit, KeySet]) -> tuple[Unit, Closed]:
+    unit = Unit(str(about["topic"]), int(about["partition"]))
+    facts = RangeFacts.of_json(json.dumps(about["facts"]).encode())
+    groups, handlers = ([str(name) for name in about[names]] for names in ("groups", "handlers"))
+    known = values.get(unit, KeySet())
+    return unit, Closed(int(about["below"]), facts, known, int(about["dropped_until"]), groups, handlers)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    if archive.getinfo(name).file_size > MAX_BYTES:
+        raise ValueError(f"{name} of more than {MAX_BYTES >> 30} GiB")
+    return archive.read(name)
+
+
+def _table(content: bytes, schema: Schema) -> pl.DataFrame:
+    return pl.read_parquet(io.BytesIO(content)).select(pl.col(name).cast(kind) for name, kind in schema.items())
+
+
+def save_state(file: Path, state: State) -> None:
+    """Writes the state to a new file and renames it. Raises UsageError if it cannot be written."""
+    scratch = file.with_name(f".{file.name[:200]}.new")  # of a killed call, it is overwritten
+    try:
+        scratch.unlink(missing_ok=True)
+        with scratch.open("xb") as out:
+            _write(out, state)
+            out.flush()
+            os.fsync(out.fileno())
+        scratch.replace(file)
+    except OSError as error:
+        raise UsageError(
+            f"{file}: cannot write the state ({error.strerror}); name another file with --state"
+        ) from error
+
+
+def _write(out: Any, state: State) -> None:
+    carried = state.carried
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "basis": state.basis,
+        "files": {name: position._asdict() for name, position in state.positions.items()},
+        "carried": None,
+    }
+    tables: dict[str, pl.DataFrame] = {}
+    if carried is not None:
+        closed = [
+            {"topic": unit.topic, "partition": unit.partition, **_record(one)} for unit, one in carried.closed.items()
+        ]
+        content["carried"] = {"counts": carried.rows.counts, "closed": closed}
+        tables = _tables_of(carried)
+    members: dict[str, bytes] = {}
+    for name, frame in tables.items():
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
+        members[f"{name}.parquet"] = buffer.getvalue()
+    content["checksum"] = _checksum(content, members)
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("state.json", json.dumps(content, indent=1))
+        for name, payload in members.items():
+            archive.writestr(name, payload)
+
+
+def _checksum(content: dict[str, Any], members: dict[str, bytes]) -> str:
+    """The SHA-256 of a state, which reveals later edits."""
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    for _, payload in sorted(members.items()):
+        digest.update(payload)
+    return digest.hexdigest()
+
+
+def _record(one: Closed) -> dict[str, Any]:
+    fields = one._asdict()
+    return {name: fields[name] for name in ("below", "dropped_until", "groups", "handlers")} | {
+        "facts": json.loads(one.facts.to_json())
+    }
+
+
+def _tables_of(carried: Carried) -> dict[str, pl.DataFrame]:
+    rows = carried.rows
+    own = {name: getattr(rows, name) for name in ("context", "unplaced", "waiting", "quarantine")}
+    for name, schema in OBSERVED.items():
+        own[name] = [
+            complete(frame.select(list(without_key(schema))), schema).with_columns(
+                topic=pl.lit(unit.topic), partition=pl.lit(unit.partition, pl.Int32)
+            )
+            for unit, table, frame in rows.observations
+            if table == name
+        ]
+    own["operations"] = [pl.DataFrame(carried.operations._asdict(), schema=_KEYS)]
+    own["values"] = [
+        pl.DataFrame(one.values._asdict(), schema=_KEYS).with_columns(
+            topic=pl.lit(unit.topic), partition=pl.lit(unit.partition, pl.Int32)
+        )
+        for unit, one in carried.closed.items()
+    ]
+    return {
+        name: pl.concat([pl.DataFrame(schema=schema), *(frame.select(list(schema)) for frame in own[name])])
+        for name, schema in _TABLES.items()
+    }

@@ -1,0 +1,61 @@
+"""index.html of a run that is watched: verdict, throughput and lag. A browser loads it again every few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .postmortem import environment
+from .runs import MARK
+
+SHOWN_ROUNDS = 120
+WIDTH, HEIGHT = 600, 80  # of a curve, in pixels
+
+
+class Round(NamedTuple):
+    """One round of watching."""
+
+    at: str  # UTC
+    lines: int  # that were new
+    seconds: float  # that it took
+    behind: float  # seconds since the newest line that it judged may have been written
+    unread: int  # bytes that were written meanwhile
+    whole: str  # why it judged the whole history; empty if it did not
+
+    @property
+    def rate(self) -> float:
+        """Lines a second."""
+        return self.lines / max(self.seconds, 1e-9)
+
+
+def page_of(
+    report: dict[str, Any], headline: str, folder: str, count: int, shown: Sequence[Round], every: float
+) -> str:
+    """The page, as text of HTML. `folder` beside it has the report; `every`: seconds from one round to the next.
+
+    `shown` are the last of `count` rounds.
+    """
+    curves = [
+        ("Lines judged a second", *_curve([each.rate for each in shown])),
+        ("Seconds behind the run", *_curve([each.behind for each in shown])),
+    ]
+    rules: dict[str, list[str]] = {}
+    for name, rule in report["rules"].items():
+        rules.setdefault("not yet" if name in report["not_yet"] else rule["verdict"], []).append(name)
+    return str(
+        environment(html=True)
+        .get_template("live.html.j2")
+        .render(
+            **{"report": report, "headline": headline, "folder": folder, "rounds": count, "last": shown[-1]},
+            **{"curves": curves, "shown": len(shown), "rules": rules, "mark": MARK, "every": max(round(every), 1)},
+            **{"width": WIDTH, "height": HEIGHT},
+        )
+    )
+
+
+def _curve(values: Sequence[float]) -> tuple[str, str]:
+    """A curve of values over WIDTH and HEIGHT as the points of an SVG polyline, and the highest value."""
+    highest = max(*values, 1e-9)
+    step = WIDTH / max(len(values) - 1, 1)
+    points = (f"{number * step:.1f},{HEIGHT * (1 - value / highest):.1f}" for number, value in enumerate(values))
+    return " ".join(points), f"{highest:,.1f}"

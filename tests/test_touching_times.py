@@ -1,0 +1,25 @@
+"""Operations that touch in one nanosecond overlap: either may have been first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from notation import judge, parse
+
+_GROUP = "{c.group.id=g d.group.id=g}"
+# A breach of each of these rules, as the last operation began after the one before it had ended.
+IN_TURN = {
+    "realtime-order": "p:a@5 q:b@3",
+    "stale-end-offset": "p:a@0 p:b@1 end=1",
+    "commit-regression": f"{_GROUP} p:a@0 p:b@1 p:e@2 c:<a@0,b@1,e@2 c:commit=3 d:commit=1",
+    "commit-fenced": f"{_GROUP} p:a@0 c:group=0^5 c:<a@0 d:group=else^6 c:commit=1^5",
+}
+
+
+@pytest.mark.parametrize("rule", IN_TURN)
+def test_what_touches_is_not_in_turn(rule: str, tmp_path: Path) -> None:
+    history = parse(IN_TURN[rule])
+    assert judge(history, tmp_path / "apart").of(rule)
+    history.events[-2]["time"] = history.events[-3]["time"]
+    assert not judge(history, tmp_path / "touching").of(rule)
