@@ -108,12 +108,20 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             for p, epoch, *both in dict.fromkeys(ledger.rivals)
         ],
         **_consumed(cluster),
-        **({} if (group := group_truth(cluster)) is None else {"group": group}),
-        **({} if (transactions := transaction_truth(cluster)) is None else {"transactions": transactions}),
-        **({} if (processing := processing_truth(cluster)) is None else {"processing": processing}),
+        **_coordinated(cluster),
         "final": cluster.final,
         "protocol_events": cluster.loop.processed,
     }
+
+
+def _coordinated(cluster: Cluster) -> dict[str, Any]:
+    """What happened to the group, to transactions and to copies, where the run has them."""
+    found = {
+        "group": group_truth(cluster),
+        "transactions": transaction_truth(cluster),
+        "processing": processing_truth(cluster),
+    }
+    return {name: numbers for name, numbers in found.items() if numbers is not None}
 
 
 def _consumed(cluster: Cluster) -> dict[str, Any]:
