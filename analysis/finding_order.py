@@ -13,11 +13,11 @@ from typing import Any
 import polars as pl
 
 from ..histories.tables import Finding
-from .rules import RULES
+from .rules import ANOMALIES, RULES
 
 SEVERITIES = ("violation", "permitted", "note")
 _GRAVITY = {name: rank for rank, name in enumerate(SEVERITIES)}
-_TURN = {name: rank for rank, name in enumerate(RULES)}
+_TURN = {name: rank for rank, name in enumerate(dict.fromkeys([*RULES, *ANOMALIES]))}
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:

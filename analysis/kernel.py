@@ -121,7 +121,7 @@ def judge_pieces(
         replace(_numbered(finding, number, settings), related=_losses_behind(finding, losses))
         for number, finding in enumerate(judge_torn(odd, beside))
     ]
-    return _of_run(findings)
+    return of_run(findings)
 
 
 def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
@@ -130,9 +130,10 @@ def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
     return replace(finding, id=of_rule, severity=_configured_severity(finding, settings))
 
 
-def _of_run(
+def of_run(
     findings: list[Finding], missing: Sequence[Any] = (), cycles: Sequence[dict[str, Any]] = ()
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """The findings of the whole run as a frame, and their record, as in a summary of a partition."""
     record = {"unjudged": {}, "missing settings": [*missing], "cycles": [*cycles]}
     return to_frame(findings), {"findings": counts_of(findings), **record}
 
@@ -161,7 +162,7 @@ def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[pl.
         drawings.append({"id": numbered.id, "rule": numbered.rule, "severity": numbered.severity, **drawing})
     drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
     missing = [list(one) for one in judged.missing_settings if not settings.rules or one[0] in settings.rules]
-    return _of_run(findings, missing, drawings[:MAX_DRAWN])
+    return of_run(findings, missing, drawings[:MAX_DRAWN])
 
 
 class ScreenedBatch(NamedTuple):

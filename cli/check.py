@@ -18,10 +18,11 @@ from click.core import ParameterSource
 from ..histories.errors import UsageError
 from ..histories.files import is_uri
 from ..histories.output_folder import name_of
+from ..histories.readers import CHECKED
 from .check_help import CommandWithRules
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
-from .forms import from_option
+from .forms import from_formats
 from .main import (
     EXIT_BREACH,
     EXIT_CRASH,
@@ -47,14 +48,25 @@ EXITS = {
 
 
 def _rule_names() -> Iterable[str]:
-    from ..analysis.rules import RULES
+    from ..analysis.rules import ANOMALIES, RULES
 
-    return RULES
+    return dict.fromkeys([*RULES, *ANOMALIES])
 
 
 DEFAULT_OUT = "logjudge-out"
+DEFAULT_MODEL = "strict-serializable"
 RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_names)}
 SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to start than to judge them
+
+
+def _known_model(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """The name of a consistency model. Raises UsageError for an unknown one."""
+    if value != DEFAULT_MODEL:
+        from ..analysis.transactions.consistency_models import DEMANDED
+
+        if value not in DEMANDED:
+            raise UsageError(f"found --model {value}, expected one of {', '.join(DEMANDED)}")
+    return value
 
 
 @click.command(cls=CommandWithRules)
@@ -68,7 +80,7 @@ SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to star
     type=LocalPath(readable=False),
     help="For a history that grows: judge on from this file, and write it for the next call.",
 )
-@from_option
+@from_formats(*CHECKED)
 @click.option("--json", "as_json", is_flag=True, help="Print only verdict.json.")
 @click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only; the exit code is the verdict.")
@@ -92,6 +104,20 @@ SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to star
     help="In Jepsen histories: also search cycles of ww dependencies, and permit G1c, as Jepsen's ww-deps does.",
 )
 @click.option(
+    "--model",
+    metavar="MODEL",
+    default=DEFAULT_MODEL,
+    callback=_known_model,
+    show_default=True,
+    help="In Elle's histories: the consistency model to demand; what it allows is permitted.",
+)
+@click.option(
+    "--keys",
+    multiple=True,
+    type=click.Choice(["wfr", "sequential", "linearizable"]),
+    help="In Elle's register histories: assume this of each key by itself, to order its versions; may be repeated.",
+)
+@click.option(
     "--plots",
     type=click.Choice(["none", "findings", "all"]),
     default="findings",
@@ -106,6 +132,10 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     RUN is a run bundle (a folder), a history file (JSON lines, Parquet, Jepsen EDN, or the output of Kafka's
     VerifiableProducer and VerifiableConsumer), broker files (log folders, server.log, the text of kafka-dump-log),
     a URI that Spark reads (s3a://, hdfs://, ...), or - for standard input.
+
+    Histories of transactions on lists or registers, as Elle checks them (--from elle-append, elle-register), are
+    judged for isolation anomalies and the consistency models that these rule out. They are judged in this process,
+    whatever the engine, and only from local files.
 
     Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown.
     """
@@ -148,6 +178,8 @@ def judge_and_write(
 ) -> tuple[dict[str, Any], str]:
     """verdict.json of a run, and its headline. A run without a configured name gets `name`, if not empty."""
     from ..analysis.figures import merge_figures
+    from ..analysis.rules import DIALECTS
+    from ..analysis.rules.selection import check_applicable
     from ..analysis.verdict.document import report_of
     from ..analysis.verdict.provenance import provenance_of
     from ..plots.painting import start_painter
@@ -159,7 +191,9 @@ def judge_and_write(
     with Progress(name or name_of(path), quiet) as progress:
         engine.check_target(folder, progress)
         run = engine.open_run(path, options["reader"], progress)
-        chosen = {key: options[key] for key in ("allow", "strict", "ww_deps")}
+        check_applicable(rules, run.settings.dialect)
+        settings = ("allow", "strict", "ww_deps", "model", "keys")
+        chosen = {key: options[key] for key in settings if key in options}
         if name and not run.settings.config.get("name"):
             chosen["name"] = name
         run = dataclasses.replace(run, settings=dataclasses.replace(run.settings, rules=rules, **chosen))
@@ -168,7 +202,8 @@ def judge_and_write(
         results = engine.judge(run, progress)
         results.refuse_unusable()
         command_line = shlex.join(["logjudge", *sys.argv[1:]])
-        report = {**report_of(results, engine.name), "provenance": provenance_of(run, command_line)}
+        judged_by = engine.name if run.settings.dialect not in DIALECTS else LocalEngine.name
+        report = {**report_of(results, judged_by), "provenance": provenance_of(run, command_line)}
         report = engine.described(report, results)
         progress("writing", 0, 1, "reports")
         figures = merge_figures(results.records, results.context, results.run.settings)
@@ -217,7 +252,7 @@ def _hint(judged: list[Judged], spark: Spark | None) -> None:
     is_chosen = any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
     if is_chosen or any(spark or ()) or not sys.stderr.isatty():
         return
-    counts = [run.report["counts"] for run in judged if run.report]
+    counts = [run.report["counts"] for run in judged if run.report and run.report["input"]["engine"] == "spark"]
     if 0 < sum(each.get("operations", 0) + each.get("kept records", 0) for each in counts) < SMALL_RUN:
         click.echo("This is a small run: --engine local judges it without starting Spark.", err=True)
 

@@ -11,6 +11,7 @@ EXAMPLES = (
     ("logjudge check run/ --state soak.state", "a run that goes on: what came since the last call"),
     ("logjudge check run/ --only lost-write --only unseen", "two rules"),
     ("logjudge check run/ --allow lost-write:acks=1", "accepts losses under acks=1"),
+    ("logjudge check history.edn --model snapshot-isolation", "Elle's list-append or rw-register history"),
     ("logjudge check runs/* --format junit --out judged > junit.xml", "several runs, for CI"),
 )
 

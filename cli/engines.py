@@ -161,13 +161,21 @@ class SparkEngine(Engine):
     def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:
         if not is_uri(path):
             return _open_local(path, reader)
+        from ..histories.readers import LOG, readers_of
+
+        if reader is not None and reader not in readers_of(LOG):
+            raise UsageError(
+                f"found {path} with --from {reader}, expected a local file: Spark does not read this format"
+            )
         from ..analysis.engines.spark import remote
 
         return remote.open_run(self._session(progress), path, reader)
 
     def judge(self, run: Run, progress: Progress) -> Results:
-        from ..analysis.engines import spark
+        from ..analysis.engines import local, spark
 
+        if local.is_transactional(run):
+            return local.judge_run(run, progress)
         master, remote, conf = self._options
         needs_session = self._runs > 1 or self._started is not None or not spark.starts_here(master, remote)
         if needs_session or not spark.is_small(run):
@@ -189,5 +197,6 @@ class SparkEngine(Engine):
 
 def _open_local(path: str, reader: str | None) -> Run:
     from ..histories.bundle import open_run
+    from ..histories.readers import CHECKED
 
-    return open_run(local_path(path), reader)
+    return open_run(local_path(path), reader, contents=CHECKED)

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from ..analysis.rules import RULES
+from ..analysis.rules import Rule, rules_of
 from ..analysis.wording import plural
 from ..histories.files import is_uri, local_path
 from .output import causes_of, printable
@@ -55,6 +55,11 @@ class Run:
         if not reasons and self.report["verdict"] == "unknown":
             reasons["operations recorded"] = NO_OPERATIONS
         return reasons
+
+    @property
+    def known(self) -> dict[str, Rule]:
+        """The rules that its dialect is judged by."""
+        return rules_of(self.report["input"]["dialect"])
 
     def unknown_rules(self) -> list[str]:
         """The names of the rules whose verdict is unknown."""
@@ -115,7 +120,7 @@ def _rules_and_assumptions(suite: ElementTree.Element, name: str, run: Run) -> s
     """Adds the cases of a run, and returns its summary."""
     unknown = _errors(run)
     assumptions = [item["name"] for item in run.report["assumptions"]]
-    for case in dict.fromkeys([*RULES, *assumptions, *unknown]):
+    for case in dict.fromkeys([*run.known, *assumptions, *unknown]):
         _outcome(_case(suite, name, case), case, run, unknown)
     return "\n".join(run.summary())
 
@@ -158,6 +163,7 @@ def sarif(judged: Sequence[Judged]) -> str:
     runs = [Run(each) for each in judged if each.report]
     unknown = [_open(run, name, why) for run in runs for name, why in run.unknown().items()]
     found = [_result(run, finding) for run in runs for finding in run.report["findings"]]
+    known = {name: rule for run in runs for name, rule in run.known.items()} or rules_of("native")
     rules = [
         {
             "id": name,
@@ -165,7 +171,7 @@ def sarif(judged: Sequence[Judged]) -> str:
             "fullDescription": {"text": "\n".join(f"{heading}: {text}" for heading, text in rule.parts)},
             "help": {"text": f"logjudge rules {name} prints this text with an example"},
         }
-        for name, rule in RULES.items()
+        for name, rule in known.items()
     ]
     rules.append({"id": ASSUMPTION, "shortDescription": {"text": "an assumption of the verdict may not hold"}})
     driver = {"name": "logjudge", "version": version("logjudge"), "rules": rules}
@@ -196,7 +202,7 @@ def _notification(judged: Judged) -> dict[str, Any]:
 
 def _open(run: Run, name: str, why: str) -> dict[str, Any]:
     return {
-        "ruleId": name if name in RULES else ASSUMPTION,
+        "ruleId": name if name in run.known else ASSUMPTION,
         "kind": "open",
         "level": "none",  # SARIF requires it for kind "open"
         "message": {"text": printable(f"{run.verdict}. Unknown: {name}: {why}")},

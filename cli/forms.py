@@ -54,9 +54,13 @@ def quiet_option(command: Command) -> Command:
     return with_quiet
 
 
-from_option = click.option(
-    "--from", "reader", type=click.Choice(readers_of(LOG)), help="Format of the history [default: detected]."
-)
+def from_formats(*contents: str) -> Callable[[Command], Command]:
+    """The option --from, with the formats of such histories."""
+    names = click.Choice(readers_of(*contents))
+    return click.option("--from", "reader", type=names, help="Format of the history [default: detected].")
+
+
+from_option = from_formats(LOG)
 
 
 def show(document: Document, form: Form) -> None:

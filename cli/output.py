@@ -42,7 +42,11 @@ def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
 
 
 def _screen(report: dict[str, Any], seconds: float, room: Room) -> list[str]:
-    lines = [_headline(report, room), *_wrapped(_scope(report, seconds), room), "", *_rules(report, room)]
+    lines = [_headline(report, room), *_wrapped(_scope(report, seconds), room), ""]
+    if "consistency" in report:
+        found = report["consistency"]
+        lines += [*_wrapped(f"{found['demanded']} demanded: {found['summary']}", room), ""]
+    lines += _rules(report, room)
     if report["incidents"]:
         lines += ["", click.style("Incidents", bold=True), *_incidents(report, room)]
     return [*lines, "", click.style("Assumptions", bold=True), *_assumptions(report, room)]
@@ -57,6 +61,8 @@ def _headline(report: dict[str, Any], room: Room) -> str:
 def _scope(report: dict[str, Any], seconds: float) -> str:
     counts, source = report["counts"], report["input"]
     where = plural(counts["partitions"], "partition")
+    if "consistency" in report:
+        where = plural(counts.get("keys", 0), "key")
     parts = [
         f"{plural(counts.get('operations', 0), 'operation')} ({counts.get('ok', 0):,} ok,"
         f" {counts.get('fail', 0):,} failed, {counts.get('info', 0):,} indeterminate) on {where}"

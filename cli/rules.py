@@ -6,7 +6,7 @@ import textwrap
 
 import click
 
-from ..analysis.rules import RULES, Rule
+from ..analysis.rules import ANOMALIES, RULES, Rule
 from ..histories.errors import UsageError, did_you_mean
 from .completing import completed
 
@@ -19,7 +19,9 @@ NOTATION = (
 
 
 @click.command()
-@click.argument("name", metavar="[RULE]", required=False, shell_complete=completed(lambda: RULES))
+@click.argument(
+    "name", metavar="[RULE]", required=False, shell_complete=completed(lambda: dict.fromkeys([*RULES, *ANOMALIES]))
+)
 @click.option("--markdown", is_flag=True, help="Print docs/rules.md.")
 def command(name: str | None, markdown: bool) -> None:
     """List the rules, or explain one with an example."""
@@ -28,8 +30,11 @@ def command(name: str | None, markdown: bool) -> None:
     elif name is None:
         for rule in RULES.values():
             click.echo(f"{rule.name:22} {rule.summary}")
-    elif name in RULES:
-        rule = RULES[name]
+        click.echo("\nOf transactions on lists and registers (docs/transactions.md):")
+        for rule in ANOMALIES.values():
+            click.echo(f"{rule.name:26} {rule.summary}")
+    elif name in RULES or name in ANOMALIES:
+        rule = RULES.get(name) or ANOMALIES[name]
         click.echo(f"{click.style(rule.name, bold=True)}: {rule.summary}")
         for heading, text in rule.parts:
             click.echo(
@@ -39,7 +44,8 @@ def command(name: str | None, markdown: bool) -> None:
             click.echo(f"\nExample: {rule.example}\n")
             click.echo(textwrap.fill(NOTATION, 92))
     else:
-        raise UsageError(f"found {name}, expected one of {', '.join(RULES)}{did_you_mean(name, RULES)}")
+        known = dict.fromkeys([*RULES, *ANOMALIES])
+        raise UsageError(f"found {name}, expected one of {', '.join(known)}{did_you_mean(name, known)}")
 
 
 def document() -> str:

@@ -34,8 +34,11 @@ class SteppingEngine(LocalEngine):
         self._before = load_state(self._file)
 
     def judge(self, run: Run, progress: Progress) -> Results:
+        from ..analysis.engines.local import is_transactional
         from ..analysis.incremental.judging import judge_appended
 
+        if is_transactional(run):
+            raise UsageError(f"{run.path}: found transactions on lists or registers, expected a log to judge in steps")
         signal.siginterrupt(signal.SIGINT, True)  # as in LocalEngine
         self.last = judge_appended(run, self._before, str(self._file), progress)
         total = self.last.results.run.bytes

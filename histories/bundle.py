@@ -15,7 +15,7 @@ from .errors import InputError, UsageError
 from .evidence.layout import find_parts, split_part, with_headers_first
 from .evidence.parts import Part
 from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, check_path, compression_of, head_of, magic_of, reason_of
-from .readers import LOG, READERS, readers_of, recognise
+from .readers import LOG, READERS, TRANSACTIONS, dialect_of, readers_of, recognise
 
 EXPECTED = (
     "a history (JSON lines, Parquet, Jepsen's EDN of its kafka workload, the lines of VerifiableProducer or"
@@ -43,6 +43,8 @@ class Settings:
     batches: int = 0  # in which small partitions are judged together (analysis/batches.py); 0: each by itself
     large_rows: int = 2_000_000  # a partition with more is proved by ranges first, without all its rows in memory
     range_offsets: int = 1 << 18  # of each of its ranges (analysis/screening/ranges.py)
+    model: str = "strict-serializable"  # of transactions on lists and registers: the consistency model to demand
+    keys: tuple[str, ...] = ()  # what is assumed of each register (analysis/transactions/rw_register.py)
 
     @cached_property
     def processes(self) -> dict[str, dict[str, Any]]:
@@ -118,7 +120,7 @@ class Settings:
     def from_json(text: str) -> Settings:
         """The settings from `to_json`."""
         values = json.loads(text)
-        return Settings(**{**values, "allow": tuple(values["allow"]), "rules": tuple(values["rules"])})
+        return Settings(**{**values, **{name: tuple(values[name]) for name in ("allow", "rules", "keys")}})
 
 
 def idempotence(producer: Mapping[str, Any], acks: str) -> bool | None:
@@ -188,18 +190,25 @@ def open_run(
     reader: str | None = None,
     split_bytes: int = SPLIT_BYTES,
     pieces: Callable[[Part], list[Part]] = split_part,
+    contents: tuple[str, ...] = (LOG,),
 ) -> Run:
     """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError where it finds neither.
 
-    `pieces` cuts a broker's file into the parts that one task reads.
+    `pieces` cuts a broker's file into the parts that one task reads; `contents` are the kinds of histories to open.
     """
     try:
-        return _open_run(path, reader, split_bytes, pieces)
+        return _open_run(path, reader, split_bytes, pieces, contents)
     except OSError as error:
         raise InputError(str(error.filename or path), reason_of(error), EXPECTED, "check the path") from error
 
 
-def _open_run(path: Path, reader: str | None, split_bytes: int, pieces: Callable[[Part], list[Part]]) -> Run:
+def _open_run(
+    path: Path,
+    reader: str | None,
+    split_bytes: int,
+    pieces: Callable[[Part], list[Part]],
+    contents: tuple[str, ...],
+) -> Run:
     check_path(path, EXPECTED)
     _refuse_other_folders(path)
     evidence = _evidence(path, reader, pieces)
@@ -233,10 +242,10 @@ def _open_run(path: Path, reader: str | None, split_bytes: int, pieces: Callable
         if not head and len(files) > 1:
             empty.append(_shown_path(file, path))
             continue
-        name = reader or reader_of(head, str(file))
+        name = reader or reader_of(head, str(file), contents)
         readers.add(name)
         splits.extend(_splits_of(file, name, len(splits), split_bytes))
-    dialect = "jepsen" if "jepsen" in readers else "native"
+    dialect = dialect_of(readers, str(path))
     name = str(config.get("name") or config_name)
     if not files and "started_at" not in config:
         # Without a history the start of the run is not recorded: times count from 1970.
@@ -348,14 +357,16 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
-def reader_of(head: bytes, source: str) -> str:
-    """The name of the reader of log histories that recognises a file's first bytes. Raises InputError."""
+def reader_of(head: bytes, source: str, contents: tuple[str, ...] = (LOG,)) -> str:
+    """The name of the reader of such histories that recognises a file's first bytes. Raises InputError."""
     name = recognise(head, LOG)
-    if name is not None and READERS[name].CONTENT == LOG:
+    if name is not None and READERS[name].CONTENT in contents:
         return name
     found = "an empty file" if not head else f"bytes like {head[:40]!r}"
-    hint = f"docs/format.md describes them, --from names one ({', '.join(readers_of(LOG))})"
-    if name is not None:
+    hint = f"docs/format.md describes them, --from names one ({', '.join(readers_of(*contents))})"
+    if name is not None and READERS[name].CONTENT == TRANSACTIONS:
+        hint += "; `logjudge check` judges transactions on lists and registers"
+    elif name is not None:
         hint += "; `logjudge linearize` judges histories of general operations"
     raise InputError(source, found, EXPECTED, hint)
 

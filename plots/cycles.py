@@ -15,11 +15,12 @@ LABEL = "Cycle of transactions"
 CAPTION = (
     "The shortest cycle of a component of transactions. A bar lasts from a transaction's invocation to its"
     " completion; it is pale if one of them is not recorded. An arrow leads from a transaction to one that must come"
-    " after it. Blue: the second read a value of the first. Orange: the second wrote at the next offset. Grey: order"
-    " of a process, or in time. The arrows form a cycle, so no order of the transactions fits."
+    " after it. Blue: the second read a value of the first. Orange: the second wrote at the next offset, or"
+    " replaced what the first wrote. Red: it replaced what the first read. Grey: order of a process, or in time. The"
+    " arrows form a cycle, so no order of the transactions fits."
 )
 MAX_ROWS = 8
-_COLOURS = {"wr": style.BLUE, "ww": style.ORANGE}
+_COLOURS = {"wr": style.BLUE, "ww": style.ORANGE, "rw": style.RED}
 _WRAP = 60  # characters
 
 Record = dict[str, Any]

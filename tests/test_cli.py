@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 from command_line import CLEAN, LOSSY, ROOT, check, run, shell
-from logjudge.analysis.rules import RULES
+from logjudge.analysis.rules import ANOMALIES, RULES
 from logjudge.cli.main import COMMANDS, cli
 from logjudge.histories.errors import LogjudgeError
 
@@ -180,9 +180,9 @@ def test_a_threshold_that_is_no_number_is_one_sentence(monkeypatch: pytest.Monke
         ("check exa", "file,exa"),
         ("check --out exa", "file,exa"),
         ("convert exa", "file,exa"),
-        ("check --only lost", "plain,lost-write"),
-        ("check --skip lost", "plain,lost-write"),
-        ("check --allow lost", "plain,lost-write"),
+        ("check --only lost-w", "plain,lost-write"),
+        ("check --skip lost-w", "plain,lost-write"),
+        ("check --allow lost-w", "plain,lost-write"),
         ("rules unse", "plain,unseen"),
         ("scenarios run incident", "plain,incident-152-153"),
         ("simulate --faults crash,blac", "plain,crash,blackout"),
@@ -321,7 +321,10 @@ def test_rules_explains_with_an_example() -> None:
     parts = ("Breach: ", "Not a breach: ", "Unknown when: ", "In Jepsen histories: ")
     assert [line for line in parts if f"\n{line}" in output] == [*parts]
     assert "p:a@0" in output
-    assert len(run("rules").output.splitlines()) == len(RULES)
+    listed = [line.split(" ")[0] for line in run("rules").output.splitlines()]
+    assert listed[: len(RULES)] == [*RULES]
+    assert listed[-len(ANOMALIES) :] == [*ANOMALIES]
+    assert "It rules out read-atomic, and all stronger models." in " ".join(run("rules", "internal").output.split())
     assert all(text.endswith(".") for rule in RULES.values() for _, text in rule.parts)
 
 

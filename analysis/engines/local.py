@@ -20,6 +20,7 @@ from ..kernel import Judged, judge_pieces, judge_unit, judge_whole_run, screen_b
 from ..partitions.offset_ranges import REST
 from ..partitions.unit import Common, Tables
 from ..results import Results
+from ..rules import DIALECTS
 from ..rules.cycles import find_cycles
 from ..screening.ranges import Facts, Proof, can_be_proved, proof_of, range_facts, ranges_of, rows_of
 from ..stages import (
@@ -34,6 +35,7 @@ from ..stages import (
     read_split,
 )
 from ..transactions.pieces import Expected, beside
+from ..txn_run import judge_transactions
 from .store import ObservationStore
 
 Item = TypeVar("Item")
@@ -106,8 +108,15 @@ class Gathering:
         return Gathered(self.results, self.units, [self._small[batch] for batch in sorted(self._small)], common)
 
 
+def is_transactional(run: Run) -> bool:
+    """Whether a run has transactions on lists or registers, which are judged in this process alone."""
+    return run.settings.dialect in DIALECTS
+
+
 def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     """Reads every split, then judges partition by partition."""
+    if is_transactional(run):
+        return judge_transactions(run, progress)
     run = replace(run, settings=replace(run.settings, batches=batches_of(run)))
     gathered = gather(run, progress)
     results, units, common = gathered.results, gathered.units, gathered.common

@@ -25,10 +25,11 @@ from . import (
     torn,
     visibility,
 )
+from .anomalies import ANOMALIES, DIALECTS
 from .judgement import Judgement
 from .rule import Assumed, Rule
 
-__all__ = ["RULES", "Judgement", "Rule", "assuming"]
+__all__ = ["ANOMALIES", "DIALECTS", "RULES", "Judgement", "Rule", "assuming", "rules_of"]
 
 RULES: dict[str, Rule] = {
     rule.name: rule
@@ -66,6 +67,11 @@ RULES: dict[str, Rule] = {
         log_order.log_corruption,
     )
 }
+
+
+def rules_of(dialect: str) -> dict[str, Rule]:
+    """The rules, or the anomalies of transactions on lists and registers, that a history of a dialect is judged by."""
+    return ANOMALIES if dialect in DIALECTS else RULES
 
 
 def assuming(what: Assumed) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
@@ -156,7 +156,9 @@ def judge_cycles(found: Mapping[str, Found], settings: Settings) -> CyclesJudged
     """The findings of what `find_cycles` found, and the settings that are missing to judge the rest."""
     if settings.dialect == "jepsen":
         severity = {name: "permitted" if settings.ww_deps or name[:2] == "G0" else "violation" for name in TYPES}
-        return CyclesJudged(tuple(_findings(found["all"], severity, _sentence, in_jepsen=True)))
+        return CyclesJudged(
+            tuple(findings_of_cycles(found["all"], severity, in_words=partial(CycleInWords, in_jepsen=True)))
+        )
     missing = []
     for name, cycles in found["unless uncommitted"].items():
         readers = {step.row["target_process"] for cycle in cycles.shortest for step in _reads(cycle)}
@@ -172,12 +174,12 @@ def judge_cycles(found: Mapping[str, Found], settings: Settings) -> CyclesJudged
         if shown:
             permitted[name] = Cycles(cycles.count - len(cycles.shortest) + len(shown), shown)
 
-    def sentence(about: _About) -> str:
-        return f"{_sentence(about)} ({_why_permitted(about.cycle, settings)})"
+    def sentence(about: CycleInWords) -> str:
+        return f"{about.whole()} ({_why_permitted(about.cycle, settings)})"
 
-    violations = _findings(found["committed"], dict.fromkeys(TYPES, "violation"), _sentence)
+    violations = findings_of_cycles(found["committed"], dict.fromkeys(TYPES, "violation"))
     return CyclesJudged(
-        (*violations, *_findings(permitted, dict.fromkeys(TYPES, "permitted"), sentence)), tuple(missing)
+        (*violations, *findings_of_cycles(permitted, dict.fromkeys(TYPES, "permitted"), sentence)), tuple(missing)
     )
 
 
@@ -199,21 +201,26 @@ def _why_permitted(cycle: Cycle, settings: Settings) -> str:
     return ""
 
 
-def _findings(
-    found: Found, severities: Mapping[str, str], sentence_of: Callable[[_About], str], in_jepsen: bool = False
+def findings_of_cycles(
+    found: Found,
+    severities: Mapping[str, str],
+    sentence_of: Callable[[CycleInWords], str] | None = None,
+    in_words: Callable[[Cycle], CycleInWords] | None = None,
 ) -> Iterator[tuple[Finding, Drawing]]:
+    """A finding and its drawing for each cycle; the last one of a type has the count of the other components."""
     for name, cycles in found.items():
         for number, cycle in enumerate(cycles.shortest):
             is_last = number == len(cycles.shortest) - 1
             others = cycles.count - len(cycles.shortest) if is_last else 0
             more = f"; {plural(others, 'more component has', 'more components have')} such a cycle" if others else ""
-            about = _About(cycle, in_jepsen)
-            yield _finding(name, about, sentence_of(about) + more, severities[name], 1 + others), about.drawing()
+            about = (in_words or CycleInWords)(cycle)
+            sentence = sentence_of(about) if sentence_of else about.whole()
+            yield _finding(name, about, sentence + more, severities[name], 1 + others), about.drawing()
 
 
-def _finding(name: str, about: _About, sentence: str, severity: str, count: int) -> Finding:
+def _finding(name: str, about: CycleInWords, sentence: str, severity: str, count: int) -> Finding:
     cycle = about.cycle
-    rows = [step.row for step in cycle.steps if step.kind in ("ww", "wr")]
+    rows = [step.row for step in cycle.steps if step.kind in ("ww", "wr", "rw")]
     first = rows[0]
     here = [row for row in rows if (row["topic"], row["partition"]) == (first["topic"], first["partition"])]
     offsets = [row[f"{end}_offset"] for row in here for end in ("source", "target")]
@@ -237,7 +244,7 @@ def _finding(name: str, about: _About, sentence: str, severity: str, count: int)
 
 
 @dataclass(frozen=True)
-class _About:
+class CycleInWords:
     """A cycle in words."""
 
     cycle: Cycle
@@ -261,10 +268,24 @@ class _About:
             ended = "" if self.in_jepsen else f" at {seconds(row['source_end'])}"
             began = "" if self.in_jepsen else f" at {seconds(row['target_start'])}"
             return f"{one} ended{ended}, before {other} began{began}"
+        return self.dependency(step.kind, row, one, other)
+
+    def dependency(self, kind: str, row: dict[str, Any], one: str, other: str) -> str:
+        """Why one transaction comes before the other, by a row of DEPENDENCIES."""
         wrote = f"{one} wrote {row['source_value']} at {self._where(row, 'source')}"
-        if step.kind == "wr":
+        if kind == "wr":
             return f"{wrote}, {other} read it"
         return f"{wrote}, before {other} wrote {row['target_value']} at {self._where(row, 'target')}"
+
+    def whole(self) -> str:
+        """The whole cycle."""
+        steps = self.cycle.steps
+        end = (
+            "each must come before the other"
+            if len(steps) == 2
+            else "each must come before the next, and the last before the first"
+        )
+        return f"{', '.join(map(self.name, steps))}: {'; '.join(map(self.step, steps))}: {end}"
 
     def _where(self, row: dict[str, Any], end: str) -> str:
         offset = "?" if row[f"{end}_offset"] is None else row[f"{end}_offset"]
@@ -289,13 +310,3 @@ class _About:
             for step in self.cycle.steps
         ]
         return {"operations": operations, "steps": steps, "has_times": not self.in_jepsen}
-
-
-def _sentence(about: _About) -> str:
-    steps = about.cycle.steps
-    end = (
-        "each must come before the other"
-        if len(steps) == 2
-        else "each must come before the next, and the last before the first"
-    )
-    return f"{', '.join(map(about.name, steps))}: {'; '.join(map(about.step, steps))}: {end}"

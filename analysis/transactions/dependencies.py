@@ -18,7 +18,7 @@ from ..partitions.jepsen_log import jepsen_log
 from ..partitions.observations import Observations
 from ..partitions.partition import Partition
 
-KINDS = pl.Enum(["ww", "wr"])
+KINDS = pl.Enum(["ww", "wr", "rw"])  # rw: only of transactions on lists and registers (version_edges.py)
 
 # One row for each dependency. Operations are identified by the place of their completion (`at`). `start` and `end` are
 # times in ns, or places in Jepsen's histories, whose order of lines is their order in time. An operation that is not

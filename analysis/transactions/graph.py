@@ -44,6 +44,7 @@ class Graph:
     process: Ints  # the number of its process in its window
     edges: Edges
     is_ww: Mask
+    is_rw: Mask
     joined_by_real_time: bool  # whether unrelated transactions are of one component, as in Elle
 
     @staticmethod
@@ -68,8 +69,8 @@ class Graph:
         edges = Edges(*(rows[end].cast(pl.Int64).to_numpy() for end in ("source", "target")))
         at, start, done = (operations[name].to_numpy() for name in ("at", "start", "end"))
         process = operations.select(pl.struct("window", "process").rank("dense")).to_series().cast(pl.Int64).to_numpy()
-        is_ww = (rows["kind"] == "ww").to_numpy()
-        return Graph(rows.drop("source", "target"), at, start, done, process, edges, is_ww, joined_by_real_time)
+        is_ww, is_rw = ((rows["kind"] == kind).to_numpy() for kind in ("ww", "rw"))
+        return Graph(rows.drop("source", "target"), at, start, done, process, edges, is_ww, is_rw, joined_by_real_time)
 
     def __len__(self) -> int:
         return len(self.at)
@@ -108,6 +109,23 @@ class Graph:
         label = _components(2 * len(self), chosen, "strong")[: len(self)]
         return label, np.bincount(label)[label] if len(label) else label
 
+    def on_nonadjacent_cycles(self, order: Edges | None) -> Mask:
+        """The dependencies on cycles in which no two rw dependencies follow each other, with an order or without.
+
+        Each operation has a second node, which rw dependencies lead to and only the other edges leave.
+        """
+        source, target, second = *self.edges, 2 * len(self)
+        others = self.edges.where(~self.is_rw)
+        chosen = _both(others, Edges(others.source + second, others.target))
+        chosen = _both(chosen, Edges(source[self.is_rw], target[self.is_rw] + second))
+        if order is not None:
+            leaving = order.where(order.source < len(self))
+            chosen = _both(_both(chosen, order), Edges(leaving.source + second, leaving.target))
+        label = _components(3 * len(self), chosen, "strong")
+        arrives = label[np.where(self.is_rw, target + second, target)]
+        leaves_second: Mask = ~self.is_rw & (label[source + second] == arrives)
+        return np.asarray((label[source] == arrives) | leaves_second)
+
 
 def order_in_time(start: Ints, end: Ints, group: Ints) -> Edges:
     """Edges by which an operation reaches those of its group that start after its end, and no others.
@@ -133,6 +151,11 @@ def order_in_time(start: Ints, end: Ints, group: Ints) -> Edges:
 
 def _both(one: Edges, other: Edges) -> Edges:
     return Edges(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
+
+
+def strong_components(count: int, source: Ints, target: Ints) -> Ints:
+    """The number of each node's strongly connected component."""
+    return _components(count, Edges(source, target), "strong")
 
 
 def _components(count: int, edges: Edges, connection: Literal["strong", "weak"]) -> Ints:

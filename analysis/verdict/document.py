@@ -11,10 +11,11 @@ from ..causes.incidents import incidents_of, rows_of
 from ..finding_order import SEVERITIES, worst_rows_first
 from ..partitions.topic_generations import Span, in_words
 from ..results import Results
-from ..rules import RULES, Rule, assuming
+from ..rules import DIALECTS, RULES, Rule, assuming, rules_of
 from ..wording import plural, some
 from .assumptions import assumption, evidence_assumptions
 from .time_units import doubtful_unit
+from .transactional import assumptions_of, consistency_of
 
 FORMAT = 1
 # By role of a process: the data of rules (Rule.needs) that its events are.
@@ -30,12 +31,15 @@ NO_CLIENTS = "no client history: acknowledged writes are not known, so losses ca
 def verdict_of(results: Results) -> dict[str, Any]:
     """The verdict, rules, assumptions and counts of verdict.json (docs/verdict.md)."""
     totals = _totals(results)
-    assumptions = _assumptions(results)
+    settings = results.run.settings
+    is_transactional = settings.dialect in DIALECTS
+    known = rules_of(settings.dialect)
+    assumptions = [_well_formed(results), *assumptions_of(results)] if is_transactional else _assumptions(results)
     broken = {rule for item in assumptions if item["holds"] is not True for rule in item["touches"]}
-    chosen = results.run.settings.rules
+    chosen = settings.rules
     rules = {
         name: _rule_record(rule, results, totals, name in broken)
-        for name, rule in RULES.items()
+        for name, rule in known.items()
         if not chosen or name in chosen
     }
     verdicts = {rule["verdict"] for rule in rules.values()}
@@ -50,9 +54,10 @@ def verdict_of(results: Results) -> dict[str, Any]:
         "format": FORMAT,
         "verdict": verdict,
         "rules": rules,
-        "skipped": [name for name in RULES if name not in rules],
+        "skipped": [name for name in known if name not in rules],
         "assumptions": assumptions,
         "counts": totals,
+        **({"consistency": consistency_of(rules, settings.model)} if is_transactional else {}),
     }
 
 
@@ -231,7 +236,7 @@ def _well_formed(results: Results) -> dict[str, Any]:
     if left:
         sentence = f"{plural(left, 'line')} {'was' if left == 1 else 'were'} left out (quarantine.jsonl)"
         sentence += f", {'' if left == 1 else 'the first '}{results.first_left_out()}"
-    return assumption("lines well formed", left == 0, sentence, tuple(RULES))
+    return assumption("lines well formed", left == 0, sentence, tuple(rules_of(results.run.settings.dialect)))
 
 
 def _deleted_topics(results: Results) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from .analysis.results import Results
-from .analysis.rules.selection import select_rules
+from .analysis.rules.selection import check_applicable, select_rules
 from .analysis.verdict.document import report_of
 from .analysis.verdict.provenance import provenance_of
 from .event_frames import library_of, write_bundle
@@ -51,10 +51,12 @@ class Request:
 
     def of_run(self, run: Run) -> Run:
         """The run, to be judged as requested."""
+        rules = select_rules(self.only, self.skip, self.allow)
+        check_applicable(rules, run.settings.dialect)
         settings = replace(
             run.settings,
             allow=self.allow,
-            rules=select_rules(self.only, self.skip, self.allow),
+            rules=rules,
             name=self.name or run.settings.name,
             strict=self.strict,
             ww_deps=self.ww_deps,

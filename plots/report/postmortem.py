@@ -14,7 +14,7 @@ import polars as pl
 from markupsafe import escape
 
 from ...analysis.causes.incidents import saved_incidents
-from ...analysis.rules import RULES
+from ...analysis.rules import rules_of
 from ...analysis.wording import either, plural, some
 from .. import PLOTS, style
 from ..clock import clock
@@ -107,6 +107,7 @@ def _template_values(
 ) -> dict[str, Any]:
     """The values that the templates show."""
     rules, skipped = verdict["rules"], verdict.get("skipped", [])
+    known = rules_of(verdict["input"].get("dialect", ""))
     incidents = saved_incidents(verdict, findings)
     listed, findings_left_out = worst_incidents(incidents, findings)
     causes = [incident for incident in incidents if incident.explained]
@@ -122,7 +123,8 @@ def _template_values(
         "source": verdict["input"].get("path") or _source(verdict),
         "counts": verdict["counts"],
         "rules": rules,
-        "guarantees": {name: RULES[name] for name in rules if name in RULES},
+        "guarantees": {name: known[name] for name in rules if name in known},
+        "consistency": verdict.get("consistency"),
         "assumptions": verdict["assumptions"],
         "incomplete": [item for item in verdict["assumptions"] if item["holds"] is not True],
         "provenance": verdict.get("provenance"),
@@ -161,6 +163,9 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         lost = plural(impact["lost"], "acknowledged write")
         read = _lost_read(impact["lost"], impact["lost_read"], verdict["counts"].get("quarantined", 0))
         return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
+    if found := verdict.get("consistency"):
+        summary = f"{found['summary'][0].upper()}{found['summary'][1:]}."
+        return summary if verdict["verdict"] != "unknown" else f"{summary} {_meaning(verdict)}"
     # Without final reads, or without the rule lost-write, it is not known whether records were lost.
     sound = verdict["rules"].get("lost-write", {}).get("verdict") == "valid"
     broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]

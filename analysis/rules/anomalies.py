@@ -1,0 +1,169 @@
+"""Anomalies of transactions on lists and registers, in Elle's names: their texts, and the findings of a run.
+
+They are not rules of a log: a native history has none of them. A finding is a violation if the consistency model that
+the user demands forbids the anomaly, else permitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import polars as pl
+
+from ...histories.tables import Evidence, Finding
+from ..partitions.partition import Partition
+from ..transactions.anomalies import Anomaly, shown, version_in_words
+from ..transactions.consistency_models import boundary, forbidden_by
+from ..transactions.cycles import TYPES, Cycles
+from ..transactions.txn_history import TxnHistory
+from ..wording import clipped
+from .cycles import CycleInWords, Drawing, findings_of_cycles
+from .judgement import Result
+from .rule import Rule
+
+DIALECTS = ("elle-append", "elle-register")
+MAX_STEPS_SHOWN = 120  # characters of a transaction's micro-operations
+_BASES = {
+    "G0": "Transactions wrote in a cycle",
+    "G1c": "Transactions wrote and read each other's writes in a cycle",
+    "G-single-item": "Transactions form a cycle with one anti-dependency: one read a state that the next replaced",
+    "G-nonadjacent-item": "Transactions form a cycle with several anti-dependencies, no two of them in a row",
+    "G2-item": "Transactions form a cycle with several anti-dependencies",
+}
+_ORDERS = {"": "", "-process": ", with the order of each process", "-realtime": ", with real-time order"}
+_OTHERS = {
+    "duplicate-elements": "A list that was read has an element twice, though it was appended once",
+    "cyclic-versions": "The versions of a register contradict the order that --keys assumes",
+    "garbage-read": "A transaction read an element that no transaction appended",
+    "G1a": "A transaction read a write of an aborted transaction (aborted read)",
+    "G1b": "A transaction read a version that its writer replaced before it ended (intermediate read)",
+    "dirty-update": "A committed transaction appended after an aborted one",
+    "incompatible-order": "Two reads of a list show different orders: neither is a prefix of the other",
+    "future-read": "A transaction read its own write before it made it",
+    "internal": "A transaction read something else than what it wrote or read before",
+    "lost-update": "Two transactions read the same version of a key, and both then wrote the key",
+}
+
+
+def _nothing(_: Partition) -> Iterator[Result]:
+    yield from ()
+
+
+def _anomaly(name: str, summary: str) -> Rule:
+    weakest = boundary([name])[0]
+    is_realtime = name in TYPES and name.endswith(("-process", "-realtime"))
+    rule = Rule(
+        name,
+        group="transactions",
+        summary=summary,
+        breach=f"{summary}. It rules out {' and '.join(weakest)}, and all stronger models.",
+        not_a_breach="Permitted if the model that --model demands allows it.",
+        unknown_when="A line was left out, a key has a value twice, or the order of the versions is not known.",
+        in_jepsen="Elle's anomaly of this name (garbage-read: of its paper).",
+        needs=("ok",),
+        assumes=("values", *(("order",) if is_realtime else ())),
+    )
+    judged = rule.judged_by(_nothing).judges["native"]
+    rule.judges.clear()
+    rule.judges.update(dict.fromkeys(DIALECTS, judged))
+    return rule
+
+
+ANOMALIES: dict[str, Rule] = {
+    name: _anomaly(name, summary)
+    for name, summary in (
+        *_OTHERS.items(),
+        *((base + suffix, text + order) for suffix, order in _ORDERS.items() for base, text in _BASES.items()),
+    )
+}
+
+
+def severities_under(model: str) -> dict[str, str]:
+    """The severity of each anomaly if a consistency model is demanded."""
+    forbidden = forbidden_by(model)
+    return {name: "violation" if name in forbidden else "permitted" for name in ANOMALIES}
+
+
+def findings_of_anomalies(
+    history: TxnHistory, anomalies: Iterable[Anomaly], cycles: Mapping[str, Cycles], model: str
+) -> list[tuple[Finding, Drawing | None]]:
+    """The findings of a run in the order of ANOMALIES, those of cycles with their drawings."""
+    severity = severities_under(model)
+    found: list[tuple[Finding, Drawing | None]] = [
+        (_finding(history, one, severity[one.type]), None) for one in anomalies
+    ]
+    for finding, drawing in findings_of_cycles(cycles, severity, in_words=partial(_CycleOfKeys, history=history)):
+        places = pl.Series([item.place for item in finding.evidence])
+        txns = history.txns["at"].search_sorted(places).to_list()
+        values = [value for value in finding.values if value]
+        pairs = zip(finding.evidence, txns, strict=True)
+        evidence = [replace(item, sentence=f"process {item.sentence}; {_steps(history, txn)}") for item, txn in pairs]
+        found.append((replace(finding, topic=None, partition=None, evidence=evidence, values=values), drawing))
+    turn = {name: number for number, name in enumerate(ANOMALIES)}
+    return sorted(found, key=lambda one: turn[one[0].rule])
+
+
+def _finding(history: TxnHistory, anomaly: Anomaly, severity: str) -> Finding:
+    txns = tuple(dict.fromkeys(anomaly.txns))
+    processes = [str(history.txns["process"][txn]) for txn in txns]
+    names = [f"T{number} (process {process})" for number, process in enumerate(processes, 1)]
+    more = f"; {anomaly.others:,} more like this" if anomaly.others else ""
+    evidence = [
+        Evidence(f"{name}: {_steps(history, txn)}", int(history.txns["at"][txn]))
+        for name, txn in zip(names, txns, strict=True)
+    ]
+    return Finding(
+        rule=anomaly.type,
+        sentence=f"{', '.join(names)}: {anomaly.sentence}{more}",
+        severity=severity,
+        count=1 + anomaly.others,
+        values=list(anomaly.values),
+        processes=list(dict.fromkeys(processes)),
+        evidence=evidence,
+    )
+
+
+def _steps(history: TxnHistory, txn: int) -> str:
+    """The micro-operations of a transaction in words."""
+    verb = {"r": "read", "w": "wrote"}
+    words = [
+        f"{verb[f]} {version_in_words(value or '')} {'of' if f == 'r' else 'to'} key {shown(key)}"
+        for f, key, value in history.steps_of(txn)
+    ]
+    return clipped("it " + ", ".join(words), MAX_STEPS_SHOWN) if words else "it has no known steps"
+
+
+@dataclass(frozen=True)
+class _CycleOfKeys(CycleInWords):
+    """A cycle of transactions on keys in words: its places are lines, not times."""
+
+    in_jepsen: bool = True
+    history: TxnHistory | None = None
+
+    def dependency(self, kind: str, row: dict[str, Any], one: str, other: str) -> str:
+        """Why one transaction comes before the other."""
+        key, before = shown(row["topic"]), version_in_words(row["source_value"])
+        if kind == "wr":
+            return f"{one} wrote {before} to key {key}, {other} read it"
+        after = version_in_words(row["target_value"])
+        if kind == "ww":
+            return f"{one} wrote {before} to key {key}, before {other} wrote {after}"
+        return f"{one} read {before} of key {key}, before {other} wrote {after}"
+
+    def name(self, step: Any) -> str:
+        """The transaction that a step leads from, with its process."""
+        return super().name(step).replace("(", "(process ", 1)
+
+
+def models_in_words(weakest: list[str], strongest: list[str]) -> str:
+    """Which models a run rules out, as a sentence without its full stop."""
+    if not weakest:
+        return f"no model up to {strongest[0]} is ruled out"
+    rest = f"{' and '.join(strongest)} {'is' if len(strongest) == 1 else 'are'} not ruled out" if strongest else ""
+    return f"not {' and not '.join(weakest)}, nor anything stronger{'; ' + rest if rest else ''}"
+
+
+__all__ = ["ANOMALIES", "DIALECTS", "findings_of_anomalies", "models_in_words", "severities_under"]

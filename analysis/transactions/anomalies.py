@@ -1,0 +1,110 @@
+"""Anomalies of transactions on lists and registers that are not cycles, as far as both workloads share them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+
+import polars as pl
+
+from ..wording import clipped
+from .txn_history import TxnHistory
+
+MAX_ANOMALIES = 100  # of a type; the last one has the count of the others
+MAX_SHOWN = 40  # characters of a key or value in a sentence
+
+Step = tuple[str, str | None]  # f, value
+Judge = Callable[[list[Step]], Iterator[tuple[str, str]]]
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """One anomaly. Its sentence calls its transactions T1, T2, …"""
+
+    type: str  # of rules/anomalies.py
+    sentence: str
+    txns: tuple[int, ...]
+    values: tuple[str, ...] = ()
+    others: int = 0  # anomalies of its type beyond MAX_ANOMALIES
+
+
+def collect(found: Iterable[Anomaly]) -> list[Anomaly]:
+    """At most MAX_ANOMALIES anomalies of each type, with the count of the others."""
+    by_type: dict[str, list[Anomaly]] = {}
+    for one in found:
+        chosen = by_type.setdefault(one.type, [])
+        if len(chosen) < MAX_ANOMALIES:
+            chosen.append(one)
+        else:
+            chosen[-1] = replace(chosen[-1], others=chosen[-1].others + 1)
+    return [one for chosen in by_type.values() for one in chosen]
+
+
+def shown(text: str) -> str:
+    """A key or value for a sentence."""
+    return clipped(text, MAX_SHOWN)
+
+
+def version_in_words(value: str) -> str:
+    """A version of a register, or of a list with a line feed after each element; empty: the initial one."""
+    if not value.endswith("\n"):
+        return shown(value) if value else "the initial state"
+    items = value.removesuffix("\n").split("\n")
+    chosen = items if len(items) <= 8 else [*items[:3], "…", *items[-3:]]
+    return f"[{' '.join(map(shown, chosen))}]"
+
+
+def repeated_writes(writes: pl.DataFrame) -> pl.DataFrame:
+    """The keys to which a value was written twice, or nil, the initial state: their versions identify no writer."""
+    counts = writes.group_by("key", "value").len()
+    return counts.filter((pl.col("len") > 1) | (pl.col("value") == "nil")).select("key").unique()
+
+
+def intermediate_reads(history: TxnHistory, writes: pl.DataFrame, reads: pl.DataFrame) -> Iterator[Anomaly]:
+    """G1b: a transaction read a version that another one replaced before it ended. `reads`: key, value, txn."""
+    replaced = writes.filter(pl.col("step") < pl.col("step").max().over("txn", "key"))
+    pairs = (
+        reads.join(replaced.select("key", "value", pl.col("txn").alias("writer")), on=["key", "value"], how="inner")
+        .filter(pl.col("txn") != pl.col("writer"))
+        .select("txn", "key", "value", "writer")
+        .unique()
+        .sort("txn", "key", "value")
+    )
+    for reader, key, value, writer in pairs.iter_rows():
+        name = shown(history.keys[key])
+        sentence = f"T2 read {shown(value)} of key {name}, which T1 wrote before it wrote the key again"
+        yield Anomaly("G1b", sentence, (writer, reader), (value,))
+
+
+def lost_updates(history: TxnHistory) -> Iterator[Anomaly]:
+    """lost-update: two committed transactions read the same version of a key, and then both wrote the key."""
+    by_key = (
+        _of_committed(history)
+        .group_by("txn", "key")
+        .agg(pl.col("f", "value").first(), (pl.col("f") == "w").any().alias("writes"))
+    )
+    updates = by_key.filter((pl.col("f") == "r") & pl.col("writes")).with_columns(pl.col("value").fill_null(""))
+    groups = updates.group_by("key", "value").agg(pl.col("txn").sort()).filter(pl.col("txn").list.len() > 1)
+    for key, value, txns in groups.sort(pl.col("txn").list.first(), "key", "value").iter_rows():
+        more = f" (so did {len(txns) - 2:,} more)" if len(txns) > 2 else ""
+        read = f"{version_in_words(value)} of key {shown(history.keys[key])}"
+        yield Anomaly("lost-update", f"T1 and T2 both read {read} and then wrote the key{more}", tuple(txns[:2]))
+
+
+def within_transactions(history: TxnHistory, judge: Judge) -> Iterator[Anomaly]:
+    """The anomalies within committed transactions that use a key several times.
+
+    `judge` gets the steps of one transaction on one key, in order, and yields types and sentences.
+    """
+    several = _of_committed(history).filter(pl.len().over("txn", "key") > 1).sort("txn", "key", "step")
+    rows = several.select("txn", "key", "f", "value").iter_rows()
+    for (txn, key), group in groupby(rows, itemgetter(0, 1)):
+        for kind, sentence in judge([(f, value) for _, _, f, value in group]):
+            yield Anomaly(kind, f"T1 {sentence} of key {shown(history.keys[key])}", (txn,))
+
+
+def _of_committed(history: TxnHistory) -> pl.DataFrame:
+    is_ok = history.txns["outcome"] == "ok"
+    return history.steps.filter(is_ok.gather(history.steps["txn"]))

@@ -1,0 +1,102 @@
+"""Consistency models of transactions, and the anomalies that each forbids: Elle's lattice (elle.consistency-model).
+
+Sources: Adya, "Weak Consistency" (PL-1 to PL-SS, there read-uncommitted to strict-serializable); Cerone, Bernardi and
+Gotsman, "A Framework for Transactional Consistency Models with Atomic Visibility" (read-atomic, causal, prefix,
+parallel-snapshot-isolation); Daudjee and Salem (strong session models). Models that differ from these only in
+predicates or cursors are left out, as histories of keys show neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .cycles import TYPES, implies
+
+
+class ConsistencyModel(NamedTuple):
+    """What a model forbids beyond the weaker models that it implies."""
+
+    implied: tuple[str, ...]
+    forbidden: tuple[str, ...]
+
+
+# The weakest first.
+MODELS: dict[str, ConsistencyModel] = {
+    "read-uncommitted": ConsistencyModel((), ("G0", "duplicate-elements", "cyclic-versions", "garbage-read")),
+    "read-committed": ConsistencyModel(
+        ("read-uncommitted",), ("G1a", "G1b", "G1c", "dirty-update", "incompatible-order", "future-read")
+    ),
+    "cursor-stability": ConsistencyModel(("read-committed",), ("lost-update",)),
+    "monotonic-atomic-view": ConsistencyModel(("read-committed",), ()),
+    "read-atomic": ConsistencyModel(("monotonic-atomic-view",), ("internal",)),
+    "causal": ConsistencyModel(("read-atomic",), ()),
+    "prefix": ConsistencyModel(("causal",), ()),
+    "update-atomic": ConsistencyModel(("read-atomic",), ("lost-update",)),
+    "parallel-snapshot-isolation": ConsistencyModel(("causal", "update-atomic"), ()),
+    "consistent-view": ConsistencyModel(("cursor-stability",), ("G-single-item",)),
+    "repeatable-read": ConsistencyModel(("cursor-stability", "monotonic-atomic-view"), ("G2-item",)),
+    "snapshot-isolation": ConsistencyModel(
+        ("consistent-view", "parallel-snapshot-isolation", "prefix"), ("G-nonadjacent-item",)
+    ),
+    "serializable": ConsistencyModel(("repeatable-read", "snapshot-isolation"), ()),
+    "strong-session-read-uncommitted": ConsistencyModel(("read-uncommitted",), ("G0-process",)),
+    "strong-session-read-committed": ConsistencyModel(
+        ("read-committed", "strong-session-read-uncommitted"), ("G1c-process",)
+    ),
+    "strong-session-snapshot-isolation": ConsistencyModel(
+        ("snapshot-isolation", "strong-session-read-committed"), ("G-nonadjacent-item-process",)
+    ),
+    "strong-session-serializable": ConsistencyModel(
+        ("serializable", "strong-session-snapshot-isolation"), ("G2-item-process",)
+    ),
+    "strong-read-uncommitted": ConsistencyModel(("strong-session-read-uncommitted",), ("G0-realtime",)),
+    "strong-read-committed": ConsistencyModel(
+        ("strong-session-read-committed", "strong-read-uncommitted"), ("G1c-realtime",)
+    ),
+    "strong-snapshot-isolation": ConsistencyModel(
+        ("strong-session-snapshot-isolation", "strong-read-committed"), ("G-nonadjacent-item-realtime",)
+    ),
+    "strict-serializable": ConsistencyModel(
+        ("strong-session-serializable", "strong-snapshot-isolation"), ("G2-item-realtime",)
+    ),
+}
+STRONGEST = "strict-serializable"
+# Whether these hold is decided. consistent-view needs a cycle that a search may not find in its budget, and what the
+# others forbid beyond weaker models is only searched in part.
+DEMANDED = (
+    *("read-uncommitted", "read-committed", "repeatable-read", "snapshot-isolation", "serializable"),
+    *(name for name in MODELS if name.startswith("str")),
+)
+
+
+def stronger_or_equal(name: str) -> set[str]:
+    """The models that imply a model, with itself."""
+    found = {name}
+    for other, model in MODELS.items():  # a model stands after those that it implies
+        if found.intersection(model.implied):
+            found.add(other)
+    return found
+
+
+def forbidden_by(name: str) -> set[str]:
+    """All anomalies that a model forbids, with those that imply them."""
+    direct = {one for other, model in MODELS.items() if name in stronger_or_equal(other) for one in model.forbidden}
+    return direct | {one for one in TYPES if any(other in TYPES and implies(one, other) for other in direct)}
+
+
+def ruled_out(anomalies: Iterable[str]) -> list[str]:
+    """The models that some anomalies rule out, the weakest first."""
+    found = set(anomalies)
+    return [name for name in MODELS if found & forbidden_by(name)]
+
+
+def boundary(anomalies: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The weakest models that some anomalies rule out, and the strongest that they do not rule out."""
+    out = ruled_out(anomalies)
+    possible = [name for name in DEMANDED if name not in out]
+    weakest = [name for name in out if not any(name in stronger_or_equal(other) for other in out if other != name)]
+    strongest = [
+        name for name in possible if not any(other in stronger_or_equal(name) for other in possible if other != name)
+    ]
+    return weakest, strongest

@@ -1,0 +1,193 @@
+"""Versions and anomalies of registers that transactions read and write, as elle.rw-register infers them.
+
+A read shows which write it saw, but not the order of the writes. Known for certain is only that all versions come after
+the initial one (nil). More follows from what the user assumes of each key (ASSUMPTIONS). So no anomaly does not mean
+that there is none. `guessed_versions` orders the versions by time: if these have no anomaly, the history is legal.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from ...histories.tables import MAX_INT64, MIN_INT64
+from .anomalies import (
+    Anomaly,
+    Step,
+    intermediate_reads,
+    lost_updates,
+    shown,
+    version_in_words,
+    within_transactions,
+)
+from .graph import strong_components
+from .txn_history import TxnHistory
+from .version_edges import INITIAL, Versions
+
+ASSUMPTIONS = {  # of each key by itself; Elle's options wfr-keys?, sequential-keys? and linearizable-keys?
+    "wfr": "a transaction that reads and writes it replaces the version that it read",
+    "sequential": "each process sees it move forward",
+    "linearizable": "all processes see it move forward in real time",
+}
+
+
+class Registers(NamedTuple):
+    """What the transactions did to each register."""
+
+    writes: pl.DataFrame  # key, value, txn, step, outcome
+    reads: pl.DataFrame  # key, value (INITIAL: nil), txn: of committed transactions
+    # key, txn, start, end, process, first, last: the version that a transaction used first, and the one it left
+    uses: pl.DataFrame
+    finals: pl.DataFrame  # key, value, txn: the last write of transactions that committed for certain
+    unwritten: int  # versions that were read but never written
+
+
+def registers_of(history: TxnHistory) -> Registers:
+    """What the transactions did to each register. No value may be written twice to a key, and nil never."""
+    writes = history.writes()
+    steps = history.steps.with_columns(pl.col("value").fill_null(INITIAL))
+    reads = steps.filter(pl.col("f") == "r").select("key", "value", "txn")
+    written = writes.select("key", "value")
+    unwritten = reads.filter(pl.col("value") != INITIAL).join(written, on=["key", "value"], how="anti")
+    seen = writes.join(reads.select("key", "value"), on=["key", "value"], how="semi")["txn"]
+    certain = (history.txns["outcome"] == "ok") | history.txns["txn"].is_in(seen.implode())
+    certain &= history.txns["outcome"] != "fail"
+    of_certain = steps.filter(certain.gather(steps["txn"]))
+    is_write = pl.col("f") == "w"
+    uses = of_certain.group_by("key", "txn", maintain_order=True).agg(
+        first=pl.when(pl.col("f").first() == "r")
+        .then(pl.col("value").first())
+        .otherwise(pl.col("value").filter(is_write).last()),
+        last=pl.coalesce(pl.col("value").filter(is_write).last(), pl.col("value").first()),
+    )
+    finals = of_certain.filter(is_write).group_by("key", "txn", maintain_order=True).agg(pl.col("value").last())
+    times = (history.column(name).gather(uses["txn"]) for name in ("start", "end", "process"))
+    return Registers(
+        writes,
+        reads,
+        uses.with_columns(*times),
+        finals.select("key", "value", "txn"),
+        unwritten.select("key", "value").n_unique() if len(unwritten) else 0,
+    )
+
+
+def versions_of(registers: Registers, assumed: Iterable[str]) -> tuple[Versions, list[tuple[int, str, str, int, int]]]:
+    """The partial order of the versions under some ASSUMPTIONS, and the versions that it contradicts.
+
+    A contradiction has a key, two versions that are each before the other, and the transactions that show it.
+    """
+    found = [row for name in ASSUMPTIONS if name in assumed for row in _assumed_order(registers, name)]
+    schema = {"key": pl.Int64, "before": pl.String, "after": pl.String, "one": pl.Int64, "other": pl.Int64}
+    inferred = pl.DataFrame(found, schema, orient="row").filter(pl.col("before") != pl.col("after"))
+    inferred = inferred.unique(["key", "before", "after"], keep="first", maintain_order=True)
+    cyclic = _in_cycles(inferred)
+    inferred = inferred.join(cyclic.select("key").unique(), on="key", how="anti").select("key", "before", "after")
+    inferred = inferred.filter(pl.col("before") != INITIAL)
+    # A version after another one is after the initial one for that reason already.
+    written = inferred.join(registers.finals.rename({"value": "before"}), on=["key", "before"], how="semi")
+    first = registers.finals.select("key", after="value").join(written, on=["key", "after"], how="anti")
+    order = pl.concat([inferred, first.select("key", pl.lit(INITIAL).alias("before"), "after")])
+    return _versions(registers, order), cyclic.rows()
+
+
+def guessed_versions(registers: Registers) -> Versions:
+    """A total order of the versions: by the time when the writer or the first reader of each ended."""
+    ends = registers.uses.select("key", "txn", "end")
+    of_writer = registers.finals.join(ends, on=["key", "txn"], how="left").select("key", "value", "end")
+    of_readers = registers.reads.join(ends, on=["key", "txn"], how="inner").select("key", "value", "end")
+    times = pl.concat([of_writer, of_readers]).group_by("key", "value").agg(pl.col("end").min())
+    finals = registers.finals.join(times, on=["key", "value"], how="left").sort("key", "end", "txn")
+    order = finals.select("key", pl.col("value").shift(1).over("key").fill_null(INITIAL).alias("before"), after="value")
+    return _versions(registers, order)
+
+
+def _versions(registers: Registers, order: pl.DataFrame) -> Versions:
+    writers = registers.writes.filter(pl.col("outcome") != "fail").select("key", "value", "txn")
+    return Versions(order, writers, registers.reads)
+
+
+def _assumed_order(registers: Registers, name: str) -> Iterator[tuple[int, str, str, int, int]]:
+    """Versions before others by one of ASSUMPTIONS: key, before, after, and the transactions that show it."""
+    uses = registers.uses
+    if name == "wfr":
+        changed = uses.filter(pl.col("first") != pl.col("last")).join(registers.reads, on=["key", "txn"], how="semi")
+        yield from changed.select("key", "first", "last", "txn", other="txn").iter_rows()
+        return
+    known = uses.filter(pl.col("start") > MIN_INT64).sort("key", "start")
+    groups: dict[tuple[int, str], list[tuple[int, int, int, str, str]]] = defaultdict(list)
+    for key, txn, start, end, process, first, last in known.select(
+        "key", "txn", "start", "end", "process", "first", "last"
+    ).iter_rows():
+        groups[key, process if name == "sequential" else ""].append((start, end, txn, first, last))
+    for (key, _), rows in groups.items():
+        for one, other in _next_in_time([row[:2] for row in rows]):
+            yield key, rows[one][4], rows[other][3], rows[one][2], rows[other][2]
+
+
+def _next_in_time(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Pairs of spans, sorted by start, of which one ends before the other starts, and none is between them."""
+    starts = [start for start, _ in spans]
+    for number, (_, end) in enumerate(spans):
+        covered = MAX_INT64
+        for later in range(bisect_right(starts, end), len(spans)):
+            if starts[later] > covered:
+                break
+            covered = min(covered, spans[later][1])
+            yield number, later
+
+
+def _in_cycles(inferred: pl.DataFrame) -> pl.DataFrame:
+    """Two versions of each key whose order has a cycle, with the transactions that show the first step."""
+    every = pl.concat([inferred.select("key", value=end) for end in ("before", "after")]).unique()
+    start = inferred.select("key", pl.lit(INITIAL).alias("before"), "after").filter(pl.col("after") != INITIAL).unique()
+    steps = pl.concat([inferred, start.with_columns(one=pl.lit(-1, pl.Int64), other=pl.lit(-1, pl.Int64))])
+    nodes = pl.concat([every, start.select("key", value="before")]).unique().sort("key", "value").with_row_index("node")
+    for end in ("before", "after"):
+        steps = steps.join(nodes.rename({"value": end, "node": f"{end}_node"}), on=["key", end], how="left")
+    source, target = (steps[f"{end}_node"].cast(pl.Int64).to_numpy() for end in ("before", "after"))
+    label = strong_components(len(nodes), source, target)
+    inside = steps.filter(pl.Series(label[source] == label[target], dtype=pl.Boolean) & (pl.col("one") >= 0))
+    inside = inside.sort("key", "one", "other").unique("key", keep="first", maintain_order=True)
+    return inside.select("key", "before", "after", "one", "other")
+
+
+def anomalies_of(
+    history: TxnHistory, registers: Registers, cyclic: list[tuple[int, str, str, int, int]]
+) -> Iterator[Anomaly]:
+    """The anomalies that are not cycles of transactions; `cyclic` as of `versions_of`."""
+    for key, before, after, one, other in cyclic:
+        name = shown(history.keys[key])
+        if one == other:
+            text = f"T1 replaced {version_in_words(before)} of key {name} by {version_in_words(after)}"
+        else:
+            text = f"T1 left key {name} with {version_in_words(before)} and T2 then used {version_in_words(after)}"
+        yield Anomaly("cyclic-versions", f"{text}, but another order of its versions is shown, too", (one, other))
+    aborted = registers.writes.filter(pl.col("outcome") == "fail").select("key", "value", pl.col("txn").alias("writer"))
+    pairs = registers.reads.join(aborted, on=["key", "value"], how="inner").unique().sort("txn", "key", "value")
+    for key, value, reader, writer in pairs.iter_rows():
+        sentence = f"T2 read {shown(value)} of key {shown(history.keys[key])}, which T1 wrote, but T1 failed"
+        yield Anomaly("G1a", sentence, (writer, reader), (value,))
+    possible = registers.writes.filter(pl.col("outcome") != "fail")
+    yield from intermediate_reads(history, possible, registers.reads)
+    yield from lost_updates(history)
+    yield from within_transactions(history, _judge_steps)
+
+
+def _judge_steps(steps: list[Step]) -> Iterator[tuple[str, str]]:
+    """internal: a read contradicts what its transaction read or wrote. future-read: it has a later write."""
+    expected: str | None = None
+    for number, (f, value) in enumerate(steps):
+        current = value or INITIAL
+        if f == "r":
+            if number and current != expected:
+                state = version_in_words(expected or INITIAL)
+                yield "internal", f"read {version_in_words(current)} in place of {state}"
+                return
+            if current != INITIAL and ("w", value) in steps[number:]:
+                yield "future-read", f"read its own write {shown(current)} before it made it"
+                return
+        expected = current

@@ -1,0 +1,86 @@
+"""The transactions of a history of lists or registers, made of its events: invocations and completions joined.
+
+A transaction is `ok` (committed), `fail` (aborted) or `info` (indeterminate: it may have committed). Without a
+completion it is `info`. What an `info` or `fail` transaction read is ignored, as an aborted transaction proves nothing.
+The order of the lines is the order of time, as in Elle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from ...histories.tables import MAX_INT64, MIN_INT64
+
+# start: place of the invocation; MIN_INT64 if it is missing. end: place of the completion, MAX_INT64 unless ok.
+TXNS = {
+    "txn": pl.Int64,
+    "at": pl.Int64,  # place of the completion, else of the invocation
+    "start": pl.Int64,
+    "end": pl.Int64,
+    "process": pl.String,
+    "outcome": pl.String,
+}
+# The micro-operations in order (transaction_lines.STEPS), without the reads of transactions that are not ok.
+STEPS = {"txn": pl.Int64, "step": pl.Int64, "f": pl.String, "key": pl.Int64, "value": pl.String}
+
+
+@dataclass(frozen=True)
+class TxnHistory:
+    """The transactions of a run."""
+
+    txns: pl.DataFrame  # TXNS; row number `txn` is the transaction of that number
+    steps: pl.DataFrame  # STEPS, sorted by txn and step; keys are numbers
+    keys: pl.Series  # the name of each key, by its number
+    is_whole: bool  # whether no line was left out
+
+    def column(self, name: str) -> pl.Series:
+        """A column of TXNS, to be gathered by numbers of transactions."""
+        return self.txns[name]
+
+    def writes(self) -> pl.DataFrame:
+        """All writes: txn, step, key, value and the outcome of the transaction."""
+        written = self.steps.lazy().filter(pl.col("f") == "w").select("txn", "step", "key", "value").collect()
+        return written.with_columns(outcome=self.txns["outcome"].gather(written["txn"]))
+
+    def steps_of(self, txn: int) -> list[tuple[str, str, str | None]]:
+        """The micro-operations of one transaction: f, the name of the key, and the value."""
+        low, high = self.steps["txn"].search_sorted(txn, "left"), self.steps["txn"].search_sorted(txn, "right")
+        rows = self.steps[low:high].select("f", "key", "value").iter_rows()
+        return [(f, str(self.keys[key]), value) for f, key, value in rows]
+
+
+def history_of(events: pl.DataFrame, steps: pl.DataFrame, is_whole: bool = True) -> TxnHistory:
+    """Joins invocations and completions. `events` and `steps` have the column `place` in place of `line`, sorted."""
+    is_invoke = pl.col("type") == "invoke"
+    before = pl.all().shift(1).over("process").name.prefix("before_")
+    paired = events.select("place", "type", "process", "has_value").with_columns(before)
+    follows = pl.col("before_type") == "invoke"
+    completions = paired.filter(~is_invoke).select(
+        pl.col("place").alias("at"),
+        pl.when(follows).then("before_place").otherwise(MIN_INT64).alias("start"),
+        "process",
+        pl.col("type").alias("outcome"),
+        # A completion without a value has that of its invocation.
+        pl.when(pl.col("has_value") | ~follows.fill_null(False)).then("place").otherwise("before_place").alias("of"),
+    )
+    last = pl.col("type").shift(-1).over("process")
+    open_ones = events.filter(is_invoke & (last.is_null() | (last == "invoke"))).select(
+        pl.col("place").alias("at"), pl.col("place").alias("start"), "process", outcome=pl.lit("info"), of="place"
+    )
+    txns = (
+        pl.concat([completions.with_columns(pl.col("start").fill_null(MIN_INT64)), open_ones])
+        .sort("at")
+        .with_row_index("txn")
+        .cast({"txn": pl.Int64})
+    )
+    done = pl.when(pl.col("outcome") == "ok").then("at").otherwise(MAX_INT64).alias("end")
+    owners = txns.select("txn", "outcome", place="of")
+    known = steps.join(owners, on="place", how="inner", maintain_order="left").filter(
+        (pl.col("f") == "w") | (pl.col("outcome") == "ok")
+    )
+    keys = known["key"].unique(maintain_order=True)
+    numbered = known.join(pl.DataFrame({"key": keys}).with_row_index("number"), on="key", maintain_order="left")
+    chosen = numbered.select("txn", "step", "f", pl.col("number").cast(pl.Int64).alias("key"), "value")
+    return TxnHistory(txns.with_columns(done).select(list(TXNS)), chosen.sort("txn", "step"), keys, is_whole)

@@ -1,0 +1,92 @@
+"""Dependencies between transactions that follow from the order of the versions of each key.
+
+- **wr**: a transaction read a version that another one wrote.
+- **ww**: a transaction wrote the version after that of another one.
+- **rw**: a transaction read a version, and another one wrote the version after it.
+
+Source: Adya, Liskov and O'Neil, "Generalized Isolation Level Definitions" (direct dependencies); elle/txn.clj.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+from ...histories.tables import Schema
+from .dependencies import DEPENDENCIES, KINDS
+from .txn_history import TxnHistory
+from .windows import windows_of, within
+
+INITIAL = ""  # the version of every key before its first write
+MAX_PAIRS = 2_000_000  # of readers of a version and writers of versions that may follow it
+EDGES: Schema = {
+    "kind": KINDS,
+    "source": pl.Int64,  # transactions
+    "target": pl.Int64,
+    "key": pl.Int64,
+    "before": pl.String,  # the version that the source wrote (ww, wr) or read (rw)
+    "after": pl.String,  # the version that the target wrote (ww, rw)
+}
+
+
+class Versions(NamedTuple):
+    """What is known of the versions of keys."""
+
+    order: pl.DataFrame  # key, before, after: versions, of which one precedes the other
+    writers: pl.DataFrame  # key, value, txn: the only writer of a version, not aborted
+    reads: pl.DataFrame  # key, value, txn: the versions that committed transactions read
+
+
+def edges_of(versions: Versions) -> tuple[pl.DataFrame, int]:
+    """The EDGES, each pair of transactions once for each kind, and the number of keys that have too many."""
+    order, writers, reads = versions
+    writes = writers.rename({"value": "after", "txn": "target"})
+    after = order.join(writes, on=["key", "after"], how="inner")
+    source = writers.rename({"value": "before", "txn": "source"})
+    ww = after.join(source, on=["key", "before"], how="inner")
+    wr = reads.rename({"value": "before", "txn": "target"}).join(source, on=["key", "before"], how="inner")
+    readers = reads.unique(["key", "value", "txn"]).rename({"value": "before", "txn": "source"})
+    pairs = after.group_by("key", "before").len("n").join(readers.group_by("key", "before").len("m"), ["key", "before"])
+    large = pairs.filter(pl.col("n").cast(pl.Int64) * pl.col("m") > MAX_PAIRS)
+    if len(large):
+        after = after.join(large, on=["key", "before"], how="anti")
+    rw = after.join(readers, on=["key", "before"], how="inner")
+    found = [
+        frame.select(
+            pl.lit(kind).cast(KINDS).alias("kind"),
+            *("source", "target", "key", "before"),
+            pl.lit(None, pl.String).alias("after") if kind == "wr" else "after",
+        )
+        .filter(pl.col("source") != pl.col("target"))
+        .sort("source", "target", "key", "before", "after")
+        .unique(["source", "target"], keep="first", maintain_order=True)
+        for kind, frame in (("ww", ww), ("wr", wr), ("rw", rw))
+    ]
+    return pl.concat(found), large["key"].n_unique()
+
+
+def dependencies_of(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
+    """The DEPENDENCIES of EDGES that may be part of a cycle: those within the same window of time."""
+    names = ("at", "start", "end", "process")
+    times = edges.select(
+        history.column(name).gather(edges[end]).alias(f"{end}_{name}")
+        for end in ("source", "target")
+        for name in names[1:3]
+    ).with_row_index("row")
+    inside = within(times, windows_of(times)).select("row", "window")
+    chosen = edges[inside["row"]]
+    wide = chosen.select(
+        history.keys.gather(chosen["key"]).alias("topic"),
+        pl.lit(0, pl.Int32).alias("partition"),
+        "kind",
+        *(
+            history.column(name).gather(chosen[end]).alias(f"{end}_{name}")
+            for end in ("source", "target")
+            for name in names
+        ),
+        *(pl.lit(None, pl.Int64).alias(f"{end}_offset") for end in ("source", "target")),
+        pl.col("before").alias("source_value"),
+        pl.col("after").alias("target_value"),
+    )
+    return wide.select(pl.col(name).cast(kind) for name, kind in DEPENDENCIES.items()).with_columns(inside["window"])
