@@ -22,7 +22,9 @@ from .progress import Progress, note
 @click.argument("source", metavar="DIR|RUN", type=LocalPath(takes_stdin=True))
 @click.argument("name", metavar="NAME", type=click.Choice(list(PLOTS)))
 @click.option(
-    "--partition", metavar="TOPIC-N", help="The partition to draw (offsets, replicas, swimlane, unread, lag)."
+    "--partition",
+    metavar="TOPIC-N",
+    help="The partition to draw (offsets, replicas, swimlane, transactions, unread, lag).",
 )
 @click.option("--finding", metavar="ID", help="The finding to draw (around, cycles).")
 @from_option
@@ -40,7 +42,8 @@ def command(
     file: Path | None,
     scale: int,
 ) -> None:
-    """Draw the figure NAME: glance, cycles, offsets, replicas, swimlane, around, unread, lag or heatmap.
+    """Draw the figure NAME: glance, cycles, offsets, replicas, swimlane, transactions, around, unread, lag or
+    heatmap.
 
     DIR is a folder that `logjudge check` wrote. A RUN is judged first, by the local engine. Without --partition and
     --finding, the figure shows the worst partition or finding.

@@ -16,6 +16,7 @@ from .merge import MAX_PARTITIONS, badness, merge_figures
 from .offsets import offset_map
 from .replicas import replica_figures
 from .series import lags, latency, outcomes_of_acknowledged, over_time, rows_by_process, span_of, unplaced_outcomes
+from .transactions import transaction_figures
 from .windows import windows
 
 __all__ = ["MAX_PARTITIONS", "badness", "figures_of", "merge_figures", "own_figures_of"]
@@ -43,7 +44,7 @@ def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     }
 
 
-_NO_OWN_FIGURES: dict[str, Any] = {"lags": [], "offsets": None, "windows": [], "replicas": None}
+_NO_OWN_FIGURES: dict[str, Any] = {"lags": [], "offsets": None, "windows": [], "replicas": None, "transactions": None}
 
 
 def own_figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
@@ -57,4 +58,5 @@ def own_figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
         "offsets": offset_map(p, acknowledged, findings, consumers),
         "windows": windows(p, findings),
         "replicas": replica_figures(p),
+        "transactions": transaction_figures(p),
     }

@@ -115,4 +115,5 @@ def _column(table: Longs, name: str, long: pa.Buffer, in_any_row: int) -> pa.Arr
 
 
 def _has(table: Longs, name: str) -> npt.NDArray[np.bool_]:
-    return table[:, scanned.PRESENT] & 1 << scanned.NAMES.index(name) != 0
+    has: npt.NDArray[np.bool_] = table[:, scanned.PRESENT] & 1 << scanned.NAMES.index(name) != 0
+    return has

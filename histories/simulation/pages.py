@@ -94,6 +94,12 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
             ("transactions committed, aborted, open", ends),
             ("transactions timed out, fenced", f"{transactions['timed_out']}, {transactions['fenced']}"),
         ]
+    if processing := known.get("processing"):
+        rows += [
+            ("records below the group's committed offsets", str(processing["handled"])),
+            ("records with one committed copy", str(processing["copied"] - processing["copied_twice"])),
+            ("records with more than one", str(processing["copied_twice"])),
+        ]
     if latency:
         rows.append(
             (

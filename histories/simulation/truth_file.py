@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...models.exploration.group_truth import group_truth
+from ...models.exploration.processing_truth import processing_truth
 from ...models.exploration.transaction_truth import transaction_truth
 from ...models.exploration.truth import (
     LostAck,
@@ -65,7 +66,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             duplicates += twice
             reordered += late
     ledger = cluster.ledger
-    acknowledged = sum(a.end - a.base for acks in ledger.acks for a in acks if a.acks != 0)
+    acknowledged = sum(a.end - a.base for acks in ledger.acks[: config.partitions] for a in acks if a.acks != 0)
     acknowledges = cluster.config.acks != 0
     return {
         "name": scenario.name,
@@ -107,11 +108,20 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             for p, epoch, *both in dict.fromkeys(ledger.rivals)
         ],
         **_consumed(cluster),
-        **({} if (group := group_truth(cluster)) is None else {"group": group}),
-        **({} if (transactions := transaction_truth(cluster)) is None else {"transactions": transactions}),
+        **_coordinated(cluster),
         "final": cluster.final,
         "protocol_events": cluster.loop.processed,
     }
+
+
+def _coordinated(cluster: Cluster) -> dict[str, Any]:
+    """What happened to the group, to transactions and to copies, where the run has them."""
+    found = {
+        "group": group_truth(cluster),
+        "transactions": transaction_truth(cluster),
+        "processing": processing_truth(cluster),
+    }
+    return {name: numbers for name, numbers in found.items() if numbers is not None}
 
 
 def _consumed(cluster: Cluster) -> dict[str, Any]:

@@ -42,8 +42,11 @@ def committed_offsets(cluster: Cluster) -> dict[int, int] | None:
 def exactly_once(cluster: Cluster) -> list[Breach]:
     """Each source below the committed offset has one visible copy, and no other source has any."""
     return [
-        Breach("exactly-once", cluster.loop.now, partition, _counted(copies, is_handled), offset, offset + 1)
+        Breach(
+            "exactly-once", cluster.loop.now, partition, _counted(name, offset, copies, is_handled), offset, offset + 1
+        )
         for (partition, offset), copies, is_handled in _sources(cluster)
+        for name in [cluster.config.log_name(partition)]
         if copies != is_handled
     ]
 
@@ -51,8 +54,11 @@ def exactly_once(cluster: Cluster) -> list[Breach]:
 def at_least_once(cluster: Cluster) -> list[Breach]:
     """Each source below the committed offset has a visible copy."""
     return [
-        Breach("at-least-once", cluster.loop.now, partition, _counted(copies, is_handled), offset, offset + 1)
+        Breach(
+            "at-least-once", cluster.loop.now, partition, _counted(name, offset, copies, is_handled), offset, offset + 1
+        )
         for (partition, offset), copies, is_handled in _sources(cluster)
+        for name in [cluster.config.log_name(partition)]
         if copies < is_handled
     ]
 
@@ -71,6 +77,7 @@ def _sources(cluster: Cluster) -> Iterator[tuple[Place, int, bool]]:
                 yield (partition, offset), copies[partition, offset], offset < offsets.get(partition, 0)
 
 
-def _counted(copies: int, is_handled: bool) -> str:
+def _counted(name: str, offset: int, copies: int, is_handled: bool) -> str:
     have = {0: "no copy", 1: "a copy"}.get(copies, f"{copies} copies")
-    return f"the record has {have}, and the group's committed offset is {'behind' if is_handled else 'not behind'} it"
+    place = "behind" if is_handled else "not behind"
+    return f"{name}@{offset} has {have}, and the group's committed offset is {place} it"

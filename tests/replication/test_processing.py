@@ -170,6 +170,14 @@ def test_the_judge_reads_processors(setting: str, seed: int, tmp_path: Path) -> 
     assert (producers > {-1}) == (setting == ONCE)
 
 
+def test_a_member_that_dies_in_its_commit_has_skipped_nothing(tmp_path: Path) -> None:
+    """Its offsets are committed, but it could not record that it handled the records."""
+    written = write_bundle(space("kip-966", ONCE).scenario(377), tmp_path / "run")
+    assert breaches(written.cluster, ["exactly-once"]) == {}
+    assert any(one.decision == "commit" and not one.outcome for one in written.cluster.transactions.transactions)
+    assert verdict_of(judge_run(open_run(written.folder)))["verdict"] == "valid"
+
+
 def test_settings_of_processing_are_checked() -> None:
     group = {"partition.assignment.strategy": "range"}
     for options, message in (

@@ -96,9 +96,19 @@ class Processor(GroupConsumer):
                 self._rewind()
                 return
             if self.config.processing == "exactly-once":
-                member = (work.generation, work.member) if self._rules.fences_members() else (-1, "")
-                self.group.acknowledged.append((*member, work.offsets, self.loop.now))
-            self._handled((self.incarnation, records))
+                self._committed(work, records)
+            else:
+                self._handled((self.incarnation, records))
+
+    def _committed(self, work: Work, records: Records) -> None:
+        """The transaction is committed. The history has no `handle`: a member that dies before it knows of its commit
+        could not record it."""
+        member = (work.generation, work.member) if self._rules.fences_members() else (-1, "")
+        self.group.acknowledged.append((*member, work.offsets, self.loop.now))
+        self._ledger.on_handled(self.name, records)
+        for partition, batch in records:
+            self.group.handled.setdefault(partition, []).append((batch.base, batch.end))
+        self._begin_poll()
 
     def _rewind(self) -> None:
         """Go back to the committed offsets."""

@@ -1,0 +1,89 @@
+"""The transactions in a partition's log for the plots, in bounded size.
+
+shown    [{name, first, last, marker, outcome, began, prepared, ended}]: offsets, and times (ns) of the first record,
+         the decision and the marker; null where it has none, or where it is not recorded. The longest ones
+left_out how many others there are
+ends     [[time, log end, last stable offset]]: after each append, without those between if there are many
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from typing import Any
+
+import polars as pl
+
+from ..partitions.evidence import on_clock_of_history
+from ..partitions.partition import Partition
+from ..partitions.transaction_evidence import coordinated_transactions, transactions_in_log
+from ..replicas.replica_logs import ReplicaLogs
+
+MAX_TRANSACTIONS = 40
+MAX_ENDS = 160
+
+Record = dict[str, Any]
+
+
+def transaction_figures(p: Partition) -> Record | None:
+    """The record above; None: no dated transactions in a leader's log."""
+    logs = p.replica_logs
+    rows = transactions_in_log(p).filter(pl.col("first_offset").is_not_null())
+    if logs is None or p.settings.config.get("started_at") is None or not rows.height:
+        return None
+    dated = rows.with_columns(
+        began=on_clock_of_history(pl.col("timestamp"), p.settings),
+        ended=on_clock_of_history(pl.col("marker_time"), p.settings),
+    ).filter(pl.col("began").is_not_null())
+    if not dated.height:
+        return None
+    found = [_shown(p, row) for row in dated.iter_rows(named=True)]
+    longest = sorted(found, key=lambda one: (one["ended"] is not None, one["began"] - (one["ended"] or 0)))
+    shown = sorted(longest[:MAX_TRANSACTIONS], key=lambda one: (one["began"], one["first"]))
+    return {"shown": shown, "left_out": len(found) - len(shown), "ends": _ends(p, logs, found)}
+
+
+def _shown(p: Partition, row: Record) -> Record:
+    """A transaction, with what its coordinator recorded of it: its last one that began before the marker."""
+    known = coordinated_transactions(p).filter(pl.col("producer_id") == row["producer_id"])
+    if row["ended"] is not None:
+        known = known.filter(pl.col("began_ns") <= row["ended"])
+    name, prepared = f"producer id {row['producer_id']}", None
+    if known.height:
+        last = known.row(-1, named=True)
+        name = str(last["transactional_id"])[:48]
+        prepared = last["prepared_ns"] if row["began"] <= (last["prepared_ns"] or -1) else None
+    return {
+        "name": name,
+        "first": row["first_offset"],
+        "last": row["last_offset"],
+        "marker": row["marker"],
+        "outcome": row["outcome"],
+        "began": row["began"],
+        "prepared": prepared,
+        "ended": row["ended"],
+    }
+
+
+def _ends(p: Partition, logs: ReplicaLogs, found: list[Record]) -> list[list[int]]:
+    """Log end and last stable offset over time. A batch is dated not before the batches in front of it."""
+    time = on_clock_of_history(pl.col("max_timestamp"), p.settings)
+    batches = logs.batches.filter(logs.is_of_leader & (pl.col("max_timestamp") >= 0)).sort("base_offset")
+    dated = batches.select("last_offset", time=time.cum_max())
+    markers = sorted((one["marker"], one["first"]) for one in found if one["marker"] is not None)
+    starts = deque(sorted(one["first"] for one in found))
+    ended: set[int] = set()
+    ends: list[list[int]] = []
+    passed = 0
+    for offset, when in dated.iter_rows():
+        now = bisect_right(markers, (offset, offset))
+        ended.update(first for _, first in markers[passed:now])
+        passed = now
+        while starts and starts[0] in ended:
+            starts.popleft()
+        stable = min(offset + 1, starts[0]) if starts else offset + 1
+        ends.append([when, offset + 1, stable])
+    if len(ends) <= MAX_ENDS:
+        return ends
+    step = len(ends) / MAX_ENDS
+    return [ends[int(number * step)] for number in range(MAX_ENDS - 1)] + [ends[-1]]
