@@ -220,7 +220,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             self._prepare()
             return
         self._state = STABLE
-        for name, _, mine in record.assignment or ():
+        for name, _client, mine in record.assignment or ():
             member = self._members.get(name)
             if member is not None:
                 member.assignment = mine
