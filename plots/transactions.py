@@ -37,7 +37,7 @@ def subjects(figures: Record) -> list[Record]:
 def _longest(part: Record) -> int:
     last = part["transactions"]["ends"][-1][0]
     return max(
-        max(last, one["began"] + LEAST_HELD_NS) - one["began"] if one["ended"] is None else one["ended"] - one["began"]
+        int(one["ended"] or max(last, one["began"] + LEAST_HELD_NS)) - int(one["began"])
         for one in part["transactions"]["shown"]
     )
 

@@ -5,7 +5,7 @@ Each part gets the others here, as callables or ports (ports.py); no part refers
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from random import Random
@@ -104,7 +104,7 @@ class Cluster:
                 return TransactionalOutput(*parts, owner=owner, transactions=self.transactions)
             return PlainOutput(*parts, owner=owner, pid=next(self.copies.pids))
 
-        member = partial(GroupConsumer, group=self.group)
+        member: Callable[..., GroupConsumer] = partial(GroupConsumer, group=self.group)
         if config.processing != "none":
             member = partial(Processor, group=self.group, copies=self.copies, make_output=output)
 

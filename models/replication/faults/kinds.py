@@ -235,9 +235,10 @@ def consumer_crash(target: Target, fault: Fault) -> Heal:
 def consumer_pause(target: Target, fault: Fault) -> Heal:
     """A member's process is paused; when it goes on it may be a zombie, which believes that it owns partitions."""
     target.hold("consumer-paused", fault)
-    members = [target.consumers[index] for index in fault.nodes]
+    members = [
+        member for member in target.consumers if isinstance(member, GroupConsumer) and member.index in fault.nodes
+    ]
     for member in members:
-        assert isinstance(member, GroupConsumer)
         member.pause()
 
     def heal() -> tuple[int, ...]:
