@@ -103,7 +103,7 @@ def test_help_lists_every_rule_once_by_group_and_examples() -> None:
         ({"records": [{"offset": 1}, {"partition": {}}]}, "records[1].partition: expected an integer of 32 bits"),
         ({"topics": {}}, "found an object as topics, expected a list"),
         ({"ops": [{"f": "send"}, 7]}, "ops[1]: expected an object, found 7"),
-        ({"partition": 2**40}, "partition: expected an integer of 32 bits, found 1099511627776"),
+        ({"partition": 2**40}, "found 1099511627776 as partition, expected an integer of 32 bits"),
     ],
 )
 def test_what_is_wrong_with_a_line_is_named_by_field_and_shape(change: dict[str, object], reason: str) -> None:

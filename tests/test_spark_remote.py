@@ -109,6 +109,8 @@ def brokers(bundle: Path) -> Path:
     (data / "orders-7").mkdir()
     (data / "orders-7" / f"{40:020d}.log").touch()
     (data / "orders-7" / f"{40:020d}.index").write_bytes(b"never asked for")
+    for name in (f"{0:020d}.txnindex", f"{18:020d}.snapshot"):
+        shutil.copy(Path(__file__).parent / "evidence" / "data" / "transactions" / name, data / "orders-7")
     log = folder / "brokers" / "1" / "server.log"
     (log.parent / "server.log.2026-11-20.gz").write_bytes(gzip.compress(log.read_bytes()))
     log.write_bytes(b"")
@@ -136,7 +138,10 @@ def test_brokers_files_at_a_uri(
     assert {(part.kind, part.broker, part.name, part.reason) for part in run.evidence} == {
         (part.kind, part.broker, part.name, part.reason) for part in here.evidence
     }
-    assert {part.kind for part in run.evidence} > {"metadata", "log", "left-out", "headers" if large else "segment"}
+    assert {part.kind for part in run.evidence} > {
+        *("metadata", "log", "left-out", "txnindex", "snapshot"),
+        "headers" if large else "segment",
+    }
     assert not [file for file in run.stored if file.name.endswith((".index", ".txt"))]
     results = judge_run(run, spark)
     assert (run.settings.name, run.bytes) == (here.settings.name, here.bytes)

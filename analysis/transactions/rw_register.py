@@ -94,9 +94,14 @@ def versions_of(registers: Registers, assumed: Iterable[str]) -> tuple[Versions,
     return _versions(registers, order), cyclic.rows()
 
 
-def guessed_versions(registers: Registers) -> Versions:
-    """A total order of the versions: by the time when the writer or the first reader of each ended."""
-    ends = registers.uses.select("key", "txn", "end")
+def guessed_versions(registers: Registers) -> Iterator[Versions]:
+    """Total orders of the versions: by the time when the writer or the first reader of each ended, or began."""
+    for moment in ("end", "start"):
+        yield _ordered_by(registers, moment)
+
+
+def _ordered_by(registers: Registers, moment: str) -> Versions:
+    ends = registers.uses.select("key", "txn", pl.col(moment).alias("end"))
     of_writer = registers.finals.join(ends, on=["key", "txn"], how="left").select("key", "value", "end")
     of_readers = registers.reads.join(ends, on=["key", "txn"], how="inner").select("key", "value", "end")
     times = pl.concat([of_writer, of_readers]).group_by("key", "value").agg(pl.col("end").min())

@@ -44,10 +44,15 @@ SMALL_FILES = (EPOCH_CHECKPOINT, *OFFSET_CHECKPOINTS, *PROPERTY_FILES)
 
 
 def may_be_evidence(name: str) -> bool:
-    """Whether a file may be evidence by its name. Indexes of segments and other files of brokers are not."""
+    """Whether a file may be evidence by its name. Indexes of offsets and times, and other files of brokers, are not."""
+    return is_stored_evidence(name) or is_text(name)
+
+
+def is_stored_evidence(name: str) -> bool:
+    """Whether a file may be evidence of a broker's disk: what it stores, without its texts."""
     path = PurePosixPath(name)
-    is_known = path.name in SMALL_FILES or SEGMENT.fullmatch(path.name) or path.suffix == ".checkpoint"
-    return bool(is_known) or is_text(name)
+    is_segment_or_beside = SEGMENT.fullmatch(path.name) or PRODUCER_FILE.fullmatch(path.name)
+    return path.name in SMALL_FILES or path.suffix == ".checkpoint" or bool(is_segment_or_beside)
 
 
 def is_text(name: str) -> bool:

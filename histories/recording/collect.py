@@ -15,10 +15,9 @@ from ..evidence.layout import (
     METADATA_TOPIC,
     OFFSETS_TOPIC,
     PARTITION_FOLDER,
-    PRODUCER_FILE,
     SEGMENT,
-    SMALL_FILES,
     TRANSACTIONS_TOPIC,
+    is_stored_evidence,
 )
 from .batch_bounds import cut_to_whole_batches
 from .remote_copy import fetch, place_of
@@ -174,7 +173,7 @@ def _place(source: Source, file: Path) -> Path | None:
     if BROKER_LOG.fullmatch(file.name) and not PARTITION_FOLDER.fullmatch(file.parent.name):
         return Path(file.name)
     disk = file.parent.parent if PARTITION_FOLDER.fullmatch(file.parent.name) else file.parent
-    if not _is_stored(file):
+    if not is_stored_evidence(file.name):
         return None
     # A broker with several disks has several folders.
     is_nested = source.folder != disk and not (disk.parent / META).exists()
@@ -182,13 +181,8 @@ def _place(source: Source, file: Path) -> Path | None:
     return Path("data" if not several else f"data-{disk.name}") / file.relative_to(disk)
 
 
-def _is_stored(file: PurePath) -> bool:
-    is_named = file.name in SMALL_FILES or SEGMENT.fullmatch(file.name) or PRODUCER_FILE.fullmatch(file.name)
-    return bool(is_named or file.suffix == ".checkpoint")
-
-
 def _is_evidence(file: PurePath) -> bool:
-    return _is_stored(file) or bool(BROKER_LOG.fullmatch(file.name))
+    return is_stored_evidence(file.name) or bool(BROKER_LOG.fullmatch(file.name))
 
 
 def _is_wanted(place: PurePath, topics: frozenset[str], internal: bool) -> bool:

@@ -28,7 +28,7 @@ _PLACE = re.compile(
     r"(?:(?P<broker>[^/=:@]+)=)?"
     r"(?:(?P<uri>ssh://[^/\s]+)(?P<root>/.*)|(?P<host>(?:[^/\s:@]+@)?(?:[^/\s:@\[\]]+|\[[^/\s@]+\])):(?P<folder>.+))"
 )
-_UNUSED = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.deleted")
+_UNUSED = ("*.index", "*.timeindex", "*.deleted")
 _SSH_FAILED = 255
 _WARNED = 1  # GNU tar's code for files that changed while it read them
 _SIZE = re.compile(r"\s*(\d+) \./(.+)")  # a line of wc -c

@@ -63,13 +63,15 @@ def sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 def test_a_broker_on_another_machine_is_copied_by_ssh(sshd: int, tmp_path: Path) -> None:
     data = disk(tmp_path / "it's a disk", "7", "orders-0", "__consumer_offsets-3")
+    for name in (f"{0:020d}.txnindex", f"{9:020d}.snapshot"):
+        (data / "orders-0" / name).touch()
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "server.log").write_text("[2026-11-23 10:00:00,000] INFO started (kafka)\n")
     host = f"ssh://{getpass.getuser()}@127.0.0.1:{sshd}"
     out = tmp_path / "runs" / "run"
     done = shell("collect", f"{host}{data}", f"7={host}{tmp_path}/logs", "--out", out, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"{out}: 7 files" in done.stdout
+    assert f"{out}: 9 files" in done.stdout
     collect(fetch_sources([str(data), f"7={tmp_path}/logs"], tmp_path)[0], tmp_path / "local")
     assert collected(out) == collected(tmp_path / "local")
     assert (out / "brokers" / "7" / "data" / "orders-0" / SEGMENT).read_bytes() == LOG.read_bytes()
