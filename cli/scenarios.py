@@ -153,6 +153,22 @@ def placement(path: Path | None) -> None:
         draw({one.assignment: one.after for one in found}, load_spread.DEAD, path)
 
 
+@command.command("processing")
+@click.option("--picture", "path", type=LocalPath(), help="Also draw when each record was copied (SVG or PNG).")
+def processing(path: Path | None) -> None:
+    """Compare exactly once with at least once under the same faults (Markdown table)."""
+    from ..models.exploration import processing_truth
+
+    scenarios = [load(f"processing-{name}") for name in ("exactly-once", "at-least-once")]
+    clusters = {scenario.name: scenario.run() for scenario in scenarios}
+    click.echo(processing_truth.table(clusters))
+    if path is not None:
+        from ..plots.copies import draw
+
+        faults = [(fault.kind, fault.at, fault.at + fault.lasts) for fault in scenarios[0].faults]
+        draw({name: processing_truth.copied(cluster) for name, cluster in clusters.items()}, faults, path)
+
+
 def picture(scenario: Scenario, path: Path, description: str) -> None:
     """Simulates and judges a scenario, and draws the plot that it names."""
     import tempfile

@@ -37,7 +37,7 @@ def subjects(figures: Record) -> list[Record]:
 def _longest(part: Record) -> int:
     last = part["transactions"]["ends"][-1][0]
     return max(
-        int(max(last, one["began"] + LEAST_HELD_NS) if one["ended"] is None else one["ended"]) - int(one["began"])
+        int(one["ended"] or max(last, one["began"] + LEAST_HELD_NS)) - int(one["began"])
         for one in part["transactions"]["shown"]
     )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..replication.cluster import Cluster
+from ..replication.storage.transactions import committed
 from .processing_invariants import committed_offsets, visible_copies
 
 
@@ -20,3 +23,47 @@ def processing_truth(cluster: Cluster) -> dict[str, Any] | None:
         "copied_twice": sum(number > 1 for number in copies.values()),
         "copies": copies.total(),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Neighbouring sources of a partition that were copied at one time, for the first time or again."""
+
+    partition: int
+    low: int  # offsets of the sources, `high` included
+    high: int
+    time: int  # microseconds
+    is_repeated: bool
+
+
+def copied(cluster: Cluster) -> list[Copied]:
+    """The committed copies of a finished run in order of time, as few ranges."""
+    rows: list[tuple[int, int, int]] = []  # time, partition and offset of the source
+    for partition in cluster.config.copies:
+        replica = cluster.leader_replica(partition)
+        for batch in committed(replica.log.batches(), replica.hw) if replica is not None else ():
+            numbers = range(batch.first, batch.first + batch.end - batch.base)
+            rows += [(batch.time, *cluster.copies.sources[batch.producer, partition, number]) for number in numbers]
+    found: list[Copied] = []
+    seen: set[tuple[int, int]] = set()
+    for time, partition, offset in sorted(rows):
+        is_repeated = (partition, offset) in seen
+        seen.add((partition, offset))
+        last = found[-1] if found else None
+        before = (last.time, last.partition, last.high, last.is_repeated) if last is not None else None
+        if last is not None and before == (time, partition, offset - 1, is_repeated):
+            found[-1] = replace(last, high=offset)
+        else:
+            found.append(Copied(partition, offset, offset, time, is_repeated))
+    return found
+
+
+def table(clusters: Mapping[str, Cluster]) -> str:
+    """Finished runs side by side, in Markdown, by what they are called."""
+    lines = ["| run | handled | copied once | copied more than once |", "|---|--:|--:|--:|"]
+    for name, cluster in clusters.items():
+        known = processing_truth(cluster)
+        assert known is not None
+        once = known["copied"] - known["copied_twice"]
+        lines.append(f"| {name} | {known['handled']} | {once} | {known['copied_twice']} |")
+    return "\n".join(lines)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
+from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.group_log import read_group_log
 from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.matrix import SETTINGS, space
 from logjudge.models.exploration.processing_invariants import committed_offsets, visible_copies
+from logjudge.models.exploration.processing_truth import copied
 from logjudge.models.replication.config import SECOND, Config, ConfigError
 from logjudge.models.replication.coordinators.coordinator import GroupCoordinator
 from logjudge.models.replication.coordinators.group_offsets import GroupOffsets
@@ -28,6 +33,7 @@ from logjudge.models.replication.options import configure
 from logjudge.models.replication.storage.batches import Batch
 from logjudge.models.replication.storage.transactions import MARKER
 
+DOCS = Path(__file__).parents[2] / "docs"
 ONCE, AT_LEAST = ("processing", "at-least-once")
 writes = st.tuples(st.sampled_from(["plain", "pending"]), st.integers(1, 3), st.integers(0, 1), st.integers(0, 9))
 markers = st.tuples(st.sampled_from(["commit", "abort"]), st.integers(1, 3), st.just(0), st.just(0))
@@ -176,6 +182,24 @@ def test_a_member_that_dies_in_its_commit_has_skipped_nothing(tmp_path: Path) ->
     assert breaches(written.cluster, ["exactly-once"]) == {}
     assert any(one.decision == "commit" and not one.outcome for one in written.cluster.transactions.transactions)
     assert verdict_of(judge_run(open_run(written.folder)))["verdict"] == "valid"
+
+
+def test_exactly_once_against_at_least_once(tmp_path: Path) -> None:
+    """The page has the numbers that the command prints, and the picture has each copy."""
+    path = tmp_path / "x.svg"
+    output = CliRunner().invoke(cli, ["scenarios", "processing", "--picture", str(path)]).output
+    numbers = [line.split("|")[2:5] for line in output.splitlines()[2:]]
+    page = (DOCS / "transactions.md").read_text(encoding="utf-8")
+    assert len(numbers) == 2
+    assert all("|".join(row) in page for row in numbers)
+    assert [int(row[2]) > 0 for row in numbers] == [False, True]
+    texts = [re.findall(">([^<>]+)</text>", one.read_text("utf-8")) for one in (path, DOCS / "processing.svg")]
+    assert texts[0] == texts[1]
+    cluster = load("processing-at-least-once").run()
+    ranges = copied(cluster)
+    assert sum(one.high - one.low + 1 for one in ranges) == visible_copies(cluster).total()
+    again = sum(one.high - one.low + 1 for one in ranges if one.is_repeated)
+    assert again == visible_copies(cluster).total() - len(visible_copies(cluster))
 
 
 def test_settings_of_processing_are_checked() -> None:

@@ -210,7 +210,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
                 record = GroupRecord(self._generation, self._leader, shares, time=now)
                 self._write([record], partial(self._assigned, record))
 
-    def _assigned(self, record: GroupRecord, error: str, _: int) -> None:
+    def _assigned(self, record: GroupRecord, error: str, base: int) -> None:  # noqa: ARG002
         """Send the members their partitions, once the generation is stored."""
         if not error:
             self.ledger.on_generation(record.generation, self._process.loop.now)

@@ -235,9 +235,9 @@ def consumer_crash(target: Target, fault: Fault) -> Heal:
 def consumer_pause(target: Target, fault: Fault) -> Heal:
     """A member's process is paused; when it goes on it may be a zombie, which believes that it owns partitions."""
     target.hold("consumer-paused", fault)
-    consumers = [target.consumers[index] for index in fault.nodes]
-    members = [consumer for consumer in consumers if isinstance(consumer, GroupConsumer)]
-    assert len(members) == len(consumers)
+    members = [
+        member for member in target.consumers if isinstance(member, GroupConsumer) and member.index in fault.nodes
+    ]
     for member in members:
         member.pause()
 
