@@ -23,6 +23,7 @@ MAX_PARTITIONS = 3
 MAX_ROWS = 12
 LEAST_HELD_NS = 1_000_000_000
 _COLOURS = {"commit": style.GREEN, "abort": style.FAINT, None: style.RED}
+_UNDECIDED = 0.35  # opacity until the coordinator prepares the end
 
 Record = dict[str, Any]
 
@@ -82,7 +83,9 @@ def _bars(axis: Axes, rows: list[Record], high: int, left_out: int) -> None:
         colour = _COLOURS.get(one["outcome"], style.FAINT)
         end = high if one["ended"] is None else one["ended"]
         decided = end if one["prepared"] is None else min(one["prepared"], end)
-        axis.barh(row, seconds(decided) - seconds(one["began"]), 0.6, seconds(one["began"]), color=colour, alpha=0.35)
+        axis.barh(
+            row, seconds(decided) - seconds(one["began"]), 0.6, seconds(one["began"]), color=colour, alpha=_UNDECIDED
+        )
         axis.barh(row, seconds(end) - seconds(decided), 0.6, seconds(decided), color=colour)
         if one["ended"] is not None:
             mark = "^" if one["outcome"] == "commit" else "x"
@@ -93,12 +96,13 @@ def _bars(axis: Axes, rows: list[Record], high: int, left_out: int) -> None:
     more = f" (the longest {len(rows)} of {len(rows) + left_out})" if left_out else ""
     axis.set_title(f"transactions{more}")
     handles = [
+        Patch(facecolor=style.FAINT, alpha=_UNDECIDED, label="pale: undecided"),
         *(Patch(facecolor=_COLOURS[key], label=label) for key, label in
           (("commit", "committed"), ("abort", "aborted"), (None, "open"))),
         Line2D([], [], linestyle="", marker="^", color=style.INK, label="COMMIT"),
         Line2D([], [], linestyle="", marker="x", color=style.INK, label="ABORT"),
     ]  # fmt: skip
-    style.legend(axis, handles=handles, ncols=5, columnspacing=1.2)
+    style.legend(axis, handles=handles, ncols=6, columnspacing=1.0)
 
 
 def _ends(axis: Axes, ends: list[list[int]], high: int) -> None:
