@@ -27,12 +27,12 @@ def runs(tmp_path: Path, unread: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     """A lossy run, a valid one, one of unknown verdict, one that cannot be read, and one at which logjudge crashes."""
     (tmp_path / "torn.jsonl").write_text("no \u202e history\n")
     (tmp_path / CRASHING).mkdir()
-    judge = check_module._judge
+    judge = check_module.judge_and_write
 
     def crash(path: str, *rest: Any) -> Any:
         return [][int(path.endswith(CRASHING)) - 1] if path.endswith(CRASHING) else judge(path, *rest)
 
-    monkeypatch.setattr(check_module, "_judge", crash)
+    monkeypatch.setattr(check_module, "judge_and_write", crash)
     return [LOSSY, CLEAN, unread, tmp_path / "torn.jsonl", tmp_path / CRASHING]
 
 

@@ -213,7 +213,7 @@ def test_a_run_that_waits_for_spark_by_default_mentions_the_local_engine_once(
 ) -> None:
     report = {"verdict": "valid", "counts": {"operations": operations}, "rules": {}, "assumptions": []}
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("logjudge.cli.check._judge", lambda *_: (report, "no breach"))
+    monkeypatch.setattr("logjudge.cli.check.judge_and_write", lambda *_: (report, "no breach"))
     assert run("check", "one", "two", *options).stderr == ""
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     assert run("check", "one", "two", *options).stderr.count("small run: --engine local") == hinted

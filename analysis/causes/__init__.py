@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -118,12 +117,7 @@ def explain_misread(timeline: Timeline, offset: int) -> Explanation:
 
 def _attempts(explain: str, *about: Any) -> dict[str, Attempt]:
     """The attempt of each cause that has the function `explain`."""
-    return {name: getattr(CAUSES[name], explain)(*about) for name in _causes_with(explain)}
-
-
-@cache
-def _causes_with(explain: str) -> list[str]:
-    return [name for name, cause in CAUSES.items() if hasattr(cause, explain)]
+    return {name: getattr(cause, explain)(*about) for name, cause in CAUSES.items() if hasattr(cause, explain)}
 
 
 def _of_logs(

@@ -1,6 +1,6 @@
 """The transactions in a partition's log for the plots, in bounded size.
 
-shown    [{name, first, last, marker, outcome, began, prepared, ended}]: offsets, and times (ns) of the first record,
+shown    [{name, first, last, marker, outcome, began, prepared, ended}]: offsets, and times (ns) of the first batch,
          the decision and the marker; null where it has none, or where it is not recorded. The longest ones
 left_out how many others there are
 ends     [[time, log end, last stable offset]]: after each append, without those between if there are many
@@ -31,16 +31,15 @@ def transaction_figures(p: Partition) -> Record | None:
     rows = transactions_in_log(p).filter(pl.col("first_offset").is_not_null())
     if logs is None or p.settings.config.get("started_at") is None or not rows.height:
         return None
-    dated = rows.with_columns(
-        began=on_clock_of_history(pl.col("timestamp"), p.settings),
-        ended=on_clock_of_history(pl.col("marker_time"), p.settings),
-    ).filter(pl.col("began").is_not_null())
+    batches = _leader_batches(p, logs)
+    dated = _dated(_dated(rows, batches, "first_offset", "began"), batches, "marker", "ended")
+    dated = dated.filter(pl.col("began").is_not_null()).sort("first_offset")
     if not dated.height:
         return None
     found = [_shown(p, row) for row in dated.iter_rows(named=True)]
     longest = sorted(found, key=lambda one: (one["ended"] is not None, one["began"] - (one["ended"] or 0)))
     shown = sorted(longest[:MAX_TRANSACTIONS], key=lambda one: (one["began"], one["first"]))
-    return {"shown": shown, "left_out": len(found) - len(shown), "ends": _ends(p, logs, found)}
+    return {"shown": shown, "left_out": len(found) - len(shown), "ends": _ends(batches, rows)}
 
 
 def _shown(p: Partition, row: Record) -> Record:
@@ -65,17 +64,27 @@ def _shown(p: Partition, row: Record) -> Record:
     }
 
 
-def _ends(p: Partition, logs: ReplicaLogs, found: list[Record]) -> list[list[int]]:
-    """Log end and last stable offset over time. A batch is dated not before the batches in front of it."""
+def _leader_batches(p: Partition, logs: ReplicaLogs) -> pl.DataFrame:
+    """Columns base_offset, last_offset and time (ns), in order of offset. Headers have these, too, in large logs."""
     time = on_clock_of_history(pl.col("max_timestamp"), p.settings)
     batches = logs.batches.filter(logs.is_of_leader & (pl.col("max_timestamp") >= 0)).sort("base_offset")
-    dated = batches.select("last_offset", time=time.cum_max())
-    markers = sorted((one["marker"], one["first"]) for one in found if one["marker"] is not None)
-    starts = deque(sorted(one["first"] for one in found))
+    return batches.select("base_offset", "last_offset", time=time)
+
+
+def _dated(rows: pl.DataFrame, batches: pl.DataFrame, offset: str, name: str) -> pl.DataFrame:
+    """The rows with the time `name` of the batch that holds an offset of theirs."""
+    of_batches = batches.select("base_offset", pl.col("time").alias(name))
+    return rows.sort(offset).join_asof(of_batches, left_on=offset, right_on="base_offset").drop("base_offset")
+
+
+def _ends(batches: pl.DataFrame, rows: pl.DataFrame) -> list[list[int]]:
+    """Log end and last stable offset over time. A batch is dated not before the batches in front of it."""
+    markers = sorted(rows.drop_nulls("marker").select("marker", "first_offset").rows())
+    starts = deque(rows["first_offset"].sort())
     ended: set[int] = set()
     ends: list[list[int]] = []
     passed = 0
-    for offset, when in dated.iter_rows():
+    for offset, when in batches.select("last_offset", pl.col("time").cum_max()).iter_rows():
         now = bisect_right(markers, (offset, offset))
         ended.update(first for _, first in markers[passed:now])
         passed = now

@@ -80,7 +80,7 @@ def test_a_new_leader_reports_no_end_before_its_mark_reaches_its_epoch(variant: 
     request = OffsetsRequest(
         consumer.node, broker.id, cluster.loop.now, consumer.on_offsets, consumer.on_closed, connection
     )
-    broker.queries.answer_offsets(request)
+    broker.queries.handle_offsets(request)
     assert request.offsets == {0: (0, -1 if hidden else replica.hw)}
     consumer._listing, consumer._reset, consumer.position = request, [0], {0: 7}
     consumer.on_offsets(request)
