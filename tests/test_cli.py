@@ -212,6 +212,7 @@ def test_a_run_that_waits_for_spark_by_default_mentions_the_local_engine_once(
     options: tuple[str, ...], operations: int, hinted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = {"verdict": "valid", "counts": {"operations": operations}, "rules": {}, "assumptions": []}
+    report["input"] = {"engine": "spark"}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("logjudge.cli.check.judge_and_write", lambda *_: (report, "no breach"))
     assert run("check", "one", "two", *options).stderr == ""
