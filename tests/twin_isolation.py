@@ -63,40 +63,40 @@ def run(txn: Txn, state: State, is_register: bool) -> State | None:
     return state
 
 
-def is_serializable(history: History, order: str = "") -> bool:
+def orders_of(history: History, order: str) -> Iterator[tuple[int, ...]]:
+    """The orders of the transactions that took effect, as far as `order` allows them."""
     before = in_time(history, order)
     for chosen in effective(history):
         for one in permutations(chosen):
             place = {number: at for at, number in enumerate(one)}
-            if any(place[a] > place[b] for a, b in before if a in place and b in place):
-                continue
-            state: State | None = {}
-            for number in one:
-                state = None if state is None else run(history.txns[number], state, history.is_register)
-            if state is not None:
-                return True
+            if not any(place[a] > place[b] for a, b in before if a in place and b in place):
+                yield one
+
+
+def is_serializable(history: History, order: str = "") -> bool:
+    for one in orders_of(history, order):
+        state: State | None = {}
+        for number in one:
+            state = None if state is None else run(history.txns[number], state, history.is_register)
+        if state is not None:
+            return True
     return False
 
 
 def is_read_committed(history: History, order: str = "") -> bool:
     """Each read saw a state between two commits before its own. No transaction may use a key twice."""
-    before = in_time(history, order)
-    for chosen in effective(history):
-        for one in permutations(chosen):
-            place = {number: at for at, number in enumerate(one)}
-            if any(place[a] > place[b] for a, b in before if a in place and b in place):
-                continue
-            states: list[State] = [{}]
-            for number in one:
-                txn, state = history.txns[number], states[-1]
-                reads = [(key, value) for f, key, value in txn.steps if f == "r" and txn.outcome == "ok"]
-                if not all(any(each.get(key, ()) == value for each in states) for key, value in reads):
-                    break
-                for f, key, value in txn.steps:
-                    state = written(state, key, value, history.is_register) if f == "w" else state
-                states.append(state)
-            else:
-                return True
+    for one in orders_of(history, order):
+        states: list[State] = [{}]
+        for number in one:
+            txn, state = history.txns[number], states[-1]
+            reads = [(key, value) for f, key, value in txn.steps if f == "r" and txn.outcome == "ok"]
+            if not all(any(each.get(key, ()) == value for each in states) for key, value in reads):
+                break
+            for f, key, value in txn.steps:
+                state = written(state, key, value, history.is_register) if f == "w" else state
+            states.append(state)
+        else:
+            return True
     return False
 
 

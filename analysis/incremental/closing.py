@@ -37,7 +37,7 @@ class Closed(NamedTuple):
     facts: RangeFacts
     values: KeySet  # of the acknowledged sends
     dropped_until: int  # ns: the last completion of the dropped marks
-    groups: list[str]  # whose records the facts follow
+    groups: list[str]  # the facts follow their records
     handlers: list[str]  # processes that record what they handle
 
 

@@ -32,7 +32,9 @@ MAX_CARRIED_ROWS = 4_000_000  # of a state; if more are not closed, the next cal
 RANGE_OFFSETS = 1 << 12  # at least: what is not closed is about one range of each partition
 MAX_RANGES_BEHIND = 16  # that a slow reader keeps from being closed; fewer if there are many partitions
 BYTES_PER_EVENT = 64  # at least, of a history; it bounds the offsets of a partition
-PENDING = "not yet decided: a poll without a known outcome may have returned acknowledged records that nobody has read"
+PENDING = (
+    "not yet decided: a poll without a known outcome may have returned acknowledged records that no poll has returned"
+)
 
 
 class Call(NamedTuple):

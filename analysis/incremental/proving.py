@@ -89,7 +89,7 @@ def _sends(units: ObservationStore, unit: Unit, rest: Rows) -> pl.Series:
 
 
 def _undecided(proof: Proof, facts: list[RangeFacts], common: Common, settings: Settings) -> frozenset[str]:
-    """The rules that cannot decide yet: a poll without an outcome may have returned what nobody has read."""
+    """The rules that cannot decide yet: a poll without an outcome may have returned unread records."""
     is_final = proof.summary is not None and proof.summary["final"] is not None
     has_polls = bool((common.context["kind"] == "poll").any())
     is_open = has_polls and not is_final and any(fact.unread for fact in facts)

@@ -1,7 +1,7 @@
 """Versions and anomalies of lists that transactions append to and read, as elle.list-append infers them.
 
 The elements of a list show its history: of a key, the longest list that was read has the order of the appends, and
-every other read is a prefix of it. Appends that nobody read come after all of these, in an unknown order. Without an
+every other read is a prefix of it. Unread appends come after all of these, in an unknown order. Without an
 anomaly every order of the transactions that keeps these dependencies explains all reads. Only snapshot isolation needs
 more, as it forbids concurrent writes to a key: where several appends were not read, `guessed` orders them by time.
 """
@@ -58,7 +58,7 @@ def lists_of(history: TxnHistory) -> Lists:
 def versions_of(lists: Lists, guessed: bool = False) -> Versions:
     """The order of the versions that the reads show. A version is the last element of the list.
 
-    `guessed`: appends that nobody read are in the order of time, too.
+    `guessed`: unread appends are in the order of time, too.
     """
     possible = lists.appends.filter(pl.col("outcome") != "fail")
     known = lists.elements.join(possible, on=["key", "value"], how="inner").sort("key", "position")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..replication.cluster import Cluster
 from ..replication.ledger import Breach
@@ -24,8 +24,8 @@ def visible_copies(cluster: Cluster) -> Counter[Place]:
 
 
 def committed_offsets(cluster: Cluster) -> dict[int, int] | None:
-    """The group's offsets by the definition: of each partition the last record in the group's log whose transaction has
-    a COMMIT marker, or that has none; None: the log has no leader."""
+    """The group's offsets by the definition: of each partition the last record in the group's log that belongs to a
+    committed transaction or to none; None: the log has no leader."""
     log = cluster.leader_log(cluster.config.group_log)
     if log is None:
         return None
@@ -41,26 +41,21 @@ def committed_offsets(cluster: Cluster) -> dict[int, int] | None:
 
 def exactly_once(cluster: Cluster) -> list[Breach]:
     """Each source below the committed offset has one visible copy, and no other source has any."""
-    return [
-        Breach(
-            "exactly-once", cluster.loop.now, partition, _counted(name, offset, copies, is_handled), offset, offset + 1
-        )
-        for (partition, offset), copies, is_handled in _sources(cluster)
-        for name in [cluster.config.log_name(partition)]
-        if copies != is_handled
-    ]
+    return _breaches(cluster, "exactly-once", lambda copies, is_handled: copies != is_handled)
 
 
 def at_least_once(cluster: Cluster) -> list[Breach]:
     """Each source below the committed offset has a visible copy."""
-    return [
-        Breach(
-            "at-least-once", cluster.loop.now, partition, _counted(name, offset, copies, is_handled), offset, offset + 1
-        )
-        for (partition, offset), copies, is_handled in _sources(cluster)
-        for name in [cluster.config.log_name(partition)]
-        if copies < is_handled
-    ]
+    return _breaches(cluster, "at-least-once", lambda copies, is_handled: copies < is_handled)
+
+
+def _breaches(cluster: Cluster, invariant: str, is_broken: Callable[[int, bool], bool]) -> list[Breach]:
+    found = []
+    for (partition, offset), copies, is_handled in _sources(cluster):
+        if is_broken(copies, is_handled):
+            sentence = _counted(cluster.config.log_name(partition), offset, copies, is_handled)
+            found.append(Breach(invariant, cluster.loop.now, partition, sentence, offset, offset + 1))
+    return found
 
 
 def _sources(cluster: Cluster) -> Iterator[tuple[Place, int, bool]]:

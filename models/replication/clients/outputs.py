@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..coordinators.requests import ILLEGAL_GENERATION, RETRIABLE, TXN_COMMIT, UNKNOWN_MEMBER, GroupRequest
-from ..coordinators.transaction_requests import CONCURRENT, FENCED
+from ..coordinators.requests import ILLEGAL_GENERATION, TXN_COMMIT, UNKNOWN_MEMBER, GroupRequest
+from ..coordinators.transaction_requests import FENCED
 from ..event_loop import Timer
 from ..partition_state import NO_LEADER
 from ..producer_batch import ProducerBatch
 from ..requests import OLD_PRODUCER
 from .closable_producer import ClosableProducer
-from .transactional_producer import CONCURRENT_BACKOFF, ENDING, IDLE, TransactionalProducer
+from .transactional_producer import ENDING, IDLE, TransactionalProducer
 
 Values = list[tuple[int, int]]  # partition, value number
 NOT_MEMBER = (UNKNOWN_MEMBER, ILLEGAL_GENERATION)
@@ -110,16 +110,12 @@ class TransactionalOutput(TransactionalProducer):
         self.network.send(self.node, leader, self._inboxes[leader], request)
 
     def _on_offsets(self, response: GroupRequest) -> None:
-        if response is not self._request:
+        if not self._is_expected(response):
             return
-        self._request = None
-        self._since = self.loop.now
         error = response.error
-        if error in (*RETRIABLE, CONCURRENT):
-            if error in RETRIABLE:
-                self.refresh()
-            self._step_later(CONCURRENT_BACKOFF if error == CONCURRENT else self.config.retry_backoff)
-        elif error in (FENCED, OLD_PRODUCER):
+        if self._is_retried(error):
+            return
+        if error in (FENCED, OLD_PRODUCER):
             self._fail_for_good(FENCED)
         elif error:
             # CommitFailedException: another member may own the partitions, so the application aborts.

@@ -249,17 +249,13 @@ class TransactionalProducer(ClosableProducer):
         super()._disconnected(broker)
 
     def _on_response(self, response: TransactionRequest) -> None:
-        if response is not self._request:
+        if not self._is_expected(response):
             return
-        self._request = None
-        self._since = self.loop.now
         error = response.error
-        if error in (*RETRIABLE, CONCURRENT):
-            self._is_in_doubt = self._is_in_doubt or (response.kind == END and error in RETRIABLE)
-            if error in RETRIABLE:
-                self.refresh()
-            self._step_later(CONCURRENT_BACKOFF if error == CONCURRENT else self.config.retry_backoff)
-        elif response.kind == END and (not error or (error == INVALID_STATE and not response.commit)):
+        self._is_in_doubt = self._is_in_doubt or (response.kind == END and error in RETRIABLE)
+        if self._is_retried(error):
+            return
+        if response.kind == END and (not error or (error == INVALID_STATE and not response.commit)):
             # Partitions of an aborted transaction may never have been added to it.
             if not error:
                 self._start_epoch(*response.granted)
@@ -275,6 +271,23 @@ class TransactionalProducer(ClosableProducer):
             self._added |= set(response.partitions)
             self._drain(None)
             self._step()
+
+    def _is_expected(self, response: Request) -> bool:
+        """Whether this responds to the request that waits, which then waits no more."""
+        if response is not self._request:
+            return False
+        self._request = None
+        self._since = self.loop.now
+        return True
+
+    def _is_retried(self, error: str) -> bool:
+        """Whether the error is one after which the request is sent again, later."""
+        if error in RETRIABLE:
+            self.refresh()
+        elif error != CONCURRENT:
+            return False
+        self._step_later(CONCURRENT_BACKOFF if error == CONCURRENT else self.config.retry_backoff)
+        return True
 
     def _start_epoch(self, pid: int, epoch: int) -> None:
         """Set the producer id and epoch; a new epoch restarts the sequence numbers."""
