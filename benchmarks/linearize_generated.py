@@ -5,8 +5,9 @@
 A class is an object, a number of clients, of keys, and a fault or none; its histories have few or unique values, and
 outcomes that are all known or not. COUNT histories of each of these kinds are generated, the kinds in random order.
 Prints each class's ratio of sums of CPU seconds of the search alone, the sums, and the histories whose verdicts differ
-or that Go alone decides. Histories that neither decides are not in the sums. SECONDS limits a search of Go; this engine
-has thrice the CPU time that Go took. The least time of many searches counts, as the load of the machine varies.
+or that Go alone decides. Histories that neither decides are not in the sums. SECONDS limits a search of Go. This engine
+has thrice the CPU time that Go took, or as much if Go does not decide. The least time of many searches counts, as the
+load of the machine varies.
 
 --kinds ends a run after so many kinds. --rows appends the results to FILE; the next call checks the kinds that FILE
 lacks, and the report covers all rows in FILE. Ctrl-C loses only the kind in progress.
@@ -289,9 +290,10 @@ def compare(kind: Class, count: int, seed: int, seconds: int, binary: Path) -> l
         command = [str(binary), str(MILLISECONDS), str(seconds), *map(str, paths)]
         outcomes = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     found = [outcomes[str(path)] for path in paths]
+    limits = [go["cpu"] if go["verdict"] == "unknown" else max(0.1, 3 * go["cpu"]) for go in found]
     return [
-        (go, *here(kind.name, spelled(kind, operations), max(0.1, 3 * go["cpu"])))
-        for go, operations in zip(found, made, strict=True)
+        (go, *here(kind.name, spelled(kind, operations), limit))
+        for go, operations, limit in zip(found, made, limits, strict=True)
     ]
 
 
