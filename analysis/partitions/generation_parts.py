@@ -13,14 +13,7 @@ from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
 from ..wording import plural
 from .evidence import clocks_of, snapshot_times, started_ms
-from .generation_split import (
-    OBSERVED,
-    Frames,
-    Part,
-    copy_positions,
-    positions_of_records,
-    split_observed,
-)
+from .generation_split import OBSERVED, Frames, Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
 from .topic_generations import TopicGeneration, copies_of, faults_on, generations_of, recorded_changes
 
@@ -146,11 +139,7 @@ def _is_observed(part: Part, generations: int) -> bool:
 
 
 def _positions_of_evidence(
-    tables: Frames,
-    shared: Frames,
-    context: pl.DataFrame,
-    settings: Settings,
-    generations: list[TopicGeneration],
+    tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings, generations: list[TopicGeneration]
 ) -> dict[str, pl.Series]:
     """The generation (a position) of each row of the brokers' evidence, by table."""
     times = snapshot_times(settings)

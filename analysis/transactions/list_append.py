@@ -13,15 +13,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from .anomalies import (
-    Anomaly,
-    Step,
-    intermediate_reads,
-    lost_updates,
-    shown,
-    version_in_words,
-    within_transactions,
-)
+from .anomalies import Anomaly, Step, intermediate_reads, lost_updates, shown, version_in_words, within_transactions
 from .txn_history import TxnHistory
 from .version_edges import INITIAL, Versions
 

@@ -15,15 +15,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64
-from .anomalies import (
-    Anomaly,
-    Step,
-    intermediate_reads,
-    lost_updates,
-    shown,
-    version_in_words,
-    within_transactions,
-)
+from .anomalies import Anomaly, Step, intermediate_reads, lost_updates, shown, version_in_words, within_transactions
 from .graph import strong_components
 from .txn_history import TxnHistory
 from .version_edges import INITIAL, Versions

@@ -67,11 +67,7 @@ def prove(observed: DataFrame, everywhere: DataFrame, settings: Settings, tasks:
     ranges = parts.filter(of_range).select(*UNIT, "range").distinct()
     rest = parts.filter(~of_range).drop("range")
     shared = everywhere.drop(*UNIT)
-    needed = [
-        parts.filter(of_range),
-        rest.join(F.broadcast(ranges), [*UNIT]),
-        shared.crossJoin(F.broadcast(ranges)),
-    ]
+    needed = [parts.filter(of_range), rest.join(F.broadcast(ranges), [*UNIT]), shared.crossJoin(F.broadcast(ranges))]
     facts = _grouped(needed, [*UNIT, "range"], tasks).applyInArrow(_stating(text), BLOCK)
     needed = [facts, rest, shared.crossJoin(F.broadcast(ranges.select(*UNIT).distinct()))]
     concluded = store(_grouped(needed, [*UNIT], tasks).applyInArrow(_concluding(text), BLOCK))
