@@ -123,7 +123,7 @@ def judge_pieces(
 def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
     """A finding of the whole run with its id and its configured severity."""
     of_rule = f"{finding.rule}/{finding.topic}-{finding.partition}/{number}"
-    return replace(finding, id=of_rule, severity=_configured_severity(finding, settings))
+    return replace(finding, id=of_rule, severity=configured_severity(finding, settings))
 
 
 def of_run(
@@ -216,7 +216,7 @@ def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Findi
             finding,
             id=f"{rule}/{p.label}/{number}",
             topic_generation=generation,
-            severity=_configured_severity(finding, p.settings),
+            severity=configured_severity(finding, p.settings),
         )
         for rule, judgement in judgements.items()
         for number, finding in enumerate(judgement.findings)
@@ -224,7 +224,7 @@ def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Findi
     return accept_consequences(link_consequences(findings), p)
 
 
-def _configured_severity(finding: Finding, settings: Settings) -> str:
+def configured_severity(finding: Finding, settings: Settings) -> str:
     """The severity of a finding under --strict and --allow."""
     severity = "violation" if settings.strict and finding.severity == "permitted" else finding.severity
     return "permitted" if severity == "violation" and _is_allowed(finding, settings) else severity

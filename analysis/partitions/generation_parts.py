@@ -21,8 +21,8 @@ BY_TIME = ("metadata", "log_events")
 LOGS = ("records", "batches", "segments")
 
 
-class Readings(NamedTuple):
-    """The parts of a partition, one for each generation.
+class Generations(NamedTuple):
+    """A partition in parts, one for each generation of its topic.
 
     `otherwise`: the parts if deletions of unknown outcome took effect; empty if all deletions are certain.
     """
@@ -31,7 +31,9 @@ class Readings(NamedTuple):
     otherwise: list[Part]
 
 
-def parts_of(topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings) -> Readings | None:
+def parts_of(
+    topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings
+) -> Generations | None:
     """The parts of a partition; None: no deletion of its topic is recorded."""
     found = _generations(topic, tables, shared, context, settings)
     if not _has_deletion(found):
@@ -43,8 +45,8 @@ def parts_of(topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, 
 
     certain = _without_uncertain_deletions(found)
     if len(certain) == len(found) and certain[-1] == found[-1]:
-        return Readings(parts(found), [])
-    return Readings(parts(certain), parts(found))
+        return Generations(parts(found), [])
+    return Generations(parts(certain), parts(found))
 
 
 def topics_with_deletions(topics: Iterable[str], shared: Frames, context: pl.DataFrame, settings: Settings) -> set[str]:
