@@ -227,15 +227,12 @@ def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Findi
 def configured_severity(finding: Finding, settings: Settings) -> str:
     """The severity of a finding under --strict and --allow."""
     severity = "violation" if settings.strict and finding.severity == "permitted" else finding.severity
-    return "permitted" if severity == "violation" and _is_allowed(finding, settings) else severity
+    is_allowed = {finding.rule, f"{finding.rule}:acks={finding.acks}"}.intersection(settings.allow)
+    return "permitted" if severity == "violation" and is_allowed else severity
 
 
 def _key(finding: Finding) -> tuple[Any, ...]:
     return (finding.first_offset, finding.last_offset, finding.count, tuple(finding.values), finding.snapshot)
-
-
-def _is_allowed(finding: Finding, settings: Settings) -> bool:
-    return finding.rule in settings.allow or f"{finding.rule}:acks={finding.acks}" in settings.allow
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

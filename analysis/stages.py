@@ -1,11 +1,8 @@
 """The steps of the pipeline as pure functions of frames; engines/local.py and engines/spark/ combine them.
 
-read_split, read_block,
-read_evidence             -> Parts (observations by partition, events that wait for their other half, quarantine)
-pair_waiting,
-close_waiting             -> Parts of the operations with invocation and completion in different splits
-choose_batches,
-decode_batches            -> Parts of the batches of large logs that are needed
+read_split, read_block, read_evidence -> Parts: observations by partition, events without a counterpart, quarantine
+pair_waiting, close_waiting -> Parts of the operations with invocation and completion in different splits
+choose_batches, decode_batches -> Parts of the batches of large logs that are needed
 
 kernel.py judges their result.
 """
@@ -51,9 +48,8 @@ class Parts:
     jobs: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # batches of large logs to decode
     damage: list[pl.DataFrame] = field(default_factory=list)  # in brokers' files without a partition
     counts: dict[str, int] = field(default_factory=dict)
-    recorded: set[tuple[str, str]] = field(
-        default_factory=set
-    )  # kind and process of `_context`, for run.json's processes
+    # Kind and process of `_context`, for run.json's processes.
+    recorded: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, name: str, number: int) -> None:
         """Adds a number to the count of that name."""

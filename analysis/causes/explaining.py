@@ -99,7 +99,8 @@ def _explain_truncations(timeline: Timeline) -> list[Record]:
     topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
     records = []
     for cut in timeline.ends:
-        before = [end for end in timeline.ends_of(cut.broker, "loaded") if _precedes(end, cut)]
+        loaded = [end for end in timeline.ends_of(cut.broker, "loaded") if end.time is not None and end.end > cut.end]
+        before = [end for end in loaded if cut.time is not None and (end.time or 0) <= cut.time]
         if cut.kind != "truncated" or cut.noop or not before:
             continue
         end = before[-1]
@@ -123,10 +124,6 @@ def _reason_of_truncation(timeline: Timeline, cut: LogEnd) -> str:
         if cut.time is not None and fact.time is not None and abs(fact.time - cut.time) <= SECOND:
             return f", because the log of its leader, broker {min(fact.brokers)}, ended at offset {cut.end}"
     return ""
-
-
-def _precedes(end: LogEnd, cut: LogEnd) -> bool:
-    return end.time is not None and cut.time is not None and end.time <= cut.time and end.end > cut.end
 
 
 def _lost_range(lost: Lost | None) -> Record | None:

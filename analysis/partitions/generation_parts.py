@@ -9,7 +9,6 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.bundle import Settings
-from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
 from ..wording import plural
 from .evidence import clocks_of, snapshot_times, started_ms
@@ -150,7 +149,7 @@ def _positions_of_evidence(
     out: dict[str, pl.Series] = {}
     if located:
         places = pl.concat([frame.select("snapshot", "broker") for frame in located.values()])
-        by_copy = copy_positions(copies, places, generations, times, FINAL)
+        by_copy = copy_positions(copies, places, generations, times)
         for name, frame in located.items():
             joined = frame.join(by_copy, on=["snapshot", "broker"], how="left", maintain_order="left")
             out[name] = joined["generation"]

@@ -112,7 +112,8 @@ def _merge_changes(
                 unmatched.append(fault)
             else:
                 records.remove(record)
-                out.append(record._replace(span=_intersection(record.span, fault.span)))
+                earliest = max(record.span.earliest, fault.span.earliest)
+                out.append(record._replace(span=Span(earliest, min(record.span.latest, fault.span.latest))))
         sure = [fault for fault in unmatched if fault.is_certain]
         if len(sure) <= len(records):
             # The controller's clock may be ahead or behind: assign the last records to the faults.
@@ -129,10 +130,6 @@ def _merge_changes(
 
 def _overlap(one: Span, other: Span) -> bool:
     return one.earliest <= other.latest and other.earliest <= one.latest
-
-
-def _intersection(one: Span, other: Span) -> Span:
-    return Span(max(one.earliest, other.earliest), min(one.latest, other.latest))
 
 
 def _generations_between(changes: Iterable[TopicChange]) -> list[TopicGeneration]:
