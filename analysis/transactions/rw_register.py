@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from ...histories.errors import UsageError
 from ...histories.tables import MAX_INT64, MIN_INT64
 from .anomalies import Anomaly, Step, intermediate_reads, lost_updates, shown, version_in_words, within_transactions
 from .graph import Edges, components_of
@@ -25,6 +26,13 @@ ASSUMPTIONS = {  # of each key by itself; Elle's options wfr-keys?, sequential-k
     "sequential": "each process sees it move forward",
     "linearizable": "all processes see it move forward in real time",
 }
+
+
+def check_assumptions(names: Iterable[str]) -> None:
+    """Raises UsageError unless these are names of ASSUMPTIONS."""
+    for name in names:
+        if name not in ASSUMPTIONS:
+            raise UsageError(f"found keys {name!r}, expected some of {', '.join(ASSUMPTIONS)}")
 
 
 class Registers(NamedTuple):
