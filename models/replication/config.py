@@ -60,6 +60,11 @@ class Config:
     retention_time: int = NEVER
     retention_check: int = 300 * SECOND
     recovery_time: int = 200 * MS  # loading the logs at a start
+    # threads of a broker
+    network_threads: int = 3
+    handler_threads: int = 8
+    queued_max_requests: int = 500
+    request_time: int = 0  # microseconds that a handler thread is busy with one request
     # controller
     session_timeout: int = 9 * SECOND
     heartbeat: int = 2 * SECOND
