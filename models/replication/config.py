@@ -13,6 +13,7 @@ from .storage.segments import Limits
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+PARTITIONERS = ("random", "round-robin", "sticky", "key")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 MS = 1_000  # microseconds
 SECOND = 1_000_000
@@ -74,6 +75,8 @@ class Config:
     producers: int = 2
     acks: int = -1
     linger: int = 5 * MS
+    partitioner: str = "random"  # clients/partitioners.py; Kafka's default is sticky
+    keys: int = 1000  # of the partitioner key
     batch_records: int = 163  # batch.size of 16384 bytes, at about 100 bytes a record
     retries: int = 2147483647
     retry_backoff: int = 100 * MS

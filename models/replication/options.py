@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from .config import ASSIGNORS, MS, NEVER, SECOND, Config, ConfigError
+from .config import ASSIGNORS, MS, NEVER, PARTITIONERS, SECOND, Config, ConfigError
 from .placement import ASSIGNMENTS
 
 
@@ -69,6 +69,8 @@ OPTIONS: dict[str, Option] = {
     "simulation.controllers": Option("controllers", least=1, most=99),
     "simulation.producers": Option("producers", least=1, most=1000),
     "acks": Option("acks"),
+    "partitioner.class": Option("partitioner"),
+    "simulation.keys": Option("keys", least=1, most=1_000_000),
     "linger.ms": Option("linger", MS),
     "simulation.batch.records": Option("batch_records", least=1),
     "retries": Option("retries"),
@@ -252,6 +254,8 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"auto.offset.reset must be earliest or latest (none is not modelled), not {config.offset_reset!r}"
         )
+    if config.partitioner not in PARTITIONERS:
+        raise ConfigError(f"partitioner.class must be {', '.join(PARTITIONERS)}, not {config.partitioner!r}")
     if config.strategy and config.strategy not in ASSIGNORS:
         raise ConfigError(f"partition.assignment.strategy must be {', '.join(ASSIGNORS)}, not {config.strategy!r}")
     commits = ("none", "after", "before", *(("auto",) if config.strategy else ()))
