@@ -47,6 +47,7 @@ class Config:
     fetch_wait_max: int = 500 * MS
     fetch_backoff: int = 1 * SECOND
     socket_timeout: int = 30 * SECOND
+    fetchers: int = 1  # of a follower for each leader: num.replica.fetchers
     fetch_max_batches: int = 1000  # replica.fetch.max.bytes, counted in batches
     # disks
     hw_checkpoint: int = 5 * SECOND

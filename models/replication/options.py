@@ -42,6 +42,7 @@ OPTIONS: dict[str, Option] = {
     "leader.imbalance.per.broker.percentage": Option("imbalance_percentage", most=100),
     "replica.lag.time.max.ms": Option("lag_time_max", MS, least=2),
     "replica.lag.max.messages": Option("lag_max_messages"),
+    "num.replica.fetchers": Option("fetchers", least=1, most=1000),
     "replica.fetch.wait.max.ms": Option("fetch_wait_max", MS),
     "replica.fetch.backoff.ms": Option("fetch_backoff", MS, least=1),
     "replica.socket.timeout.ms": Option("socket_timeout", MS),
