@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ...histories.errors import UsageError
 from .cycles import TYPES, implies
 
 
@@ -61,13 +62,18 @@ MODELS: dict[str, ConsistencyModel] = {
         ("strong-session-serializable", "strong-snapshot-isolation"), ("G2-item-realtime",)
     ),
 }
-STRONGEST = "strict-serializable"
 # Whether these hold is decided. consistent-view needs a cycle that a search may not find in its budget, and what the
 # others forbid beyond weaker models is only searched in part.
 DEMANDED = (
     *("read-uncommitted", "read-committed", "repeatable-read", "snapshot-isolation", "serializable"),
     *(name for name in MODELS if name.startswith("str")),
 )
+
+
+def check_model(name: str) -> None:
+    """Raises UsageError unless histories can be judged by a model of this name."""
+    if name not in DEMANDED:
+        raise UsageError(f"found consistency model {name!r}, expected one of {', '.join(DEMANDED)}")
 
 
 def stronger_or_equal(name: str) -> set[str]:
