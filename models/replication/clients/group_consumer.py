@@ -27,7 +27,7 @@ from ..coordinators.requests import (
 )
 from ..event_loop import PausableTimer
 from ..partition_state import NO_LEADER
-from ..ports import Records
+from ..ports import Membership, Records
 from .consumer import Consumer
 
 RETRY = 100 * MS
@@ -154,8 +154,7 @@ class GroupConsumer(Consumer):
         self._ledger.on_handled(self.name, records)
         for partition, batch in records:
             self.group.handled.setdefault(partition, []).append((batch.base, batch.end))
-        if self._history is not None:
-            self._history.handle(self.loop.now, self.name, self.next_op(), records)
+        self._history.handle(self.head(self.next_op()), records)
         if self.config.commit == "after":
             self._send_commit(self._begin_poll)
         else:
@@ -191,9 +190,7 @@ class GroupConsumer(Consumer):
         for partition in partitions:
             self._buffer.pop(partition, None)
         self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
-        if self._history is not None:
-            op = self.next_op()
-            self._history.revoke(self.loop.now, self.name, op, tuple(partitions), self.member, self.generation)
+        self._history.revoke(self.head(self.next_op()), tuple(partitions), self._membership())
 
     def _joined(self, response: GroupRequest) -> None:
         self.member, self.generation = response.member, response.generation
@@ -234,10 +231,7 @@ class GroupConsumer(Consumer):
         self.assigned = tuple(sorted(self._target))
         self._phase = STABLE
         self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
-        if self._history is not None:
-            self._history.assign_by_group(
-                self.loop.now, self.name, self.next_op(), found, self.assigned, self.member, self.generation
-            )
+        self._history.assign_by_group(self.head(self.next_op()), found, self.assigned, self._membership())
         self._begin_poll()
 
     def _go_to(self, partition: int, committed: int | None) -> int | None:
@@ -259,21 +253,11 @@ class GroupConsumer(Consumer):
         if leader == NO_LEADER:
             self.refresh()
             return None
-        request = GroupRequest(
-            self.node,
-            leader,
-            self.loop.now,
-            reply,
-            self._on_group_closed,
-            self.connections[leader],
-            kind,
-            self.name,
-            self.member,
-            self.generation,
-            **content,
-        )
-        self.network.send(self.node, leader, self._inboxes[leader], request)
-        return request
+        member = (self.name, *self._membership())
+        return self.transmit(GroupRequest, leader, reply, self._on_group_closed, kind, *member, **content)
+
+    def _membership(self) -> Membership:
+        return Membership(self.member, self.generation)
 
     def _on_group_closed(self, request: GroupRequest) -> None:
         """The connection closed before the response."""
@@ -315,16 +299,13 @@ class GroupConsumer(Consumer):
             return
         self._then, self._is_unsure = then, False
         self._commit_op = self.next_op()
-        if self._history is not None:
-            offsets = sorted(self._committing.items())
-            self._history.committing(self.loop.now, self.name, self._commit_op, offsets)
+        self._history.committing(self.head(self._commit_op), sorted(self._committing.items()))
         self._send_request(COMMIT, offsets=self._committing)
 
     def _end_commit(self, error: str) -> None:
         outcome = "ok" if not error else "info" if self._is_unsure else "fail"
-        if self._history is not None:
-            offsets, op = sorted(self._committing.items()), self._commit_op
-            self._history.committed(self.loop.now, self.name, op, offsets, outcome, error, self.member, self.generation)
+        offsets = sorted(self._committing.items())
+        self._history.committed(self.head(self._commit_op), offsets, outcome, error, self._membership())
         if not error:
             self.group.acknowledged.append((self.generation, self.member, dict(self._committing), self.loop.now))
         elif error == REBALANCING:

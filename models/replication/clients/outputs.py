@@ -94,20 +94,10 @@ class TransactionalOutput(TransactionalProducer):
             return
         member = (work.member, work.generation) if self._rules.fences_members() else ("", -1)
         self._is_started = True
-        request = self._request = GroupRequest(
-            self.node,
-            leader,
-            self.loop.now,
-            self._on_offsets,
-            self.on_closed,
-            self.connections[leader],
-            TXN_COMMIT,
-            self.name,
-            *member,
-            offsets=work.offsets,
-            producer=(self.pid, self.epoch),
+        named: dict[str, Any] = {"offsets": work.offsets, "producer": (self.pid, self.epoch)}
+        self._request = self.transmit(
+            GroupRequest, leader, self._on_offsets, self.on_closed, TXN_COMMIT, self.name, *member, **named
         )
-        self.network.send(self.node, leader, self._inboxes[leader], request)
 
     def _on_offsets(self, response: GroupRequest) -> None:
         if not self._is_expected(response):
@@ -164,8 +154,7 @@ class PlainOutput(ClosableProducer):
         self._has_failed, self._is_sending = False, True
         for partition, value in work.copies:
             self._op = self._owner.next_op()
-            if self._history is not None:
-                self._history.send(self.loop.now, self.name, self._op, self.index, partition, value)
+            self._history.send(self.head(self._op), self.index, partition, value)
             self._send_one((partition, value))
         for queue in self._queues:
             if queue:

@@ -126,6 +126,6 @@ class Processor(GroupConsumer):
         self._is_rewinding = False
         found = [(partition, self._go_to(partition, response.offsets.get(partition))) for partition in self.assigned]
         self._phase = STABLE
-        if self._history is not None and (known := [place for place in found if place[1] is not None]):
-            self._history.seek(self.loop.now, self.name, self.next_op(), known)
+        if known := [place for place in found if place[1] is not None]:
+            self._history.seek(self.head(self.next_op()), known)
         self._begin_poll()

@@ -72,7 +72,7 @@ class Producer(Client):
         rules: Rules,
         config: Config,
         ledger: Ledger,
-        history: History | None,
+        history: History,
         rng: Random,
     ) -> None:
         super().__init__(FIRST_CLIENT + index, f"p{index}", network, inboxes, rules, config.logs)
@@ -129,8 +129,7 @@ class Producer(Client):
             op = self._op
             self._op = op + 1
             self.generated += 1
-            if self._history is not None:
-                self._history.send(now, self.name, op, self.index, partition, value)
+            self._history.send(self.head(op), self.index, partition, value)
         else:
             partition, value = planned
             op = self._op
@@ -210,7 +209,6 @@ class Producer(Client):
         return batch
 
     def _send(self, broker: int, batches: list[ProducerBatch]) -> None:
-        now = self.loop.now
         config = self.config
         for batch in batches:
             self._queues[batch.partition].popleft()
@@ -223,17 +221,7 @@ class Producer(Client):
                 self._next_sequence[batch.partition] += batch.count
             if config.acks:
                 self._partition_in_flight[batch.partition].append(batch)
-        request = ProduceRequest(
-            self.node,
-            broker,
-            now,
-            self.on_produced,
-            self.on_closed,
-            self.connections[broker],
-            batches,
-            config.acks,
-        )
-        self.network.send(self.node, broker, self._inboxes[broker], request)
+        request = self.transmit(ProduceRequest, broker, self.on_produced, self.on_closed, batches, config.acks)
         if config.acks:
             self._in_flight[broker].append(request)
         else:
@@ -359,8 +347,7 @@ class Producer(Client):
     def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
         batch.done = True
         self._outstanding -= 1
-        if self._history is not None:
-            self._history.sent(self.loop.now, self.name, batch, outcome, error, base)
+        self._history.sent(self.loop.now, self.name, batch, outcome, error, base)
         batch.ops = []
         if self._outstanding == 0 and self.generated >= self.ops:
             self.finished = True

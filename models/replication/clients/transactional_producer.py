@@ -120,8 +120,7 @@ class TransactionalProducer(ClosableProducer):
         self._phase = OPEN
         self._transaction = self.transactions.begin(self.name, self.index, self.pid, self.epoch)
         self._commits, self._plan, self._sends, self._op = commits, plan, list(plan), op
-        if self._history is not None:
-            self._history.transact(self.loop.now, self.name, op, self.index, self._sends, self._commit_at())
+        self._history.transact(self.head(op), self.index, self._sends, self._commit_at())
 
     def _commit_at(self) -> dict[int, int]:
         """The offsets that the transaction commits; this application reads nothing."""
@@ -216,20 +215,10 @@ class TransactionalProducer(ClosableProducer):
             self._step_later(self.config.retry_backoff)
             return
         self._is_started = self._is_started or kind == ADD
-        request = self._request = TransactionRequest(
-            self.node,
-            leader,
-            self.loop.now,
-            self._on_response,
-            self.on_closed,
-            self.connections[leader],
-            kind,
-            self.id,
-            self.pid,
-            self.epoch,
-            **content,
+        producer = (self.id, self.pid, self.epoch)
+        self._request = self.transmit(
+            TransactionRequest, leader, self._on_response, self.on_closed, kind, *producer, **content
         )
-        self.network.send(self.node, leader, self._inboxes[leader], request)
 
     def _step_later(self, backoff: int) -> None:
         self._retry_at = self.loop.now + backoff
@@ -332,11 +321,8 @@ class TransactionalProducer(ClosableProducer):
     def _record(self, outcome: str, error: str) -> None:
         assert self._transaction is not None
         self._transaction.outcome = outcome
-        if self._history is not None:
-            sends = [(partition, value, self._offsets.get((partition, value))) for partition, value in self._sends]
-            self._history.transacted(
-                self.loop.now, self.name, self._op, self.index, sends, self._commit_at(), outcome, error
-            )
+        sends = [(partition, value, self._offsets.get((partition, value))) for partition, value in self._sends]
+        self._history.transacted(self.head(self._op), self.index, sends, self._commit_at(), outcome, error)
         self._transaction = None
 
     def _abandon(self) -> None:
