@@ -178,18 +178,13 @@ def _assigned(entries: dict[str, Any]) -> dict[str, Any] | None:
     return {"f": "assign", "group": True, "offsets": offsets} if offsets else None
 
 
-def _revoked(entries: dict[str, Any]) -> dict[str, Any] | None:
-    assigned = _assigned(entries)
-    return assigned and assigned | {"revoked": True}
-
-
 _DATA: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
     "producer_send_success": _sent,
     "producer_send_error": _send_error,
     "record_data": lambda entries: {"f": "poll", "records": [_record(entries)]},
     "offsets_committed": _committed,
     "partitions_assigned": _assigned,
-    "partitions_revoked": _revoked,
+    "partitions_revoked": lambda entries: (assigned := _assigned(entries)) and {**assigned, "revoked": True},
 }
 
 
