@@ -1,4 +1,4 @@
-"""Writes history.jsonl line by line while a run goes on.
+"""Writes history.jsonl line by line during a run.
 
 Lines are formatted by hand instead of by a JSON library: the fields are few, their order is fixed, and all texts are
 ASCII without escapes.

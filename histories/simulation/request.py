@@ -1,4 +1,4 @@
-"""A simulated run as a user asks for it: a scenario with options, drawn faults, and the bundle that it writes."""
+"""A simulated run as a user requests it: a scenario with options, drawn faults, and the bundle that it writes."""
 
 from __future__ import annotations
 

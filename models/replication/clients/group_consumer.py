@@ -103,7 +103,7 @@ class GroupConsumer(Consumer):
         self.network.pause(self.node)
 
     def resume(self) -> None:
-        """It goes on as if no time had passed."""
+        """The process continues as if no time had passed."""
         self._timer.resume()
         self.network.resume(self.node)
 

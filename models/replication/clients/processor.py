@@ -101,8 +101,8 @@ class Processor(GroupConsumer):
                 self._handled((self.incarnation, records))
 
     def _committed(self, work: Work, records: Records) -> None:
-        """The transaction is committed. The history has no `handle`: a member that dies before it knows of its commit
-        could not record it."""
+        """The transaction is committed. The history has no `handle`: a member that dies before the response could not
+        record it."""
         member = (work.generation, work.member) if self._rules.fences_members() else (-1, "")
         self.group.acknowledged.append((*member, work.offsets, self.loop.now))
         self._ledger.on_handled(self.name, records)
