@@ -23,21 +23,6 @@ AnyRequest = TypeVar("AnyRequest", bound=Request)
 class Client:
     """Has (leader, leader epoch, ISR) of each partition, and refreshes them when a broker refuses a request."""
 
-    __slots__ = (
-        "_broker_ids",
-        "_inboxes",
-        "_next_broker",
-        "_next_refresh",
-        "_refresh",
-        "_rules",
-        "connections",
-        "leaders",
-        "loop",
-        "name",
-        "network",
-        "node",
-    )
-
     def __init__(self, node: int, name: str, network: Network, inboxes: Inboxes, rules: Rules, partitions: int) -> None:
         self.node = node
         self.name = name

@@ -26,34 +26,6 @@ TICK = 100 * MS
 class Consumer(Client):
     """Polls repeatedly: the records of a poll are recorded, then handled, then the next poll begins."""
 
-    __slots__ = (
-        "_buffer",
-        "_coordinator",
-        "_fetching",
-        "_has_markers",
-        "_history",
-        "_ledger",
-        "_listing",
-        "_on_goal",
-        "_op",
-        "_poll_acknowledged",
-        "_poll_deadline",
-        "_poll_op",
-        "_polling",
-        "_reset",
-        "_retry_at",
-        "alive",
-        "assigned",
-        "committed",
-        "config",
-        "finished",
-        "goal",
-        "incarnation",
-        "index",
-        "last_epoch",
-        "position",
-    )
-
     def __init__(
         self,
         node: int,

@@ -37,28 +37,6 @@ STABLE = "stable"
 class GroupConsumer(Consumer):
     """One member. `assigned` are the partitions that it owns."""
 
-    __slots__ = (
-        "_commit_op",
-        "_committing",
-        "_due_commit",
-        "_due_heartbeat",
-        "_heartbeat_request",
-        "_is_lost",
-        "_is_unsure",
-        "_last_heartbeat_response",
-        "_last_poll",
-        "_needs_rejoin",
-        "_next_step",
-        "_phase",
-        "_request",
-        "_target",
-        "_then",
-        "_timer",
-        "generation",
-        "group",
-        "member",
-    )
-
     def __init__(self, *arguments: Any, group: GroupLedger) -> None:
         super().__init__(*arguments)
         self.loop = self._timer = PausableTimer(self.loop)

@@ -15,7 +15,7 @@ from ..event_loop import Timer
 from ..partition_state import NO_LEADER
 from ..producer_batch import ProducerBatch
 from ..requests import OLD_PRODUCER
-from .closable_producer import ClosableProducer
+from .producer import Producer
 from .transactional_producer import ENDING, IDLE, TransactionalProducer
 
 Values = list[tuple[int, int]]  # partition, value number
@@ -46,8 +46,6 @@ class Owner:
 
 class TransactionalOutput(TransactionalProducer):
     """Writes each work in a transaction of its own, which commits the offsets, too (sendOffsetsToTransaction)."""
-
-    __slots__ = ("_are_offsets_sent", "_outcome", "_owner", "_work")
 
     def __init__(self, *arguments: Any, owner: Owner, **ledgers: Any) -> None:
         super().__init__(*arguments, **ledgers)
@@ -130,10 +128,8 @@ class TransactionalOutput(TransactionalProducer):
         self._owner.on_idle(outcome)
 
 
-class PlainOutput(ClosableProducer):
+class PlainOutput(Producer):
     """Writes each work without a transaction; the processor commits the offsets afterwards."""
-
-    __slots__ = ("_has_failed", "_is_sending", "_owner")
 
     def __init__(self, *arguments: Any, owner: Owner, pid: int) -> None:
         super().__init__(*arguments)

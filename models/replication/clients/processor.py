@@ -22,8 +22,6 @@ Output = TransactionalOutput | PlainOutput
 class Processor(GroupConsumer):
     """Consumes, transforms and produces."""
 
-    __slots__ = ("_copies", "_is_rewinding", "_is_starting", "_make_output", "_output", "_owner", "_polled", "_work")
-
     def __init__(
         self, *arguments: Any, copies: CopyLedger, make_output: Callable[[int, Owner], Output], **ledgers: Any
     ) -> None:

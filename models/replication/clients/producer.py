@@ -38,31 +38,6 @@ SETUP_TIMEOUT = 10 * SECOND  # socket.connection.setup.timeout.ms
 class Producer(Client):
     """RecordAccumulator and Sender in one; the values of each partition are numbered from 0."""
 
-    __slots__ = (
-        "_bump",
-        "_connecting",
-        "_epochs",
-        "_history",
-        "_in_flight",
-        "_ledger",
-        "_next_sequence",
-        "_next_value",
-        "_op",
-        "_outstanding",
-        "_partition_in_flight",
-        "_queues",
-        "_rng",
-        "_targets",
-        "_ticking",
-        "config",
-        "epoch",
-        "finished",
-        "generated",
-        "index",
-        "ops",
-        "pid",
-    )
-
     def __init__(
         self,
         index: int,
@@ -301,6 +276,20 @@ class Producer(Client):
                     batch.ambiguous = True
                     self._retry(batch, "NETWORK_EXCEPTION")
         self.refresh()
+
+    def _close_connections(self) -> None:
+        """Forget all batches, as the application closes the producer. What is under way may still arrive."""
+        for partition, queue in enumerate(self._queues):
+            for batch in (*queue, *self._partition_in_flight[partition]):
+                batch.done = True
+            queue.clear()
+            self._partition_in_flight[partition] = []
+        for broker, requests in self._in_flight.items():
+            for request in requests:
+                request.closed = True
+            requests.clear()
+            self.reconnect(broker)
+        self._outstanding = 0
 
     def _connect(self, broker: int) -> None:
         """With acks=0, check that the broker runs (NetworkClient.ready), because lost batches are not retried.

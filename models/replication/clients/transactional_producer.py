@@ -16,7 +16,7 @@ from ..coordinators.transaction_requests import ADD, CONCURRENT, END, FENCED, IN
 from ..partition_state import NO_LEADER
 from ..producer_batch import ProducerBatch
 from ..requests import INVALID_STATE, TIMED_OUT, Request
-from .closable_producer import ClosableProducer
+from .producer import Producer
 
 IDLE, INITIALISING, OPEN, ENDING = "idle", "initialising", "open", "ending"
 CONCURRENT_BACKOFF = 20 * MS  # TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS
@@ -24,30 +24,8 @@ BY_APPLICATION = "aborted by the application"
 CLOSED = "the application made a new producer before it committed"
 
 
-class TransactionalProducer(ClosableProducer):
+class TransactionalProducer(Producer):
     """A producer whose application writes everything in transactions."""
-
-    __slots__ = (
-        "_acked",
-        "_added",
-        "_commits",
-        "_failed",
-        "_is_in_doubt",
-        "_is_started",
-        "_needs_epoch",
-        "_new",
-        "_offsets",
-        "_phase",
-        "_plan",
-        "_request",
-        "_retry_at",
-        "_sends",
-        "_since",
-        "_transaction",
-        "_turn",
-        "id",
-        "transactions",
-    )
 
     def __init__(self, *arguments: Any, transactions: TransactionLedger) -> None:
         super().__init__(*arguments)
