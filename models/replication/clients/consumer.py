@@ -7,6 +7,7 @@ to the consumer's name (coordinators/offsets.py); members of a group are in grou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..config import MS, SECOND, Config
 from ..coordinators.offsets import OffsetCoordinator
@@ -221,7 +222,8 @@ class Consumer(Client):
             part = (partition, self.position[partition], known, self.last_epoch[partition], 0)
             wanted.setdefault(source, []).append(part)
         for source in sorted(wanted):
-            content = (-1, self.config.fetch_max_batches, wanted[source], {} if self.committed else None)
+            aborted: dict[int, Any] | None = {} if self.committed else None
+            content = (-1, self.config.fetch_max_batches, wanted[source], aborted)
             self._fetching[source] = self.transmit(FetchRequest, source, self.on_fetched, self.on_closed, *content)
 
     def on_fetched(self, request: FetchRequest) -> None:
