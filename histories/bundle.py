@@ -203,11 +203,7 @@ def open_run(
 
 
 def _open_run(
-    path: Path,
-    reader: str | None,
-    split_bytes: int,
-    pieces: Callable[[Part], list[Part]],
-    contents: tuple[str, ...],
+    path: Path, reader: str | None, split_bytes: int, pieces: Callable[[Part], list[Part]], contents: tuple[str, ...]
 ) -> Run:
     check_path(path, EXPECTED)
     _refuse_other_folders(path)

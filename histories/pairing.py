@@ -133,11 +133,7 @@ def pair_remaining(waiting: pl.DataFrame, dialect: str = "native") -> Paired:
     )
     operations = complete(paired.operations, OPERATIONS)
     orphans = orphans.select("place", reason=pl.lit("a completion without an invocation"))
-    return Paired(
-        pl.concat([operations, never]),
-        no_rows(PLACED_EVENTS),
-        pl.concat([paired.malformed, orphans]),
-    )
+    return Paired(pl.concat([operations, never]), no_rows(PLACED_EVENTS), pl.concat([paired.malformed, orphans]))
 
 
 def _split_moments(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -23,15 +23,7 @@ from .tables import BATCHES, DAMAGE, RECORDS, Row, damage_row, unreadable_row
 
 PAIR = re.compile(r"(\w+): (-?\d+|\w+|\[.*?\])(?= |$)")
 FOLDER = re.compile(r"(?:^|[/\\])(?P<topic>[\w.\-]+)-(?P<partition>\d+)[/\\](?P<file>\d+)\.log\s*$")
-BEGINS = (
-    "baseOffset: ",
-    "| offset: ",
-    "offset: ",
-    "Dumping ",
-    "Log starting offset",
-    "Starting offset",
-    "| ",
-)
+BEGINS = ("baseOffset: ", "| offset: ", "offset: ", "Dumping ", "Log starting offset", "Starting offset", "| ")
 
 
 @dataclass

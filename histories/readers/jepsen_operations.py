@@ -40,10 +40,7 @@ def event(line: bytes) -> dict[str, Any] | None:
 
 def notes(operation: dict[str, Any]) -> dict[str, Any]:
     """The columns of entries that any operation may have."""
-    return {
-        "error": _plain(operation.get("error")),
-        "rebalanced": _rebalanced(operation.get("rebalance-log")),
-    }
+    return {"error": _plain(operation.get("error")), "rebalanced": _rebalanced(operation.get("rebalance-log"))}
 
 
 def _event(operation: dict[str, Any]) -> dict[str, Any] | None:

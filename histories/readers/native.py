@@ -235,8 +235,7 @@ def _bad_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl
     numbers = [name for name in needed if name in ("partition", "offset")]
     wrong = items.filter(
         pl.any_horizontal(
-            *(field(name).is_null() for name in needed),
-            *(~field(name).is_between(0, MAX_OFFSET) for name in numbers),
+            *(field(name).is_null() for name in needed), *(~field(name).is_between(0, MAX_OFFSET) for name in numbers)
         )
     )
     return pl.col("line").is_in(wrong["line"].unique().implode()) if len(wrong) else pl.lit(False)

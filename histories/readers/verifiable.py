@@ -110,9 +110,7 @@ def _with_invocations(completions: pl.DataFrame, process: pl.Expr) -> pl.DataFra
     completions = completions.with_columns(process=process)
     unknown = {"partition": pl.Int32, "offset": pl.Int64, "error": pl.String, "records": EVENTS["records"]}
     invocations = completions.with_columns(
-        type=pl.lit("invoke"),
-        synthetic=pl.lit(True),
-        **{name: pl.lit(None, dtype) for name, dtype in unknown.items()},
+        type=pl.lit("invoke"), synthetic=pl.lit(True), **{name: pl.lit(None, dtype) for name, dtype in unknown.items()}
     )
     return pl.concat([invocations, completions]).sort("line", maintain_order=True)
 

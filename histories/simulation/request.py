@@ -55,10 +55,7 @@ def adjusted(
         options["simulation.ops"] = ops
     options.update(settings)
     return replace(
-        scenario,
-        variant=variant or scenario.variant,
-        seed=scenario.seed if seed is None else seed,
-        options=options,
+        scenario, variant=variant or scenario.variant, seed=scenario.seed if seed is None else seed, options=options
     )
 
 

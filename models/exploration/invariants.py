@@ -146,10 +146,7 @@ INVARIANTS: dict[str, tuple[Callable[[Cluster], list[Breach]], str]] = {
     "one-leader-per-epoch": (_recorded("one-leader-per-epoch"), "one broker leads in a leader epoch"),
     "no-duplicates": (lambda cluster: _repeats(cluster, "no-duplicates", 0), "no value is in a log twice"),
     "no-reordering": (lambda cluster: _repeats(cluster, "no-reordering", 1), "a producer's values keep their order"),
-    "no-false-shrink": (
-        _recorded("no-false-shrink"),
-        "no follower that catches up in time is removed from the ISR",
-    ),
+    "no-false-shrink": (_recorded("no-false-shrink"), "no follower that catches up in time is removed from the ISR"),
     "no-stale-read": (_recorded("no-stale-read"), "a poll returns what was acknowledged before it"),
     "no-consumer-loss": (no_consumer_loss, "a consumer handles every record"),
     "one-owner": (one_owner, "in a generation of a group a partition has one owner"),

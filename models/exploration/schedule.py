@@ -79,10 +79,7 @@ def _unclean(rng: Draw, config: Config, at: int) -> list[Fault]:
     alone = config.session_timeout + rng.between(500, 3000) * MS
     dark = rng.between(200, 1500) * MS
     back = config.session_timeout + rng.between(500, 3000) * MS
-    return [
-        Fault(at, "crash", others, alone + dark),
-        Fault(at + alone, "crash", (leader,), dark + back),
-    ]
+    return [Fault(at, "crash", others, alone + dark), Fault(at + alone, "crash", (leader,), dark + back)]
 
 
 def _rolling(rng: Draw, config: Config, at: int) -> list[Fault]:

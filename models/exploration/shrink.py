@@ -148,15 +148,7 @@ def _rounder_times(scenario: Scenario, fails: Fails) -> Scenario | None:
     return best
 
 
-SIMPLIFICATIONS = (
-    _fewer_faults,
-    _smaller_cluster,
-    _fewer_nodes,
-    _earlier,
-    _fewer_ops,
-    _shorter,
-    _rounder_times,
-)
+SIMPLIFICATIONS = (_fewer_faults, _smaller_cluster, _fewer_nodes, _earlier, _fewer_ops, _shorter, _rounder_times)
 
 
 def _replaced(scenario: Scenario, index: int, fault: Fault) -> Scenario:

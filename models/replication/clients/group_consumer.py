@@ -14,17 +14,7 @@ from typing import Any
 from ..config import MS
 from ..coordinators.assignors import ASSIGNORS, COOPERATIVE
 from ..coordinators.group_ledger import GroupLedger
-from ..coordinators.requests import (
-    COMMIT,
-    FETCH,
-    HEARTBEAT,
-    JOIN,
-    LEAVE,
-    REBALANCING,
-    RETRIABLE,
-    SYNC,
-    GroupRequest,
-)
+from ..coordinators.requests import COMMIT, FETCH, HEARTBEAT, JOIN, LEAVE, REBALANCING, RETRIABLE, SYNC, GroupRequest
 from ..event_loop import PausableTimer
 from ..partition_state import NO_LEADER
 from ..ports import Membership, Records
