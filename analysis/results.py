@@ -179,17 +179,11 @@ class Results:
 
     def _located(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows with source and line of their place. Lines are counted on through the splits of a file."""
-        before: dict[str, int] = {}
-        splits, sources, firsts = [], [], []
-        for split in self.run.splits:
-            source = self.run.source_of(split.number)
-            splits.append(split.number)
-            sources.append(source)
-            firsts.append(before.get(source, 0))
-            before[source] = firsts[-1] + self._lines.get(split.number, 0)
-        table = pl.DataFrame(
-            {"split": splits, "source": sources, "first": firsts},
-            schema={"split": pl.Int64, "source": pl.String, "first": pl.Int64},
+        numbers = [split.number for split in self.run.splits]
+        splits = [(number, self.run.source_of(number), self._lines.get(number, 0)) for number in numbers]
+        schema = {"split": pl.Int64, "source": pl.String, "lines": pl.Int64}
+        table = pl.DataFrame(splits, schema, orient="row").select(
+            "split", "source", first=pl.col("lines").cum_sum().over("source") - pl.col("lines")
         )
         numbered = rows.with_columns(split=pl.col("place") // (1 << 32), line_of_split=pl.col("place") & _LINE)
         return (

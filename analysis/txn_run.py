@@ -17,7 +17,7 @@ from ..histories.bundle import Run, Settings
 from ..histories.files import blocks
 from ..histories.readers import READERS
 from ..histories.readers import transaction_lines as lines
-from .kernel import MAX_DRAWN, of_run
+from .kernel import MAX_DRAWN, configured_severity, of_run
 from .results import Results
 from .rules.anomalies import findings_of_anomalies, severities_under
 from .stages import QUARANTINED
@@ -44,13 +44,11 @@ def judge_transactions(run: Run, progress: Progress = lambda *_: None) -> Result
     judge = _judge_lists if run.settings.dialect == "elle-append" else _judge_registers
     anomalies, cycles = judge(history, run.settings, results)
     found = findings_of_anomalies(history, anomalies, cycles, run.settings.model)
-    allowed, only = run.settings.allow, run.settings.rules
     findings, drawings = [], []
     for number, (finding, drawing) in enumerate(found):
-        if only and finding.rule not in only:
+        if run.settings.rules and finding.rule not in run.settings.rules:
             continue
-        severity = "violation" if run.settings.strict else finding.severity
-        severity = "permitted" if finding.rule in allowed else severity
+        severity = configured_severity(finding, run.settings)
         findings.append(replace(finding, id=f"{finding.rule}/{number}", severity=severity))
         if drawing is not None:
             drawings.append({"id": findings[-1].id, "rule": finding.rule, "severity": severity, **drawing})

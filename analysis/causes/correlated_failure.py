@@ -40,12 +40,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         fact for member in together for fact in death_facts(timeline, member, after.time if after else None)
     ]
     facts = chain(
-        found.began,
-        had[0],
-        acknowledgement(lost),
-        died,
-        [fact for facts in short for fact in facts],
-        found.succeeded,
+        found.began, had[0], acknowledgement(lost), died, [fact for facts in short for fact in facts], found.succeeded
     )
     return Attempt(True, facts, [*flush_measures(timeline), "replicas that do not fail together (broker.rack)"])
 

@@ -42,19 +42,12 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
         )
         for row in bounds.iter_rows(named=True)
     ]
-    deleted = [
-        Fact(
-            f"a delete-records request deleted {lost.name} below offset {_requested_offset(fault.details, lost)}",
-            "deleted",
-            fault.completed,
-            place=fault.place,
-            partition=lost.name,
-        )
-        for fault in timeline.faults
-        if fault.kind == "delete-records"
-        and fault.type == "fault"
-        and _requested_offset(fault.details, lost) is not None
-    ]
+    deleted = []
+    for fault in timeline.faults:
+        offset = _requested_offset(fault.details, lost)
+        if (fault.type, fault.kind) == ("fault", "delete-records") and offset is not None:
+            text = f"a delete-records request deleted {lost.name} below offset {offset}"
+            deleted.append(Fact(text, "deleted", fault.completed, place=fault.place, partition=lost.name))
     return Attempt(True, chain(acknowledgement(lost), deleted, _log_start_facts(timeline, lost), starts))
 
 

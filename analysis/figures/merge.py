@@ -59,7 +59,7 @@ def merge_figures(records: Iterable[Record], context: pl.DataFrame, settings: Se
     without_operations = [
         _with_empty_figures(s, bins) for s in ordered if not s["figures"]["bins"] and s["figures"].get("replicas")
     ]
-    windows = [{"partition": _name(s), **w} for s in worst for w in s["figures"]["windows"]]
+    windows = [{"partition": s["label"], **w} for s in worst for w in s["figures"]["windows"]]
     windows.sort(key=lambda window: (window["severity"] != "violation", _number_in_rule(window["id"])))
     heat, heat_left_out = _heat(worst, bins)
     return {
@@ -82,10 +82,6 @@ def merge_figures(records: Iterable[Record], context: pl.DataFrame, settings: Se
         "cycles": [cycle for summary in summaries for cycle in summary.get("cycles", ())],
         "times": _times(worst),
     }
-
-
-def _name(summary: Record) -> str:
-    return str(summary["label"])
 
 
 def badness(summary: Record) -> tuple[Any, ...]:
@@ -203,7 +199,7 @@ def _heat(worst: list[Record], bins: Bins) -> tuple[list[Record], int]:
                 records[where[number]] += count
             numbers = sorted(records)
             cells.append({**cell, "bins": numbers, "records": [records[number] for number in numbers]})
-        rows.append({"partition": _name(summary), "cells": cells})
+        rows.append({"partition": summary["label"], "cells": cells})
     return rows, max(len(found) - MAX_ROWS, 0)
 
 
@@ -221,7 +217,7 @@ def _partition(summary: Record, bins: Bins) -> Record:
     own = bins_of(figures["bins"])
     counts = summary["findings"].values()
     return {
-        "name": _name(summary),
+        "name": summary["label"],
         "topic": summary["topic"],
         "partition": summary["partition"],
         "topic_generation": summary["topic_generation"],

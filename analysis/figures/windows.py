@@ -88,18 +88,16 @@ def _polls_of(p: Partition, reads: pl.DataFrame) -> pl.DataFrame:
 
 def _operations(rows: pl.DataFrame, kind: str, proven: set[int], lost: set[str]) -> list[dict[str, Any]]:
     """Operations for the plot; `lost`: it wrote or read a record that the finding reports as lost."""
-    operations = []
-    for row in rows.iter_rows(named=True):
-        operations.append(
-            {
-                **{name: row[name] for name in _COMMON},
-                "kind": kind or row["kind"],
-                "text": _describe(kind or row["kind"], row)[:MAX_TEXT],
-                "proof": row["at"] in proven or row.get("invoked_at") in proven,
-                "lost": bool(lost & {row.get("value"), row.get("last_value")}),
-            }
-        )
-    return operations
+    return [
+        {
+            **{name: row[name] for name in _COMMON},
+            "kind": kind or row["kind"],
+            "text": _describe(kind or row["kind"], row)[:MAX_TEXT],
+            "proof": row["at"] in proven or row.get("invoked_at") in proven,
+            "lost": bool(lost & {row.get("value"), row.get("last_value")}),
+        }
+        for row in rows.iter_rows(named=True)
+    ]
 
 
 def _describe(kind: str, row: dict[str, Any]) -> str:

@@ -95,12 +95,5 @@ def _divergence(records: pl.DataFrame, run: pl.DataFrame, brokers: list[Record])
 
 def cell(row: Record | None) -> Record | None:
     """One broker's record at an offset; timestamp in ms since the epoch."""
-    if row is None:
-        return None
-    return {
-        "epoch": row["leader_epoch"],
-        "timestamp": row["timestamp"],
-        "key": row["key"],
-        "value": row["value"],
-        "control": row["control"],
-    }
+    columns = ("timestamp", "key", "value", "control")
+    return None if row is None else {"epoch": row["leader_epoch"], **{name: row[name] for name in columns}}

@@ -18,9 +18,8 @@ def facts_of_groups(p: Partition) -> list[Fact]:
     """Assignments, removed offsets, commits that go back, and the last commit of each group."""
     facts = []
     for (group,), rows in group_evidence(p).group_by("group", maintain_order=True):
-        commits = rows.filter(pl.col("kind") == "committed").with_columns(
-            previous=pl.col("offset").shift(), last=pl.int_range(pl.len()) == pl.len() - 1
-        )
+        commits = rows.filter(pl.col("kind") == "committed").with_columns(previous=pl.col("offset").shift())
+        count = plural(len(commits), "commit")
         back = commits.filter(pl.col("offset") < pl.col("previous"))
         facts += [_assigned(p, row) for row in rows.filter(pl.col("kind") == "assigned").rows(named=True)]
         facts += [
@@ -32,12 +31,8 @@ def facts_of_groups(p: Partition) -> list[Fact]:
             for row in back.rows(named=True)
         ]
         facts += [
-            _fact(
-                p,
-                row,
-                f"group {group} committed {p.name}@{row['offset']}, the last of {plural(len(commits), 'commit')}",
-            )
-            for row in commits.filter("last").rows(named=True)
+            _fact(p, row, f"group {group} committed {p.name}@{row['offset']}, the last of {count}")
+            for row in commits.tail(1).rows(named=True)
         ]
     return facts
 

@@ -25,11 +25,7 @@ class Inspected:
     """The partitions of a run by name."""
 
     def __init__(
-        self,
-        path: Path,
-        progress: Progress = lambda *_: None,
-        offset: int | None = None,
-        reader: str | None = None,
+        self, path: Path, progress: Progress = lambda *_: None, offset: int | None = None, reader: str | None = None
     ) -> None:
         self.run = open_run(path, reader)
         self._gathered: Gathered = gather(self.run, progress, offset)

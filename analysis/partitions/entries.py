@@ -53,11 +53,10 @@ def index_entries(
 ) -> tuple[pl.DataFrame, Ints, Ints]:
     """The entries, and the entry of each send and of each read (-1: offset or value unknown).
 
-    Columns of an entry: offset, value; of its sends: send (row of the first, null: none), sent_ok
-    (acknowledged), undecided (indeterminate, or acks=0), aborted;
-    of its reads: times, first (row of the earliest), first_read, last_read, read (by a consumer that sees only
-    committed records), in_final (by the `final` processes once all was `healed`, in ns). `dirty` are the processes
-    that read uncommitted records.
+    Columns of an entry: offset, value; of its sends: send (row of the first, null: none), sent_ok (acknowledged),
+    undecided (indeterminate, or acks=0), aborted; of its reads: times, first (row of the earliest), first_read,
+    last_read, read (by a consumer that sees only committed records), in_final (by the `final` processes once all was
+    `healed`, in ns). `dirty` are the processes that read uncommitted records.
     """
     sent = _rows_with_offset_and_value(sends)
     seen = _rows_with_offset_and_value(reads)

@@ -15,7 +15,8 @@ from ...histories.tables import OUTCOME
 from ..replicas.leaders import assigned_replicas, last_leader
 from ..replicas.replica_logs import ReplicaLogs, replica_logs_of
 from ..replicas.resolved_outcomes import resolve_outcomes
-from ..timelines.timeline import Timeline, build_timeline
+from ..timelines.building import build_timeline
+from ..timelines.timeline import Timeline
 
 Frames = Mapping[str, pl.DataFrame]
 

@@ -9,18 +9,10 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.bundle import Settings
-from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
 from ..wording import plural
 from .evidence import clocks_of, snapshot_times, started_ms
-from .generation_split import (
-    OBSERVED,
-    Frames,
-    Part,
-    copy_positions,
-    positions_of_records,
-    split_observed,
-)
+from .generation_split import OBSERVED, Frames, Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
 from .topic_generations import TopicGeneration, copies_of, faults_on, generations_of, recorded_changes
 
@@ -28,8 +20,8 @@ BY_TIME = ("metadata", "log_events")
 LOGS = ("records", "batches", "segments")
 
 
-class Readings(NamedTuple):
-    """The parts of a partition, one for each generation.
+class Generations(NamedTuple):
+    """A partition in parts, one for each generation of its topic.
 
     `otherwise`: the parts if deletions of unknown outcome took effect; empty if all deletions are certain.
     """
@@ -38,7 +30,9 @@ class Readings(NamedTuple):
     otherwise: list[Part]
 
 
-def parts_of(topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings) -> Readings | None:
+def parts_of(
+    topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings
+) -> Generations | None:
     """The parts of a partition; None: no deletion of its topic is recorded."""
     found = _generations(topic, tables, shared, context, settings)
     if not _has_deletion(found):
@@ -50,8 +44,8 @@ def parts_of(topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, 
 
     certain = _without_uncertain_deletions(found)
     if len(certain) == len(found) and certain[-1] == found[-1]:
-        return Readings(parts(found), [])
-    return Readings(parts(certain), parts(found))
+        return Generations(parts(found), [])
+    return Generations(parts(certain), parts(found))
 
 
 def topics_with_deletions(topics: Iterable[str], shared: Frames, context: pl.DataFrame, settings: Settings) -> set[str]:
@@ -146,11 +140,7 @@ def _is_observed(part: Part, generations: int) -> bool:
 
 
 def _positions_of_evidence(
-    tables: Frames,
-    shared: Frames,
-    context: pl.DataFrame,
-    settings: Settings,
-    generations: list[TopicGeneration],
+    tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings, generations: list[TopicGeneration]
 ) -> dict[str, pl.Series]:
     """The generation (a position) of each row of the brokers' evidence, by table."""
     times = snapshot_times(settings)
@@ -159,7 +149,7 @@ def _positions_of_evidence(
     out: dict[str, pl.Series] = {}
     if located:
         places = pl.concat([frame.select("snapshot", "broker") for frame in located.values()])
-        by_copy = copy_positions(copies, places, generations, times, FINAL)
+        by_copy = copy_positions(copies, places, generations, times)
         for name, frame in located.items():
             joined = frame.join(by_copy, on=["snapshot", "broker"], how="left", maintain_order="left")
             out[name] = joined["generation"]

@@ -17,7 +17,7 @@ from ...histories.evidence.duplicate_copies import same_id
 from ...histories.evidence.tables import FINAL
 from ...histories.observations import json_object
 from ...histories.tables import MAX_INT64, MIN_INT64
-from ..replicas.replica_logs import is_of_copy
+from ..replicas.leaders import longest_copy
 
 MAX_CLOCK_SKEW_NS = 1_000_000_000  # between a controller's clock and the history's
 DELETE, CREATE = "delete-topic", "create-topic"  # faults
@@ -112,7 +112,8 @@ def _merge_changes(
                 unmatched.append(fault)
             else:
                 records.remove(record)
-                out.append(record._replace(span=_intersection(record.span, fault.span)))
+                earliest = max(record.span.earliest, fault.span.earliest)
+                out.append(record._replace(span=Span(earliest, min(record.span.latest, fault.span.latest))))
         sure = [fault for fault in unmatched if fault.is_certain]
         if len(sure) <= len(records):
             # The controller's clock may be ahead or behind: assign the last records to the faults.
@@ -129,10 +130,6 @@ def _merge_changes(
 
 def _overlap(one: Span, other: Span) -> bool:
     return one.earliest <= other.latest and other.earliest <= one.latest
-
-
-def _intersection(one: Span, other: Span) -> Span:
-    return Span(max(one.earliest, other.earliest), min(one.latest, other.latest))
 
 
 def _generations_between(changes: Iterable[TopicChange]) -> list[TopicGeneration]:
@@ -270,19 +267,14 @@ def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) ->
     """
     if not len(metadata) or started is None:
         return [], False
-    copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
-    best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
-    own = metadata.filter(
-        is_of_copy(best["snapshot"], best["broker"])
-        & (pl.col("topic") == topic)
-        & pl.col("kind").is_in(["topic", "remove-topic"])
-    )
+    copy = longest_copy(metadata)
+    own = copy.filter((pl.col("topic") == topic) & pl.col("kind").is_in(["topic", "remove-topic"]))
     out = []
-    for row in own.sort("offset", maintain_order=True).iter_rows(named=True):
+    for row in own.iter_rows(named=True):
         time = (row["time"] - started) * 1_000_000
         kind = CREATE if row["kind"] == "topic" else DELETE
         out.append(TopicChange(kind, Span(time - MAX_CLOCK_SKEW_NS, time + MAX_CLOCK_SKEW_NS), row["topic_id"]))
-    return out, best["snapshot"] == FINAL
+    return out, copy["snapshot"][0] == FINAL
 
 
 def copies_of(properties: pl.DataFrame | None, times: dict[str, int]) -> list[TopicCopy]:

@@ -120,17 +120,14 @@ def jobs(chosen: pl.DataFrame, record_filter: BloomFilter | None) -> Iterator[pl
     these arrays (null: all records are needed).
     """
     piece = (pl.col("size").cum_sum() // JOB_BYTES).over("path").alias("piece")
-    for batches_of_piece in (
-        chosen.sort("path", "byte").with_columns(piece).partition_by("path", "piece", maintain_order=True)
-    ):
+    pieces = chosen.sort("path", "byte").with_columns(piece).partition_by("path", "piece", maintain_order=True)
+    for batches_of_piece in pieces:
         bits, offsets = None, None
         if record_filter is not None:
-            low = np.searchsorted(
-                record_filter.offsets, batches_of_piece.select(pl.col("base_offset").min()).item(), "left"
-            )
-            high = np.searchsorted(
-                record_filter.offsets, batches_of_piece.select(pl.col("last_offset").max()).item(), "right"
-            )
+            extent = batches_of_piece.select(pl.col("base_offset").min(), pl.col("last_offset").max())
+            first, last = extent.row(0)
+            low, _ = np.searchsorted(record_filter.offsets, [first, last], "left")
+            _, high = np.searchsorted(record_filter.offsets, [first, last], "right")
             bits, offsets = record_filter.bits.tobytes(), record_filter.offsets[low:high].tobytes()
         batches = pl.struct(pl.exclude("piece", "path")).implode().alias("batches")
         filter_bytes = (pl.lit(bits, pl.Binary).alias("bits"), pl.lit(offsets, pl.Binary).alias("offsets"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
@@ -167,19 +168,14 @@ def is_of_copy(snapshot: str, broker: str) -> pl.Expr:
     return (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
 
 
-def replica_logs_of(
-    topic: str,
-    partition: int,
-    tables: Mapping[str, pl.DataFrame],
-    snapshots: tuple[str, ...] = (FINAL,),
-    times: Mapping[str, int] | None = None,
-    leader: str | None = None,
-    replicas: tuple[str, ...] = (),
-    compacted: bool | None = None,
-    at_rest: bool = True,
-) -> ReplicaLogs:
-    """A ReplicaLogs of frames by table name; missing tables are empty, and repeated records are dropped."""
-    frames = {name: tables.get(name, empty(schema, name != "identical")) for name, schema in _TABLES.items()}
+def replica_logs_of(topic: str, partition: int, tables: Mapping[str, pl.DataFrame], **about: Any) -> ReplicaLogs:
+    """A ReplicaLogs of frames by table name; missing tables are empty, and repeated records are dropped.
+
+    `about` has the fields of ReplicaLogs that are no frames.
+    """
+    frames: dict[str, Any] = {
+        name: tables.get(name, empty(schema, name != "identical")) for name, schema in _TABLES.items()
+    }
     # A record in two files of one replica (a segment copied while it was renamed) is one record.
     same = ["snapshot", "broker", "offset", "leader_epoch", "digest"]
     # Values are only compared if a dump has no digest: comparing them copies them all.
@@ -187,17 +183,7 @@ def replica_logs_of(
     frames["records"] = frames["records"].unique(same, keep="first", maintain_order=True)
     if frames["damage"].height:
         frames["damage"] = _tightened(frames["damage"], frames["batches"])
-    return ReplicaLogs(
-        topic,
-        partition,
-        **frames,
-        snapshots=snapshots,
-        times=times or {},
-        leader=leader,
-        replicas=replicas,
-        compacted=compacted,
-        at_rest=at_rest,
-    )
+    return ReplicaLogs(topic, partition, **frames, **about)
 
 
 def _tightened(damage: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:

@@ -38,20 +38,18 @@ class LogEnd(NamedTuple):
     group="consumers",
     summary="A group's committed offset is beyond the log's end",
     breach=(
-        "A group committed an offset greater than the log's end. The end was read after the commit: from a "
-        "later end offset, from final reads that reach the end, or from the log of the last leader. The last "
-        "committed offset in the brokers' copies of __consumer_offsets counts, too. A group "
-        "that starts there is reset, or passes over all records until then. Where the log was truncated "
-        "after the commit, the finding follows from the loss."
+        "A group committed an offset greater than the log's end. The end was read after the commit: from a later end "
+        "offset, from final reads that reach the end, or from the log of the last leader. The last committed offset in "
+        "the brokers' copies of __consumer_offsets counts, too. A group that starts there is reset, or passes over all "
+        "records until then. Where the log was truncated after the commit, the finding follows from the loss."
     ),
     not_a_breach=(
         "The commit is at the end. The group committed a lower offset before the end was read. Later reads "
         "contradict the end offset."
     ),
     unknown_when=(
-        "The commit is beyond everything known of the log, and nothing later shows the log's end. A last "
-        "stable offset shows none, nor do final reads that return nothing or that read a log with "
-        "transactions."
+        "The commit is beyond everything known of the log, and nothing later shows the log's end. A last stable offset "
+        "shows none, nor do final reads that return nothing or that read a log with transactions."
     ),
     example="p:a@0 c:<a@0 c:commit=3 end=1",
     needs=("commits",),
@@ -122,7 +120,7 @@ def _unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[LogEnd
         row = beyond.row(-1, named=True)
         yield Unknown(
             f"{_committer(group, row)} committed {p.name}@{row['offset']}, but no later record, end offset, final read"
-            " or broker's log shows where the log ended",
+            " or broker's log shows where the log ended"
         )
 
 

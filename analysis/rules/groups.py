@@ -9,6 +9,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..partitions.absences import existing, existing_uncommitted
+from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.entries import Mask
 from ..partitions.group_evidence import committed_at_last, group_evidence
 from ..partitions.indeterminate_polls import indeterminate_polls
@@ -386,7 +387,4 @@ def _passed(offsets: Offsets, commits: pl.DataFrame, first: int, polled: pl.Data
 
 def _runs(offsets: Offsets, between: Offsets) -> list[Offsets]:
     """Sorted offsets in runs without an offset of `between` inside."""
-    if not len(offsets):
-        return []
-    gaps = np.searchsorted(between, offsets[1:], "left") > np.searchsorted(between, offsets[:-1], "right")
-    return [np.asarray(part) for part in np.split(offsets, np.flatnonzero(gaps) + 1)]
+    return [run["offset"].to_numpy() for run in adjacent_runs(pl.DataFrame({"offset": offsets}), between)]

@@ -32,10 +32,9 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
     summary="A transaction never ended, and holds back the last stable offset",
     breach=(
         "The leader's last log has records of a transaction without a marker. Either its coordinator has ended the "
-        "transaction already, so that no marker will come. Or it decided the transaction more than "
-        f"{GRACE_SECONDS} s before a client last reached the leader, or the transaction is open that long beyond its "
-        "timeout, faults not counted. read_committed consumers stop at its first record; the finding names what waits "
-        "behind it."
+        f"transaction already, so that no marker will come. Or it decided the transaction more than {GRACE_SECONDS} s "
+        "before a client last reached the leader, or the transaction is open that long beyond its timeout, faults not "
+        "counted. read_committed consumers stop at its first record; the finding names what waits behind it."
     ),
     not_a_breach=(
         "An open transaction within its timeout: that of __transaction_state, else transaction.timeout.ms of its "

@@ -127,13 +127,7 @@ def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evid
     first, last = int(row["base_offset"]), int(row["last_offset"])
     proof = [Evidence(batch, source=str(row["file"]), byte=row["byte"]), *evidence]
     return finding(
-        logs,
-        sentence,
-        (first, last),
-        proof,
-        count=last - first + 1,
-        brokers=[row["broker"]],
-        snapshot=row["snapshot"],
+        logs, sentence, (first, last), proof, count=last - first + 1, brokers=[row["broker"]], snapshot=row["snapshot"]
     )
 
 
@@ -142,9 +136,8 @@ def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evid
     group="replicas",
     summary="A broker's checkpoints contradict its log or each other",
     breach=(
-        "One of these does not hold: log start <= recovery point, recovery point <= log end, high watermark "
-        "<= log end. Or a high watermark goes back between snapshots; this follows from a loss of the records"
-        " between."
+        "One of these does not hold: log start <= recovery point, recovery point <= log end, high watermark <= log "
+        "end. Or a high watermark goes back between snapshots; this follows from a loss of the records between."
     ),
     not_a_breach=(
         "A checkpoint that lags behind its log. Files of a running broker, copied at different times, are a note."

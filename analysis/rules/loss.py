@@ -45,13 +45,12 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
         "a violation unless --allow lost-write:acks=1 accepts it."
     ),
     unknown_when=(
-        "The run has no final reads. A poll without a known outcome may have read the value. An open "
-        "transaction may hide it from read_committed final reads. A deletion that is not certain may have "
-        "removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict it. "
-        "Retention may have removed it: all records below are older than retention.ms, or the log is "
-        "limited in size. A tombstone is missing and run.json does not set cleanup.policy. On a compacted "
-        "topic another record of the same key may be the later one. None of these explains an offset that "
-        "holds another value, or an end that went back."
+        "The run has no final reads. A poll without a known outcome may have read the value. An open transaction may "
+        "hide it from read_committed final reads. A deletion that is not certain may have removed it: its outcome is "
+        "unknown, it goes beyond the log's end, or later reads contradict it. Retention may have removed it: all "
+        "records below are older than retention.ms, or the log is limited in size. A tombstone is missing and run.json "
+        "does not set cleanup.policy. On a compacted topic another record of the same key may be the later one. None "
+        "of these explains an offset that holds another value, or an end that went back."
     ),
     in_jepsen="No ok operation read the value, its writer must have committed, and a later value was read.",
     example="p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill p:x@1 end=2 final:<a@0,x@1",
@@ -111,9 +110,8 @@ def _of_one_send(p: Partition, row: Row, offset: int | None, sentence: str) -> F
     group="loss",
     summary="An acknowledged value was never read",
     breach=(
-        "The final reads reach the log's end, yet no read returned an acknowledged value, no legal reason "
-        "explains it, and nothing proves that it is gone. Its record was at the end of the log, or its "
-        "offset is not known."
+        "The final reads reach the log's end, yet no read returned an acknowledged value, no legal reason explains it, "
+        "and nothing proves that it is gone. Its record was at the end of the log, or its offset is not known."
     ),
     not_a_breach=(
         "Retention, delete-records or compaction removed the record. A value that is proven gone is a lost-write."

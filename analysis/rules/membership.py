@@ -24,10 +24,9 @@ GENERATION = pl.col("group_generation").alias("generation")
     summary="Two members of a group owned a partition at once",
     breach=(
         "Two members were assigned the partition in the same generation and held it at the same time. Or one record of "
-        "a generation in __consumer_offsets assigns it to two. Or a member "
-        "joined a later generation, but its revocation follows the assignment to another member in that generation. "
-        "A member holds a partition from its assignment until it is revoked, the group assigns anew, or the member "
-        "crashes."
+        "a generation in __consumer_offsets assigns it to two. Or a member joined a later generation, but its "
+        "revocation follows the assignment to another member in that generation. A member holds a partition from its "
+        "assignment until it is revoked, the group assigns anew, or the member crashes."
     ),
     not_a_breach=(
         "A member of an older generation holds the partition while another has it in a newer one: it has not noticed "
@@ -78,10 +77,7 @@ def overlaps(holds: pl.DataFrame) -> pl.DataFrame:
     """Pairs of holds (process, since, until) of two processes at one time; the columns of the later have `_other`."""
     ordered = holds.sort("since", "at").with_row_index("order")
     pairs = ordered.join_where(
-        ordered,
-        pl.col("order") < pl.col("order_other"),
-        pl.col("since_other") < pl.col("until"),
-        suffix="_other",
+        ordered, pl.col("order") < pl.col("order_other"), pl.col("since_other") < pl.col("until"), suffix="_other"
     )
     return pairs.filter(pl.col("process") != pl.col("process_other")).sort("order_other", "order")
 

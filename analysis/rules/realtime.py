@@ -23,11 +23,10 @@ from .rule import Rule
     group="order",
     summary="The log is not in the order of time",
     breach=(
-        "An append has a smaller offset than a record that was acknowledged, read, or counted by an end "
-        "offset before the append was invoked. The partition is then not linearizable as a log. The offset "
-        "of an append is known from its acknowledgement, or from reads of a value that was sent once. "
-        "Adjacent later appends are one finding with one witness. Where the witness itself was lost, the "
-        "finding follows from that loss."
+        "An append has a smaller offset than a record that was acknowledged, read, or counted by an end offset before "
+        "the append was invoked. The partition is then not linearizable as a log. The offset of an append is known "
+        "from its acknowledgement, or from reads of a value that was sent once. Adjacent later appends are one finding "
+        "with one witness. Where the witness itself was lost, the finding follows from that loss."
     ),
     not_a_breach="The append was invoked before the acknowledgement, read or answer: the two overlap.",
     unknown_when="A process recorded its times in another unit or by a clock that is hours off.",

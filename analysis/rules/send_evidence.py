@@ -9,6 +9,8 @@ from ...histories.tables import MAX_INT64, MIN_INT64
 from ..partitions.open_transactions import is_in_leaders_log
 from ..partitions.partition import Offsets, Partition
 
+_SEEN = ("first_read", "first_reader", "first_read_at", "last_read", "in_final")
+
 
 def sends_with_reads(p: Partition) -> pl.DataFrame:
     """Acknowledged sends, each with the reads of its value; `offset` is where the value is, if known."""
@@ -17,7 +19,7 @@ def sends_with_reads(p: Partition) -> pl.DataFrame:
         rows &= p.sends["value"].is_first_distinct().to_numpy()
     entry = pl.Series(p.entry_of_send[rows])
     known = entry.set(entry < 0, None)
-    seen = p.entries.select(pl.col(_SEEN).gather(known)) if len(p.entries) else _nothing_seen(len(entry))
+    seen = p.entries.select(pl.col(*_SEEN).gather(known))
     sent = p.sends.filter(pl.Series(rows)).hstack(seen).with_columns(pl.col("in_final").fill_null(False))
     if not len(p.elsewhere):
         return sent
@@ -40,14 +42,6 @@ def sends_with_reads(p: Partition) -> pl.DataFrame:
         last_read=pl.max_horizontal("last_read", "last_read_other"),
         in_final=pl.col("in_final") | pl.col("in_final_other").fill_null(False),
     ).select(sent.columns)
-
-
-_SEEN = ["first_read", "first_reader", "first_read_at", "last_read", "in_final"]
-
-
-def _nothing_seen(count: int) -> pl.DataFrame:
-    kinds = (pl.Int64, pl.String, pl.Int64, pl.Int64, pl.Boolean)
-    return pl.DataFrame({name: pl.Series([None] * count, dtype=kind) for name, kind in zip(_SEEN, kinds, strict=True)})
 
 
 def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:

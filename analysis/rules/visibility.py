@@ -268,10 +268,7 @@ def _runs(read: pl.DataFrame, between: Offsets | None = None) -> Iterator[pl.Dat
     rows = (
         read.sort("completed", "at")
         .group_by("offset", "value", maintain_order=True)
-        .agg(
-            pl.col("process").unique(maintain_order=True).alias("readers"),
-            pl.all().exclude("process").first(),
-        )
+        .agg(pl.col("process").unique(maintain_order=True).alias("readers"), pl.all().exclude("process").first())
     )
     ordered = rows.sort("offset", "value")
     offsets = ordered["offset"].to_numpy()

@@ -70,12 +70,7 @@ def plain_summary(
 
 
 def plain_figures(
-    span: tuple[int, int],
-    bins: Bins,
-    series: Record,
-    latency: list[list[int]],
-    acknowledged: int,
-    handled_again: int,
+    span: tuple[int, int], bins: Bins, series: Record, latency: list[list[int]], acknowledged: int, handled_again: int
 ) -> Record:
     """The figures (figures/__init__.py) of plainly valid partitions, without those of single partitions."""
     counts = dict.fromkeys(TOTALS, 0) | {"acknowledged": acknowledged, "handled_again": handled_again}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact
-from .terms import BrokerEvent, Builder, LogEnd, Move, Term, eligible, ids, recalled
+from .terms import BrokerEvent, LogEnd, Move, Term, eligible, ids, recalled
+from .timeline import Builder
 
 
 def _fact(builder: Builder, row: dict[str, Any], message: str, kind: str, **about: Any) -> Fact:
@@ -134,7 +135,7 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     term.name_leader(str(fields["leader"]))
     sync, elr, known = (ids(fields.get(f"{name}_before")) for name in ("isr", "elr", "lastKnownElr"))
     leader = str(fields["leader"])
-    last_known = bool(fields.get("unclean")) and recalled(builder, leader, sync, elr, known)
+    last_known = bool(fields.get("unclean")) and recalled(builder.config, leader, sync, elr, known)
     before = known if last_known else sync | elr or known
     if before:
         term.before = before

@@ -13,15 +13,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from .anomalies import (
-    Anomaly,
-    Step,
-    intermediate_reads,
-    lost_updates,
-    shown,
-    version_in_words,
-    within_transactions,
-)
+from .anomalies import Anomaly, Step, intermediate_reads, lost_updates, shown, version_in_words, within_transactions
 from .txn_history import TxnHistory
 from .version_edges import INITIAL, Versions
 
@@ -80,16 +72,14 @@ def anomalies_of(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:
     """The anomalies that are not cycles."""
     joined = lists.reads.join(lists.longest.select("key", longest="list", by="txn"), on="key", how="inner")
     odd = joined.filter(~pl.col("longest").str.starts_with(pl.col("list"))).sort("key", "txn")
-    for key, read, txn, longest, by in (
-        odd.unique("key", keep="first", maintain_order=True).select("key", "list", "txn", "longest", "by").iter_rows()
-    ):
+    first = odd.unique("key", keep="first", maintain_order=True)
+    for key, read, txn, longest, by in first.select("key", "list", "txn", "longest", "by").iter_rows():
         sentence = f"T1 read {version_in_words(read)} and T2 {version_in_words(longest)} of key {_name(history, key)}"
         yield Anomaly("incompatible-order", f"{sentence}: neither is a prefix of the other", (txn, by))
-    texts = pl.concat([lists.longest.select("key", "list", "txn"), odd.select("key", "list", "txn")])
+    texts = pl.concat([frame.select("key", "list", "txn") for frame in (lists.longest, odd)])
     texts = texts.unique(["key", "list"], keep="first", maintain_order=True)
-    seen = texts.select("key", "txn", pl.col("list").str.strip_suffix("\n").str.split("\n").alias("value"))
-    seen = seen.explode("value", empty_as_null=False)
-    yield from _of_elements(history, lists, seen)
+    seen = texts.select("key", "txn", value=pl.col("list").str.strip_suffix("\n").str.split("\n"))
+    yield from _of_elements(history, lists, seen.explode("value", empty_as_null=False))
     yield from _dirty_updates(history, lists)
     last = lists.reads.select("key", pl.col("list").str.extract(_LAST).alias("value"), "txn").drop_nulls("value")
     possible = lists.appends.filter(pl.col("outcome") != "fail")
@@ -111,15 +101,13 @@ def _of_elements(history: TxnHistory, lists: Lists, seen: pl.DataFrame) -> Itera
     once = seen.unique(["key", "value"], keep="first", maintain_order=True)
     writers = lists.appends.select("key", "value", "outcome", pl.col("txn").alias("writer"))
     of_writers = once.join(writers, on=["key", "value"], how="left", maintain_order="left")
-    for key, reader, value, writer in (
-        of_writers.filter(pl.col("outcome") == "fail").select("key", "txn", "value", "writer").iter_rows()
-    ):
+    aborted = of_writers.filter(pl.col("outcome") == "fail")
+    for key, reader, value, writer in aborted.select("key", "txn", "value", "writer").iter_rows():
         sentence = f"T2 read {shown(value)} of key {_name(history, key)}, which T1 appended, but T1 failed"
         yield Anomaly("G1a", sentence, (writer, reader), (value,))
     if history.is_whole:  # else a line that was left out may have the append
-        for key, reader, value in (
-            of_writers.filter(pl.col("outcome").is_null()).select("key", "txn", "value").iter_rows()
-        ):
+        unwritten = of_writers.filter(pl.col("outcome").is_null())
+        for key, reader, value in unwritten.select("key", "txn", "value").iter_rows():
             sentence = f"T1 read {shown(value)} of key {_name(history, key)}, which no transaction appended"
             yield Anomaly("garbage-read", sentence, (reader,), (value,))
 

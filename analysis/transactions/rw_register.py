@@ -14,17 +14,10 @@ from typing import NamedTuple
 
 import polars as pl
 
+from ...histories.errors import UsageError
 from ...histories.tables import MAX_INT64, MIN_INT64
-from .anomalies import (
-    Anomaly,
-    Step,
-    intermediate_reads,
-    lost_updates,
-    shown,
-    version_in_words,
-    within_transactions,
-)
-from .graph import strong_components
+from .anomalies import Anomaly, Step, intermediate_reads, lost_updates, shown, version_in_words, within_transactions
+from .graph import Edges, components_of
 from .txn_history import TxnHistory
 from .version_edges import INITIAL, Versions
 
@@ -33,6 +26,13 @@ ASSUMPTIONS = {  # of each key by itself; Elle's options wfr-keys?, sequential-k
     "sequential": "each process sees it move forward",
     "linearizable": "all processes see it move forward in real time",
 }
+
+
+def check_assumptions(names: Iterable[str]) -> None:
+    """Raises UsageError unless these are names of ASSUMPTIONS."""
+    for name in names:
+        if name not in ASSUMPTIONS:
+            raise UsageError(f"found keys {name!r}, expected some of {', '.join(ASSUMPTIONS)}")
 
 
 class Registers(NamedTuple):
@@ -65,7 +65,7 @@ def registers_of(history: TxnHistory) -> Registers:
         last=pl.coalesce(pl.col("value").filter(is_write).last(), pl.col("value").first()),
     )
     finals = of_certain.filter(is_write).group_by("key", "txn", maintain_order=True).agg(pl.col("value").last())
-    times = (history.column(name).gather(uses["txn"]) for name in ("start", "end", "process"))
+    times = (history.txns[name].gather(uses["txn"]) for name in ("start", "end", "process"))
     return Registers(
         writes,
         reads,
@@ -154,7 +154,7 @@ def _in_cycles(inferred: pl.DataFrame) -> pl.DataFrame:
     for end in ("before", "after"):
         steps = steps.join(nodes.rename({"value": end, "node": f"{end}_node"}), on=["key", end], how="left")
     source, target = (steps[f"{end}_node"].cast(pl.Int64).to_numpy() for end in ("before", "after"))
-    label = strong_components(len(nodes), source, target)
+    label = components_of(len(nodes), Edges(source, target), "strong")
     inside = steps.filter(pl.Series(label[source] == label[target], dtype=pl.Boolean) & (pl.col("one") >= 0))
     inside = inside.sort("key", "one", "other").unique("key", keep="first", maintain_order=True)
     return inside.select("key", "before", "after", "one", "other")

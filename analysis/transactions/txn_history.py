@@ -35,10 +35,6 @@ class TxnHistory:
     keys: pl.Series  # the name of each key, by its number
     is_whole: bool  # whether no line was left out
 
-    def column(self, name: str) -> pl.Series:
-        """A column of TXNS, to be gathered by numbers of transactions."""
-        return self.txns[name]
-
     def writes(self) -> pl.DataFrame:
         """All writes: txn, step, key, value and the outcome of the transaction."""
         written = self.steps.lazy().filter(pl.col("f") == "w").select("txn", "step", "key", "value").collect()

@@ -9,7 +9,7 @@ from ..errors import LogjudgeError
 from .kafka_clients import confluent_kafka, make, recorded
 from .permissions import refuse
 from .session import Session
-from .topics import are_in_sync, metadata
+from .topics import metadata
 
 FINAL, ADMIN = "final", "admin"
 IN_SYNC_SECONDS = 60.0
@@ -40,13 +40,12 @@ def _wait_in_sync(session: Session) -> None:
     """Wait for leaders and, a while, for all replicas: then the high watermarks are at the ends."""
     end = time.monotonic() + IN_SYNC_SECONDS
     while time.monotonic() < end:
-        if all(are_in_sync(session.admin, topic) for topic in session.topics):
+        if all(map(session.views.are_in_sync, session.topics)):
             return
         time.sleep(0.2)
     for topic in session.topics:
-        for number, partition in metadata(session.admin, topic).partitions.items():
-            if partition.leader < 0:
-                raise LogjudgeError(f"{topic}-{number} has no leader, so its final read is missing")
+        for number in session.views.lacks_leader(topic):
+            raise LogjudgeError(f"{topic}-{number} has no leader, so its final read is missing")
 
 
 def _bounds(session: Session, consumer: Any) -> dict[tuple[str, int], tuple[int, int]]:

@@ -67,9 +67,14 @@ class ClientSettings:
 
 
 def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What run.json has of a client's configuration: no secrets, no callbacks."""
+    """What run.json has of the configuration of a client of confluent-kafka."""
+    return {"client": f"confluent-kafka {confluent_kafka().__version__}", **without_secrets(config)}
+
+
+def without_secrets(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A client's configuration without secrets, callbacks and the like."""
     plain = {name: value for name, value in config.items() if isinstance(value, str | int | bool)}
-    return {"client": f"confluent-kafka {confluent_kafka().__version__}"} | {
+    return {
         name: value if name == "acks" else typed(value) for name, value in plain.items() if not _SECRET.search(name)
     }
 

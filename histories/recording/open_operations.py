@@ -214,6 +214,14 @@ class Step:
         if error is None:
             self.ok(message.partition(), message.offset())
 
+    def watch(self, future: Any) -> None:
+        """Take the place from a future of RecordMetadata, as aiokafka returns; the transaction reports errors."""
+        future.add_done_callback(self._resolved)
+
+    def _resolved(self, future: Any) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self.ok(future.result().partition, future.result().offset)
+
 
 class Transaction(OpenOperation):
     """A transaction that is open. Its outcome is that of the commit; `fail` records that it was aborted."""

@@ -18,7 +18,7 @@ from ..send_errors import outcome_of
 from .kafka_clients import ClientSettings
 from .permissions import is_refusal, refusal
 from .recorder import Recorder
-from .topics import Topic, create_topics, describe_topics
+from .topics import BrokerViews, Topic, create_topics, describe_topics
 
 FLUSH_SECONDS = 40.0  # to join the clients after the stop: longer than delivery.timeout.ms
 
@@ -98,6 +98,7 @@ class Session:
 
     def __init__(self, recorder: Recorder, settings: ClientSettings, load: Load, admin: Any) -> None:
         self.recorder, self.settings, self.load, self.admin = recorder, settings, load, admin
+        self.views = BrokerViews(settings, admin)
         self.progress = Progress()
         self.partitions = load.partitions  # of the topic, as producers know them
         self.stopping = threading.Event()

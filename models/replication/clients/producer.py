@@ -30,6 +30,7 @@ from ..requests import (
 )
 from ..rules import Rules
 from .client import Client
+from .partitioners import PARTITIONERS
 
 TICK = 100 * MS
 SETUP_TIMEOUT = 10 * SECOND  # socket.connection.setup.timeout.ms
@@ -40,6 +41,7 @@ class Producer(Client):
 
     __slots__ = (
         "_bump",
+        "_choose",
         "_connecting",
         "_epochs",
         "_history",
@@ -82,6 +84,7 @@ class Producer(Client):
         self._ledger = ledger
         self._history = history
         self._rng = rng
+        self._choose = PARTITIONERS[config.partitioner](rng, config.partitions, config.keys)
         self.pid = index
         self.epoch = 0  # producer epoch, raised after a gap in the sequence (KIP-360)
         self.generated = 0
@@ -119,11 +122,11 @@ class Producer(Client):
             self.loop.at(self.loop.now + int(self._rng.random() * 2 * config.interval), self._generate)
 
     def _send_one(self, planned: tuple[int, int] | None = None) -> None:
-        """Send the next value of a random partition, or a planned (partition, value) of the current transaction."""
+        """Send the next value of a partition, or a planned (partition, value) of the current transaction."""
         now = self.loop.now
         config = self.config
         if planned is None:
-            partition = int(self._rng.random() * config.partitions) if config.partitions > 1 else 0
+            partition = self._choose(self._open_batch)
             value = self._next_value[partition]
             self._next_value[partition] = value + 1
             op = self._op
@@ -134,11 +137,10 @@ class Producer(Client):
         else:
             partition, value = planned
             op = self._op
-        queue = self._queues[partition]
-        batch = queue[-1] if queue and queue[-1].open else None
+        batch = self._open_batch(partition)
         if batch is None:
             batch = ProducerBatch(self.index, partition, value, now)
-            queue.append(batch)
+            self._queues[partition].append(batch)
             self._outstanding += 1
             self.loop.at(now + config.linger, self._drain)
         batch.count += 1
@@ -146,6 +148,11 @@ class Producer(Client):
         if batch.count >= config.batch_records:
             batch.open = False
             self._drain(None)
+
+    def _open_batch(self, partition: int) -> ProducerBatch | None:
+        """The batch of a partition that takes more records."""
+        queue = self._queues[partition]
+        return queue[-1] if queue and queue[-1].open else None
 
     # --- sending
 
@@ -224,14 +231,7 @@ class Producer(Client):
             if config.acks:
                 self._partition_in_flight[batch.partition].append(batch)
         request = ProduceRequest(
-            self.node,
-            broker,
-            now,
-            self.on_produced,
-            self.on_closed,
-            self.connections[broker],
-            batches,
-            config.acks,
+            self.node, broker, now, self.on_produced, self.on_closed, self.connections[broker], batches, config.acks
         )
         self.network.send(self.node, broker, self._inboxes[broker], request)
         if config.acks:
