@@ -1,7 +1,7 @@
 """Real clusters under faults: each scenario gets the verdict and the causes that it states.
 
-`scripts/test --lab` runs all but the short one. That runs with --cluster wherever Java, Kafka's jars and confluent-kafka
-are at hand.
+`scripts/test --lab` runs all but the short one. That runs with --cluster wherever Java, Kafka's jars and
+confluent-kafka are at hand.
 """
 
 from __future__ import annotations
