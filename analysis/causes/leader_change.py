@@ -295,11 +295,8 @@ def _short_end_facts(timeline: Timeline, found: LeaderChange, new: Term, lost: L
 def clean_by_configuration(timeline: Timeline) -> list[Fact]:
     """The fact that the topic's configuration permits no unclean election; empty if it does or is not recorded."""
     value = str(timeline.config.get("unclean.leader.election.enable", "")).lower()
-    return (
-        [Fact("unclean.leader.election.enable=false for the topic", "configured", source="run.json")]
-        if value == "false"
-        else []
-    )
+    text = "unclean.leader.election.enable=false for the topic"
+    return [Fact(text, "configured", source="run.json")] if value == "false" else []
 
 
 def isr_before_election(new: Term) -> list[Fact]:
