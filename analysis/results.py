@@ -108,7 +108,7 @@ class Results:
     def losses(self) -> pl.DataFrame:
         """The lost writes so far, as far as torn transactions follow from them: id, topic, partition and values."""
         columns = ("id", "topic", "partition", "values")
-        frames = [frame.filter(pl.col("rule") == "lost-write").select(columns) for frame in self._findings]
+        frames = [frame.filter(rule="lost-write").select(columns) for frame in self._findings]
         return pl.concat([pl.DataFrame(schema={name: FINDINGS[name] for name in columns}), *frames])
 
     def causes(self) -> list[dict[str, Any]]:

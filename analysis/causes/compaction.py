@@ -31,7 +31,7 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     now = logs.last_records.filter(own)
     if now.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)).height:
         return NOT_THE_CASE
-    points = logs.checkpoints.filter((pl.col("snapshot") == logs.last) & (pl.col("name") == "cleaned"))
+    points = logs.checkpoints.filter(snapshot=logs.last, name="cleaned")
     cleaned = points.filter(pl.col("offset") > lost.last)
     if not cleaned.height:
         if logs.compacted:

@@ -38,7 +38,7 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     reset = find_reset(events, missed, processes)
     if isinstance(reset, Attempt):
         return reset
-    if reset.commits.filter(pl.col("f") == "commit").height:
+    if reset.commits.filter(f="commit").height:
         return NOT_THE_CASE
     if reset.commits.height:
         return needs(
@@ -59,7 +59,7 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
     beyond = events.filter(
         pl.col("f").is_in(["assign", "seek", "poll", "commit"]) & (pl.col("first_offset") > missed.last)
     )
-    polls = beyond.filter(pl.col("f") == "poll")
+    polls = beyond.filter(f="poll")
     # The group's position passed the records at the first event with a later offset.
     passed = beyond["time"].min()
     before = assigned if passed is None else assigned.filter(pl.col("time") < passed)

@@ -107,7 +107,7 @@ def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
         return Attempt(True, chain(old_format, own), PREVENTED)
     leader = timeline.replica_logs.leader
     others = _records_at_end(timeline, differ.first)
-    leaders = others.filter(pl.col("broker") == leader)["digest"].to_list()
+    leaders = others.filter(broker=leader)["digest"].to_list()
     for row in others.filter(~pl.col("digest").is_in(leaders)).iter_rows(named=True):
         cuts = [e for e in timeline.ends_of(row["broker"], "truncated") if e.time and e.time >= (terms[0].time or 0)]
         if cuts and cuts[-1].end > differ.last:
@@ -122,7 +122,7 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
     """
     terms, leader = _last_terms(timeline), timeline.replica_logs.leader or ""
     at = _records_at_end(timeline, differ.first)
-    own = at.filter(pl.col("broker") == leader).rows(named=True)
+    own = at.filter(broker=leader).rows(named=True)
     others = at.filter(~pl.col("digest").is_in([row["digest"] for row in own])).rows(named=True)
     held = [row for row in others if not differ.values or row["value"] in differ.values]
     new = terms[0] if terms else None
@@ -152,7 +152,7 @@ def _last_terms(timeline: Timeline) -> list[Term]:
 
 def _records_at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
     """The records at an offset at the end of the run, in order of broker."""
-    return timeline.replica_logs.last_records.filter(pl.col("offset") == offset).sort("broker")
+    return timeline.replica_logs.last_records.filter(offset=offset).sort("broker")
 
 
 def _own_record_fact(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:
@@ -238,7 +238,7 @@ def _truncation_facts_from_snapshots(timeline: Timeline, broker: str, lost: Lost
     if not had:
         return []
     logs = timeline.replica_logs
-    own = logs.records.filter((pl.col("broker") == broker) & (pl.col("offset") == lost.first))
+    own = logs.records.filter(broker=broker, offset=lost.first)
     holds = dict(zip(own["snapshot"], own["value"], strict=True))
     held = [name for name in logs.snapshots if holds.get(name) in lost.values]
     for mark in timeline.ends_of(broker, "high-watermark"):

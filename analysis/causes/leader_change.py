@@ -166,7 +166,7 @@ def _cannot_have_lost(timeline: Timeline, found: LeaderChange, term: Term, lost:
 def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of the lost records, if a snapshot or a losing replica still holds one."""
     held = timeline.replica_logs.records.filter(pl.col("value").is_in(list(lost.values[:1])))
-    epochs = held.filter(pl.col("offset") == lost.first)["leader_epoch"].drop_nulls().unique()
+    epochs = held.filter(offset=lost.first)["leader_epoch"].drop_nulls().unique()
     return int(epochs[0]) if len(epochs) == 1 else None
 
 
@@ -174,10 +174,10 @@ def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of the record that is at the first lost offset now."""
     logs = timeline.replica_logs
     now = logs.last_records.filter(
-        (pl.col("offset") == lost.first) & (~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null())
+        ~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null(), offset=lost.first
     )
     if logs.leader is not None and (now["broker"] == logs.leader).any():
-        now = now.filter(pl.col("broker") == logs.leader)
+        now = now.filter(broker=logs.leader)
     epochs = now["leader_epoch"].drop_nulls().unique()
     return int(epochs[0]) if len(epochs) == 1 else None
 

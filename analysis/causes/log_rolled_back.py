@@ -168,7 +168,7 @@ def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list
     if short.snapshot is None:
         return []
     points = timeline.replica_logs.checkpoints.filter(
-        is_of_copy(short.snapshot, short.broker) & (pl.col("name") == "recovery-point") & (pl.col("offset") > lost.last)
+        is_of_copy(short.snapshot, short.broker), pl.col("offset") > lost.last, name="recovery-point"
     )
     if not points.height:
         return []

@@ -36,7 +36,7 @@ def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
     broker = logs.leader if logs.leader in held else next(iter(held), None)
     if broker is None or not lost.values:
         return None
-    log = with_aborted(logs.last_records.filter(pl.col("broker") == broker).sort("offset"))
+    log = with_aborted(logs.last_records.filter(broker=broker).sort("offset"))
     present = log.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(list(lost.values)))
     if present.height != lost.count or not present["aborted"].fill_null(False).all():
         return None
@@ -70,11 +70,11 @@ def with_marker(explanation: Explanation, marker: LostMarker, lost: Lost) -> Exp
 def _commit(timeline: Timeline, lost: Lost, producer: int) -> dict[str, Any] | None:
     """The COMMIT marker after the records, in a log of any snapshot that holds them."""
     records = timeline.replica_logs.records
-    held = records.filter((pl.col("offset") == lost.first) & (pl.col("value") == lost.values[0]))
-    later = records.filter((pl.col("producer_id") == producer) & (pl.col("offset") > lost.last))
+    held = records.filter(offset=lost.first, value=lost.values[0])
+    later = records.filter(pl.col("offset") > lost.last, producer_id=producer)
     markers = later.filter(pl.col("control").is_not_null()).join(held, on=["snapshot", "broker"], how="semi")
     first = markers.sort("offset").unique(["snapshot", "broker"], keep="first", maintain_order=True)
-    commits = first.filter(pl.col("control") == "commit").sort("snapshot", "broker")
+    commits = first.filter(control="commit").sort("snapshot", "broker")
     return commits.row(0, named=True) if commits.height else None
 
 

@@ -129,7 +129,7 @@ def snapshots_with_records(timeline: Timeline, broker: str | None, lost: Lost) -
     if broker is None:
         return []
     held = timeline.replica_logs.records.filter(
-        (pl.col("broker") == broker) & (pl.col("offset") == lost.first) & pl.col("value").is_in(list(lost.values[:1]))
+        pl.col("value").is_in(list(lost.values[:1])), broker=broker, offset=lost.first
     )
     names = set(held["snapshot"])
     return [e.fact for e in timeline.ends_of(broker, "snapshot") if e.snapshot in names][:1]

@@ -47,7 +47,7 @@ def _groups(marks: pl.DataFrame, settings: Settings) -> list[str]:
 
 def handlers_of(context: pl.DataFrame) -> list[str]:
     """The processes that record which records they handled."""
-    return context.filter(pl.col("kind") == "handles")["process"].unique().sort().to_list()
+    return context.filter(kind="handles")["process"].unique().sort().to_list()
 
 
 def is_late(closed: Closed, table: str, rows: pl.DataFrame, settings: Settings) -> bool:
@@ -230,7 +230,7 @@ def _without_closed_marks(
     is_closed = is_below & (pl.col("completed") <= until) & pl.col("group_generation").is_null()
     dropped = marks.filter(is_closed).join(last, on=_IDENTITY, how="anti")
     retained = marks.join(dropped, on=_IDENTITY, how="anti", maintain_order="left")
-    commits = len(dropped.filter(pl.col("kind") == "commit"))
+    commits = len(dropped.filter(kind="commit"))
     counts = {"end_offsets": len(dropped.filter(IS_LOG_END)), "groups": commits, "commits": commits}
     latest = dropped.filter(~_IS_EMPTY)["completed"].max()
     return retained, latest if isinstance(latest, int) else MIN_INT64, counts

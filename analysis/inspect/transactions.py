@@ -89,11 +89,11 @@ def _readers(p: Partition, row: Row) -> list[Fact]:
     if row["first_offset"] is None or p.replica_logs is None:
         return []
     own = p.replica_logs.records.filter(
-        p.replica_logs.is_of_leader
-        & (pl.col("producer_id") == row["producer_id"])
-        & pl.col("offset").is_between(row["first_offset"], row["last_offset"])
+        p.replica_logs.is_of_leader,
+        pl.col("offset").is_between(row["first_offset"], row["last_offset"]),
+        producer_id=row["producer_id"],
     ).select("offset", "value")
-    ok = p.reads.filter(pl.col("outcome") == "ok")
+    ok = p.reads.filter(outcome="ok")
     read = ok.join(own, on=["offset", "value"], how="semi", maintain_order="left").sort("completed", "at")
     return [
         Fact(

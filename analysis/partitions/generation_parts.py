@@ -119,7 +119,7 @@ def _parts(
     for number, one in enumerate(generations):
         part = Part(one, _shared_of(topic, shared, settings, generations, number))
         for name in OBSERVED:
-            part.tables[name] = observed[name].filter(pl.col("generation") == number).drop("generation")
+            part.tables[name] = observed[name].filter(generation=number).drop("generation")
         for name, generation in positions.items():
             part.tables[name] = tables[name].filter(generation == number)
         out.append(part)

@@ -145,7 +145,7 @@ def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequen
     )
     chosen = pl.when(pl.col("has").any()).then("has").otherwise(pl.col("other").is_null())
     possible = has.filter(chosen.over("row")).group_by("row").agg(pl.len(), decided=pl.col("generation").first())
-    return possible.filter(pl.col("len") == 1).select("row", "decided")
+    return possible.filter(len=1).select("row", "decided")
 
 
 def _assign_sends(sends: pl.DataFrame) -> pl.DataFrame:
@@ -177,7 +177,7 @@ def _assign_by_value(
         sent.drop_nulls("value")
         .group_by("value")
         .agg(times=pl.col("generation").n_unique(), sent_in=pl.col("generation").first())
-        .filter(pl.col("times") == 1)
+        .filter(times=1)
         .drop("times")
     )
     found = rows.join(by_value, on="value", how="left", maintain_order="left")
@@ -197,7 +197,7 @@ def _assign_marks(
     marks: pl.DataFrame, reads: pl.DataFrame, sent: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]
 ) -> pl.DataFrame:
     rows = possible_generations(marks, boundaries).with_row_index("row")
-    handled = rows.filter(pl.col("kind") == "handle").with_columns(lowest=pl.lit(0, pl.Int32))
+    handled = rows.filter(kind="handle").with_columns(lowest=pl.lit(0, pl.Int32))
     handled = _assign_by_value(handled, sent, held, boundaries)
     rest = rows.filter(pl.col("kind") != "handle")
     # A log end during a deletion belongs to neither generation for certain.

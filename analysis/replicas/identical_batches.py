@@ -159,7 +159,7 @@ def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
         segment = read_segment(path, first, last, None if run["whole"][0] else record_filter)
         wanted = run.select("byte", "snapshot", "copies")
         frames.append(_for_each_copy(segment.records, wanted, list(RECORDS)))
-        damage = segment.damage.filter(pl.col("kind") == "decode")
+        damage = segment.damage.filter(kind="decode")
         broken.append(_for_each_copy(damage, wanted, damage.columns))
         passed.append(segment.passed.join(wanted, on="byte", maintain_order="left").drop("byte"))
     records = (pl.col("last_offset") - pl.col("first_offset") + 1).alias("records")

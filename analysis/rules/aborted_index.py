@@ -50,7 +50,7 @@ def missing(in_log: pl.DataFrame, index: pl.DataFrame) -> pl.DataFrame:
     segment = pl.col("file").str.replace(r"\.txnindex$", ".log")
     entries = index.select("producer_id", "last_offset", marker_file=segment)
     ends = entries.group_by("marker_file").agg(end=pl.col("last_offset").max())
-    aborted = in_log.filter((pl.col("outcome") == "abort") & pl.col("first_offset").is_not_null())
+    aborted = in_log.filter(pl.col("first_offset").is_not_null(), outcome="abort")
     return (
         aborted.join(ends, on="marker_file", maintain_order="left")
         .filter(pl.col("marker") < pl.col("end"))

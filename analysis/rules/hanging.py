@@ -81,11 +81,11 @@ class _OpenTransaction(NamedTuple):
 
     @staticmethod
     def of(p: Partition, row: Row) -> _OpenTransaction:
-        known = coordinated_transactions(p).filter(pl.col("producer_id") == row["producer_id"])
+        known = coordinated_transactions(p).filter(producer_id=row["producer_id"])
         last = known.row(-1, named=True) if len(known) else None
         logs = p.replica_logs
         assert logs is not None
-        written = logs.records.filter(logs.is_of_leader & (pl.col("offset") == row["first_offset"]))["value"]
+        written = logs.records.filter(logs.is_of_leader, offset=row["first_offset"])["value"]
         owners = p.sends.filter(pl.col("txn") & pl.col("value").is_in(written.drop_nulls().implode()))["process"]
         about = _OpenTransaction(row, str(owners[0]) if owners.n_unique() == 1 else None, last, "")
         if last is None or last["last_state"] not in OVER or last["last_time_ns"] is None:
@@ -156,7 +156,7 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
     held = stretches(logs, logs.last, logs.leader).filter(behind_it).sort("last_offset")
     others = held.filter(pl.col("producer_id").ne_missing(row["producer_id"]) | ~pl.col("transactional"))
     count = int((others["last_offset"] - others["first_offset"] + 1).sum())
-    own = logs.records.filter(logs.is_of_leader & (pl.col("producer_id") == row["producer_id"])).select("offset")
+    own = logs.records.filter(logs.is_of_leader, producer_id=row["producer_id"]).select("offset")
     waiting = p.acknowledged.filter(pl.col("offset") > first).join(own, on="offset", how="anti", maintain_order="left")
     first_waiting = waiting.sort("offset").head(1).select("process", "value", "at").rows()
     known = about.coordinated

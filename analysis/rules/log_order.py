@@ -97,7 +97,7 @@ def _epochs_with_two_leaders(logs: ReplicaLogs) -> Iterator[Finding]:
     If the epochs of lines without a topic id go back in time, no line of the partition proves anything.
     """
     claims: dict[str, dict[int, dict[str, Row]]] = {}
-    lines = logs.log_events.filter(pl.col("kind") == "leader").sort("time", "file", "line", nulls_last=True)
+    lines = logs.log_events.filter(kind="leader").sort("time", "file", "line", nulls_last=True)
     for row in lines.iter_rows(named=True):
         fields = json.loads(row["fields"])
         epochs = claims.setdefault(fields.get("topic_id", ""), {})
@@ -200,12 +200,12 @@ def _may_have_grown(logs: ReplicaLogs, snapshot: str, broker: str, end: int, val
         return False
     later = logs.snapshots[logs.snapshots.index(snapshot) + 1 :]
     gap = (pl.col("base_offset") < value) & (pl.col("last_offset") >= end)
-    after = logs.batches.filter(pl.col("snapshot").is_in(later) & (pl.col("broker") == broker) & gap)
-    return after.filter(pl.col("snapshot") == after["snapshot"][0])["count"].sum() > 0 if after.height else False
+    after = logs.batches.filter(pl.col("snapshot").is_in(later), gap, broker=broker)
+    return after.filter(snapshot=after["snapshot"][0])["count"].sum() > 0 if after.height else False
 
 
 def _checkpoint_lines(logs: ReplicaLogs, snapshot: str, broker: str, name: str) -> list[Evidence]:
-    rows = logs.checkpoints.filter(is_of_copy(snapshot, broker) & (pl.col("name") == name))
+    rows = logs.checkpoints.filter(is_of_copy(snapshot, broker), name=name)
     return [
         Evidence(f"{name} of {logs.name} is {row['offset']}", None, row["file"], row["line"])
         for row in rows.iter_rows(named=True)
@@ -213,7 +213,7 @@ def _checkpoint_lines(logs: ReplicaLogs, snapshot: str, broker: str, name: str) 
 
 
 def _receding_high_watermarks(logs: ReplicaLogs) -> Iterator[Result]:
-    marks = logs.checkpoints.filter(pl.col("name") == "high-watermark")
+    marks = logs.checkpoints.filter(name="high-watermark")
     for replica in marks.partition_by("broker", maintain_order=True):
         by_snapshot = {row["snapshot"]: row for row in replica.iter_rows(named=True)}
         known = [name for name in logs.snapshots if name in by_snapshot]
@@ -291,7 +291,7 @@ def _batches_out_of_order(logs: ReplicaLogs, replica: pl.DataFrame) -> Iterator[
         sentence = f"{row['file']} at byte {row['byte']}: {batch}"
         yield _batch_finding(logs, sentence, row, batch)
     here = is_of_copy(snapshot, broker)
-    cleaned = logs.checkpoints.filter(here & (pl.col("name") == "cleaned")).height
+    cleaned = logs.checkpoints.filter(here, name="cleaned").height
     if logs.compacted or logs.damage.filter(here).height or (cleaned and logs.compacted is None):
         return
     gaps = ordered.filter((pl.col("base_offset") > pl.col("before") + 1) & (pl.col("file") != pl.col("file_before")))

@@ -150,7 +150,7 @@ def unseen(p: Partition) -> Iterator[Result]:
 @unseen.judged_in_jepsen_by
 def unseen_in_jepsen(p: Partition) -> Iterator[Result]:
     """Values that an ok operation sent and no ok operation polled."""
-    sent = p.sends.filter(pl.col("outcome") == "ok").unique("value", keep="first", maintain_order=True)
+    sent = p.sends.filter(outcome="ok").unique("value", keep="first", maintain_order=True)
     for row in sent.join(values_read(p), on="value", how="anti").iter_rows(named=True):
         sentence = (
             f"{row['value']} was acknowledged to {row['process']} at {seconds(row['completed'])} in key {p.topic}, but"
@@ -231,7 +231,7 @@ def _is_hidden_by_open_txn(final: FinalReads | None) -> pl.Expr:
 
 
 def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    cleaned = ranges_in(p.legally_absent.filter(pl.col("reason") == COMPACTED))
+    cleaned = ranges_in(p.legally_absent.filter(reason=COMPACTED))
     offset = sends["offset"].fill_null(MAX_INT64)
     compacted = sends["value"].is_in(superseded(p)["value"].implode())
     return (offset < p.log_start.certain) | pl.Series(cleaned.hold(offset.to_numpy())) | compacted

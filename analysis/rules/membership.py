@@ -60,7 +60,7 @@ def ownership(p: Partition) -> Iterator[Result]:
 
 def _assigned_twice(p: Partition) -> Iterator[Finding]:
     """Generations in `__consumer_offsets` that assign the partition to two members."""
-    assigned = group_evidence(p).filter(pl.col("kind") == "assigned")
+    assigned = group_evidence(p).filter(kind="assigned")
     for _, rows in assigned.group_by("group", "generation", "at", maintain_order=True):
         members = sorted(rows["member"].unique())
         if len(members) > 1:
@@ -117,13 +117,13 @@ def _holds(p: Partition, members: list[str]) -> pl.DataFrame:
         p.marks.filter(pl.col("process").is_in(members)),
         p.context.filter(pl.col("process").is_in(members) & (pl.col("outcome") != "fail")),
     )
-    begun = marks.filter(pl.col("kind").is_in(["assign", "owned"]) & pl.col("group") & (pl.col("outcome") == "ok"))
+    begun = marks.filter(pl.col("kind").is_in(["assign", "owned"]), pl.col("group"), outcome="ok")
     begun = begun.unique(["process", "at"], keep="first", maintain_order=True)
     of_all = (pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") == "0")
     ends = pl.concat(
         [
             context.filter(pl.col("kind").is_in(["assign", "crash", "subscribe"]) | of_all),
-            marks.filter((pl.col("kind") == "revoke") & (pl.col("outcome") != "fail")),
+            marks.filter(pl.col("outcome") != "fail", kind="revoke"),
         ],
         how="diagonal",
     ).select("process", until="invoked", ended_at="at", is_revoked=pl.col("kind") == "revoke")

@@ -50,7 +50,7 @@ def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
     if not len(crowded):
         return sent.with_columns(other=pl.lit(None, dtype=pl.String), other_at=pl.lit(None, dtype=pl.Int64))
     reads = p.entries.filter(pl.col("times") > 0).select("offset", "value", "first_read", "first_read_at")
-    acks = p.sends.filter(pl.col("outcome") == "ok").select("offset", "value", acked="completed", acked_at="at")
+    acks = p.sends.filter(outcome="ok").select("offset", "value", acked="completed", acked_at="at")
     known = (
         crowded.join(reads, on=["offset", "value"], how="left")
         .join(acks.unique(["offset", "value"]), on=["offset", "value"], how="left")
@@ -124,7 +124,7 @@ def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:
     others = p.reads.filter(pl.col("offset").is_in(pl.Series(offset).implode()))
     passed = np.zeros(len(rows), bool)
     for process, low, high in spans.drop_nulls().iter_rows():  # polls may have no offsets
-        own = others.filter(pl.col("process") == process)["offset"].to_numpy()
+        own = others.filter(process=process)["offset"].to_numpy()
         passed |= (offset > low) & (offset < high) & ~np.isin(offset, own)
     held = is_in_leaders_log(p, sent.select("offset", "value")[rows[passed]]).to_numpy()
     found = np.zeros(len(sent), bool)

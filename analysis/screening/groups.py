@@ -46,11 +46,11 @@ def contradicting_groups(
     that, a commit, or an assigned offset.
     """
     active = marks.filter(IS_OF_GROUP).with_columns(group_of(settings))
-    yield active.filter(pl.col("group") == "")  # which of these share a group is not known
+    yield active.filter(group="")  # which of these share a group is not known
     commits = active.filter(IS_COMMIT).sort("completed", "at", "index")
     yield commits.filter(pl.col("offset") < pl.col("offset").shift().over("tp", "group"))
     yield commits.join(final, on="tp").filter(pl.col("offset") > pl.col("end"))
-    assigned = active.filter((pl.col("kind") == "assign") & (pl.col("outcome") == "ok"))
+    assigned = active.filter(kind="assign", outcome="ok")
     claimed = pl.concat([frame.select("tp", "group", "offset") for frame in (commits, assigned, first_read)])
     limits = claimed.group_by("tp", "group").agg(limit=pl.col("offset").max())
     yield unhandled.join(limits, on=["tp", "group"]).filter(pl.col("offset") < pl.col("limit"))

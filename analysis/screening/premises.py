@@ -83,7 +83,7 @@ IS_ODD_MARK = pl.col("txn") | (pl.col("kind") == "delete-records") | (pl.col("st
 
 def has_unknown_deletion(context: pl.DataFrame) -> bool:
     """Whether a fault deleted records of a partition that it does not name."""
-    faults = context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail"))["detail"].unique()
+    faults = context.filter(pl.col("outcome") != "fail", kind="fault")["detail"].unique()
     return any(deletions_of(detail) is None for detail in faults)
 
 
@@ -199,7 +199,7 @@ def _groups_handle_what_they_commit(many: ManyPartitions) -> Contradictions:
     """A group's commits grow, up to the end of the log that was known then. Its members handled all records below."""
     known = _with_known_end(many, many.marks.filter(IS_COMMIT), "completed", allow_exact_matches=True)
     yield known.filter(pl.col("offset") > pl.col("end").fill_null(0))
-    handlers = many.context.filter(pl.col("kind") == "handles")["process"].unique()
+    handlers = many.context.filter(kind="handles")["process"].unique()
     unhandled = unhandled_records(
         groups_of(many.marks, many.settings),
         many.placed.select("tp", "value", offset="place"),

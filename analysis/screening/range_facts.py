@@ -152,7 +152,7 @@ def _unhandled(
     if not len(groups):
         return []
     placed = of_one(pl.concat([frame.select("offset", "value") for frame in (rows.sends, found)]))
-    handlers = context.filter(pl.col("kind") == "handles")["process"].unique().to_list()
+    handlers = context.filter(kind="handles")["process"].unique().to_list()
     done = of_one(rows.marks.filter(IS_HANDLED) if handlers else rows.reads)
     return unhandled_records(groups, placed, done, handlers, settings).select("group", "offset").rows()
 

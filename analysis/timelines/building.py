@@ -51,7 +51,7 @@ def build_timeline(
     builder = Builder(logs, dict(clocks), list(faults), config=dict(config), started=started)
     _from_metadata(builder, metadata)
     silent = log_events.filter(pl.col("kind") != "configured")
-    log_events = pl.concat([silent, process_starts(log_events).filter(pl.col("kind") == "configured")])
+    log_events = pl.concat([silent, process_starts(log_events).filter(kind="configured")])
     for row in log_events.sort("time", "line", nulls_last=True).iter_rows(named=True):
         if handler := HANDLERS.get(row["kind"]):
             handler(builder, row, json.loads(row["fields"]))

@@ -85,7 +85,7 @@ def lost_updates(history: TxnHistory) -> Iterator[Anomaly]:
         .group_by("txn", "key")
         .agg(pl.col("f", "value").first(), (pl.col("f") == "w").any().alias("writes"))
     )
-    updates = by_key.filter((pl.col("f") == "r") & pl.col("writes")).with_columns(pl.col("value").fill_null(""))
+    updates = by_key.filter(pl.col("writes"), f="r").with_columns(pl.col("value").fill_null(""))
     groups = updates.group_by("key", "value").agg(pl.col("txn").sort()).filter(pl.col("txn").list.len() > 1)
     for key, value, txns in groups.sort(pl.col("txn").list.first(), "key", "value").iter_rows():
         more = f" (so did {len(txns) - 2:,} more)" if len(txns) > 2 else ""

@@ -50,7 +50,7 @@ def registers_of(history: TxnHistory) -> Registers:
     """What the transactions did to each register. No value may be written twice to a key, and nil never."""
     writes = history.writes()
     steps = history.steps.with_columns(pl.col("value").fill_null(INITIAL))
-    reads = steps.filter(pl.col("f") == "r").select("key", "value", "txn")
+    reads = steps.filter(f="r").select("key", "value", "txn")
     written = writes.select("key", "value")
     unwritten = reads.filter(pl.col("value") != INITIAL).join(written, on=["key", "value"], how="anti")
     seen = writes.join(reads.select("key", "value"), on=["key", "value"], how="semi")["txn"]
@@ -171,7 +171,7 @@ def anomalies_of(
         else:
             text = f"T1 left key {name} with {version_in_words(before)} and T2 then used {version_in_words(after)}"
         yield Anomaly("cyclic-versions", f"{text}, but another order of its versions is shown, too", (one, other))
-    aborted = registers.writes.filter(pl.col("outcome") == "fail").select("key", "value", pl.col("txn").alias("writer"))
+    aborted = registers.writes.filter(outcome="fail").select("key", "value", pl.col("txn").alias("writer"))
     pairs = registers.reads.join(aborted, on=["key", "value"], how="inner").unique().sort("txn", "key", "value")
     for key, value, reader, writer in pairs.iter_rows():
         sentence = f"T2 read {shown(value)} of key {shown(history.keys[key])}, which T1 wrote, but T1 failed"

@@ -37,7 +37,7 @@ class TxnHistory:
 
     def writes(self) -> pl.DataFrame:
         """All writes: txn, step, key, value and the outcome of the transaction."""
-        written = self.steps.lazy().filter(pl.col("f") == "w").select("txn", "step", "key", "value").collect()
+        written = self.steps.lazy().filter(f="w").select("txn", "step", "key", "value").collect()
         return written.with_columns(outcome=self.txns["outcome"].gather(written["txn"]))
 
     def steps_of(self, txn: int) -> list[tuple[str, str, str | None]]:
