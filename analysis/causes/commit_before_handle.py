@@ -45,15 +45,11 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
         return needs(f"evidence that {poll['process']}, which polled the records, ended before it handled them")
     later = _handled_later(events, missed, poll, end)
     if later is not None:
-        return needs(
-            f"why {poll['process']} skipped the records: it kept running and handled offset {later} of {missed.name}"
-        )
+        skipped = f"why {poll['process']} skipped the records"
+        return needs(f"{skipped}: it kept running and handled offset {later} of {missed.name}")
+    polled_first = f"{poll['process']} polled offset {missed.first} of {missed.name}"
     facts = [
-        missed.fact(
-            {**poll, "first_offset": missed.first},
-            "polled",
-            f"{poll['process']} polled offset {missed.first} of {missed.name}",
-        ),
+        missed.fact({**poll, "first_offset": missed.first}, "polled", polled_first),
         _end_fact(missed, poll, end),
     ]
     if own:

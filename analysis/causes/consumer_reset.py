@@ -41,9 +41,8 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     if reset.commits.filter(f="commit").height:
         return NOT_THE_CASE
     if reset.commits.height:
-        return needs(
-            f"whether group {missed.group} had committed an offset of {missed.name}: a commit has no recorded outcome"
-        )
+        committed = f"whether group {missed.group} had committed an offset of {missed.name}"
+        return needs(f"{committed}: a commit has no recorded outcome")
     text = f"{reset.assigned['process']} was assigned {missed.name} without a committed offset of group {missed.group}"
     assigned = missed.fact(reset.assigned, "assigned", text)
     return Attempt(True, ordered([assigned, reset.configured, reset.began]), PREVENTION)
@@ -56,9 +55,8 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
     assigned = events.filter(pl.col("f").is_in(["assign", "assign-own"]))
     if not assigned.height:
         return needs(f"the group's assignment of {missed.name}, and whether it had a committed offset")
-    beyond = events.filter(
-        pl.col("f").is_in(["assign", "seek", "poll", "commit"]) & (pl.col("first_offset") > missed.last)
-    )
+    placing = pl.col("f").is_in(["assign", "seek", "poll", "commit"])
+    beyond = events.filter(placing, pl.col("first_offset") > missed.last)
     polls = beyond.filter(f="poll")
     # The group's position passed the records at the first event with a later offset.
     passed = beyond["time"].min()

@@ -182,10 +182,8 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     offsets = (pl.col("offset").min().alias("first_offset"), pl.col("offset").max().alias("last_offset"))
     who = (pl.col("completed").alias("time"), pl.col("at").alias("place"), "process")
     polls = p.reads.filter(own).group_by("completed", "at", "process", maintain_order=True).agg(*offsets)
-    marks = p.marks.filter(
-        own & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]) & (pl.col("outcome") != "fail")
-    )
-    marks = marks.with_columns(
+    is_known = pl.col("kind").is_in(["assign", "seek", "commit", "handle"])
+    marks = p.marks.filter(own, is_known, pl.col("outcome") != "fail").with_columns(
         # An offset that the application assigned is not the group's committed offset. Without an offset the client
         # starts at the committed offset, or resets.
         kind=pl.when((pl.col("kind") == "assign") & ~pl.col("group"))

@@ -144,9 +144,9 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
 def _last_terms(timeline: Timeline) -> list[Term]:
     """The terms of the last leader without interruption, up to the last term; none of them in conflict."""
     led = [term for term in timeline.terms.values() if term.leader is not None]
-    others = [
-        term.epoch for term in led if term.leader != timeline.replica_logs.leader or term.conflict or term.time is None
-    ]
+    last = [term for term in led if term.leader == timeline.replica_logs.leader]
+    sure = {term.epoch for term in last if term.time is not None and not term.conflict}
+    others = [term.epoch for term in led if term.epoch not in sure]
     return [term for term in led if term.epoch > max(others, default=-1)]
 
 

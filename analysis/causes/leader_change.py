@@ -173,9 +173,8 @@ def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
 def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of the record that is at the first lost offset now."""
     logs = timeline.replica_logs
-    now = logs.last_records.filter(
-        ~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null(), offset=lost.first
-    )
+    is_another = ~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null()
+    now = logs.last_records.filter(is_another, offset=lost.first)
     if logs.leader is not None and (now["broker"] == logs.leader).any():
         now = now.filter(broker=logs.leader)
     epochs = now["leader_epoch"].drop_nulls().unique()

@@ -104,9 +104,8 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
             return [*replaced, short.fact]
         if joined is None or joined.time is None or _is_cut(timeline, broker, lost, joined.time, time):
             continue
-        if known := _recovery_point_facts(timeline, short, lost) or _log_replacement_facts(
-            timeline, broker, lost, joined.time, time
-        ):
+        flushed = _recovery_point_facts(timeline, short, lost)
+        if known := flushed or _log_replacement_facts(timeline, broker, lost, joined.time, time):
             return [joined, *known, short.fact]
     return []
 
@@ -167,17 +166,14 @@ def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list
     """The fact that the recovery point of a short log is above the lost records."""
     if short.snapshot is None:
         return []
-    points = timeline.replica_logs.checkpoints.filter(
-        is_of_copy(short.snapshot, short.broker), pl.col("offset") > lost.last, name="recovery-point"
-    )
+    logs, own = timeline.replica_logs, is_of_copy(short.snapshot, short.broker)
+    points = logs.checkpoints.filter(own, pl.col("offset") > lost.last, name="recovery-point")
     if not points.height:
         return []
     point = points.row(0, named=True)
-    name = timeline.replica_logs.name
-    text = f"{where(short.snapshot)} broker {short.broker}'s checkpointed recovery point of {name} was"
+    text = f"{where(short.snapshot)} broker {short.broker}'s checkpointed recovery point of {logs.name} was"
     text += f" {point['offset']}: all records below it had been flushed to disk"
-    about = {"offset": point["offset"], "snapshot": short.snapshot}
-    return [fact_of(timeline.replica_logs, text, "recovery-point", point, **about)]
+    return [fact_of(logs, text, "recovery-point", point, offset=point["offset"], snapshot=short.snapshot)]
 
 
 def _disk_fault_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:

@@ -90,9 +90,8 @@ def _next_epoch_start(timeline: Timeline, present: pl.DataFrame, abort: dict[str
 
 def _commit_fact(timeline: Timeline, commit: dict[str, Any]) -> Fact:
     name, broker, snapshot = timeline.replica_logs.name, commit["broker"], commit["snapshot"]
-    text = (
-        f"in snapshot {snapshot} broker {broker}'s log of {name} held their COMMIT marker at offset {commit['offset']}"
-    )
+    text = f"in snapshot {snapshot} broker {broker}'s log of {name} held their COMMIT marker"
+    text += f" at offset {commit['offset']}"
     return fact_of(timeline.replica_logs, text, "marker", commit, offset=commit["offset"], snapshot=snapshot)
 
 

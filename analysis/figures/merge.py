@@ -56,9 +56,8 @@ def merge_figures(records: Iterable[Record], context: pl.DataFrame, settings: Se
     single = [summary for summary in dated if "partitions" not in summary["figures"]]
     worst = sorted(single, key=badness)
     # Partitions with brokers' logs but without client operations.
-    without_operations = [
-        _with_empty_figures(s, bins) for s in ordered if not s["figures"]["bins"] and s["figures"].get("replicas")
-    ]
+    bare = [summary for summary in ordered if summary["figures"].get("replicas") and not summary["figures"]["bins"]]
+    without_operations = [_with_empty_figures(summary, bins) for summary in bare]
     windows = [{"partition": s["label"], **w} for s in worst for w in s["figures"]["windows"]]
     windows.sort(key=lambda window: (window["severity"] != "violation", _number_in_rule(window["id"])))
     heat, heat_left_out = _heat(worst, bins)

@@ -127,13 +127,10 @@ def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequen
     open_ = rows.filter(~_IN_ONE & pl.col("value").is_not_null()).select("row", "offset", "value", "lowest", "highest")
     if not len(open_):
         return pl.DataFrame(schema={"row": pl.UInt32, "decided": pl.Int32})
-    candidates = open_.with_columns(generation=pl.int_ranges("lowest", pl.col("highest") + 1, dtype=pl.Int32)).explode(
-        "generation"
-    )
+    possible = pl.int_ranges("lowest", pl.col("highest") + 1, dtype=pl.Int32)
+    candidates = open_.with_columns(generation=possible).explode("generation")
     beside = candidates.join(held, on=["generation", "value"], how="left", maintain_order="left", suffix="_held")
-    same = pl.col("offset_held").is_not_null() & (
-        pl.col("offset").is_null() | (pl.col("offset") == pl.col("offset_held"))
-    )
+    same = pl.col("offset_held") == pl.coalesce("offset", "offset_held")
     has = beside.group_by("row", "generation").agg(has=same.any())
     dated = all(each.deleted.latest - each.deleted.earliest <= MAX_DELETION_NS for each in boundaries)
     others = candidates.join(held, on=["generation", "offset"], suffix="_held")

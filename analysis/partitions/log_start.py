@@ -172,9 +172,8 @@ def _starts_in_server_logs(p: Observations, history: _History) -> list[StartEvid
     """
     if p.timeline is None or (p.replica_logs is not None and is_leader_collected(p.replica_logs)):
         return []
-    led = sorted(
-        (term.time, term.leader) for term in p.timeline.terms.values() if term.time is not None and term.leader
-    )
+    terms = [(term.time, term.leader) for term in p.timeline.terms.values()]
+    led = sorted((time, leader) for time, leader in terms if time is not None and leader)
     starts = []
     for fact in p.timeline.log_starts:
         if fact.offset is None or fact.time is None:

@@ -146,20 +146,13 @@ def _generations_between(changes: Iterable[TopicChange]) -> list[TopicGeneration
                 current = TopicGeneration(created=change.span, topic_id=change.topic_id)
             elif current.created is None:
                 current = replace(current, created=change.span, topic_id=current.topic_id or change.topic_id)
-        elif current.deleted is not None and current.is_deletion_certain:
-            # The topic was recreated between the two deletions.
-            out.append(current)
-            current = TopicGeneration(
-                deleted=change.span, is_deletion_certain=change.is_certain, topic_id=change.topic_id
-            )
         else:
-            # The first of two deletions may have failed.
-            current = replace(
-                current,
-                deleted=change.span,
-                is_deletion_certain=change.is_certain,
-                topic_id=current.topic_id or change.topic_id,
-            )
+            # After a certain deletion the topic was recreated; of two others the first may have failed.
+            if current.deleted is not None and current.is_deletion_certain:
+                out.append(current)
+                current = TopicGeneration()
+            topic_id = current.topic_id or change.topic_id
+            current = replace(current, deleted=change.span, is_deletion_certain=change.is_certain, topic_id=topic_id)
     return [*out, current]
 
 

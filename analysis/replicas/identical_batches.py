@@ -168,5 +168,5 @@ def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 
 def _for_each_copy(rows: pl.DataFrame, wanted: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """The rows of decoded batches, once for each copy of their batch in `wanted`, with location."""
-    copies = rows.join(wanted, on="byte", how="inner", maintain_order="left").drop("byte")
+    copies = rows.join(wanted, on="byte", maintain_order="left").drop("byte")
     return copies.explode("copies").unnest("copies").select(*LOCATION, *columns)

@@ -158,7 +158,7 @@ def _older(p: Partition, members: list[str], offsets: Offsets) -> Offsets:
     if not isinstance(joined, int):
         return offsets[:0]
     held = p.entries.filter(pl.col("offset").is_in(pl.Series(offsets).implode())).select("offset", "value")
-    written = held.join(p.sends.select("value", "completed"), on="value", how="inner")
+    written = held.join(p.sends.select("value", "completed"), on="value")
     last = written.group_by("offset").agg(pl.col("completed").fill_null(MAX_INT64).max())
     return last.filter(pl.col("completed") < joined)["offset"].to_numpy()
 

@@ -71,7 +71,7 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
     entry = entries.sort("start_offset", "leader_epoch").select(
         "start_offset", expected="leader_epoch", entry_line="line"
     )
-    joined = batches.join_asof(entry, left_on="base_offset", right_on="start_offset", strategy="backward")
+    joined = batches.join_asof(entry, left_on="base_offset", right_on="start_offset")
     newest = entries["leader_epoch"].max()
     wrong = joined.filter(
         (pl.col("expected") != pl.col("leader_epoch"))

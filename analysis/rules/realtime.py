@@ -116,7 +116,7 @@ def _known(p: Partition) -> pl.DataFrame:
 def _ends(p: Partition) -> pl.DataFrame:
     """End offsets and last stable offsets in the columns of `_known`: a later append is at this offset or behind."""
     return p.end_offsets.select(
-        "offset", pl.lit(None, dtype=pl.String).alias("value"), "process", "completed", "at", how=pl.lit("answered")
+        "offset", pl.lit(None, pl.String).alias("value"), "process", "completed", "at", how=pl.lit("answered")
     )
 
 

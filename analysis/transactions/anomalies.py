@@ -66,7 +66,7 @@ def intermediate_reads(history: TxnHistory, writes: pl.DataFrame, reads: pl.Data
     """G1b: a transaction read a version that another one replaced before it ended. `reads`: key, value, txn."""
     replaced = writes.filter(pl.col("step") < pl.col("step").max().over("txn", "key"))
     pairs = (
-        reads.join(replaced.select("key", "value", pl.col("txn").alias("writer")), on=["key", "value"], how="inner")
+        reads.join(replaced.select("key", "value", pl.col("txn").alias("writer")), on=["key", "value"])
         .filter(pl.col("txn") != pl.col("writer"))
         .select("txn", "key", "value", "writer")
         .unique()

@@ -103,7 +103,7 @@ def guessed_versions(registers: Registers) -> Iterator[Versions]:
 def _ordered_by(registers: Registers, moment: str) -> Versions:
     ends = registers.uses.select("key", "txn", pl.col(moment).alias("end"))
     of_writer = registers.finals.join(ends, on=["key", "txn"], how="left").select("key", "value", "end")
-    of_readers = registers.reads.join(ends, on=["key", "txn"], how="inner").select("key", "value", "end")
+    of_readers = registers.reads.join(ends, on=["key", "txn"]).select("key", "value", "end")
     times = pl.concat([of_writer, of_readers]).group_by("key", "value").agg(pl.col("end").min())
     finals = registers.finals.join(times, on=["key", "value"], how="left").sort("key", "end", "txn")
     order = finals.select("key", pl.col("value").shift(1).over("key").fill_null(INITIAL).alias("before"), after="value")
@@ -172,7 +172,7 @@ def anomalies_of(
             text = f"T1 left key {name} with {version_in_words(before)} and T2 then used {version_in_words(after)}"
         yield Anomaly("cyclic-versions", f"{text}, but another order of its versions is shown, too", (one, other))
     aborted = registers.writes.filter(outcome="fail").select("key", "value", pl.col("txn").alias("writer"))
-    pairs = registers.reads.join(aborted, on=["key", "value"], how="inner").unique().sort("txn", "key", "value")
+    pairs = registers.reads.join(aborted, on=["key", "value"]).unique().sort("txn", "key", "value")
     for key, value, reader, writer in pairs.iter_rows():
         sentence = f"T2 read {shown(value)} of key {shown(history.keys[key])}, which T1 wrote, but T1 failed"
         yield Anomaly("G1a", sentence, (writer, reader), (value,))

@@ -73,7 +73,7 @@ def history_of(events: pl.DataFrame, steps: pl.DataFrame, is_whole: bool = True)
     )
     done = pl.when(pl.col("outcome") == "ok").then("at").otherwise(MAX_INT64).alias("end")
     owners = txns.select("txn", "outcome", place="of")
-    known = steps.join(owners, on="place", how="inner", maintain_order="left").filter(
+    known = steps.join(owners, on="place", maintain_order="left").filter(
         (pl.col("f") == "w") | (pl.col("outcome") == "ok")
     )
     keys = known["key"].unique(maintain_order=True)

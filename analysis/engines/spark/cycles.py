@@ -69,10 +69,8 @@ def _spans(text: str) -> Map:
 
 def _join_spans(table: pa.Table) -> pa.Table:
     windows = join_windows(unpack(payload) for payload in table.column("payload").to_pylist())
-    number = sum(table.column("number").to_pylist())
-    return pa.Table.from_batches(
-        [_batch(search=table.column("search")[0].as_py(), number=number, payload=pack(windows))]
-    )
+    number, search = sum(table.column("number").to_pylist()), table.column("search")[0].as_py()
+    return pa.Table.from_batches([_batch(search=search, number=number, payload=pack(windows))])
 
 
 def _inside(text: str, packed: Mapping[str, bytes], buckets: int) -> Map:
