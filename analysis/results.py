@@ -149,9 +149,8 @@ class Results:
         Columns source, line (from 1), byte and reason.
         """
         rows = pl.concat(self._quarantine) if self._quarantine else pl.DataFrame(schema=QUARANTINED)
-        lines = self._located(rows.sort("place")).select(
-            "source", "line", pl.lit(None, pl.Int64).alias("byte"), "reason"
-        )
+        located = self._located(rows.sort("place"))
+        lines = located.select("source", "line", pl.lit(None, pl.Int64).alias("byte"), "reason")
         shared = self.damage().drop("kind")
         damage = [row for summary in self.summaries for row in (summary.get("evidence") or {}).get("damage", ())]
         return pl.concat([lines, shared, pl.DataFrame(damage, schema=lines.schema)])

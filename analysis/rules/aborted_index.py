@@ -37,9 +37,7 @@ def aborted_index(p: Partition) -> Iterator[Result]:
     logs = p.replica_logs
     if logs is None:
         return
-    for (snapshot, broker), index in p.aborted.partition_by(
-        "snapshot", "broker", as_dict=True, maintain_order=True
-    ).items():
+    for (snapshot, broker), index in p.aborted.group_by("snapshot", "broker", maintain_order=True):
         here = is_of_copy(str(snapshot), str(broker))
         for row in missing(log_transactions(logs, here), index).iter_rows(named=True):
             yield _missing(p, logs, str(snapshot), str(broker), row)

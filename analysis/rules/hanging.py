@@ -160,9 +160,8 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
     waiting = p.acknowledged.filter(pl.col("offset") > first).join(own, on="offset", how="anti", maintain_order="left")
     first_waiting = waiting.sort("offset").head(1).select("process", "value", "at").rows()
     known = about.coordinated
-    evidence = [
-        Evidence(f"producer {row['producer_id']} writes {where(p, first)}", None, row["file"], None, row["byte"])
-    ]
+    writes = f"producer {row['producer_id']} writes {where(p, first)}"
+    evidence = [Evidence(writes, None, row["file"], None, row["byte"])]
     if known is not None:
         record = f"transactional.id {known['transactional_id']}: {known['state']}"
         evidence.append(Evidence(record, None, known["file"], None, known["byte"]))

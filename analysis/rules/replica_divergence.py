@@ -198,9 +198,8 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
     names = " and ".join(map(brokers, sides))
     sentence = f"{where(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
     if winner is not None:
-        sentence += (
-            f"; {brokers(sides[winner])} {'has' if len(sides[winner]) == 1 else 'have'} those of the later leader"
-        )
+        have = "has" if len(sides[winner]) == 1 else "have"
+        sentence += f"; {brokers(sides[winner])} {have} those of the later leader"
     if lost.height and winner is not None:
         sentence += f"; {lost.height:,} acknowledged or read values are only on the losing side"
     elif divergence.uncommitted:

@@ -62,11 +62,8 @@ def _log_only_grows_by_plain_sends(many: ManyPartitions) -> Contradictions:
     So a value identifies a record and its send, no record is legally absent, and isolation levels make no difference.
     """
     yield many.sends.filter(IS_ODD_SEND)
-    yield (
-        many.sends.group_by("tp")
-        .agg(pl.len(), values=pl.col("value").n_unique())
-        .filter((pl.col("len") > pl.col("values")) | (pl.col("len") > MAX_ROWS))
-    )
+    counts = many.sends.group_by("tp").agg(pl.len(), values=pl.col("value").n_unique())
+    yield counts.filter((pl.col("len") > pl.col("values")) | (pl.col("len") > MAX_ROWS))
     yield many.reads.filter(pl.col("txn") | pl.any_horizontal(pl.col("value", "offset", "completed").is_null()))
     yield many.reads.group_by("tp").len().filter(pl.col("len") > MAX_ROWS)
     yield many.marks.filter(IS_ODD_MARK)
@@ -97,14 +94,10 @@ def _each_offset_has_one_record(many: ManyPartitions) -> Contradictions:
     is_unplaced = pl.col("offset").is_null() | pl.col("completed").is_null()
     yield many.sends.filter(pl.when(acknowledged).then(is_unplaced).otherwise(pl.col("offset").is_not_null()))
     yield many.placed.filter((pl.col("outcome") == "fail") | (pl.col("first_read") < pl.col("invoked")))
-    yield many.reads.join(many.placed, on=["tp", "value"], how="left").filter(
-        pl.col("place").ne_missing(pl.col("offset"))
-    )
-    yield (
-        many.placed.group_by("tp")
-        .agg(pl.len(), places=pl.col("place").n_unique())
-        .filter(pl.col("len") > pl.col("places"))
-    )
+    reads = many.reads.join(many.placed, on=["tp", "value"], how="left")
+    yield reads.filter(pl.col("place").ne_missing(pl.col("offset")))
+    counts = many.placed.group_by("tp").agg(pl.len(), places=pl.col("place").n_unique())
+    yield counts.filter(pl.col("len") > pl.col("places"))
 
 
 @premise_of(*LOSS, *GROUPS)
@@ -153,9 +146,8 @@ def is_maybe_expired(topics: Iterable[str], settings: Settings) -> pl.Expr:
 @premise_of(*TIME, *UNREAD)
 def _ends_grow_in_the_order_of_time(many: ManyPartitions) -> Contradictions:
     """What is written or answered later is at or behind the end of the log that was known before it was invoked."""
-    later = pl.concat(
-        [many.placed.select("tp", "invoked", offset="place"), many.end_offsets.select("tp", "invoked", "offset")]
-    )
+    records = many.placed.select("tp", "invoked", offset="place")
+    later = pl.concat([records, many.end_offsets.select("tp", "invoked", "offset")])
     yield _with_known_end(many, later, "invoked", allow_exact_matches=False).filter(pl.col("offset") < pl.col("end"))
 
 

@@ -126,11 +126,9 @@ def _neighbours_in_jepsen(p: Observations, writers: pl.DataFrame) -> pl.DataFram
 
 def _neighbours(known: pl.DataFrame) -> pl.DataFrame:
     """The ww dependencies between adjacent rows; each row is an operation, in the order of offsets."""
-    operation = known.select(_OPERATION)
-    pairs = operation.select(pl.all().shift(1).name.prefix("source_"), pl.col(_OPERATION).name.prefix("target_")).slice(
-        1
-    )
-    return _between_two(pairs, "ww")
+    operation = pl.col(_OPERATION)
+    pairs = known.select(operation.shift(1).name.prefix("source_"), operation.name.prefix("target_"))
+    return _between_two(pairs.slice(1), "ww")
 
 
 def _read_from(writers: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:

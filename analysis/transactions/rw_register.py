@@ -124,9 +124,8 @@ def _assumed_order(registers: Registers, name: str) -> Iterator[tuple[int, str, 
         return
     known = uses.filter(pl.col("start") > MIN_INT64).sort("key", "start")
     groups: dict[tuple[int, str], list[tuple[int, int, int, str, str]]] = defaultdict(list)
-    for key, txn, start, end, process, first, last in known.select(
-        "key", "txn", "start", "end", "process", "first", "last"
-    ).iter_rows():
+    columns = ("key", "txn", "start", "end", "process", "first", "last")
+    for key, txn, start, end, process, first, last in known.select(columns).iter_rows():
         groups[key, process if name == "sequential" else ""].append((start, end, txn, first, last))
     for (key, _), rows in groups.items():
         for one, other in _next_in_time([row[:2] for row in rows]):

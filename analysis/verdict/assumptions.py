@@ -105,10 +105,8 @@ def _resolved_sends(summaries: list[Record]) -> list[Record]:
     resolved = sum(summary["counts"]["resolved"] for summary in summaries)
     if not resolved:
         return []
-    sentence = (
-        f"{plural(resolved, 'send')} without a recorded outcome or offset are in the leader's log: judged as written"
-    )
-    return [assumption("leaders' logs authoritative", True, sentence, ())]
+    sends = f"{plural(resolved, 'send')} without a recorded outcome or offset"
+    return [assumption("leaders' logs authoritative", True, f"{sends} are in the leader's log: judged as written", ())]
 
 
 def unless_counted(count: int, name: str, sentence: str, otherwise: str, touches: tuple[str, ...]) -> Record:
