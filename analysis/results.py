@@ -10,7 +10,7 @@ import polars as pl
 
 from ..histories.errors import InputError
 from ..histories.tables import CONTEXT, FINDINGS
-from .finding_order import by_rule, place_of
+from .finding_order import by_rule, partition_key
 from .stages import QUARANTINED
 from .wording import plural
 
@@ -95,7 +95,7 @@ class Results:
     @property
     def summaries(self) -> list[dict[str, Any]]:
         """One summary for each partition and generation of its topic, in order."""
-        return sorted(self._summaries, key=place_of)
+        return sorted(self._summaries, key=partition_key)
 
     def findings(self) -> pl.DataFrame:
         """All findings with the columns of FINDINGS, sorted by rule, partition and offset."""

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from ..replicas.replica_logs import where
+from ..replicas.replica_logs import in_snapshot
 from ..rules.log_order import CORRUPT
 from ..timelines.facts import Fact, fact_of, ordered
 from ..timelines.terms import Term
@@ -97,7 +97,7 @@ def _attempt_with_snapshot(
     others = {*pl.concat([logs.segments, logs.batches], how="diagonal").filter(snapshot=snapshot)["broker"]}
     short = sorted(others - set(names) - {held["broker"] for held in intact})
     if is_loss and short:
-        return needs(f"why {brokers(short)} had neither the records nor a damaged copy of them {where(snapshot)}")
+        return needs(f"why {brokers(short)} had neither the records nor a damaged copy of them {in_snapshot(snapshot)}")
     return Attempt(True, _chain(timeline, snapshot, row, term, intact), PREVENTED)
 
 
@@ -128,7 +128,7 @@ def _chain(
     first, last = row["first_offset"], row["last_offset"]
     offsets = f"{span(first, last)} of {name}" if last is not None else f"{name} from offset {first} on"
     about = {"offset": first, "snapshot": snapshot}
-    text = f"{where(snapshot)} broker {broker}'s copy of {offsets} is damaged: {row['reason']}"
+    text = f"{in_snapshot(snapshot)} broker {broker}'s copy of {offsets} is damaged: {row['reason']}"
     damage = fact_of(logs, text, "damaged", row, **about)
     holders = [held["broker"] for held in intact]
     text = (

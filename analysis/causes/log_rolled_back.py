@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..replicas.replica_logs import is_of_copy, where
+from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import Fact, chain, fact_of
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import DISK_FAULTS, Timeline
@@ -171,7 +171,7 @@ def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list
     if not points.height:
         return []
     point = points.row(0, named=True)
-    text = f"{where(short.snapshot)} broker {short.broker}'s checkpointed recovery point of {logs.name} was"
+    text = f"{in_snapshot(short.snapshot)} broker {short.broker}'s checkpointed recovery point of {logs.name} was"
     text += f" {point['offset']}: all records below it had been flushed to disk"
     return [fact_of(logs, text, "recovery-point", point, offset=point["offset"], snapshot=short.snapshot)]
 

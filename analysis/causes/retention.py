@@ -7,7 +7,7 @@ Needs: a log start above the offsets (checkpoint, first batch, name of an empty 
 
 from __future__ import annotations
 
-from ..replicas.replica_logs import is_of_copy, where
+from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
@@ -30,7 +30,7 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     starts = [
         Fact(
-            f"{where(logs.last)} broker {row['broker']}'s log starts at offset {row['start']}",
+            f"{in_snapshot(logs.last)} broker {row['broker']}'s log starts at offset {row['start']}",
             "log-start",
             logs.times.get(logs.last),
             *_source_of_start(timeline, row["broker"]),

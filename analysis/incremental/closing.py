@@ -88,7 +88,7 @@ def close_ranges(
     """What is now closed of a proved partition, and the rows without a range that the next call needs; None: nothing.
 
     `facts` are those of its ranges, `tables` its rows without a range. A reader that is more than `max_ranges` behind
-    does not keep more.
+    keeps no further range open.
     """
     rest = rows_of(tables)
     below = _closed_end(facts, before, rest, open_values, max_ranges, settings)

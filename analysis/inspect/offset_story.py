@@ -15,7 +15,7 @@ from ..causes.explaining import record_of
 from ..causes.losses import Lost
 from ..finding_order import worst_first
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import is_of_copy, where
+from ..replicas.replica_logs import in_snapshot, is_of_copy
 from . import groups, transactions
 from .differences import cell
 
@@ -101,7 +101,7 @@ def _held(p: Partition, offset: int) -> list[Record]:
             rows.append(
                 {
                     "snapshot": name,
-                    "where": where(name),
+                    "where": in_snapshot(name),
                     "last": name == p.replica_logs.last,
                     "broker": bound["broker"],
                     "holds": cell(found),

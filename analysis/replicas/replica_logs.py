@@ -254,7 +254,7 @@ def runs(frame: pl.DataFrame, dense: str, *same: str) -> Iterator[pl.DataFrame]:
         yield run.drop("_run")
 
 
-def where(snapshot: str) -> str:
+def in_snapshot(snapshot: str) -> str:
     """A snapshot as a clause: `at the end` or `in snapshot NAME`."""
     return "at the end" if snapshot == FINAL else f"in snapshot {snapshot}"
 

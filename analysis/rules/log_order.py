@@ -10,7 +10,7 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence, Finding
-from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, where
+from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy, runs
 from ..wording import brokers, span
 from .findings import Row, finding
 from .judgement import Result, Unknown
@@ -49,7 +49,7 @@ def _decreasing_epochs(logs: ReplicaLogs, batches: pl.DataFrame) -> Iterator[Fin
     for row in batches.filter(pl.col("leader_epoch") < pl.col("before")).iter_rows(named=True):
         batch = f"epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
         sentence = (
-            f"{where(row['snapshot'])} leader epochs decrease along broker {row['broker']}'s log of {logs.name}:"
+            f"{in_snapshot(row['snapshot'])} leader epochs decrease along broker {row['broker']}'s log of {logs.name}:"
             f" {batch} follows epoch {row['before']}"
         )
         yield _batch_finding(logs, sentence, row, batch)
@@ -82,7 +82,7 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
         row = {**run.row(0, named=True), "last_offset": run["last_offset"][-1]}
         batch = f"batches of epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
         sentence = (
-            f"{where(snapshot)} the leader-epoch-checkpoint of broker {broker} for {logs.name} begins epoch"
+            f"{in_snapshot(snapshot)} the leader-epoch-checkpoint of broker {broker} for {logs.name} begins epoch"
             f" {row['expected']} at offset {row['start_offset']}, but the broker's log has {batch}"
         )
         description = f"epoch {row['expected']} begins at offset {row['start_offset']}"
@@ -167,7 +167,7 @@ def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result
 def _ahead_of_log(logs: ReplicaLogs, row: Row, column: str) -> Iterator[Result]:
     snapshot, broker, end, offset = str(row["snapshot"]), str(row["broker"]), int(row["end"]), int(row[column])
     sentence = (
-        f"{where(snapshot)} broker {broker}'s log of {logs.name} ends at {end}, below its checkpointed"
+        f"{in_snapshot(snapshot)} broker {broker}'s log of {logs.name} ends at {end}, below its checkpointed"
         f" {column.replace('_', ' ')} {offset}"
     )
     if column != "log_start":
@@ -234,7 +234,7 @@ def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
     return finding(
         logs,
         f"broker {after['broker']}'s checkpointed high watermark of {logs.name} went back from {before['offset']}"
-        f" ({where(before['snapshot'])}) to {after['offset']} ({where(after['snapshot'])})",
+        f" ({in_snapshot(before['snapshot'])}) to {after['offset']} ({in_snapshot(after['snapshot'])})",
         (after["offset"], before["offset"] - 1),
         [Evidence(f"high-watermark is {row['offset']}", None, row["file"], row["line"]) for row in (before, after)],
         count=before["offset"] - after["offset"],
@@ -298,6 +298,6 @@ def _batches_out_of_order(logs: ReplicaLogs, replica: pl.DataFrame) -> Iterator[
     for row in gaps.iter_rows(named=True):
         missing = span(row["before"] + 1, row["base_offset"] - 1)
         yield Unknown(
-            f"{missing} of broker {broker} {where(snapshot)} are in no segment: one is missing between"
+            f"{missing} of broker {broker} {in_snapshot(snapshot)} are in no segment: one is missing between"
             f" {row['file_before']} and {row['file']}"
         )

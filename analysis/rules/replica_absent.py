@@ -13,7 +13,7 @@ import polars as pl
 from ...histories.tables import Evidence, Finding
 from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.rewrites import events, generations
-from ..replicas.replica_logs import ReplicaLogs, stretches, where
+from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
 from ..wording import brokers, plural, span
 from .findings import finding
 from .judgement import Result, Unknown
@@ -48,7 +48,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
         yield Unknown(f"no log of {logs.name} was collected")
         return
     if not logs.last_is_dated:
-        yield Unknown(f"the time at which the logs of {logs.name} {where(logs.last)} were copied is not recorded")
+        yield Unknown(f"the time at which the logs of {logs.name} {in_snapshot(logs.last)} were copied is not recorded")
         return
     leader = logs.leader if logs.leader in set(bounds["broker"]) else None
     acked = _expected(logs, acked, bounds)
@@ -191,7 +191,7 @@ def _absence(logs: ReplicaLogs, run: pl.DataFrame, leader: str | None) -> Findin
     acknowledged += f" at offset {first}" if first is not None else " without an offset"
     return finding(
         logs,
-        f"{count} of {logs.name}{at} {where(logs.last)} {'is' if run.height == 1 else 'are'} {places}",
+        f"{count} of {logs.name}{at} {in_snapshot(logs.last)} {'is' if run.height == 1 else 'are'} {places}",
         (first, last),
         [Evidence(acknowledged, place=run["place"][0]), *_records_instead(logs, first, leader), *_earlier(logs, run)],
         count=run.height,
@@ -227,7 +227,7 @@ def _earlier(logs: ReplicaLogs, run: pl.DataFrame) -> list[Evidence]:
     earlier = logs.records.filter(pl.col("snapshot") != logs.last, value=value)
     return [
         Evidence(
-            f"{where(row['snapshot'])} it was on broker {row['broker']} at offset {row['offset']}",
+            f"{in_snapshot(row['snapshot'])} it was on broker {row['broker']} at offset {row['offset']}",
             source=row["file"],
             byte=row["byte"],
         )

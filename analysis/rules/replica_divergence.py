@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..replicas.replica_logs import ReplicaLogs, runs, where
+from ..replicas.replica_logs import ReplicaLogs, in_snapshot, runs
 from ..wording import brokers, span
 from .findings import finding
 from .judgement import Result, Unknown
@@ -196,7 +196,7 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
     snapshot, sides, winner, lost = divergence.snapshot, divergence.sides, divergence.winner, divergence.lost
     first, last = divergence.first, divergence.last
     names = " and ".join(map(brokers, sides))
-    sentence = f"{where(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
+    sentence = f"{in_snapshot(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
     if winner is not None:
         have = "has" if len(sides[winner]) == 1 else "have"
         sentence += f"; {brokers(sides[winner])} {have} those of the later leader"

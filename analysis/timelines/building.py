@@ -15,7 +15,7 @@ import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
 from ..replicas.leaders import longest_copy
-from ..replicas.replica_logs import ReplicaLogs, is_of_copy, where
+from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy
 from .facts import RESTART, Fact, fact_of
 from .log_facts import HANDLERS
 from .merging import merge_sources
@@ -167,7 +167,7 @@ def _from_files(builder: Builder) -> None:
     for row in sorted(logs.epochs.iter_rows(named=True), key=lambda r: (-turn.get(r["snapshot"], 0), r["broker"])):
         term = builder.term(row["leader_epoch"])
         start = row["start_offset"]
-        message = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
+        message = f"broker {row['broker']}'s leader-epoch-checkpoint {in_snapshot(row['snapshot'])} begins epoch "
         message += f"{term.epoch} at offset {start}"
         fact = fact_of(logs, message, "begins", row, epoch=term.epoch, broker=term.leader, offset=start)
         if term.start is None:
@@ -179,7 +179,7 @@ def _from_files(builder: Builder) -> None:
         own = is_of_copy(row["snapshot"], row["broker"])
         file = pl.concat([logs.segments.filter(own)["file"], logs.batches.filter(own)["file"]])[-1]
         broker, end, snapshot = row["broker"], row["end"], row["snapshot"]
-        message = f"{where(snapshot)} broker {broker}'s log of {name} ended at {end}"
+        message = f"{in_snapshot(snapshot)} broker {broker}'s log of {name} ended at {end}"
         fact = Fact(message, "snapshot", time, file, partition=name, broker=broker, offset=end, snapshot=snapshot)
         builder.ends.append(LogEnd(fact, broker, end, "snapshot", snapshot))
         if row["high_watermark"] is not None:
@@ -194,7 +194,7 @@ def _high_watermark(builder: Builder, row: dict[str, Any]) -> None:
     own = is_of_copy(snapshot, broker) & (pl.col("name") == "high-watermark")
     point = logs.checkpoints.filter(own).row(0, named=True)
     mark = point["offset"]
-    message = f"{where(snapshot)} broker {broker}'s checkpointed high watermark of {logs.name} was {mark}"
+    message = f"{in_snapshot(snapshot)} broker {broker}'s checkpointed high watermark of {logs.name} was {mark}"
     fact = fact_of(logs, message, "high-watermark", point, offset=mark, snapshot=snapshot)
     builder.ends.append(LogEnd(fact, broker, mark, "high-watermark", snapshot))
 

@@ -1,4 +1,4 @@
-"""What became of each transaction in one partition: the pieces of which a torn transaction does not fit the others.
+"""What became of each transaction in one partition. A transaction is torn if its pieces in several partitions differ.
 
 Most pieces are as their client knows them, and are only needed beside one that is not. So a partition returns the
 few that are not (PIECES), and of the others no more than the operation and what became of it (EXPECTED).
