@@ -176,7 +176,7 @@ def _old_format_facts(timeline: Timeline) -> list[Fact] | None:
         if (batches["magic"] < 2).all():
             row = batches.row(0, named=True)
             text = f"the log has message format v{row['magic']}, which has no leader epochs"
-            return [Fact(text, "version", None, row["file"], None, row["byte"])]
+            return [Fact(text, "version", source=row["file"], byte=row["byte"])]
         return []
     return [] if release is not None else None
 

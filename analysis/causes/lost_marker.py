@@ -101,4 +101,4 @@ def _abort_fact(timeline: Timeline, lost: Lost, abort: dict[str, Any]) -> Fact:
     text = f"{span(lost.first, lost.last)} of {name} {are} still in the log without the COMMIT marker, so aborted:"
     text += f" an ABORT marker of producer {abort['producer_id']} is at offset {abort['offset']}"
     text += "" if abort["leader_epoch"] is None else f", written in epoch {abort['leader_epoch']}"
-    return Fact(text, "marker", None, abort["file"], None, abort["byte"], partition=name, offset=abort["offset"])
+    return Fact(text, "marker", source=abort["file"], byte=abort["byte"], partition=name, offset=abort["offset"])

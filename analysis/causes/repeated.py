@@ -50,7 +50,7 @@ def copy_fact(timeline: Timeline, row: Mapping[str, Any], batch: str) -> Fact:
     at_end = row["snapshot"] == timeline.replica_logs.last
     copy = "a copy is" if at_end else f"a copy was {in_snapshot(row['snapshot'])}"
     text = f"{copy} at offset {row['offset']}{epoch}, in a batch {batch}"
-    return Fact(text, "kept", None, row["file"], None, row["byte"], offset=row["offset"])
+    return Fact(text, "kept", source=row["file"], byte=row["byte"], offset=row["offset"])
 
 
 def records_at(timeline: Timeline, offsets: Iterable[int]) -> dict[int, list[dict[str, Any]]]:

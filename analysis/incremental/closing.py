@@ -20,7 +20,7 @@ from ..figures.bins import bins_of, bins_over
 from ..figures.merge import latency_of, series_of
 from ..partitions.marks import IS_COMMIT, IS_LOG_END
 from ..partitions.unit import Tables
-from ..screening.groups import group_of, groups_of
+from ..screening.groups import group_of, groups_of, handlers_of
 from ..screening.range_facts import SAMPLE, RangeFacts, Rows, RunOfReads, of_one
 from ..screening.ranges import moves_of, rows_of
 from .key_set import KeySet, keys_of
@@ -43,11 +43,6 @@ class Closed(NamedTuple):
 
 def _groups(marks: pl.DataFrame, settings: Settings) -> list[str]:
     return groups_of(of_one(marks), settings)["group"].sort().to_list()
-
-
-def handlers_of(context: pl.DataFrame) -> list[str]:
-    """The processes that record which records they handled."""
-    return context.filter(kind="handles")["process"].unique().sort().to_list()
 
 
 def is_late(closed: Closed, table: str, rows: pl.DataFrame, settings: Settings) -> bool:

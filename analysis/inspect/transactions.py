@@ -107,9 +107,9 @@ def _coordinated(p: Partition) -> dict[tuple[int, int], Row]:
 
 
 def _of_coordinator(p: Partition, row: Row, sentence: str, when: str) -> Fact:
-    return Fact(sentence, TRANSACTION, row[f"{when}_ns"], row["file"], None, row["byte"], partition=p.name)
+    return Fact(sentence, TRANSACTION, row[f"{when}_ns"], source=row["file"], byte=row["byte"], partition=p.name)
 
 
 def _in_log(p: Partition, sentence: str, offset: int | None, file: str | None, byte: int | None) -> Fact:
     """A fact of the log, which has the times of producers and leaders at most: it stays undated."""
-    return Fact(sentence, TRANSACTION, None, file, None, byte, partition=p.name, offset=offset)
+    return Fact(sentence, TRANSACTION, source=file, byte=byte, partition=p.name, offset=offset)

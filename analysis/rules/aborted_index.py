@@ -67,8 +67,8 @@ def _missing(p: Partition, logs: ReplicaLogs, snapshot: str, broker: str, row: R
         f" {row['marker']}: read_committed consumers get its records",
         (row["first_offset"], row["last_offset"]),
         [
-            Evidence(f"the ABORT marker at offset {row['marker']}", None, row["marker_file"], None, row["marker_byte"]),
-            Evidence("the index without it", None, index),
+            Evidence(f"the ABORT marker at offset {row['marker']}", source=row["marker_file"], byte=row["marker_byte"]),
+            Evidence("the index without it", source=index),
         ],
         count=row["records"],
         brokers=[broker],

@@ -161,14 +161,14 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
     first_waiting = waiting.sort("offset").head(1).select("process", "value", "at").rows()
     known = about.coordinated
     writes = f"producer {row['producer_id']} writes {where(p, first)}"
-    evidence = [Evidence(writes, None, row["file"], None, row["byte"])]
+    evidence = [Evidence(writes, source=row["file"], byte=row["byte"])]
     if known is not None:
         record = f"transactional.id {known['transactional_id']}: {known['state']}"
-        evidence.append(Evidence(record, None, known["file"], None, known["byte"]))
+        evidence.append(Evidence(record, source=known["file"], byte=known["byte"]))
     open_in = p.producers.filter(logs.is_of_leader, pl.col("producer_id") == row["producer_id"], open_since=first)
     for at, file, byte in open_in.select("snapshot_offset", "file", "byte").rows():
         is_open = f"the producer snapshot at {where(p, at)} has it open since {first}"
-        evidence.append(Evidence(is_open, None, file, None, byte))
+        evidence.append(Evidence(is_open, source=file, byte=byte))
     behind = f" and cannot read the {plural(count, 'record')} after it" if count else ""
     return finding(
         p,

@@ -118,7 +118,10 @@ def _two_leaders(logs: ReplicaLogs, epoch: int, leaders: dict[str, Row]) -> Find
         logs,
         f"{brokers(names)} led {logs.name} in the same leader epoch {epoch}: {', '.join(claims.values())}",
         (min(offsets), max(offsets)),
-        [Evidence(f"epoch {epoch}: {claims[name]}", None, row["file"], row["line"]) for name, row in leaders.items()],
+        [
+            Evidence(f"epoch {epoch}: {claims[name]}", source=row["file"], line=row["line"])
+            for name, row in leaders.items()
+        ],
         brokers=names,
     )
 
@@ -207,7 +210,7 @@ def _may_have_grown(logs: ReplicaLogs, snapshot: str, broker: str, end: int, val
 def _checkpoint_lines(logs: ReplicaLogs, snapshot: str, broker: str, name: str) -> list[Evidence]:
     rows = logs.checkpoints.filter(is_of_copy(snapshot, broker), name=name)
     return [
-        Evidence(f"{name} of {logs.name} is {row['offset']}", None, row["file"], row["line"])
+        Evidence(f"{name} of {logs.name} is {row['offset']}", source=row["file"], line=row["line"])
         for row in rows.iter_rows(named=True)
     ]
 
@@ -236,7 +239,10 @@ def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
         f"broker {after['broker']}'s checkpointed high watermark of {logs.name} went back from {before['offset']}"
         f" ({in_snapshot(before['snapshot'])}) to {after['offset']} ({in_snapshot(after['snapshot'])})",
         (after["offset"], before["offset"] - 1),
-        [Evidence(f"high-watermark is {row['offset']}", None, row["file"], row["line"]) for row in (before, after)],
+        [
+            Evidence(f"high-watermark is {row['offset']}", source=row["file"], line=row["line"])
+            for row in (before, after)
+        ],
         count=before["offset"] - after["offset"],
         brokers=[after["broker"]],
         snapshot=after["snapshot"],

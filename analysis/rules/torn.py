@@ -79,7 +79,7 @@ def _torn(rows: pl.DataFrame) -> Finding:
     evidence = [Evidence(wrote.format(*about), at) for *about, at in first_rows]
     if state != ABSENT:
         decided = f"{first['value']} at {here}@{first['first_offset']}, its marker at {here}@{first['marker']}"
-        evidence.append(Evidence(decided, None, first["file"], None, first["byte"]))
+        evidence.append(Evidence(decided, source=first["file"], byte=first["byte"]))
     return Finding(
         rule="torn-transaction",
         sentence=f"{subject} {there} in {elsewhere}, but {'its' if len(rows) == 1 else 'their'} {records}",

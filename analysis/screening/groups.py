@@ -18,6 +18,11 @@ def group_of(settings: Settings) -> pl.Expr:
     return pl.col("process").replace_strict(groups, default="", return_dtype=pl.String).alias("group")
 
 
+def handlers_of(context: pl.DataFrame) -> list[str]:
+    """The processes that record which records they handled."""
+    return context.filter(kind="handles")["process"].unique().sort().to_list()
+
+
 def groups_of(marks: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """The groups (tp, group) with commits or assignments."""
     return marks.filter(IS_OF_GROUP).select("tp", group_of(settings)).unique()

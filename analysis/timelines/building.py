@@ -89,11 +89,11 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
         elif row["kind"] in TOPICS and row["topic"] == builder.replica_logs.topic:
             kind, verb = TOPICS[row["kind"]]
             message = f"the controller {verb} topic {row['topic']} (id {row['topic_id']})"
-            builder.topic_changes.append(Fact(message, kind, time, row["file"], None, row["byte"]))
+            builder.topic_changes.append(Fact(message, kind, time, source=row["file"], byte=row["byte"]))
         elif row["kind"] in BROKERS and row["broker_id"] is not None:
             broker = str(row["broker_id"])
             event, kind, message = BROKERS[row["kind"]]
-            fact = Fact(message.format(broker), kind, time, row["file"], None, row["byte"], broker=broker)
+            fact = Fact(message.format(broker), kind, time, source=row["file"], byte=row["byte"], broker=broker)
             builder.events.append(BrokerEvent(fact, broker, event))
         elif row["kind"] in ("partition", "change") and row["partition"] == builder.replica_logs.partition:
             _partition_row(builder, row, previous, time)
