@@ -141,8 +141,8 @@ def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequen
         how="left",
     )
     chosen = pl.when(pl.col("has").any()).then("has").otherwise(pl.col("other").is_null())
-    possible = has.filter(chosen.over("row")).group_by("row").agg(pl.len(), decided=pl.col("generation").first())
-    return possible.filter(len=1).select("row", "decided")
+    left = has.filter(chosen.over("row")).group_by("row").agg(pl.len(), decided=pl.col("generation").first())
+    return left.filter(len=1).select("row", "decided")
 
 
 def _assign_sends(sends: pl.DataFrame) -> pl.DataFrame:

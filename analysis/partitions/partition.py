@@ -13,11 +13,12 @@ import numpy as np
 import polars as pl
 
 from .entries import Ints, index_entries
-from .entries import Ints as Offsets
 from .final_reads import FinalReads, final_reads
 from .log_start import LogStart, log_start
 from .observations import Observations
 from .observations import once as once
+
+Offsets = Ints
 
 
 @dataclass(frozen=True, eq=False)

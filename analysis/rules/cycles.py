@@ -163,8 +163,8 @@ def judge_cycles(found: Mapping[str, Found], settings: Settings) -> CyclesJudged
         return f"{about.whole()} ({_why_permitted(about.cycle, settings)})"
 
     violations = findings_of_cycles(found["committed"], dict.fromkeys(TYPES, "violation"))
-    others = findings_of_cycles(permitted, dict.fromkeys(TYPES, "permitted"), sentence)
-    return CyclesJudged((*violations, *others), tuple(missing))
+    allowed = findings_of_cycles(permitted, dict.fromkeys(TYPES, "permitted"), sentence)
+    return CyclesJudged((*violations, *allowed), tuple(missing))
 
 
 def _levels(settings: Settings) -> dict[str, str]:
