@@ -15,9 +15,9 @@ import orjson
 import polars as pl
 import pytest
 import twin_cycles
-from campaign import IS_CAMPAIGN, Selection
+from campaign import IS_CAMPAIGN, Selection, examples
 from combined_corpus import CombinedRun
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
@@ -63,7 +63,7 @@ def frame(operations: list[twin_cycles.Operation], edges: list[twin_cycles.Edge]
     return pl.DataFrame(rows, schema=DEPENDENCIES)
 
 
-@settings(max_examples=300, derandomize=True)
+@examples(60, 2000)
 @given(st.randoms(use_true_random=False))
 def test_the_same_cycles_as_a_naive_search(random: Random) -> None:
     operations, edges = graph(random)
@@ -103,7 +103,7 @@ def _check_steps(cycle: Cycle, operations: list[twin_cycles.Operation], edges: l
         assert other == after.row["source_at"]
 
 
-@settings(max_examples=200, derandomize=True)
+@examples(40, 1000)
 @given(st.randoms(use_true_random=False))
 def test_windows_contain_every_cycle(random: Random) -> None:
     operations, edges = graph(random)

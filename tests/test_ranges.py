@@ -11,8 +11,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from campaign import examples
 from combined_corpus import JudgedRun
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.engines import local, store
 from logjudge.analysis.figures import merge_figures
@@ -74,7 +75,7 @@ def compare_together(texts: Sequence[str], offsets: int = OFFSETS) -> int:
         return compare(open_run(together(texts).write(Path(folder))), offsets)
 
 
-@pytest.mark.parametrize("offsets", [2, 10])
+@pytest.mark.parametrize("offsets", [2, pytest.param(10, marks=pytest.mark.campaign)])
 def test_no_finding_of_the_corpus_is_proved_away(offsets: int, combined_corpus: list[JudgedRun]) -> None:
     """Ranges of ten offsets hold most of these histories whole; what lies between ranges of two is many a breach."""
     valid = 0
@@ -87,7 +88,7 @@ def test_no_finding_of_the_corpus_is_proved_away(offsets: int, combined_corpus: 
     assert valid > 25
 
 
-@settings(max_examples=2, derandomize=True)
+@examples(2, 40)
 @given(st.randoms(use_true_random=False), st.integers(1, 10))
 def test_random_histories_are_judged_the_same(random: Random, offsets: int) -> None:
     compare_together(random_texts(random, 30), offsets)
