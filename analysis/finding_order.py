@@ -28,10 +28,11 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
 def worst_rows_first(findings: pl.DataFrame) -> pl.DataFrame:
     """Rows with the columns of FINDINGS, the worst first. Severities that this version does not know come last."""
     gravity = pl.col("severity").replace_strict(_GRAVITY, default=len(_GRAVITY), return_dtype=pl.Int64)
-    return findings.sort(gravity, lead().is_not_null(), by_rule(), -pl.col("count"), maintain_order=True)
+    is_consequence = (pl.col("rule") != "lost-write") & (pl.col("related").list.len().fill_null(0) > 0)
+    return findings.sort(gravity, is_consequence, by_rule(), -pl.col("count"), maintain_order=True)
 
 
-def place_of(summary: dict[str, Any]) -> tuple[str, int, int]:
+def partition_key(summary: dict[str, Any]) -> tuple[str, int, int]:
     """The sort key of a summary: topic, partition, and number of the topic's generation (0 if there is only one)."""
     generation = summary.get("topic_generation")
     return summary["topic"], summary["partition"], generation["number"] if generation else 0
@@ -50,8 +51,3 @@ def by_rule() -> pl.Expr:
 def follows(finding: Finding) -> bool:
     """Whether a finding is a consequence of a loss."""
     return bool(finding.related) and finding.rule != "lost-write"
-
-
-def lead() -> pl.Expr:
-    """The id of the loss that a row follows from, else null."""
-    return pl.when(pl.col("rule") != "lost-write").then(pl.col("related").list.get(0, null_on_oob=True))

@@ -65,26 +65,22 @@ def judge_unit(
     `each` applies a function to all items, like `map`; it may run several at once. The rules that are not
     `unproved` are known to report nothing (screening); None: all rules judge.
     """
-    findings: list[Finding] = []
-    summaries: list[dict[str, Any]] = []
-    between: list[pl.DataFrame] = []
-    odd: list[pl.DataFrame] = []
-    expected: list[Expected] = []
+    found = Judged([], [], [], [], [])
     worst: list[_JudgedPartition] = []
     for judged in each(partial(_judged, unproved=unproved), partitions_of(topic, partition, tables, common, settings)):
-        findings += judged.findings
-        between += [judged.dependencies] if len(judged.dependencies) else []
-        odd += [judged.pieces.odd] if len(judged.pieces.odd) else []
-        expected += [judged.pieces.expected] if len(judged.pieces.expected.states) else []
+        found.findings.extend(judged.findings)
+        found.dependencies.extend([judged.dependencies] if len(judged.dependencies) else [])
+        found.odd.extend([judged.pieces.odd] if len(judged.pieces.odd) else [])
+        found.expected.extend([judged.pieces.expected] if len(judged.pieces.expected.states) else [])
         if judged.summary is not None:
-            summaries.append(judged.summary)
+            found.summaries.append(judged.summary)
             if judged.summary["figures"]["bins"]:
                 # Only the worst are kept, as a partition may be large.
                 insort(worst, judged, key=lambda judged: badness(judged.summary))
                 del worst[MAX_PARTITIONS:]
     for judged, figures in zip(worst, each(lambda judged: own_figures_of(*judged[:2]), worst), strict=True):
         judged.summary["figures"] |= figures
-    return Judged(findings, summaries, between, odd, expected)
+    return found
 
 
 class _JudgedPartition(NamedTuple):
@@ -102,11 +98,11 @@ def _judged(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPar
         return _JudgedPartition(p, [], None, pl.DataFrame(), NO_PIECES)
     judgements = judge(p, unproved)
     findings, causes = explain(p, findings_of(p, judgements))
-    between = dependencies(p) if any(name in RULES_OF_CYCLES for name in judgements) else pl.DataFrame()
+    between = dependencies(p) if judgements.keys() & RULES_OF_CYCLES.keys() else pl.DataFrame()
     pieces = bounded_pieces(p) if torn_transaction.name in judgements else NO_PIECES
-    if p.is_named_only and not causes:
-        return _JudgedPartition(p, findings, None, between, pieces)
-    return _JudgedPartition(p, findings, {**summarise(p, findings, judgements), "causes": causes}, between, pieces)
+    is_summarised = causes or not p.is_named_only
+    summary = {**summarise(p, findings, judgements), "causes": causes} if is_summarised else None
+    return _JudgedPartition(p, findings, summary, between, pieces)
 
 
 def judge_pieces(
@@ -127,7 +123,7 @@ def judge_pieces(
 def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
     """A finding of the whole run with its id and its configured severity."""
     of_rule = f"{finding.rule}/{finding.topic}-{finding.partition}/{number}"
-    return replace(finding, id=of_rule, severity=_configured_severity(finding, settings))
+    return replace(finding, id=of_rule, severity=configured_severity(finding, settings))
 
 
 def of_run(
@@ -140,7 +136,7 @@ def of_run(
 
 def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
     """The ids of the lost writes of a finding's partition, if they have all of its values."""
-    here = losses.filter((pl.col("topic") == finding.topic) & (pl.col("partition") == finding.partition))
+    here = losses.filter(topic=finding.topic, partition=finding.partition)
     values = set(finding.values)
     behind = [(name, values.intersection(lost)) for name, lost in here.select("id", "values").rows()]
     is_covered = bool(values) and values == set().union(*(lost for _, lost in behind))
@@ -153,13 +149,12 @@ def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[pl.
     `found` are the cycles between its transactions (find_cycles).
     """
     judged = judge_cycles(found, settings)
-    findings: list[Finding] = []
-    drawings: list[dict[str, Any]] = []
     chosen = [one for one in judged.findings if not settings.rules or one[0].rule in settings.rules]
-    for number, (finding, drawing) in enumerate(chosen):
-        numbered = _numbered(finding, number, settings)
-        findings.append(numbered)
-        drawings.append({"id": numbered.id, "rule": numbered.rule, "severity": numbered.severity, **drawing})
+    findings = [_numbered(finding, number, settings) for number, (finding, _) in enumerate(chosen)]
+    drawings = [
+        {"id": finding.id, "rule": finding.rule, "severity": finding.severity, **drawing}
+        for finding, (_, drawing) in zip(findings, chosen, strict=True)
+    ]
     drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
     missing = [list(one) for one in judged.missing_settings if not settings.rules or one[0] in settings.rules]
     return of_run(findings, missing, drawings[:MAX_DRAWN])
@@ -221,7 +216,7 @@ def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Findi
             finding,
             id=f"{rule}/{p.label}/{number}",
             topic_generation=generation,
-            severity=_configured_severity(finding, p.settings),
+            severity=configured_severity(finding, p.settings),
         )
         for rule, judgement in judgements.items()
         for number, finding in enumerate(judgement.findings)
@@ -229,18 +224,15 @@ def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Findi
     return accept_consequences(link_consequences(findings), p)
 
 
-def _configured_severity(finding: Finding, settings: Settings) -> str:
+def configured_severity(finding: Finding, settings: Settings) -> str:
     """The severity of a finding under --strict and --allow."""
     severity = "violation" if settings.strict and finding.severity == "permitted" else finding.severity
-    return "permitted" if severity == "violation" and _is_allowed(finding, settings) else severity
+    is_allowed = {finding.rule, f"{finding.rule}:acks={finding.acks}"}.intersection(settings.allow)
+    return "permitted" if severity == "violation" and is_allowed else severity
 
 
 def _key(finding: Finding) -> tuple[Any, ...]:
     return (finding.first_offset, finding.last_offset, finding.count, tuple(finding.values), finding.snapshot)
-
-
-def _is_allowed(finding: Finding, settings: Settings) -> bool:
-    return finding.rule in settings.allow or f"{finding.rule}:acks={finding.acks}" in settings.allow
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
@@ -252,10 +244,11 @@ def _order(finding: Finding) -> tuple[Any, ...]:
 def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
     """One row for each finding: the columns of FINDINGS, with evidence as RAW_EVIDENCE (unresolved places)."""
     schema = {**FINDINGS, "evidence": RAW_EVIDENCE}
-    rows = [{name: getattr(finding, name) for name in schema if name != "evidence"} for finding in findings]
-    for row, finding in zip(rows, findings, strict=True):
-        row["evidence"] = [
+    rows = []
+    for finding in findings:
+        evidence = [
             {"place": item.place, "source": item.source, "line": item.line, "byte": item.byte, "says": item.sentence}
             for item in finding.evidence
         ]
+        rows.append({**{name: getattr(finding, name) for name in schema}, "evidence": evidence})
     return pl.DataFrame(rows, schema=schema)

@@ -10,7 +10,6 @@ from ..histories.bundle import Run
 from .engines.local import Gathered, gather
 from .kernel import judge_unit, to_frame
 from .partitions.unit import OBSERVED
-from .results import Results
 from .verdict.document import verdict_of
 from .wording import plural, some
 
@@ -36,7 +35,10 @@ def lint(run: Run) -> Lint:
     settings = replace(run.settings, rules=(RULE,))
     gathered = gather(replace(run, settings=settings, evidence=()))
     silent = processes_without_completion(gathered)
-    results = _summarised(gathered)
+    results = gathered.results
+    for unit in sorted(gathered.units):
+        judged = judge_unit(*unit, gathered.units[unit], gathered.common, settings)
+        results.add_judged(to_frame(judged.findings), judged.summaries)
     results.refuse_unusable()
     broken = [
         one["says"]
@@ -59,12 +61,3 @@ def processes_without_completion(gathered: Gathered) -> list[str]:
     )
     by_process = completions.group_by("process").agg(pl.col("completed").any())
     return by_process.filter(~pl.col("completed"))["process"].drop_nulls().sort().to_list()
-
-
-def _summarised(gathered: Gathered) -> Results:
-    """The results with the summary of each partition."""
-    results, settings = gathered.results, gathered.results.run.settings
-    for unit in sorted(gathered.units):
-        judged = judge_unit(unit.topic, unit.partition, gathered.units[unit], gathered.common, settings)
-        results.add_judged(to_frame(judged[0]), judged[1])
-    return results

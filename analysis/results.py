@@ -10,7 +10,7 @@ import polars as pl
 
 from ..histories.errors import InputError
 from ..histories.tables import CONTEXT, FINDINGS
-from .finding_order import by_rule, place_of
+from .finding_order import by_rule, partition_key
 from .stages import QUARANTINED
 from .wording import plural
 
@@ -95,7 +95,7 @@ class Results:
     @property
     def summaries(self) -> list[dict[str, Any]]:
         """One summary for each partition and generation of its topic, in order."""
-        return sorted(self._summaries, key=place_of)
+        return sorted(self._summaries, key=partition_key)
 
     def findings(self) -> pl.DataFrame:
         """All findings with the columns of FINDINGS, sorted by rule, partition and offset."""
@@ -108,7 +108,7 @@ class Results:
     def losses(self) -> pl.DataFrame:
         """The lost writes so far, as far as torn transactions follow from them: id, topic, partition and values."""
         columns = ("id", "topic", "partition", "values")
-        frames = [frame.filter(pl.col("rule") == "lost-write").select(columns) for frame in self._findings]
+        frames = [frame.filter(rule="lost-write").select(columns) for frame in self._findings]
         return pl.concat([pl.DataFrame(schema={name: FINDINGS[name] for name in columns}), *frames])
 
     def causes(self) -> list[dict[str, Any]]:
@@ -149,9 +149,8 @@ class Results:
         Columns source, line (from 1), byte and reason.
         """
         rows = pl.concat(self._quarantine) if self._quarantine else pl.DataFrame(schema=QUARANTINED)
-        lines = self._located(rows.sort("place")).select(
-            "source", "line", pl.lit(None, pl.Int64).alias("byte"), "reason"
-        )
+        located = self._located(rows.sort("place"))
+        lines = located.select("source", "line", pl.lit(None, pl.Int64).alias("byte"), "reason")
         shared = self.damage().drop("kind")
         damage = [row for summary in self.summaries for row in (summary.get("evidence") or {}).get("damage", ())]
         return pl.concat([lines, shared, pl.DataFrame(damage, schema=lines.schema)])
@@ -179,17 +178,11 @@ class Results:
 
     def _located(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows with source and line of their place. Lines are counted on through the splits of a file."""
-        before: dict[str, int] = {}
-        splits, sources, firsts = [], [], []
-        for split in self.run.splits:
-            source = self.run.source_of(split.number)
-            splits.append(split.number)
-            sources.append(source)
-            firsts.append(before.get(source, 0))
-            before[source] = firsts[-1] + self._lines.get(split.number, 0)
-        table = pl.DataFrame(
-            {"split": splits, "source": sources, "first": firsts},
-            schema={"split": pl.Int64, "source": pl.String, "first": pl.Int64},
+        numbers = [split.number for split in self.run.splits]
+        splits = [(number, self.run.source_of(number), self._lines.get(number, 0)) for number in numbers]
+        schema = {"split": pl.Int64, "source": pl.String, "lines": pl.Int64}
+        table = pl.DataFrame(splits, schema, orient="row").select(
+            "split", "source", first=pl.col("lines").cum_sum().over("source") - pl.col("lines")
         )
         numbered = rows.with_columns(split=pl.col("place") // (1 << 32), line_of_split=pl.col("place") & _LINE)
         return (

@@ -1,11 +1,8 @@
 """The steps of the pipeline as pure functions of frames; engines/local.py and engines/spark/ combine them.
 
-read_split, read_block,
-read_evidence             -> Parts (observations by partition, events that wait for their other half, quarantine)
-pair_waiting,
-close_waiting             -> Parts of the operations with invocation and completion in different splits
-choose_batches,
-decode_batches            -> Parts of the batches of large logs that are needed
+read_split, read_block, read_evidence -> Parts: observations by partition, events without a counterpart, quarantine
+pair_waiting, close_waiting -> Parts of the operations with invocation and completion in different splits
+choose_batches, decode_batches -> Parts of the batches of large logs that are needed
 
 kernel.py judges their result.
 """
@@ -51,9 +48,8 @@ class Parts:
     jobs: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # batches of large logs to decode
     damage: list[pl.DataFrame] = field(default_factory=list)  # in brokers' files without a partition
     counts: dict[str, int] = field(default_factory=dict)
-    recorded: set[tuple[str, str]] = field(
-        default_factory=set
-    )  # kind and process of `_context`, for run.json's processes
+    # Kind and process of `_context`, for run.json's processes.
+    recorded: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, name: str, number: int) -> None:
         """Adds a number to the count of that name."""
@@ -68,16 +64,16 @@ class Parts:
 
 def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
     """Reads and pairs one split: one Parts for each block, and a last one with events without a counterpart."""
-    return take_apart(split.number, parse_split(split), settings)
+    return pair_and_observe(split.number, parse_split(split), settings)
 
 
 def read_block(split: Split, block: Block, settings: Settings) -> Iterator[Parts]:
     """The same as `read_split` for one block of the split; events of other blocks wait for each other."""
     parsed = parse_blocks(split.reader, split.path, [block])
-    return take_apart(split.number, parsed, settings, block.first_line)
+    return pair_and_observe(split.number, parsed, settings, block.first_line)
 
 
-def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings, first_line: int = 0) -> Iterator[Parts]:
+def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, first_line: int = 0) -> Iterator[Parts]:
     """The same as `read_split` for parsed blocks of the split with that number, from line `first_line` on."""
     base = number << 32
     # Sends are paired separately: their table is narrow, and most events are sends.
@@ -93,7 +89,7 @@ def take_apart(number: int, blocks: Iterable[Parsed], settings: Settings, first_
             both = pl.concat([carried[table], placed], how="diagonal") if len(carried[table]) else placed
             paired = pair(both, settings.dialect)
             carried[table] = paired.waiting
-            _take_apart(complete(paired.operations, OPERATIONS), settings, parts)
+            _observe(complete(paired.operations, OPERATIONS), settings, parts)
             parts.leave_out(paired.malformed)
         parts.leave_out(parsed.quarantine.select((pl.col("line") + base).alias("place"), "reason"))
         if parsed.damage:
@@ -169,7 +165,7 @@ def pair_waiting(waiting: pl.DataFrame, settings: Settings) -> tuple[Parts, pl.D
     """Pairs the remaining events of all splits read so far, and returns those that still wait for their other half."""
     parts = Parts()
     paired = pair(waiting.sort("place", maintain_order=True), settings.dialect)
-    _take_apart(complete(paired.operations, OPERATIONS), settings, parts)
+    _observe(complete(paired.operations, OPERATIONS), settings, parts)
     parts.leave_out(paired.malformed)
     return _with_recorded(parts), complete(paired.waiting, PLACED_EVENTS)
 
@@ -179,7 +175,7 @@ def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
     parts = Parts()
     paired = pair_remaining(waiting, settings.dialect)
     parts.add("never completed", int(paired.operations["completed"].null_count()))
-    _take_apart(paired.operations, settings, parts)
+    _observe(paired.operations, settings, parts)
     parts.leave_out(paired.malformed)
     return _with_recorded(parts)
 
@@ -194,7 +190,7 @@ def _context(rows: Iterable[tuple[str, str]]) -> pl.DataFrame:
     return complete(pl.DataFrame(sorted(rows), schema=["kind", "process"], orient="row"), CONTEXT)
 
 
-def _take_apart(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
+def _observe(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
     parts.add("operations", len(operations))
     for outcome, number in operations.group_by("outcome", maintain_order=True).len().iter_rows():
         parts.add(str(outcome), number)

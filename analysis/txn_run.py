@@ -17,7 +17,7 @@ from ..histories.bundle import Run, Settings
 from ..histories.files import blocks
 from ..histories.readers import READERS
 from ..histories.readers import transaction_lines as lines
-from .kernel import MAX_DRAWN, of_run
+from .kernel import MAX_DRAWN, configured_severity, of_run
 from .results import Results
 from .rules.anomalies import findings_of_anomalies, severities_under
 from .stages import QUARANTINED
@@ -44,13 +44,11 @@ def judge_transactions(run: Run, progress: Progress = lambda *_: None) -> Result
     judge = _judge_lists if run.settings.dialect == "elle-append" else _judge_registers
     anomalies, cycles = judge(history, run.settings, results)
     found = findings_of_anomalies(history, anomalies, cycles, run.settings.model)
-    allowed, only = run.settings.allow, run.settings.rules
     findings, drawings = [], []
     for number, (finding, drawing) in enumerate(found):
-        if only and finding.rule not in only:
+        if run.settings.rules and finding.rule not in run.settings.rules:
             continue
-        severity = "violation" if run.settings.strict else finding.severity
-        severity = "permitted" if finding.rule in allowed else severity
+        severity = configured_severity(finding, run.settings)
         findings.append(replace(finding, id=f"{finding.rule}/{number}", severity=severity))
         if drawing is not None:
             drawings.append({"id": findings[-1].id, "rule": finding.rule, "severity": severity, **drawing})
@@ -81,7 +79,7 @@ def _read(run: Run, results: Results, progress: Progress) -> TxnHistory:
     history = history_of(placed[0], placed[1], is_whole=not results.left_out)
     results.add_counts({"events": sum(map(len, events)), "operations": len(history.txns)})
     results.add_counts({str(name): number for name, number in history.txns.group_by("outcome").len().iter_rows()})
-    unpaired = history.txns.filter((pl.col("outcome") == "ok") & (pl.col("start") < 0))
+    unpaired = history.txns.filter(pl.col("start") < 0, outcome="ok")
     results.add_counts({"without invocation": len(unpaired)})
     return history
 

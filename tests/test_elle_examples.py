@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import logjudge
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -184,6 +185,26 @@ def test_a_model_decides_what_is_permitted(tmp_path: Path) -> None:
     assert "Impact" not in report
     unknown = CliRunner().invoke(cli, [*command, "--model", "monotonic"], standalone_mode=False)
     assert "expected one of read-uncommitted" in str(unknown.exception)
+
+
+def test_python_demands_a_model(tmp_path: Path) -> None:
+    file = tmp_path / "skew.edn"
+    file.write_text("\n".join(history_of("ax1ry", "ay1rx", "rx1ry1")) + "\n")
+    assert logjudge.check(file).verdict == "invalid"
+    weak = logjudge.check(file, model="snapshot-isolation")
+    assert (weak.verdict, weak.report["consistency"]["demanded"]) == ("valid", "snapshot-isolation")
+    with pytest.raises(logjudge.LogjudgeError, match="consistency model 'monotonic', expected one of read-uncommitted"):
+        logjudge.check(file, model="monotonic")
+
+
+def test_python_takes_assumptions_of_registers(tmp_path: Path) -> None:
+    txns, keys, anomalies, _ = REGISTERS["lost update"]
+    file = tmp_path / "registers.edn"
+    file.write_text("\n".join(history_of(*txns, is_register=True)) + "\n")
+    result = logjudge.check(file, keys=keys, reader="elle-register")
+    assert set(result.findings["rule"]) == anomalies
+    with pytest.raises(logjudge.LogjudgeError, match="keys 'monotonic', expected some of wfr"):
+        logjudge.check(file, keys="monotonic")
 
 
 def test_spark_is_not_started_for_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -20,7 +20,7 @@ from ..wording import span
 from . import explain_divergence, explain_duplicate, explain_loss, explain_misread, explain_missed
 from .attempts import Explanation
 from .loss_ranges import explain_losses
-from .losses import LOSSES, Lost
+from .losses import LOSSES, Lost, LostRange
 from .missed import GROUP_EVENTS, Missed
 from .repeated import Repeated, records_at
 
@@ -99,7 +99,8 @@ def _explain_truncations(timeline: Timeline) -> list[Record]:
     topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
     records = []
     for cut in timeline.ends:
-        before = [end for end in timeline.ends_of(cut.broker, "loaded") if _precedes(end, cut)]
+        loaded = [end for end in timeline.ends_of(cut.broker, "loaded") if end.time is not None and end.end > cut.end]
+        before = [end for end in loaded if cut.time is not None and (end.time or 0) <= cut.time]
         if cut.kind != "truncated" or cut.noop or not before:
             continue
         end = before[-1]
@@ -125,31 +126,21 @@ def _reason_of_truncation(timeline: Timeline, cut: LogEnd) -> str:
     return ""
 
 
-def _precedes(end: LogEnd, cut: LogEnd) -> bool:
-    return end.time is not None and cut.time is not None and end.time <= cut.time and end.end > cut.end
-
-
 def _lost_range(lost: Lost | None) -> Record | None:
     """A lost range as a record; None for findings that are no losses."""
     if lost is None:
         return None
-    offsets = {"first": lost.first, "last": lost.last, "count": lost.count}
-    times = dict(zip(("first_acked", "last_acked"), lost.reported, strict=True))
-    return {"topic": lost.topic, "partition": lost.partition, **offsets, "read": lost.read, **times}
+    return asdict(LostRange(lost.topic, lost.partition, lost.first, lost.last, lost.count, lost.read, *lost.reported))
 
 
 def _explain_divergence(p: Partition, finding: Finding, _: Losses = ()) -> Explanation | None:
     """Why replicas differ at the end. None without a proof: the replica may not have truncated yet."""
     first, last = finding.first_offset, finding.last_offset
-    if (
-        p.timeline is None
-        or first is None
-        or last is None
-        or finding.snapshot != (p.timeline.replica_logs.last or None)
-    ):
+    if p.timeline is None or first is None or last is None:
         return None
-    logs = p.timeline.replica_logs
-    explanation = explain_divergence(p.timeline, Lost(logs.topic, logs.partition, first, last, finding.count))
+    if finding.snapshot != (p.timeline.replica_logs.last or None):
+        return None
+    explanation = explain_divergence(p.timeline, Lost(p.topic, p.partition, first, last, finding.count))
     return None if explanation.cause == "unknown" else explanation
 
 
@@ -159,7 +150,7 @@ def _explain_missed(p: Partition, finding: Finding, losses: Losses) -> Explanati
     group = finding.processes[0]
     members = {name: about for name, about in p.settings.processes.items() if p.settings.group_of(name) == group}
     earlier = _earlier_record(p, list(members), finding)
-    stored = next(committed_at_last(p).filter(pl.col("group") == group).iter_rows(named=True), None)
+    stored = next(committed_at_last(p).filter(group=group).iter_rows(named=True), None)
     at = (finding.first_offset, finding.last_offset, finding.count)
     truncation = _truncation_of(p, finding.first_offset, earlier, losses)
     missed = Missed(p.topic, p.partition, group, *at, earlier, stored, truncation)
@@ -168,7 +159,7 @@ def _explain_missed(p: Partition, finding: Finding, losses: Losses) -> Explanati
 
 def _earlier_record(p: Partition, members: list[str], finding: Finding) -> Record | None:
     """The first poll by a member of another record at the first missed offset, unless one polled the missed record."""
-    polls = p.reads.filter(pl.col("process").is_in(members) & (pl.col("offset") == finding.first_offset))
+    polls = p.reads.filter(pl.col("process").is_in(members), offset=finding.first_offset)
     polls = polls.select("process", "value", time="completed", place="at").drop_nulls()
     others = polls.filter(~pl.col("value").is_in(finding.values)).sort("time")
     return others.row(0, named=True) if len(others) and len(others) == len(polls) else None
@@ -191,10 +182,8 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     offsets = (pl.col("offset").min().alias("first_offset"), pl.col("offset").max().alias("last_offset"))
     who = (pl.col("completed").alias("time"), pl.col("at").alias("place"), "process")
     polls = p.reads.filter(own).group_by("completed", "at", "process", maintain_order=True).agg(*offsets)
-    marks = p.marks.filter(
-        own & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]) & (pl.col("outcome") != "fail")
-    )
-    marks = marks.with_columns(
+    is_known = pl.col("kind").is_in(["assign", "seek", "commit", "handle"])
+    marks = p.marks.filter(own, is_known, pl.col("outcome") != "fail").with_columns(
         # An offset that the application assigned is not the group's committed offset. Without an offset the client
         # starts at the committed offset, or resets.
         kind=pl.when((pl.col("kind") == "assign") & ~pl.col("group"))
@@ -204,7 +193,7 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
         .otherwise("kind")
     )
     marks = marks.group_by("completed", "at", "process", "kind", maintain_order=True).agg(*offsets)
-    crashes = p.context.filter(own & (pl.col("kind") == "crash"))
+    crashes = p.context.filter(own, kind="crash")
     events = [
         polls.select(*who, "first_offset", "last_offset", f=pl.lit("poll")),
         marks.select(*who, "first_offset", "last_offset", f="kind"),
@@ -274,11 +263,5 @@ EXPLAINERS: dict[str, Callable[[Partition, Finding, Losses], Explanation | None]
 
 def record_of(explanation: Explanation) -> Record:
     """An explanation as a record of verdict.json."""
-    return {
-        "cause": explanation.cause,
-        "chain": [fact.record() for fact in explanation.chain],
-        "prevented_by": list(explanation.prevented_by),
-        "citation": explanation.citation,
-        "missing": list(explanation.missing),
-        "readings": [record_of(reading) for reading in explanation.readings],
-    }
+    chain = [fact.record() for fact in explanation.chain]
+    return {**vars(explanation), "chain": chain, "readings": [record_of(reading) for reading in explanation.readings]}

@@ -65,17 +65,12 @@ def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
     """
     if finding.topic is None or finding.partition is None or finding.first_offset is None:
         return None
-    gone = gone_of(finding, sends).sort("completed")
+    gone = sends.filter(pl.col("acknowledged") & pl.col("value").is_in(finding.values)).sort("completed")
     last = finding.last_offset if finding.last_offset is not None else finding.first_offset
     if gone.height:
         return _lost(finding, gone, finding.first_offset, last, finding.count, sends)
     offsets = (finding.first_offset, last, finding.count)
     return Lost(finding.topic, finding.partition, *offsets, values=tuple(finding.values))
-
-
-def gone_of(finding: Finding, sends: pl.DataFrame) -> pl.DataFrame:
-    """The acknowledged sends of a finding's values."""
-    return sends.filter(pl.col("acknowledged") & pl.col("value").is_in(finding.values))
 
 
 def lost_part(finding: Finding, gone: pl.DataFrame, sends: pl.DataFrame) -> Lost:
@@ -118,9 +113,8 @@ def acknowledgement(lost: Lost) -> list[Fact]:
     first, last = lost.reported
     kind = "acknowledged" if lost.committed is None else "committed-transaction"
     what = ACKNOWLEDGEMENTS[kind]
-    text = (
-        f"{what if last in (None, first) else f'first {what}'}{acks} of {offsets} ({plural(lost.count, 'lost record')})"
-    )
+    which = what if last in (None, first) else f"first {what}"
+    text = f"{which}{acks} of {offsets} ({plural(lost.count, 'lost record')})"
     facts = [Fact(text, kind, first, place=lost.place, partition=lost.name)]
     if last is not None and last != first:
         facts.append(Fact(f"last {what} of {offsets}", kind, last, place=lost.last_place, partition=lost.name))

@@ -34,7 +34,7 @@ from ..stages import (
     read_evidence,
     read_split,
 )
-from ..transactions.pieces import Expected, beside
+from ..transactions.pieces import beside
 from ..txn_run import judge_transactions
 from .store import ObservationStore
 
@@ -150,21 +150,18 @@ def judge_units(
     def judge(unit: Unit) -> Judged:
         return judge_unit(*unit, units.pop(unit), common, settings, each, unproved.get(unit))
 
-    judged = on_all_cores(judge, order)
-    dependencies: list[pl.DataFrame] = []
-    odd: list[pl.DataFrame] = []
-    expected: list[Expected] = []
-    for done, of_unit in enumerate(judged):
+    whole = Judged([], [], [], [], [])
+    for done, judged in enumerate(on_all_cores(judge, order)):
         progress("judging", done, len(order), "partitions")
-        results.add_judged(to_frame(of_unit.findings), of_unit.summaries)
-        dependencies += of_unit.dependencies
-        odd += of_unit.odd
-        expected += of_unit.expected
-    if odd:
-        found = [beside(odd, one) for one in expected]
-        results.add_of_run(*judge_pieces(odd, found, results.losses(), settings))
-    if dependencies:
-        cycles = find_cycles(pl.concat(dependencies), settings)
+        results.add_judged(to_frame(judged.findings), judged.summaries)
+        whole.dependencies.extend(judged.dependencies)
+        whole.odd.extend(judged.odd)
+        whole.expected.extend(judged.expected)
+    if whole.odd:
+        found = [beside(whole.odd, one) for one in whole.expected]
+        results.add_of_run(*judge_pieces(whole.odd, found, results.losses(), settings))
+    if whole.dependencies:
+        cycles = find_cycles(pl.concat(whole.dependencies), settings)
         results.add_of_run(*judge_whole_run(cycles, settings))
 
 

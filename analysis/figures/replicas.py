@@ -150,11 +150,9 @@ def _in_sync(timeline: Timeline) -> list[list[Any]]:
     Controllers do not log the change after fencing: KRaft removes the fenced broker from the ISR, unless it is the last
     one (ReplicationControlManager.handleBrokerFenced).
     """
-    recorded: list[tuple[int | None, list[str], str]] = [
-        (time, sorted(brokers), "") for time, brokers, _ in timeline.isr
-    ]
-    fenced = (event for event in timeline.events if event.fact.kind == "fenced")
-    dated = [row for row in (*recorded, *((event.time, [], event.broker) for event in fenced)) if row[0] is not None]
+    rows: list[tuple[int | None, list[str], str]] = [(time, sorted(isr), "") for time, isr, _ in timeline.isr]
+    rows += [(event.time, [], event.broker) for event in timeline.events if event.fact.kind == "fenced"]
+    dated = [row for row in rows if row[0] is not None]
     changes: list[list[Any]] = []
     for time, brokers, fenced_broker in sorted(dated, key=itemgetter(0)):
         before = changes[-1][1] if changes else []

@@ -92,18 +92,16 @@ def _polls_of(p: Partition, reads: pl.DataFrame) -> pl.DataFrame:
 
 def _operations(rows: pl.DataFrame, kind: str, proven: set[int], lost: set[str]) -> list[dict[str, Any]]:
     """Operations for the plot; `lost`: it wrote or read a record that the finding reports as lost."""
-    operations = []
-    for row in rows.iter_rows(named=True):
-        operations.append(
-            {
-                **{name: row[name] for name in _COMMON},
-                "kind": kind or row["kind"],
-                "text": _describe(kind or row["kind"], row)[:MAX_TEXT],
-                "proof": row["at"] in proven or row.get("invoked_at") in proven,
-                "lost": bool(lost & {row.get("value"), row.get("last_value")}),
-            }
-        )
-    return operations
+    return [
+        {
+            **{name: row[name] for name in _COMMON},
+            "kind": kind or row["kind"],
+            "text": _describe(kind or row["kind"], row)[:MAX_TEXT],
+            "proof": row["at"] in proven or row.get("invoked_at") in proven,
+            "lost": bool(lost & {row.get("value"), row.get("last_value")}),
+        }
+        for row in rows.iter_rows(named=True)
+    ]
 
 
 def _describe(kind: str, row: dict[str, Any]) -> str:
@@ -124,9 +122,7 @@ def _crashes(p: Partition, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The first crash of each process with an operation that proves the finding: it explains why it stopped."""
     since = min((row["invoked"] for row in rows), default=0)
     is_involved = pl.col("process").is_in(sorted({row["process"] for row in rows if row["proof"]}))
-    crashes = p.context.filter((pl.col("kind") == "crash") & is_involved & (pl.col("invoked") >= since)).sort(
-        "invoked", "at"
-    )
+    crashes = p.context.filter(is_involved, pl.col("invoked") >= since, kind="crash").sort("invoked", "at")
     first = crashes.unique("process", keep="first", maintain_order=True)
     return _operations(first, "crash", set(first["at"]), set())
 

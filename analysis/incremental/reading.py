@@ -13,7 +13,7 @@ from ...histories.bundle import Run
 from ...histories.files import Block, Split
 from ...histories.parsing import parse_blocks
 from ..engines.local import Gathered, Gathering, Progress, on_all_cores
-from ..stages import Parts, close_waiting, pair_waiting, take_apart
+from ..stages import Parts, close_waiting, pair_and_observe, pair_waiting
 from .closing import is_late
 from .key_set import Keys, KeySet, operation_keys
 from .state import Carried
@@ -47,7 +47,7 @@ def read_appended(run: Run, first: list[Position], carried: Carried, progress: P
         split, block = item
         parsed = list(parse_blocks(split.reader, split.path, [block]))
         invoked = [operation_keys(events) for one in parsed for events in (one.sends, one.others)]
-        return *item, np.concatenate(invoked), list(take_apart(split.number, parsed, settings, block.first_line))
+        return *item, np.concatenate(invoked), list(pair_and_observe(split.number, parsed, settings, block.first_line))
 
     for split, position in zip(run.splits, first, strict=True):
         gathering.results.add_lines(split.number, position.lines)
@@ -67,7 +67,7 @@ def read_appended(run: Run, first: list[Position], carried: Carried, progress: P
     take(paired)
     rows = gathering.shared_rows(waiting)
     take(close_waiting(waiting, settings))
-    open_values = frozenset(waiting.filter(pl.col("f") == "send")["value"].drop_nulls())
+    open_values = frozenset(waiting.filter(f="send")["value"].drop_nulls())
     return Reading(gathering.gathered(), rows, waiting["place"], open_values, operations, contradiction)
 
 

@@ -15,7 +15,8 @@ from ...histories.tables import OUTCOME
 from ..replicas.leaders import assigned_replicas, last_leader
 from ..replicas.replica_logs import ReplicaLogs, replica_logs_of
 from ..replicas.resolved_outcomes import resolve_outcomes
-from ..timelines.timeline import Timeline, build_timeline
+from ..timelines.building import build_timeline
+from ..timelines.timeline import Timeline
 
 Frames = Mapping[str, pl.DataFrame]
 
@@ -154,7 +155,7 @@ def longest_copies(
 
     An owner is left out if copies differ in what was `decided` of an `item`, as after an unclean election.
     """
-    rows = rows.filter(pl.col("snapshot") == FINAL)
+    rows = rows.filter(snapshot=FINAL)
     if not len(rows):
         return rows
     differ = rows.drop_nulls(decided).group_by(owner, *item).agg(pl.col(decided).n_unique()).filter(pl.col(decided) > 1)

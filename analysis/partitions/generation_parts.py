@@ -9,18 +9,10 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.bundle import Settings
-from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
 from ..wording import plural
 from .evidence import clocks_of, snapshot_times, started_ms
-from .generation_split import (
-    OBSERVED,
-    Frames,
-    Part,
-    copy_positions,
-    positions_of_records,
-    split_observed,
-)
+from .generation_split import OBSERVED, Frames, Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
 from .topic_generations import TopicCopy, TopicGeneration, copies_of, faults_on, generations_of, recorded_changes
 
@@ -29,8 +21,8 @@ LOGS = ("records", "batches", "segments")
 _LOGGED_ID = pl.col("fields").str.json_path_match("$.topic_id")
 
 
-class Readings(NamedTuple):
-    """The parts of a partition, one for each generation.
+class Generations(NamedTuple):
+    """A partition in parts, one for each generation of its topic.
 
     `otherwise`: the parts if deletions of unknown outcome took effect; empty if all deletions are certain.
     """
@@ -39,7 +31,9 @@ class Readings(NamedTuple):
     otherwise: list[Part]
 
 
-def parts_of(topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings) -> Readings | None:
+def parts_of(
+    topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings
+) -> Generations | None:
     """The parts of a partition; None: no deletion of its topic is recorded."""
     found = _generations(topic, tables, shared, context, settings)
     if not _has_deletion(found):
@@ -51,8 +45,8 @@ def parts_of(topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, 
 
     certain = _without_uncertain_deletions(found)
     if len(certain) == len(found) and certain[-1] == found[-1]:
-        return Readings(parts(found), [])
-    return Readings(parts(certain), parts(found))
+        return Generations(parts(found), [])
+    return Generations(parts(certain), parts(found))
 
 
 def topics_with_deletions(topics: Iterable[str], shared: Frames, context: pl.DataFrame, settings: Settings) -> set[str]:
@@ -142,7 +136,7 @@ def _parts(
     for number, one in enumerate(generations):
         part = Part(one, _shared_of(topic, shared, settings, generations, number))
         for name in OBSERVED:
-            part.tables[name] = observed[name].filter(pl.col("generation") == number).drop("generation")
+            part.tables[name] = observed[name].filter(generation=number).drop("generation")
         for name, generation in positions.items():
             part.tables[name] = tables[name].filter(generation == number)
         out.append(part)
@@ -155,19 +149,13 @@ def _is_observed(part: Part, generations: int) -> bool:
     """Whether the generation has observations of its own. Indeterminate sends may belong to another one."""
     tables = part.tables
     sends = tables["sends"]
-    own = sends.filter((pl.col("outcome") != "info") | pl.col("offset").is_not_null())
-    has_log = any(len(frame) for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME, "properties"))
-    return bool(
-        len(own) or len(tables["reads"]) or len(tables["marks"]) or has_log or (generations == 1 and len(sends))
-    )
+    own = sends if generations == 1 else sends.filter((pl.col("outcome") != "info") | pl.col("offset").is_not_null())
+    logs = [frame for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME, "properties")]
+    return any(map(len, (own, tables["reads"], tables["marks"], *logs)))
 
 
 def _positions_of_evidence(
-    tables: Frames,
-    shared: Frames,
-    context: pl.DataFrame,
-    settings: Settings,
-    generations: list[TopicGeneration],
+    tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings, generations: list[TopicGeneration]
 ) -> dict[str, pl.Series]:
     """The generation (a position) of each row of the brokers' evidence, by table."""
     times = snapshot_times(settings)
@@ -176,7 +164,7 @@ def _positions_of_evidence(
     out: dict[str, pl.Series] = {}
     if located:
         places = pl.concat([frame.select("snapshot", "broker") for frame in located.values()])
-        by_copy = copy_positions(copies, places, generations, times, FINAL)
+        by_copy = copy_positions(copies, places, generations, times)
         for name, frame in located.items():
             joined = frame.join(by_copy, on=["snapshot", "broker"], how="left", maintain_order="left")
             out[name] = joined["generation"]
@@ -224,10 +212,8 @@ def _note_ambiguous(
             ambiguous.append((need, f"{plural(unassigned_reads, 'read record')} {between}"))
     unassigned_logs = sum(int(positions[name].null_count()) for name in LOGS if name in positions)
     if unassigned_logs:
-        message = (
-            f"brokers' logs of {topic} without a topic id or time were left out, because their generation is not known"
-        )
-        ambiguous.append(("batches", message))
+        left_out = f"brokers' logs of {topic} without a topic id or time were left out"
+        ambiguous.append(("batches", f"{left_out}, because their generation is not known"))
     for part in parts:
         if part.generation.deleted is None or unassigned_logs:
             part.ambiguous += ambiguous

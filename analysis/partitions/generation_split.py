@@ -17,6 +17,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.evidence.duplicate_copies import same_id
+from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64, OUTCOME
 from .topic_generations import Span, TopicCopy, TopicGeneration, existing_at
 
@@ -126,29 +127,22 @@ def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequen
     open_ = rows.filter(~_IN_ONE & pl.col("value").is_not_null()).select("row", "offset", "value", "lowest", "highest")
     if not len(open_):
         return pl.DataFrame(schema={"row": pl.UInt32, "decided": pl.Int32})
-    candidates = open_.with_columns(generation=pl.int_ranges("lowest", pl.col("highest") + 1, dtype=pl.Int32)).explode(
-        "generation"
-    )
+    possible = pl.int_ranges("lowest", pl.col("highest") + 1, dtype=pl.Int32)
+    candidates = open_.with_columns(generation=possible).explode("generation")
     beside = candidates.join(held, on=["generation", "value"], how="left", maintain_order="left", suffix="_held")
-    same = pl.col("offset_held").is_not_null() & (
-        pl.col("offset").is_null() | (pl.col("offset") == pl.col("offset_held"))
-    )
-    has = beside.with_columns(has=same).group_by("row", "generation").agg(pl.col("has").any())
+    same = pl.col("offset_held") == pl.coalesce("offset", "offset_held")
+    has = beside.group_by("row", "generation").agg(has=same.any())
     dated = all(each.deleted.latest - each.deleted.earliest <= MAX_DELETION_NS for each in boundaries)
-    others = candidates.join(held, on=["generation", "offset"], how="inner", suffix="_held")
-    others = (
-        others.filter((pl.col("value") != pl.col("value_held")) & pl.lit(dated)).select("row", "generation").unique()
+    others = candidates.join(held, on=["generation", "offset"], suffix="_held")
+    others = others.filter((pl.col("value") != pl.col("value_held")) & pl.lit(dated))
+    has = has.join(
+        others.select("row", "generation", other="value_held").unique(["row", "generation"]),
+        on=["row", "generation"],
+        how="left",
     )
-    others = others.with_columns(has_other=pl.lit(True))
-    judged = has.join(others, on=["row", "generation"], how="left").with_columns(pl.col("has_other").fill_null(False))
-    chosen = pl.when(pl.col("has").any()).then(pl.col("has")).otherwise(~pl.col("has_other"))
-    possible = judged.with_columns(chosen=chosen.over("row")).filter("chosen")
-    return (
-        possible.group_by("row")
-        .agg(pl.len(), decided=pl.col("generation").first())
-        .filter(pl.col("len") == 1)
-        .select("row", "decided")
-    )
+    chosen = pl.when(pl.col("has").any()).then("has").otherwise(pl.col("other").is_null())
+    left = has.filter(chosen.over("row")).group_by("row").agg(pl.len(), decided=pl.col("generation").first())
+    return left.filter(len=1).select("row", "decided")
 
 
 def _assign_sends(sends: pl.DataFrame) -> pl.DataFrame:
@@ -180,7 +174,7 @@ def _assign_by_value(
         sent.drop_nulls("value")
         .group_by("value")
         .agg(times=pl.col("generation").n_unique(), sent_in=pl.col("generation").first())
-        .filter(pl.col("times") == 1)
+        .filter(times=1)
         .drop("times")
     )
     found = rows.join(by_value, on="value", how="left", maintain_order="left")
@@ -200,7 +194,7 @@ def _assign_marks(
     marks: pl.DataFrame, reads: pl.DataFrame, sent: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]
 ) -> pl.DataFrame:
     rows = possible_generations(marks, boundaries).with_row_index("row")
-    handled = rows.filter(pl.col("kind") == "handle").with_columns(lowest=pl.lit(0, pl.Int32))
+    handled = rows.filter(kind="handle").with_columns(lowest=pl.lit(0, pl.Int32))
     handled = _assign_by_value(handled, sent, held, boundaries)
     rest = rows.filter(pl.col("kind") != "handle")
     # A log end during a deletion belongs to neither generation for certain.
@@ -235,11 +229,7 @@ def _assign_commits(marks: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
 
 
 def copy_positions(
-    copies: Sequence[TopicCopy],
-    held: pl.DataFrame,
-    generations: Sequence[TopicGeneration],
-    times: Mapping[str, int],
-    final: str,
+    copies: Sequence[TopicCopy], held: pl.DataFrame, generations: Sequence[TopicGeneration], times: Mapping[str, int]
 ) -> pl.DataFrame:
     """Columns snapshot, broker and generation (a position; null: not known) of the collected copies, by topic id, else
     by time. `held`: snapshot and broker.
@@ -248,20 +238,18 @@ def copy_positions(
     ids = {(copy.snapshot, copy.broker): copy.topic_id for copy in copies}
     for snapshot, broker in held.unique().sort("snapshot", "broker").iter_rows():
         id_ = ids.get((snapshot, broker))
-        known = None if id_ is None else _position_of(id_, generations)
+        with_id = (i for i, one in enumerate(generations) if id_ and one.topic_id and same_id(one.topic_id, id_))
+        known = next(with_id, None)
         if known is None:
-            dated = snapshot == final or snapshot in times
-            at_end = len(generations) - 1
-            known = at_end if snapshot == final else existing_at(generations, times[snapshot]) if dated else None
+            if snapshot == FINAL:
+                known = len(generations) - 1
+            elif snapshot in times:
+                known = existing_at(generations, times[snapshot])
             if id_ is not None and known is not None and generations[known].topic_id is not None:
                 known = None  # the id belongs to no known generation
         rows.append((snapshot, broker, known))
     schema = {"snapshot": pl.String, "broker": pl.String, "generation": pl.Int32}
     return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _position_of(id_: str, generations: Sequence[TopicGeneration]) -> int | None:
-    return next((i for i, one in enumerate(generations) if one.topic_id and same_id(one.topic_id, id_)), None)
 
 
 def positions_of_records(

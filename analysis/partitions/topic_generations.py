@@ -18,7 +18,7 @@ from ...histories.evidence.duplicate_copies import same_id
 from ...histories.evidence.tables import FINAL
 from ...histories.observations import json_object
 from ...histories.tables import MAX_INT64, MIN_INT64
-from ..replicas.replica_logs import is_of_copy
+from ..replicas.leaders import longest_copy
 
 MAX_CLOCK_SKEW_NS = 1_000_000_000  # between a controller's clock and the history's
 DELETE, CREATE = "delete-topic", "create-topic"  # faults
@@ -113,7 +113,8 @@ def _merge_changes(
                 unmatched.append(fault)
             else:
                 records.remove(record)
-                out.append(record._replace(span=_intersection(record.span, fault.span)))
+                earliest = max(record.span.earliest, fault.span.earliest)
+                out.append(record._replace(span=Span(earliest, min(record.span.latest, fault.span.latest))))
         sure = [fault for fault in unmatched if fault.is_certain]
         if len(sure) <= len(records):
             # The controller's clock may be ahead or behind: assign the last records to the faults.
@@ -132,10 +133,6 @@ def _overlap(one: Span, other: Span) -> bool:
     return one.earliest <= other.latest and other.earliest <= one.latest
 
 
-def _intersection(one: Span, other: Span) -> Span:
-    return Span(max(one.earliest, other.earliest), min(one.latest, other.latest))
-
-
 def _generations_between(changes: Iterable[TopicChange]) -> list[TopicGeneration]:
     out: list[TopicGeneration] = []
     current = TopicGeneration()
@@ -150,20 +147,13 @@ def _generations_between(changes: Iterable[TopicChange]) -> list[TopicGeneration
                 current = TopicGeneration(created=change.span, topic_id=change.topic_id)
             elif current.created is None:
                 current = replace(current, created=change.span, topic_id=current.topic_id or change.topic_id)
-        elif current.deleted is not None and current.is_deletion_certain:
-            # The topic was recreated between the two deletions.
-            out.append(current)
-            current = TopicGeneration(
-                deleted=change.span, is_deletion_certain=change.is_certain, topic_id=change.topic_id
-            )
         else:
-            # The first of two deletions may have failed.
-            current = replace(
-                current,
-                deleted=change.span,
-                is_deletion_certain=change.is_certain,
-                topic_id=current.topic_id or change.topic_id,
-            )
+            # After a certain deletion the topic was recreated; of two others the first may have failed.
+            if current.deleted is not None and current.is_deletion_certain:
+                out.append(current)
+                current = TopicGeneration()
+            topic_id = current.topic_id or change.topic_id
+            current = replace(current, deleted=change.span, is_deletion_certain=change.is_certain, topic_id=topic_id)
     return [*out, current]
 
 
@@ -247,9 +237,7 @@ def existing_at(found: Sequence[TopicGeneration], time: int) -> int | None:
 def faults_on(topic: str, context: pl.DataFrame) -> list[TopicChange]:
     """The deletions and creations of a topic that the history records as faults."""
     faults = context.filter(
-        (pl.col("kind") == "fault")
-        & (pl.col("outcome") != "fail")
-        & pl.col("detail").str.contains("-topic", literal=True)
+        pl.col("outcome") != "fail", pl.col("detail").str.contains("-topic", literal=True), kind="fault"
     ).unique(maintain_order=True)
     out = []
     for row in faults.sort("invoked", "at").iter_rows(named=True):
@@ -271,26 +259,21 @@ def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) ->
     """
     if not len(metadata) or started is None:
         return [], False
-    copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
-    best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
-    own = metadata.filter(
-        is_of_copy(best["snapshot"], best["broker"])
-        & (pl.col("topic") == topic)
-        & pl.col("kind").is_in(["topic", "remove-topic"])
-    )
+    copy = longest_copy(metadata)
+    own = copy.filter(pl.col("kind").is_in(["topic", "remove-topic"]), topic=topic)
     out = []
-    for row in own.sort("offset", maintain_order=True).iter_rows(named=True):
+    for row in own.iter_rows(named=True):
         time = (row["time"] - started) * 1_000_000
         kind = CREATE if row["kind"] == "topic" else DELETE
         out.append(TopicChange(kind, Span(time - MAX_CLOCK_SKEW_NS, time + MAX_CLOCK_SKEW_NS), row["topic_id"]))
-    return out, best["snapshot"] == FINAL
+    return out, copy["snapshot"][0] == FINAL
 
 
 def copies_of(properties: pl.DataFrame | None, times: dict[str, int]) -> list[TopicCopy]:
     """The topic ids of a partition's copies. Final copies have the time MAX_INT64, undated snapshots None."""
     if properties is None or not len(properties):
         return []
-    ids = properties.filter((pl.col("key") == "topic_id") & pl.col("file").str.ends_with("partition.metadata"))
+    ids = properties.filter(pl.col("file").str.ends_with("partition.metadata"), key="topic_id")
     rows = ids.select("snapshot", "broker", "value").unique(maintain_order=True).sort("snapshot", "broker", "value")
     return [
         TopicCopy(snapshot, broker, value, MAX_INT64 if snapshot == FINAL else times.get(snapshot))

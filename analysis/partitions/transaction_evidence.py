@@ -48,12 +48,7 @@ def log_transactions(logs: ReplicaLogs, here: pl.Expr | None = None) -> pl.DataF
     """Rows of IN_LOG in order of their first offset, of one log: that which `here` selects, or the leader's last."""
     here = logs.is_of_leader if here is None else here
     passed = logs.identical.filter(here & pl.col("producer_id").is_not_null())
-    ranges = passed.select(
-        "producer_id",
-        offset="first_offset",
-        last="last_offset",
-        transactional=pl.lit(True),
-    )
+    ranges = passed.select("producer_id", offset="first_offset", last="last_offset", transactional=pl.lit(True))
     records = logs.records.filter(here & pl.col("transactional") & pl.col("producer_id").is_not_null())
     rows = pl.concat(
         [empty(RECORDS, True).with_columns(last="offset"), records.with_columns(last="offset"), ranges], how="diagonal"
@@ -135,6 +130,6 @@ def last_seen(p: Observations) -> int | None:
     latest = [
         sends.max(),
         p.reads.filter(is_ok & pl.col("offset").is_not_null())["completed"].max(),
-        p.marks.filter(is_ok & (pl.col("kind") == "end_offsets"))["completed"].max(),
+        p.marks.filter(is_ok, kind="end_offsets")["completed"].max(),
     ]
     return max((time for time in latest if isinstance(time, int)), default=None)

@@ -1,4 +1,4 @@
-"""The partitions of one unit: a topic-partition, or each generation of its topic; of a Jepsen history all its keys."""
+"""The partitions of one unit: one topic-partition, each generation of its topic, or all keys of a Jepsen history."""
 
 from __future__ import annotations
 
@@ -57,19 +57,18 @@ def _native_partitions(
     named = {"groups": "groups", "coordinated": "transactions", "aborted": "aborted", "producers": "producers"}
     beside_logs: dict[str, Any] = {name: whole[table] for name, table in named.items() if table in whole}
     whole = {name: frame for name, frame in whole.items() if name not in named.values()} | observed
-    readings = parts_of(topic, whole, common.shared, common.context, settings)
-    if readings is None:
+    generations = parts_of(topic, whole, common.shared, common.context, settings)
+    if generations is None:
         yield _native(topic, partition, whole, common, settings, **beside_logs)
         return
 
     def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:
         own = common._replace(shared=part.shared)
-        return _native(
-            topic, partition, part.tables, own, settings, part.generation, ambiguous=part.ambiguous, otherwise=otherwise
-        )
+        about: dict[str, Any] = {"generation": part.generation, "ambiguous": part.ambiguous, "otherwise": otherwise}
+        return _native(topic, partition, part.tables, own, settings, **about)
 
-    otherwise = [of_part(part) for part in readings.otherwise]
-    for part in readings.parts:
+    otherwise = [of_part(part) for part in generations.otherwise]
+    for part in generations.parts:
         yield of_part(part, otherwise)
 
 
@@ -80,7 +79,7 @@ def _native(
     common: Common,
     settings: Settings,
     generation: TopicGeneration | None = None,
-    **readings: Any,
+    **about: Any,
 ) -> Partition:
     """The partition with its evidence. Faults after the deletion of its generation are left out."""
     logs = collected_logs(topic, partition, whole, settings)
@@ -89,10 +88,10 @@ def _native(
         logs = replace(logs, at_rest=False)
     sends, resolved_count = whole["sends"], 0
     if logs is not None:
-        known = coordinated(readings["coordinated"], settings) if "coordinated" in readings else None
+        known = coordinated(about["coordinated"], settings) if "coordinated" in about else None
         confirmed = () if known is None else confirmed_producers(logs, known)
         sends, resolved_count = resolved_sends(sends, logs, confirmed)
-    unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(without_key(SENDS)))
+    unplaced = common.unplaced.filter(topic=topic).select(list(without_key(SENDS)))
     timeline = None
     if logs is not None or is_mentioned(whole):
         held = logs or replica_logs_of(topic, partition, {})
@@ -114,12 +113,12 @@ def _native(
         timeline=timeline,
         resolved_count=resolved_count,
         generation=generation,
-        **readings,
+        **about,
     )
 
 
 def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
     """The `at` of indeterminate operations that took effect: an ok operation read one of their values (Jepsen)."""
-    indeterminate = sends.filter(pl.col("outcome") == "info")
-    seen = reads.filter(pl.col("outcome") == "ok").select("topic", "value").unique()
+    indeterminate = sends.filter(outcome="info")
+    seen = reads.filter(outcome="ok").select("topic", "value").unique()
     return indeterminate.join(seen, on=["topic", "value"], how="semi")["at"].unique()

@@ -6,7 +6,18 @@ import json
 
 import polars as pl
 
+from .replica_logs import is_of_copy
+
 LEADER_EVENTS = ("leader", "elected", "leadership", "partition-change", "partition-new", "follower")
+
+
+def longest_copy(metadata: pl.DataFrame) -> pl.DataFrame:
+    """The longest copy of the metadata log among METADATA with location, by offset: every node has a copy."""
+    if not len(metadata):
+        return metadata
+    copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
+    best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
+    return metadata.filter(is_of_copy(best["snapshot"], best["broker"])).sort("offset", maintain_order=True)
 
 
 def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:

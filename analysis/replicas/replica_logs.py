@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
@@ -105,7 +106,7 @@ class ReplicaLogs(TopicPartition):
     @cached_property
     def last_records(self) -> pl.DataFrame:
         """The records of the latest snapshot."""
-        return self.records.filter(pl.col("snapshot") == self.last)
+        return self.records.filter(snapshot=self.last)
 
     @property
     def is_of_leader(self) -> pl.Expr:
@@ -148,7 +149,7 @@ class ReplicaLogs(TopicPartition):
             .agg(pl.col("start").min(), pl.col("end").max())
         )
         points = self.checkpoints.group_by(key).agg(
-            pl.col("offset").filter(pl.col("name") == name).last().alias(name.replace("-", "_"))
+            pl.col("offset").filter(name=name).last().alias(name.replace("-", "_"))
             for name in ("high-watermark", "recovery-point", "log-start", "cleaned")
         )
         return bounds.join(points, on=key, how="left", maintain_order="left").with_columns(
@@ -202,19 +203,14 @@ def is_of_copy(snapshot: str, broker: str) -> pl.Expr:
     return (pl.col("snapshot") == snapshot) & (pl.col("broker") == broker)
 
 
-def replica_logs_of(
-    topic: str,
-    partition: int,
-    tables: Mapping[str, pl.DataFrame],
-    snapshots: tuple[str, ...] = (FINAL,),
-    times: Mapping[str, int] | None = None,
-    leader: str | None = None,
-    replicas: tuple[str, ...] = (),
-    compacted: bool | None = None,
-    at_rest: bool = True,
-) -> ReplicaLogs:
-    """A ReplicaLogs of frames by table name; missing tables are empty, and repeated records are dropped."""
-    frames = {name: tables.get(name, empty(schema, name != "identical")) for name, schema in _TABLES.items()}
+def replica_logs_of(topic: str, partition: int, tables: Mapping[str, pl.DataFrame], **about: Any) -> ReplicaLogs:
+    """A ReplicaLogs of frames by table name; missing tables are empty, and repeated records are dropped.
+
+    `about` has the fields of ReplicaLogs that are no frames.
+    """
+    frames: dict[str, Any] = {
+        name: tables.get(name, empty(schema, name != "identical")) for name, schema in _TABLES.items()
+    }
     # A record in two files of one replica (a segment copied while it was renamed) is one record.
     same = ["snapshot", "broker", "offset", "leader_epoch", "digest"]
     # Values are only compared if a dump has no digest: comparing them copies them all.
@@ -222,17 +218,7 @@ def replica_logs_of(
     frames["records"] = frames["records"].unique(same, keep="first", maintain_order=True)
     if frames["damage"].height:
         frames["damage"] = _tightened(frames["damage"], frames["batches"])
-    return ReplicaLogs(
-        topic,
-        partition,
-        **frames,
-        snapshots=snapshots,
-        times=times or {},
-        leader=leader,
-        replicas=replicas,
-        compacted=compacted,
-        at_rest=at_rest,
-    )
+    return ReplicaLogs(topic, partition, **frames, **about)
 
 
 def _tightened(damage: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
@@ -303,7 +289,7 @@ def runs(frame: pl.DataFrame, dense: str, *same: str) -> Iterator[pl.DataFrame]:
         yield run.drop("_run")
 
 
-def where(snapshot: str) -> str:
+def in_snapshot(snapshot: str) -> str:
     """A snapshot as a clause: `at the end` or `in snapshot NAME`."""
     return "at the end" if snapshot == FINAL else f"in snapshot {snapshot}"
 

@@ -6,7 +6,7 @@ the user demands forbids the anomaly, else permitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,14 +14,13 @@ from typing import Any
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..partitions.partition import Partition
 from ..transactions.anomalies import Anomaly, shown, version_in_words
 from ..transactions.consistency_models import boundary, forbidden_by
 from ..transactions.cycles import TYPES, Cycles
 from ..transactions.txn_history import TxnHistory
 from ..wording import clipped
 from .cycles import CycleInWords, Drawing, findings_of_cycles
-from .judgement import Result
+from .judgement import judge_later
 from .rule import Rule
 
 DIALECTS = ("elle-append", "elle-register")
@@ -48,14 +47,10 @@ _OTHERS = {
 }
 
 
-def _nothing(_: Partition) -> Iterator[Result]:
-    yield from ()
-
-
 def _anomaly(name: str, summary: str) -> Rule:
     weakest = boundary([name])[0]
     is_realtime = name in TYPES and name.endswith(("-process", "-realtime"))
-    rule = Rule(
+    return Rule(
         name,
         group="transactions",
         summary=summary,
@@ -65,11 +60,8 @@ def _anomaly(name: str, summary: str) -> Rule:
         in_jepsen="Elle's anomaly of this name (garbage-read: of its paper).",
         needs=("ok",),
         assumes=("values", *(("order",) if is_realtime else ())),
+        judges=dict.fromkeys(DIALECTS, judge_later),
     )
-    judged = rule.judged_by(_nothing).judges["native"]
-    rule.judges.clear()
-    rule.judges.update(dict.fromkeys(DIALECTS, judged))
-    return rule
 
 
 ANOMALIES: dict[str, Rule] = {
@@ -128,11 +120,8 @@ def _finding(history: TxnHistory, anomaly: Anomaly, severity: str) -> Finding:
 
 def _steps(history: TxnHistory, txn: int) -> str:
     """The micro-operations of a transaction in words."""
-    verb = {"r": "read", "w": "wrote"}
-    words = [
-        f"{verb[f]} {version_in_words(value or '')} {'of' if f == 'r' else 'to'} key {shown(key)}"
-        for f, key, value in history.steps_of(txn)
-    ]
+    did = {"r": "read {} of key {}", "w": "wrote {} to key {}"}
+    words = [did[f].format(version_in_words(value or ""), shown(key)) for f, key, value in history.steps_of(txn)]
     return clipped("it " + ", ".join(words), MAX_STEPS_SHOWN) if words else "it has no known steps"
 
 
@@ -164,6 +153,3 @@ def models_in_words(weakest: list[str], strongest: list[str]) -> str:
         return f"no model up to {strongest[0]} is ruled out"
     rest = f"{' and '.join(strongest)} {'is' if len(strongest) == 1 else 'are'} not ruled out" if strongest else ""
     return f"not {' and not '.join(weakest)}, nor anything stronger{'; ' + rest if rest else ''}"
-
-
-__all__ = ["ANOMALIES", "DIALECTS", "findings_of_anomalies", "models_in_words", "severities_under"]

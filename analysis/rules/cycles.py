@@ -19,17 +19,21 @@ from ..transactions.cycles import TYPES, Cycle, Cycles, Step, cycles_of
 from ..transactions.windows import windows_of, within
 from ..wording import plural
 from .findings import seconds
-from .judgement import Result, Unknown
+from .judgement import Judgement, judge_later
 from .rule import Rule
 
 if TYPE_CHECKING:
     from ...histories.bundle import Settings
 
 MAX_VIOLATIONS, MAX_PERMITTED = 100, 20  # components of a type that become findings; the last one counts the others
+# By suffix of a rule's name: what it adds to the summary, and when two transactions are neighbours.
 _ORDERS = {
-    "": "",
-    "-process": ", with the order of the operations of each process",
-    "-realtime": ", with real-time order",
+    "": ("", ""),
+    "-process": (
+        ", with the order of the operations of each process",
+        ", or both are of one process and one ended before the other began",
+    ),
+    "-realtime": (", with real-time order", ", or one ended before the other began"),
 }
 _EXAMPLES = {
     "G0": "p:(a@0,e@2).. q:(b@1) p:..(a@0,e@2)",
@@ -47,22 +51,15 @@ _EXAMPLES = {
 def _rule(base: str, suffix: str) -> Rule:
     of_writes = base == "G0"
     name = base + suffix
-    order = _ORDERS[suffix]
-    edges = "one wrote at the offset before that of the other"
-    if not of_writes:
-        edges += ", or one read what the other wrote"
-    in_time = {
-        "": "",
-        "-process": ", or both are of one process and one ended before the other began",
-        "-realtime": ", or one ended before the other began",
-    }[suffix]
+    order, in_time = _ORDERS[suffix]
+    read = "" if of_writes else ", or one read what the other wrote"
     return Rule(
         name,
         group="transactions",
         summary=f"Transactions {'wrote' if of_writes else 'wrote and read'} in a cycle{order} ({name})",
         breach=(
             "Transactions form a cycle: each must come before the next, and the last before the first. Of two "
-            f"neighbours {edges}{in_time}."
+            f"neighbours one wrote at the offset before that of the other{read}{in_time}."
             + ("" if of_writes else " At least one read.")
             + " A finding is the shortest cycle of a component of transactions."
         ),
@@ -80,7 +77,14 @@ def _rule(base: str, suffix: str) -> Rule:
         example=_EXAMPLES[name],
         needs=("transactions",),
         assumes=("values", "outcomes", *(("clock", "order") if suffix else ())),
+        judges={"native": _judge_clocks if suffix == "-realtime" else judge_later, "jepsen": judge_later},
     )
+
+
+def _judge_clocks(p: Partition) -> Judgement:
+    """A clock that contradicts all others dates no transaction, so the order in real time is not known."""
+    clock = foreign_clock(p) if p.transactional or p.reads["txn"].any() else ""
+    return Judgement(unknowns=(clock,) if clock else ())
 
 
 _UNKNOWN = "All writes and reads of a cycle are known, but run.json does not set isolation.level of a consumer in it."
@@ -93,20 +97,6 @@ _IN_JEPSEN = (
 _NO_PROCESS = " Jepsen looks for real-time order alone, which contains process order: never found."
 
 RULES_OF_CYCLES = {rule.name: rule for suffix in _ORDERS for rule in (_rule("G0", suffix), _rule("G1c", suffix))}
-
-
-def _unjudgeable(p: Partition) -> Iterator[Result]:
-    if (p.transactional or p.reads["txn"].any()) and (clock := foreign_clock(p)):
-        yield Unknown(clock)
-
-
-def _nothing(_: Partition) -> Iterator[Result]:
-    yield from ()
-
-
-for _name, _one in RULES_OF_CYCLES.items():
-    _one.judged_by(_unjudgeable if _name.endswith("-realtime") else _nothing)
-    _one.judged_in_jepsen_by(_nothing)
 
 
 Found = Mapping[str, Cycles]  # by type
@@ -156,9 +146,8 @@ def judge_cycles(found: Mapping[str, Found], settings: Settings) -> CyclesJudged
     """The findings of what `find_cycles` found, and the settings that are missing to judge the rest."""
     if settings.dialect == "jepsen":
         severity = {name: "permitted" if settings.ww_deps or name[:2] == "G0" else "violation" for name in TYPES}
-        return CyclesJudged(
-            tuple(findings_of_cycles(found["all"], severity, in_words=partial(CycleInWords, in_jepsen=True)))
-        )
+        in_words = partial(CycleInWords, in_jepsen=True)
+        return CyclesJudged(tuple(findings_of_cycles(found["all"], severity, in_words=in_words)))
     missing = []
     for name, cycles in found["unless uncommitted"].items():
         readers = {step.row["target_process"] for cycle in cycles.shortest for step in _reads(cycle)}
@@ -166,21 +155,16 @@ def judge_cycles(found: Mapping[str, Found], settings: Settings) -> CyclesJudged
     breaking = {at for cycles in found["committed"].values() for cycle in cycles.shortest for at in cycle.operations}
     permitted = {}
     for name, cycles in found["all"].items():
-        shown = tuple(
-            cycle
-            for cycle in cycles.shortest
-            if _why_permitted(cycle, settings) and breaking.isdisjoint(cycle.operations)
-        )
-        if shown:
+        others = (cycle for cycle in cycles.shortest if breaking.isdisjoint(cycle.operations))
+        if shown := tuple(cycle for cycle in others if _why_permitted(cycle, settings)):
             permitted[name] = Cycles(cycles.count - len(cycles.shortest) + len(shown), shown)
 
     def sentence(about: CycleInWords) -> str:
         return f"{about.whole()} ({_why_permitted(about.cycle, settings)})"
 
     violations = findings_of_cycles(found["committed"], dict.fromkeys(TYPES, "violation"))
-    return CyclesJudged(
-        (*violations, *findings_of_cycles(permitted, dict.fromkeys(TYPES, "permitted"), sentence)), tuple(missing)
-    )
+    allowed = findings_of_cycles(permitted, dict.fromkeys(TYPES, "permitted"), sentence)
+    return CyclesJudged((*violations, *allowed), tuple(missing))
 
 
 def _levels(settings: Settings) -> dict[str, str]:
@@ -280,31 +264,27 @@ class CycleInWords:
     def whole(self) -> str:
         """The whole cycle."""
         steps = self.cycle.steps
-        end = (
-            "each must come before the other"
-            if len(steps) == 2
-            else "each must come before the next, and the last before the first"
-        )
-        return f"{', '.join(map(self.name, steps))}: {'; '.join(map(self.step, steps))}: {end}"
+        following = "other" if len(steps) == 2 else "next, and the last before the first"
+        why = "; ".join(map(self.step, steps))
+        return f"{', '.join(map(self.name, steps))}: {why}: each must come before the {following}"
 
     def _where(self, row: dict[str, Any], end: str) -> str:
         offset = "?" if row[f"{end}_offset"] is None else row[f"{end}_offset"]
-        return (
-            f"offset {offset} of key {row['topic']}"
-            if self.in_jepsen
-            else f"{row['topic']}-{row['partition']}@{offset}"
-        )
+        if self.in_jepsen:
+            return f"offset {offset} of key {row['topic']}"
+        return f"{row['topic']}-{row['partition']}@{offset}"
 
     def drawing(self) -> Drawing:
         """Its operations in the order of its steps, and the steps: their sources and targets are those numbers."""
         numbers = {step.row["source_at"]: number for number, step in enumerate(self.cycle.steps)}
         operations = [
-            {"process": row["source_process"], "start": row["source_start"], "end": row["source_end"]}
+            {
+                "process": row["source_process"],
+                "start": None if row["source_start"] == MIN_INT64 else row["source_start"],
+                "end": None if row["source_end"] == MAX_INT64 else row["source_end"],
+            }
             for row in (step.row for step in self.cycle.steps)
         ]
-        for operation in operations:
-            operation["start"] = None if operation["start"] == MIN_INT64 else operation["start"]
-            operation["end"] = None if operation["end"] == MAX_INT64 else operation["end"]
         steps = [
             {"kind": step.kind, "target": numbers[step.row["target_at"]], "text": self.step(step)}
             for step in self.cycle.steps

@@ -32,14 +32,11 @@ def _nameless(p: Partition) -> pl.DataFrame:
 @once
 def sends_of(p: Partition) -> pl.DataFrame:
     """Acknowledged sends, with the columns that replica rules and causes take (replica_logs.SENT_RECORDS)."""
-    seen = p.entries.select((pl.col("times") > 0).alias("read"), pl.col("in_final").alias("held"), "first_read")
-    if not len(seen):
-        seen = pl.DataFrame({"read": [False], "held": [False], "first_read": pl.Series([None], dtype=pl.Int64)})
     entry = pl.Series(p.entry_of_send)
-    columns = p.sends.with_columns(
-        *(seen[name].gather(entry.set(entry < 0, None)).fill_null(False) for name in ("read", "held")),
-        seen["first_read"].gather(entry.set(entry < 0, None)),
-        place="at",
+    seen = p.entries.select(read=pl.col("times") > 0, held="in_final", first_read="first_read")
+    seen = seen.select(pl.all().gather(entry.set(entry < 0, None))).with_columns(
+        pl.col("read", "held").fill_null(False)
     )
+    columns = p.sends.with_columns(*seen, place="at")
     # A send whose outcome only the log shows was not acknowledged to a client.
     return complete_sends(columns.filter(pl.col("acknowledged")))

@@ -47,6 +47,11 @@ class Judgement:
 Judge = Callable[[Partition], Judgement]
 
 
+def judge_later(_: Partition) -> Judgement:
+    """Reports nothing: the rule judges the whole run."""
+    return Judgement()
+
+
 def missing_isolation_levels(p: Partition, processes: Iterable[str]) -> list[MissingSetting]:
     """The isolation levels that run.json does not set, among those of the processes."""
     return [MissingSetting(f"isolation.level of {name}") for name in sorted(processes) if p.isolation(name) is None]

@@ -45,13 +45,12 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
         "a violation unless --allow lost-write:acks=1 accepts it."
     ),
     unknown_when=(
-        "The run has no final reads. A poll without a known outcome may have read the value. An open "
-        "transaction may hide it from read_committed final reads. A deletion that is not certain may have "
-        "removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict it. "
-        "Retention may have removed it: all records below are older than retention.ms, or the log is "
-        "limited in size. A tombstone is missing and run.json does not set cleanup.policy. On a compacted "
-        "topic another record of the same key may be the later one. None of these explains an offset that "
-        "holds another value, or an end that went back."
+        "The run has no final reads. A poll without a known outcome may have read the value. An open transaction may "
+        "hide it from read_committed final reads. A deletion that is not certain may have removed it: its outcome is "
+        "unknown, it goes beyond the log's end, or later reads contradict it. Retention may have removed it: all "
+        "records below are older than retention.ms, or the log is limited in size. A tombstone is missing and run.json "
+        "does not set cleanup.policy. On a compacted topic another record of the same key may be the later one. None "
+        "of these explains an offset that holds another value, or an end that went back."
     ),
     in_jepsen="No ok operation read the value, its writer must have committed, and a later value was read.",
     example="p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill p:x@1 end=2 final:<a@0,x@1",
@@ -111,9 +110,8 @@ def _of_one_send(p: Partition, row: Row, offset: int | None, sentence: str) -> F
     group="loss",
     summary="An acknowledged value was never read",
     breach=(
-        "The final reads reach the log's end, yet no read returned an acknowledged value, no legal reason "
-        "explains it, and nothing proves that it is gone. Its record was at the end of the log, or its "
-        "offset is not known."
+        "The final reads reach the log's end, yet no read returned an acknowledged value, no legal reason explains it, "
+        "and nothing proves that it is gone. Its record was at the end of the log, or its offset is not known."
     ),
     not_a_breach=(
         "Retention, delete-records or compaction removed the record. A value that is proven gone is a lost-write."
@@ -137,9 +135,8 @@ def unseen(p: Partition) -> Iterator[Result]:
     yield from _unknowns(p)
     if not p.final.complete:
         return
-    missing = outcomes_of_sends(p).filter(
-        ~pl.col("lost") & ~pl.col("legal") & ~pl.col("doubtful") & pl.col("first_read").is_null()
-    )
+    unread = outcomes_of_sends(p).filter(pl.col("first_read").is_null())
+    missing = unread.filter(~pl.col("lost"), ~pl.col("legal"), ~pl.col("doubtful"))
     if not len(missing):
         return
     placed = missing.filter(pl.col("offset").is_not_null()).sort("offset", "value")
@@ -152,7 +149,7 @@ def unseen(p: Partition) -> Iterator[Result]:
 @unseen.judged_in_jepsen_by
 def unseen_in_jepsen(p: Partition) -> Iterator[Result]:
     """Values that an ok operation sent and no ok operation polled."""
-    sent = p.sends.filter(pl.col("outcome") == "ok").unique("value", keep="first", maintain_order=True)
+    sent = p.sends.filter(outcome="ok").unique("value", keep="first", maintain_order=True)
     for row in sent.join(values_read(p), on="value", how="anti").iter_rows(named=True):
         sentence = (
             f"{row['value']} was acknowledged to {row['process']} at {seconds(row['completed'])} in key {p.topic}, but"
@@ -233,7 +230,7 @@ def _is_hidden_by_open_txn(final: FinalReads | None) -> pl.Expr:
 
 
 def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    cleaned = ranges_in(p.legally_absent.filter(pl.col("reason") == COMPACTED))
+    cleaned = ranges_in(p.legally_absent.filter(reason=COMPACTED))
     offset = sends["offset"].fill_null(MAX_INT64)
     compacted = sends["value"].is_in(superseded(p)["value"].implode())
     return (offset < p.log_start.certain) | pl.Series(cleaned.hold(offset.to_numpy())) | compacted
@@ -265,11 +262,11 @@ def _loss(p: Partition, run: pl.DataFrame, event: int) -> Finding:
     value, at = first["value"], first["offset"]
     permits = f" with acks=1, which permits {'its' if one else 'their'} loss" if first["acks"] == "1" else ""
     if one:
-        lost = f"{value} was acknowledged at {_place(p, run)} by {first['process']} at {seconds(first['completed'])}"
-        lost += permits
+        acknowledged = f"{value} was acknowledged at {_place(p, run)} by {first['process']}"
+        lost = f"{acknowledged} at {seconds(first['completed'])}{permits}"
     else:
-        lost = f"{len(run):,} writes acknowledged at {_place(p, run)} ({some(run['value'].to_list())})"
-        lost += f"{permits}, are gone" if permits else " are gone"
+        lost = f"{len(run):,} writes acknowledged at {_place(p, run)} ({some(run['value'].to_list())}){permits}"
+        lost += ", are gone" if permits else " are gone"
     evidence = [
         (f"{first['process']} sends {value}", first["invoked_at"]),
         (f"{value} acknowledged at offset {at}", first["at"]),
@@ -379,9 +376,8 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
     if doubtful["maybe_compacted"].any():
         return f"compaction may have removed {them}, if the log has a later record with the same key"
     if doubtful["hidden_by_open_txn"].any():
-        return f"{describe_open_transaction(p, p.final.hides if p.final else MAX_INT64)} may hide {them} from the" + (
-            f" final reads{_held_by_leader(p, doubtful)}"
-        )
+        hiding = describe_open_transaction(p, p.final.hides if p.final else MAX_INT64)
+        return f"{hiding} may hide {them} from the final reads{_held_by_leader(p, doubtful)}"
     return f"the final reads ended before {'it was' if len(doubtful) == 1 else 'they were'} acknowledged"
 
 

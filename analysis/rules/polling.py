@@ -135,7 +135,7 @@ def int_nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
 
 @once
 def _between_polls(p: Partition) -> pl.DataFrame:
-    empty = p.marks.filter(pl.col("kind") == "empty")
+    empty = p.marks.filter(kind="empty")
     return jepsen_steps.steps_between(p, p.reads, empty, counts=pl.col("outcome") == "ok")
 
 
@@ -150,7 +150,7 @@ def _severity_in_jepsen(p: Partition) -> str:
 
 
 def _skips(p: Partition, within: bool) -> Iterator[Result]:
-    ahead = jumps(p).filter((pl.col("offset") > pl.col("expected")) & (pl.col("inside") == within))
+    ahead = jumps(p).filter(pl.col("offset") > pl.col("expected"), inside=within)
     polled = cache(lambda process: indeterminate_polls(p, [process]))
     for row in ahead.iter_rows(named=True):
         uncommitted = p.settings.reads_uncommitted(row["process"])
@@ -163,18 +163,12 @@ def _skips(p: Partition, within: bool) -> Iterator[Result]:
         if not within and polled(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
             yield Unknown(f"a poll of {p.name} by {row['process']} has no known outcome")
             continue
-        place = where(p, int(skipped[0]), int(skipped[-1]))
-        values = _values_at(p, int(skipped[0]), int(skipped[-1]))
-        yield _finding(
-            p,
-            row,
+        first, last = int(skipped[0]), int(skipped[-1])
+        sentence = (
             f"{row['process']} {_came_from(row)} to {row['offset']} of {p.name} and passed over"
-            f" {plural(len(skipped), 'record')} at {place}",
-            int(skipped[0]),
-            int(skipped[-1]),
-            len(skipped),
-            values,
+            f" {plural(len(skipped), 'record')} at {where(p, first, last)}"
         )
+        yield _finding(p, row, sentence, (first, last), len(skipped), p.entries_between(first, last)["value"].to_list())
 
 
 def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offsets:
@@ -189,17 +183,11 @@ def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offs
 
 
 def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
-    behind = jumps(p).filter((pl.col("offset") < pl.col("expected")) & (pl.col("inside") == within))
+    behind = jumps(p).filter(pl.col("offset") < pl.col("expected"), inside=within)
     for row in behind.iter_rows(named=True):
-        yield _finding(
-            p,
-            row,
-            f"{row['process']} {_came_from(row)} back to {row['offset']} of {p.name}",
-            row["offset"],
-            row["expected"] - 1,
-            1,
-            [value for value in (row["previous_value"], row["value"]) if value is not None],
-        )
+        sentence = f"{row['process']} {_came_from(row)} back to {row['offset']} of {p.name}"
+        values = [value for value in (row["previous_value"], row["value"]) if value is not None]
+        yield _finding(p, row, sentence, (row["offset"], row["expected"] - 1), 1, values)
 
 
 def _came_from(row: Row) -> str:
@@ -208,16 +196,12 @@ def _came_from(row: Row) -> str:
     return f"went from {row['previous']}"
 
 
-def _values_at(p: Partition, first: int, last: int) -> list[str]:
-    return p.entries_between(first, last)["value"].to_list()
-
-
-def _finding(p: Partition, row: Row, sentence: str, first: int, last: int, count: int, values: list[str]) -> Finding:
+def _finding(p: Partition, row: Row, sentence: str, offsets: tuple[int, int], count: int, values: list[str]) -> Finding:
     permitted = bool(row["rebalanced"])
     return finding(
         p,
         sentence + (", after its group was rebalanced" if permitted else ""),
-        (first, last),
+        offsets,
         [
             (f"{row['process']} is at position {row['expected']}", row["previous_at"]),
             (f"{row['process']} reads offset {row['offset']}", row["at"]),
@@ -263,7 +247,7 @@ def _suspect_rows(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Of
     found = [np.flatnonzero((np.diff(offset) != 1) & (process[1:] == process[:-1])) + 1]
     for code, name in enumerate(names):
         start, end = np.searchsorted(process, [code, code + 1], "left")
-        moved = moves.filter(pl.col("process") == name)["completed"].fill_null(MAX_INT64).to_numpy()
+        moved = moves.filter(process=name)["completed"].fill_null(MAX_INT64).to_numpy()
         first = start + np.searchsorted(time[start:end], moved, "left")
         last = start + np.searchsorted(time[start:end], moved, "right")
         found += [np.arange(low, min(high + 1, end)) for low, high in zip(first, last, strict=True)]

@@ -23,11 +23,10 @@ from .rule import Rule
     group="order",
     summary="The log is not in the order of time",
     breach=(
-        "An append has a smaller offset than a record that was acknowledged, read, or counted by an end "
-        "offset before the append was invoked. The partition is then not linearizable as a log. The offset "
-        "of an append is known from its acknowledgement, or from reads of a value that was sent once. "
-        "Adjacent later appends are one finding with one witness. Where the witness itself was lost, the "
-        "finding follows from that loss."
+        "An append has a smaller offset than a record that was acknowledged, read, or counted by an end offset before "
+        "the append was invoked. The partition is then not linearizable as a log. The offset of an append is known "
+        "from its acknowledgement, or from reads of a value that was sent once. Adjacent later appends are one finding "
+        "with one witness. Where the witness itself was lost, the finding follows from that loss."
     ),
     not_a_breach="The append was invoked before the acknowledgement, read or answer: the two overlap.",
     unknown_when="A process recorded its times in another unit or by a clock that is hours off.",
@@ -117,7 +116,7 @@ def _known(p: Partition) -> pl.DataFrame:
 def _ends(p: Partition) -> pl.DataFrame:
     """End offsets and last stable offsets in the columns of `_known`: a later append is at this offset or behind."""
     return p.end_offsets.select(
-        "offset", pl.lit(None, dtype=pl.String).alias("value"), "process", "completed", "at", how=pl.lit("answered")
+        "offset", pl.lit(None, pl.String).alias("value"), "process", "completed", "at", how=pl.lit("answered")
     )
 
 
@@ -192,7 +191,7 @@ def stale_end_offset(p: Partition) -> Iterator[Result]:
     for row in requests.iter_rows(named=True):
         index = int(np.searchsorted(done, row["invoked"], "left")) - 1
         if index >= 0 and highest[index] >= row["offset"]:
-            witness = known.filter((pl.col("offset") == int(highest[index])) & (pl.col("completed") < row["invoked"]))
+            witness = known.filter(pl.col("completed") < row["invoked"], offset=int(highest[index]))
         elif greatest[np.searchsorted(answered, row["invoked"], "left")] > row["offset"]:
             witness = answers.filter((pl.col("completed") < row["invoked"]) & (pl.col("offset") > row["offset"]))
         else:

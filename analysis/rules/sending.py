@@ -35,11 +35,7 @@ from .rule import Rule
 ).judged_by
 def nonmonotonic_send(p: Partition) -> Iterator[Result]:
     """Sends with a smaller offset than the previous one of their producer, which did not crash in between."""
-    back = _odd_steps(p).filter((pl.col("offset") < pl.col("previous")) & (pl.col("at") != pl.col("previous_at")))
-    back = _without_crash_between(p, back)
-    excused = _excused(p, back)
-    for row in back.iter_rows(named=True):
-        yield _back(p, row, excused)
+    yield from _steps_back(p, within=False)
 
 
 @nonmonotonic_send.judged_in_jepsen_by
@@ -63,10 +59,7 @@ def nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
 ).judged_by
 def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
     """Sends of one transaction with a smaller offset than the previous one."""
-    back = _odd_steps(p).filter((pl.col("offset") < pl.col("previous")) & (pl.col("at") == pl.col("previous_at")))
-    excused = _excused(p, back)
-    for row in back.iter_rows(named=True):
-        yield _back(p, row, excused)
+    yield from _steps_back(p, within=True)
 
 
 @int_nonmonotonic_send.judged_in_jepsen_by
@@ -90,7 +83,7 @@ def int_send_skip(p: Partition) -> Iterator[Result]:
     ahead = _odd_steps(p).filter((pl.col("offset") > pl.col("previous") + 1) & (pl.col("at") == pl.col("previous_at")))
     for row in ahead.iter_rows(named=True):
         first, last = np.searchsorted(lasting(p), [row["previous"] + 1, row["offset"]], "left")
-        between = np.setdiff1d(lasting(p)[first:last], p.sends.filter(pl.col("at") == row["at"])["offset"].to_numpy())
+        between = np.setdiff1d(lasting(p)[first:last], p.sends.filter(at=row["at"])["offset"].to_numpy())
         if len(between):
             first, last = int(between[0]), int(between[-1])
             yield finding(
@@ -113,9 +106,18 @@ def int_send_skip_in_jepsen(p: Partition) -> Iterator[Result]:
     yield from jepsen_steps.skips(p, "sent", jepsen_steps.steps_within(p, p.sends), "note")
 
 
+def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
+    is_within = pl.col("at") == pl.col("previous_at")
+    back = _odd_steps(p).filter((pl.col("offset") < pl.col("previous")) & (is_within == within))
+    back = back if within else _without_crash_between(p, back)
+    excused = without_idempotence(p, pl.concat([back["value"], back["previous_value"]])) if len(back) else set()
+    for row in back.iter_rows(named=True):
+        yield _back(p, row, excused)
+
+
 def _without_crash_between(p: Partition, back: pl.DataFrame) -> pl.DataFrame:
     """The pairs of sends whose producer did not crash between their invocations."""
-    crashes = p.context.filter(pl.col("kind") == "crash").select("process", crashed="completed")
+    crashes = p.context.filter(kind="crash").select("process", crashed="completed")
     latest = back.sort("invoked", maintain_order=True).join_asof(
         crashes.drop_nulls().sort("crashed"),
         left_on="invoked",
@@ -124,10 +126,6 @@ def _without_crash_between(p: Partition, back: pl.DataFrame) -> pl.DataFrame:
         check_sortedness=False,
     )
     return latest.filter(pl.col("crashed").is_null() | (pl.col("crashed") <= pl.col("previous_invoked")))
-
-
-def _excused(p: Partition, back: pl.DataFrame) -> set[tuple[str, str]]:
-    return without_idempotence(p, pl.concat([back["value"], back["previous_value"]])) if len(back) else set()
 
 
 def _back(p: Partition, row: Row, excused: set[tuple[str, str]]) -> Finding:

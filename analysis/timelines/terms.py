@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...histories.evidence.clock import Clock
-from ..replicas.replica_logs import ReplicaLogs
-from .facts import SECOND, Fact
+from .facts import Fact
 
 
 @dataclass
@@ -70,7 +68,19 @@ class Term:
 
 
 @dataclass(frozen=True)
-class LogEnd:
+class _Dated:
+    """Something that a fact records."""
+
+    fact: Fact
+
+    @property
+    def time(self) -> int | None:
+        """When it happened (ns); None if that is not known."""
+        return self.fact.time
+
+
+@dataclass(frozen=True)
+class LogEnd(_Dated):
     """The log end offset of a broker when its log was loaded, truncated or copied, or when it began to follow.
 
     The kind "high-watermark" has the checkpointed high watermark instead.
@@ -79,90 +89,24 @@ class LogEnd:
     broker: str
     end: int
     kind: str  # loaded followed snapshot truncated corruption high-watermark
-    fact: Fact
-    time: int | None
     snapshot: str | None = None
     noop: bool = False
 
 
 @dataclass(frozen=True)
-class BrokerEvent:
-    """A broker died, started or was unfenced, at a time (ns) if that is known."""
+class BrokerEvent(_Dated):
+    """A broker died, started or was unfenced."""
 
     broker: str
     kind: str  # died (or was fenced), started, unfenced
-    time: int | None
-    fact: Fact
 
 
 @dataclass(frozen=True)
-class Move:
-    """The replicas that a reassignment adds and removes from a time (ns) on; both empty when it is over (KIP-455)."""
+class Move(_Dated):
+    """The replicas that a reassignment adds and removes from a time on; both empty when it is over (KIP-455)."""
 
-    time: int | None
     adding: frozenset[str]
     removing: frozenset[str]
-    fact: Fact
-
-
-class Builder:
-    """Gathers facts from all sources while a timeline is built."""
-
-    def __init__(self, replica_logs: ReplicaLogs, clocks: Mapping[str, Clock], started: int | None) -> None:
-        self.replica_logs, self.clocks = replica_logs, clocks
-        self.started = started
-        self.terms: dict[int, Term] = {}
-        self.ends: list[LogEnd] = []
-        self.events: list[BrokerEvent] = []
-        self.isr: list[tuple[int | None, frozenset[str], Fact]] = []
-        self.reported: list[tuple[str, int | None, frozenset[str], Fact]] = []  # the ISR, as a leader reports it
-        self.fault_facts: list[Fact] = []
-        self.config: dict[str, Any] = {}
-        self.version: str | None = None
-        self.version_fact: Fact | None = None
-        self.topic_changes: list[Fact] = []
-        self.log_starts: list[Fact] = []
-        self.refused_fetches: list[Fact] = []
-        self.moves: list[Move] = []
-        self.cleanings: list[Fact] = []
-        self.stated: dict[int, tuple[frozenset[str], Fact]] = {}  # partition epoch -> ISR, from logs
-        # Leader epoch, leader and ISR of elections and requests -> the files that record them.
-        self.decisions: dict[tuple[int, str, frozenset[str]], set[str]] = {}
-        self.outsiders: list[tuple[int | None, str, Fact]] = []
-
-    def term(self, epoch: int) -> Term:
-        """The term of a leader epoch, which is made if it is new."""
-        return self.terms.setdefault(epoch, Term(epoch))
-
-    def facts(self) -> list[Fact]:
-        """All facts so far."""
-        of_terms = [fact for term in self.terms.values() for fact in (*term.facts, *term.start_facts)]
-        happened = [*(event.fact for event in self.events), *(end.fact for end in self.ends)]
-        in_sync = [*(fact for _, _, fact in self.isr), *(fact for *_, fact in self.reported)]
-        of_logs = [*(move.fact for move in self.moves), *self.refused_fetches, *self.log_starts, *self.cleanings]
-        return [*of_terms, *happened, *in_sync, *self.topic_changes, *of_logs]
-
-    def overruled(self, broker: str, time: int | None) -> bool:
-        """Whether another broker led at the time (ns) of this one's report as leader, and also a second later.
-
-        False without a time.
-        """
-        if time is None:
-            return False
-        led = sorted((t.time, t.leader) for t in self.terms.values() if t.time is not None and t.leader is not None)
-        return all(
-            [who for since, who in led if since <= at][-1:] not in ([], [broker]) for at in (time, time + SECOND)
-        )
-
-    def at(self, ms: int | None, broker: str | None = None) -> int | None:
-        """A wall-clock time (ms) in ns since the start of the run.
-
-        None if the start is unknown or the sources disagree on the broker's clock.
-        """
-        clock = self.clocks.get(broker) if broker is not None else None
-        if ms is None or self.started is None or (clock is not None and clock.conflict):
-            return None
-        return (ms - (clock.offset if clock else 0) - self.started) * 1_000_000
 
 
 def eligible(before: frozenset[str]) -> str:
@@ -170,14 +114,16 @@ def eligible(before: frozenset[str]) -> str:
     return f"; the ISR had been [{', '.join(sorted(before))}]" if before else "; the ISR had been empty"
 
 
-def recalled(builder: Builder, leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]) -> bool:
+def recalled(
+    config: Mapping[str, Any], leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]
+) -> bool:
     """Whether a leader outside of ISR (`sync`) and ELR was elected as the last known leader.
 
     Kafka requires that both are empty (PartitionChangeBuilder.canElectLastKnownLeader). The record of the election may
     have emptied the ELR: its last member returned from an unclean shutdown. If unclean elections are disabled, this is
     the only explanation.
     """
-    disabled = str(builder.config.get("unclean.leader.election.enable", "")).lower() == "false"
+    disabled = str(config.get("unclean.leader.election.enable", "")).lower() == "false"
     return leader in known and not sync and (not elr or (disabled and leader not in elr))
 
 

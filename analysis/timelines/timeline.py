@@ -1,36 +1,17 @@
-"""The dated facts of one topic-partition, built from every kind of evidence.
-
-Sources, the most reliable first: `__cluster_metadata`, segments, epoch files and checkpoints, then the brokers'
-own logs and the history's faults. Each fact names its source. Where two sources name different leaders of
-one epoch, the term is marked as in conflict and proves nothing.
-"""
+"""What happened to one topic-partition, and the Builder that collects it from every kind of evidence (building.py)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import polars as pl
+from ...histories.evidence.clock import Clock, Fault
+from ..replicas.replica_logs import ReplicaLogs
+from .facts import SECOND, Fact
+from .terms import BrokerEvent, LogEnd, Move, Term
 
-from ...histories.evidence.clock import Clock, Fault, process_starts
-from ..replicas.replica_logs import ReplicaLogs, is_of_copy, where
-from .facts import RESTART, Fact, fact_of
-from .log_facts import HANDLERS
-from .merging import merge_sources
-from .terms import BrokerEvent, Builder, LogEnd, Move, Term, eligible, ids, recalled
-
-# By kind of metadata record: the broker's event, the kind of fact, and its wording.
-BROKERS = {
-    "fence": ("died", "fenced", "the controller fenced broker {}"),
-    "unfence": ("unfenced", "unfenced", "the controller unfenced broker {}"),
-    "register": ("started", "started", "broker {} registered with the controller"),
-}
-TOPICS = {"topic": ("topic-created", "created"), "remove-topic": ("topic-deleted", "deleted")}
-TOPIC_FAULTS = {"create-topic": ("topic-created", "create"), "delete-topic": ("topic-deleted", "delete")}
 DEATHS = {"kill": "was killed", "power-loss": "lost power"}  # faults that end a process at once
-
 
 # Faults that change files of a broker at once.
 DISK_FAULTS = {
@@ -40,7 +21,6 @@ DISK_FAULTS = {
     "corrupt": "{} was damaged on {}",
     "bit-flip": "{} was damaged on {}",
 }
-
 
 OF_ADMINISTRATORS = {
     "reassignment": "an administrator began to move a partition to {}",
@@ -57,23 +37,23 @@ class Timeline:
     """
 
     replica_logs: ReplicaLogs
-    terms: dict[int, Term]
-    ends: list[LogEnd]
-    events: list[BrokerEvent]
-    isr: list[tuple[int | None, frozenset[str], Fact]]
-    overruled: list[Fact]  # reports of the ISR by leaders that had been replaced
-    faults: list[Fault]
-    fault_facts: list[Fact]
-    config: Mapping[str, Any]  # the topic's configuration, by Kafka's names
-    version: str | None
-    version_fact: Fact | None
-    topic_changes: list[Fact]  # deletions and creations of the topic
-    log_starts: list[Fact]
-    cleanings: list[Fact]
-    moves: list[Move]  # steps of reassignments
-    refused_fetches: list[Fact]  # of followers, from offsets that their leader lacked
     clocks: Mapping[str, Clock]  # broker -> the correction of its times
-    merged: Mapping[Fact, Fact]  # fact -> the fact of the same event with all sources
+    faults: Sequence[Fault] = ()
+    fault_facts: list[Fact] = field(default_factory=list)
+    config: dict[str, Any] = field(default_factory=dict)  # the topic's configuration, by Kafka's names
+    terms: dict[int, Term] = field(default_factory=dict)
+    ends: list[LogEnd] = field(default_factory=list)
+    events: list[BrokerEvent] = field(default_factory=list)
+    isr: list[tuple[int | None, frozenset[str], Fact]] = field(default_factory=list)
+    overruled: list[Fact] = field(default_factory=list)  # reports of the ISR by leaders that had been replaced
+    version: str | None = None
+    version_fact: Fact | None = None
+    topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
+    log_starts: list[Fact] = field(default_factory=list)
+    cleanings: list[Fact] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)  # steps of reassignments
+    refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked
+    merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
     memo: dict[Any, Any] = field(default_factory=dict)  # what several causes derive from it
 
     def ends_of(self, broker: str | None, *kinds: str) -> list[LogEnd]:
@@ -97,260 +77,47 @@ class Timeline:
         return tuple(int(p) for p in parts) or None
 
 
-def build_timeline(
-    logs: ReplicaLogs,
-    metadata: pl.DataFrame,
-    log_events: pl.DataFrame,
-    faults: Sequence[Fault],
-    config: Mapping[str, Any],
-    clocks: Mapping[str, Clock],
-    started: int | None,
-    version: str | None,
-) -> Timeline:
-    """The timeline of a topic-partition.
+@dataclass
+class Builder(Timeline):
+    """A timeline to which facts are added from one source after the other."""
 
-    metadata and log_events: rows of METADATA and LOG_EVENTS with location, for this topic-partition and for whole
-    brokers (no partition). config: the topic's configuration in run.json. started: start of the run, ms since
-    1970. version: system.version in run.json.
-    """
-    builder = Builder(logs, clocks, started)
-    builder.config = dict(config)
-    _from_metadata(builder, metadata)
-    silent = log_events.filter(pl.col("kind") != "configured")
-    log_events = pl.concat([silent, process_starts(log_events).filter(pl.col("kind") == "configured")])
-    for row in log_events.sort("time", "line", nulls_last=True).iter_rows(named=True):
-        handler = HANDLERS.get(row["kind"])
-        if handler is not None:
-            handler(builder, row, json.loads(row["fields"]))
-    _from_files(builder)
-    _from_faults(builder, faults)
-    if version is not None:
-        builder.version, builder.version_fact = version, Fact(f"Kafka {version}", "version", source="run.json")
-    stale = [report for report in builder.reported if builder.overruled(*report[:2])]
-    isr = [*builder.isr, *(report[1:] for report in builder.reported if report not in stale)]
-    _leader_changes(builder)
-    return Timeline(
-        replica_logs=logs,
-        terms=dict(sorted(builder.terms.items())),
-        ends=sorted(builder.ends, key=_undated_last),
-        events=sorted(builder.events, key=_undated_last),
-        isr=sorted(isr, key=lambda report: (report[0] is None, report[0] or 0)),
-        overruled=[fact for *_, fact in stale],
-        faults=list(faults),
-        fault_facts=builder.fault_facts,
-        config=builder.config,
-        version=builder.version,
-        version_fact=builder.version_fact,
-        topic_changes=builder.topic_changes,
-        log_starts=builder.log_starts,
-        cleanings=builder.cleanings,
-        moves=sorted(builder.moves, key=_undated_last),
-        refused_fetches=builder.refused_fetches,
-        clocks=dict(clocks),
-        merged=merge_sources(builder.facts()),
-    )
+    started: int | None = None  # ms since the epoch
+    # The ISR as leaders report it, each with the leader and the time of its report.
+    reported: list[tuple[str, int | None, frozenset[str], Fact]] = field(default_factory=list)
+    stated: dict[int, tuple[frozenset[str], Fact]] = field(default_factory=dict)  # partition epoch -> ISR, from logs
+    # Leader epoch, leader and ISR of elections and requests -> the files that record them.
+    decisions: dict[tuple[int, str, frozenset[str]], set[str]] = field(default_factory=dict)
+    outsiders: list[tuple[int | None, str, Fact]] = field(default_factory=list)  # elected from outside the ISR
 
+    def term(self, epoch: int) -> Term:
+        """The term of a leader epoch, which is made if it is new."""
+        return self.terms.setdefault(epoch, Term(epoch))
 
-def _undated_last(one: LogEnd | BrokerEvent | Move) -> tuple[bool, int]:
-    return one.time is None, one.time or 0
+    def facts(self) -> list[Fact]:
+        """All facts so far."""
+        of_terms = [fact for term in self.terms.values() for fact in (*term.facts, *term.start_facts)]
+        happened = [*(event.fact for event in self.events), *(end.fact for end in self.ends)]
+        in_sync = [*(fact for _, _, fact in self.isr), *(fact for *_, fact in self.reported)]
+        of_logs = [*(move.fact for move in self.moves), *self.refused_fetches, *self.log_starts, *self.cleanings]
+        return [*of_terms, *happened, *in_sync, *self.topic_changes, *of_logs]
 
+    def is_overruled(self, broker: str, time: int | None) -> bool:
+        """Whether another broker led at the time (ns) of this one's report as leader, and also a second later.
 
-def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
-    """Adds facts of the metadata log. Every node has a copy of it; the longest copy is read."""
-    if not metadata.height:
-        return
-    copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
-    best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
-    own = metadata.filter(is_of_copy(best["snapshot"], best["broker"]))
-    previous: dict[str, Any] | None = None
-    # Records of one batch share a millisecond: nanoseconds after it keep their order.
-    within = pl.int_range(pl.len()).over("time").clip(upper_bound=999_999).alias("within")
-    for row in own.sort("offset", maintain_order=True).with_columns(within).iter_rows(named=True):
-        time = builder.at(row["time"])
-        time = time if time is None else time + row["within"]
-        if row["kind"] == "config" and row["topic"] == builder.replica_logs.topic:
-            builder.config.setdefault(row["key"], row["value"])
-        elif row["kind"] in TOPICS and row["topic"] == builder.replica_logs.topic:
-            kind, verb = TOPICS[row["kind"]]
-            message = f"the controller {verb} topic {row['topic']} (id {row['topic_id']})"
-            builder.topic_changes.append(Fact(message, kind, time, row["file"], None, row["byte"]))
-        elif row["kind"] in BROKERS and row["broker_id"] is not None:
-            broker = str(row["broker_id"])
-            event, kind, message = BROKERS[row["kind"]]
-            fact = Fact(message.format(broker), kind, time, row["file"], None, row["byte"], broker=broker)
-            builder.events.append(BrokerEvent(broker, event, time, fact))
-        elif row["kind"] in ("partition", "change") and row["partition"] == builder.replica_logs.partition:
-            _partition_row(builder, row, previous, time)
-            previous = row
+        False without a time.
+        """
+        if time is None:
+            return False
+        led = sorted((t.time, t.leader) for t in self.terms.values() if t.time is not None and t.leader is not None)
+        last = [[leader for since, leader in led if since <= at][-1:] for at in (time, time + SECOND)]
+        return all(leaders not in ([], [broker]) for leaders in last)
 
+    def at(self, ms: int | None, broker: str | None = None) -> int | None:
+        """A wall-clock time (ms) in ns since the start of the run.
 
-def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | None) -> str | None:
-    """What a metadata record says of a reassignment; None if it changes none."""
-    columns = ("replicas", "adding", "removing")
-    if previous is None or all(row[column] == previous[column] for column in columns):
-        return None
-    replicas, adding, removing = ([str(broker) for broker in row[column] or ()] for column in columns)
-    listed = ", ".join(replicas)
-    if adding or removing:
-        parts = [f"adding [{', '.join(adding)}]"] if adding else []
-        parts += [f"removing [{', '.join(removing)}]"] if removing else []
-        return f"a reassignment of {name} was under way, {' and '.join(parts)}; its replicas are [{listed}]"
-    cancelled = previous["adding"] and not set(previous["adding"]) & set(row["replicas"])
-    done = "was cancelled" if cancelled else "was completed"
-    return f"the reassignment of {name} {done}; its replicas are [{listed}]"
-
-
-def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
-    """Adds the term or ISR of one metadata record; `previous` is the partition's record before it."""
-    isr = ids(row["isr"])
-    name = builder.replica_logs.name
-    listed = ", ".join(str(v) for v in row["isr"])
-    source = (row["file"], None, row["byte"])
-    if (text := _move_sentence(name, row, previous)) is not None:
-        fact = Fact(text, "reassignment", time, *source, partition=name, brokers=ids(row["replicas"]))
-        builder.moves.append(Move(time, ids(row["adding"]), ids(row["removing"]), fact))
-    if row["leader"] == -1:
-        if previous is not None and previous["leader"] != -1:
-            builder.term(previous["leader_epoch"]).ended = time
-        message = f"{name} lost its leader, ISR [{listed}]"
-        builder.isr.append((time, isr, Fact(message, "leaderless", time, *source, partition=name, isr=isr)))
-        return
-    if previous is not None and row["leader_epoch"] == previous["leader_epoch"]:
-        if row["isr"] != previous["isr"]:
-            verb = "shrank" if len(row["isr"]) < len(previous["isr"]) else "grew"
-            fact = Fact(f"the ISR of {name} {verb} to [{listed}]", "isr", time, *source, partition=name, isr=isr)
-            # A batch of records takes brokers out one by one: only its last state is a fact.
-            if (last := builder.isr[-1][2]).kind == "isr" and last.byte == fact.byte:
-                builder.isr.pop()
-            builder.isr.append((time, isr, fact))
-        return
-    term = builder.term(row["leader_epoch"])
-    term.name_leader(str(row["leader"]))
-    term.isr, term.time = isr, time
-    leader = str(row["leader"])
-    message = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR [{listed}]"
-    could = None
-    if previous is not None:
-        sync, elr, known = (ids(previous[name]) for name in ("isr", "elr", "last_known_elr"))
-        term.last_known = recalled(builder, leader, sync, elr, known)
-        term.before = known if term.last_known else sync | elr or known
-        could = frozenset() if term.last_known else term.before
-        message += eligible(could)
-    fact = Fact(
-        message, "elected", time, *source, partition=name, epoch=term.epoch, broker=leader, brokers=could, isr=isr
-    )
-    term.facts.append(fact)
-    if term.before:
-        term.elections.append((term.before, term.facts[-1]))
-    builder.isr.append((time, isr, term.facts[-1]))
-
-
-def _from_files(builder: Builder) -> None:
-    """Starts of epochs from epoch files and from the first batch of each epoch; log ends of snapshots."""
-    logs = builder.replica_logs
-    name = logs.name
-    last_first = {name: i for i, name in enumerate(logs.snapshots)}
-    rows = sorted(logs.epochs.iter_rows(named=True), key=lambda r: (-last_first.get(r["snapshot"], 0), r["broker"]))
-    for row in rows:
-        term = builder.term(row["leader_epoch"])
-        start = row["start_offset"]
-        message = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
-        message += f"{term.epoch} at offset {start}"
-        fact = fact_of(logs, message, "begins", row, epoch=term.epoch, broker=term.leader, offset=start)
-        if term.start is None:
-            term.start = start
-        if term.start == start and len(term.start_facts) < 2:
-            term.start_facts.append(fact)
-    for row in logs.extents.iter_rows(named=True):
-        time = logs.times.get(row["snapshot"])
-        own = is_of_copy(row["snapshot"], row["broker"])
-        file = pl.concat([logs.segments.filter(own)["file"], logs.batches.filter(own)["file"]])[-1]
-        broker, end, snapshot = row["broker"], row["end"], row["snapshot"]
-        message = f"{where(snapshot)} broker {broker}'s log of {name} ended at {end}"
-        fact = Fact(message, "snapshot", time, file, partition=name, broker=broker, offset=end, snapshot=snapshot)
-        builder.ends.append(LogEnd(broker, end, "snapshot", fact, time, snapshot))
-        if row["high_watermark"] is not None:
-            _high_watermark(builder, row, time)
-    if builder.version is None and logs.batches.height and logs.batches["magic"].max() == 2:
-        builder.version_fact = Fact("the batches are of format v2, which Kafka 0.11 brought", "version")
-
-
-def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> None:
-    """Adds the checkpointed high watermark of one replica in one snapshot."""
-    points = builder.replica_logs.checkpoints.filter(
-        is_of_copy(row["snapshot"], row["broker"]) & (pl.col("name") == "high-watermark")
-    )
-    point = points.row(0, named=True)
-    name = builder.replica_logs.name
-    broker, mark, snapshot = row["broker"], point["offset"], row["snapshot"]
-    message = f"{where(snapshot)} broker {broker}'s checkpointed high watermark of {name} was {mark}"
-    fact = fact_of(builder.replica_logs, message, "high-watermark", point, offset=mark, snapshot=snapshot)
-    builder.ends.append(LogEnd(broker, mark, "high-watermark", fact, time, snapshot))
-
-
-def _from_faults(builder: Builder, faults: Sequence[Fault]) -> None:
-    """Adds the faults of the history, and the deaths and starts of brokers that they caused."""
-    for fault in faults:
-        nodes = ", ".join(fault.nodes)
-        brokers = "brokers" if len(fault.nodes) > 1 else "broker"
-        message = _fault_sentence(fault, f"{brokers} {nodes}" if nodes else "")
-        details = fault.details or {}
-        topic, partition = details.get("topic"), details.get("partition")
-        if fault.kind in DISK_FAULTS and fault.type == "fault":
-            logs = "logs" if topic is None else f"{topic}-{partition}" if partition is not None else str(topic)
-            message = DISK_FAULTS[fault.kind].format(logs, f"{brokers} {nodes}")
-        if fault.kind in TOPIC_FAULTS and fault.type == "fault" and topic is not None:
-            _topic_fault(builder, fault, str(topic))
-            continue
-        name = None if topic is None or partition is None else f"{topic}-{partition}"
-        kind, hit = f"{fault.type}-{fault.kind}", frozenset(fault.nodes)
-        fact = Fact(message, kind, fault.completed, place=fault.place, partition=name, brokers=hit)
-        builder.fault_facts.append(fact)
-        for node in fault.nodes:
-            if fault.type == "fault" and fault.kind in DEATHS:
-                died = Fact(
-                    f"broker {node} {DEATHS[fault.kind]}", fault.kind, fault.completed, place=fault.place, broker=node
-                )
-                builder.events.append(BrokerEvent(node, "died", fault.completed, died))
-            elif fault.type == "heal" and fault.kind == "restart":
-                again = Fact(f"broker {node} was restarted", RESTART, fault.invoked, place=fault.place, broker=node)
-                builder.events.append(BrokerEvent(node, "started", fault.invoked, again))
-
-
-def _fault_sentence(fault: Fault, brokers: str) -> str:
-    """A fault's start or end: `broker 2 was restarted`, `pause of broker 2 ended`."""
-    if fault.kind == "restart" and fault.type == "heal":
-        return f"{brokers or 'the cluster'} {'were' if len(fault.nodes) > 1 else 'was'} restarted"
-    if fault.kind in OF_ADMINISTRATORS:
-        return OF_ADMINISTRATORS[fault.kind].format(brokers)
-    verb = "began" if fault.type == "fault" else "ended"
-    return f"{fault.kind} of {brokers} {verb}" if brokers else f"{fault.kind} {verb}"
-
-
-def _topic_fault(builder: Builder, fault: Fault, topic: str) -> None:
-    """Adds the deletion or creation of a topic by a client; its outcome may be unknown."""
-    kind, verb = TOPIC_FAULTS[fault.kind]
-    done = fault.outcome == "ok"
-    message = f"topic {topic} was {verb}d" if done else f"the attempt to {verb} topic {topic} has no known outcome"
-    message = f"the attempt to {verb} topic {topic} failed" if fault.outcome == "fail" else message
-    fact = Fact(message, kind if done else f"{fault.type}-{fault.kind}", fault.completed, place=fault.place)
-    builder.fault_facts.append(fact)
-    if done and topic == builder.replica_logs.topic:
-        builder.topic_changes.append(fact)
-
-
-def _leader_changes(builder: Builder) -> None:
-    """Fills in the ISR before each election, if it is recorded with the partition epoch before the election.
-
-    Partition epochs (zkVersions) count every change of leader or ISR.
-    """
-    terms = [builder.terms[e] for e in sorted(builder.terms)]
-    for term in terms:
-        recorded = builder.stated.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
-        if term.before is None and recorded is not None:
-            term.before, term.before_fact = recorded
-    for time, leader, fact in builder.outsiders:
-        named = [t for t in terms if t.leader == leader and (t.time is None or time is None or t.time >= time - 10**9)]
-        if named:
-            named[0].facts.append(fact)
-            named[0].outsider = fact
+        None if the start is unknown or the sources disagree on the broker's clock.
+        """
+        clock = self.clocks.get(broker) if broker is not None else None
+        if ms is None or self.started is None or (clock is not None and clock.conflict):
+            return None
+        return (ms - (clock.offset if clock else 0) - self.started) * 1_000_000

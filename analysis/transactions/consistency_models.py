@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
+from ...histories.errors import UsageError
 from .cycles import TYPES, implies
 
 
@@ -69,6 +70,12 @@ DEMANDED = (
     *("read-uncommitted", "read-committed", "repeatable-read", "snapshot-isolation", "serializable"),
     *(name for name in MODELS if name.startswith("str")),
 )
+
+
+def check_model(name: str) -> None:
+    """Raises UsageError unless histories can be judged by a model of this name."""
+    if name not in DEMANDED:
+        raise UsageError(f"found consistency model {name!r}, expected one of {', '.join(DEMANDED)}")
 
 
 @cache

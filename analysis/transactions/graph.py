@@ -11,13 +11,12 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ...histories.tables import MAX_INT64
+from ..partitions.entries import Ints as Ints
+from ..partitions.entries import Mask as Mask
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Order = Literal["", "process", "realtime"]
 _OPERATION = ("at", "start", "end", "process")
 
@@ -87,7 +86,7 @@ class Graph:
         """
         group = np.zeros(len(self), np.int64)
         if not self.joined_by_real_time:
-            group = _components(2 * len(self), _both(self.edges, self.process_order), "weak")[: len(self)]
+            group = components_of(2 * len(self), _both(self.edges, self.process_order), "weak")[: len(self)]
         return order_in_time(self.start, self.end, group)
 
     @cached_property
@@ -106,7 +105,7 @@ class Graph:
         chosen = self.edges.where(mask)
         if order is not None:
             chosen = _both(chosen, order)
-        label = _components(2 * len(self), chosen, "strong")[: len(self)]
+        label = components_of(2 * len(self), chosen, "strong")[: len(self)]
         return label, np.bincount(label)[label] if len(label) else label
 
     def on_nonadjacent_cycles(self, order: Edges | None) -> Mask:
@@ -121,7 +120,7 @@ class Graph:
         if order is not None:
             leaving = order.where(order.source < len(self))
             chosen = _both(_both(chosen, order), Edges(leaving.source + second, leaving.target))
-        label = _components(3 * len(self), chosen, "strong")
+        label = components_of(3 * len(self), chosen, "strong")
         arrives = label[np.where(self.is_rw, target + second, target)]
         leaves_second: Mask = ~self.is_rw & (label[source + second] == arrives)
         return np.asarray((label[source] == arrives) | leaves_second)
@@ -153,12 +152,7 @@ def _both(one: Edges, other: Edges) -> Edges:
     return Edges(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
 
 
-def strong_components(count: int, source: Ints, target: Ints) -> Ints:
-    """The number of each node's strongly connected component."""
-    return _components(count, Edges(source, target), "strong")
-
-
-def _components(count: int, edges: Edges, connection: Literal["strong", "weak"]) -> Ints:
+def components_of(count: int, edges: Edges, connection: Literal["strong", "weak"]) -> Ints:
     """The number of each node's component."""
     from scipy.sparse import coo_array  # they take a while to load, and most histories need none
     from scipy.sparse.csgraph import connected_components

@@ -13,15 +13,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from .anomalies import (
-    Anomaly,
-    Step,
-    intermediate_reads,
-    lost_updates,
-    shown,
-    version_in_words,
-    within_transactions,
-)
+from .anomalies import Anomaly, Step, intermediate_reads, lost_updates, shown, version_in_words, within_transactions
 from .txn_history import TxnHistory
 from .version_edges import INITIAL, Versions
 
@@ -40,7 +32,7 @@ class Lists(NamedTuple):
 def lists_of(history: TxnHistory) -> Lists:
     """What the reads of a history show of its lists. No value may be appended twice to a key."""
     reads = (
-        history.steps.filter(pl.col("f") == "r")
+        history.steps.filter(f="r")
         .select("key", pl.col("value").fill_null("").alias("list"), "txn")
         .with_columns(size=pl.col("list").str.count_matches("\n", literal=True).cast(pl.Int64))
     )
@@ -61,7 +53,7 @@ def versions_of(lists: Lists, guessed: bool = False) -> Versions:
     `guessed`: unread appends are in the order of time, too.
     """
     possible = lists.appends.filter(pl.col("outcome") != "fail")
-    known = lists.elements.join(possible, on=["key", "value"], how="inner").sort("key", "position")
+    known = lists.elements.join(possible, on=["key", "value"]).sort("key", "position")
     chain = known.select("key", pl.col("value").shift(1).over("key").fill_null(INITIAL).alias("before"), after="value")
     # An indeterminate transaction without an append that was read may be aborted.
     certain = possible.filter((pl.col("outcome") == "ok") | pl.col("txn").is_in(known["txn"].implode()))
@@ -78,18 +70,16 @@ def versions_of(lists: Lists, guessed: bool = False) -> Versions:
 
 def anomalies_of(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:
     """The anomalies that are not cycles."""
-    joined = lists.reads.join(lists.longest.select("key", longest="list", by="txn"), on="key", how="inner")
+    joined = lists.reads.join(lists.longest.select("key", longest="list", by="txn"), on="key")
     odd = joined.filter(~pl.col("longest").str.starts_with(pl.col("list"))).sort("key", "txn")
-    for key, read, txn, longest, by in (
-        odd.unique("key", keep="first", maintain_order=True).select("key", "list", "txn", "longest", "by").iter_rows()
-    ):
+    first = odd.unique("key", keep="first", maintain_order=True)
+    for key, read, txn, longest, by in first.select("key", "list", "txn", "longest", "by").iter_rows():
         sentence = f"T1 read {version_in_words(read)} and T2 {version_in_words(longest)} of key {_name(history, key)}"
         yield Anomaly("incompatible-order", f"{sentence}: neither is a prefix of the other", (txn, by))
-    texts = pl.concat([lists.longest.select("key", "list", "txn"), odd.select("key", "list", "txn")])
+    texts = pl.concat([frame.select("key", "list", "txn") for frame in (lists.longest, odd)])
     texts = texts.unique(["key", "list"], keep="first", maintain_order=True)
-    seen = texts.select("key", "txn", pl.col("list").str.strip_suffix("\n").str.split("\n").alias("value"))
-    seen = seen.explode("value", empty_as_null=False)
-    yield from _of_elements(history, lists, seen)
+    seen = texts.select("key", "txn", value=pl.col("list").str.strip_suffix("\n").str.split("\n"))
+    yield from _of_elements(history, lists, seen.explode("value", empty_as_null=False))
     yield from _dirty_updates(history, lists)
     last = lists.reads.select("key", pl.col("list").str.extract(_LAST).alias("value"), "txn").drop_nulls("value")
     possible = lists.appends.filter(pl.col("outcome") != "fail")
@@ -111,25 +101,23 @@ def _of_elements(history: TxnHistory, lists: Lists, seen: pl.DataFrame) -> Itera
     once = seen.unique(["key", "value"], keep="first", maintain_order=True)
     writers = lists.appends.select("key", "value", "outcome", pl.col("txn").alias("writer"))
     of_writers = once.join(writers, on=["key", "value"], how="left", maintain_order="left")
-    for key, reader, value, writer in (
-        of_writers.filter(pl.col("outcome") == "fail").select("key", "txn", "value", "writer").iter_rows()
-    ):
+    aborted = of_writers.filter(outcome="fail")
+    for key, reader, value, writer in aborted.select("key", "txn", "value", "writer").iter_rows():
         sentence = f"T2 read {shown(value)} of key {_name(history, key)}, which T1 appended, but T1 failed"
         yield Anomaly("G1a", sentence, (writer, reader), (value,))
     if history.is_whole:  # else a line that was left out may have the append
-        for key, reader, value in (
-            of_writers.filter(pl.col("outcome").is_null()).select("key", "txn", "value").iter_rows()
-        ):
+        unwritten = of_writers.filter(pl.col("outcome").is_null())
+        for key, reader, value in unwritten.select("key", "txn", "value").iter_rows():
             sentence = f"T1 read {shown(value)} of key {_name(history, key)}, which no transaction appended"
             yield Anomaly("garbage-read", sentence, (reader,), (value,))
 
 
 def _dirty_updates(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:
     """dirty-update: a committed append that came after one of an aborted transaction."""
-    decided = lists.elements.join(lists.appends.filter(pl.col("outcome") != "info"), on=["key", "value"], how="inner")
+    decided = lists.elements.join(lists.appends.filter(pl.col("outcome") != "info"), on=["key", "value"])
     before = pl.col("value", "txn", "outcome").shift(1).over("key").name.prefix("before_")
     pairs = decided.sort("key", "position").with_columns(before)
-    dirty = pairs.filter((pl.col("before_outcome") == "fail") & (pl.col("outcome") == "ok"))
+    dirty = pairs.filter(before_outcome="fail", outcome="ok")
     for key, first, value, one, other in dirty.select("key", "before_value", "value", "before_txn", "txn").iter_rows():
         sentence = f"T2 appended {shown(value)} to key {_name(history, key)} after {shown(first)} of T1, which failed"
         yield Anomaly("dirty-update", sentence, (one, other), (first, value))

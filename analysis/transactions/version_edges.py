@@ -13,21 +13,12 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.tables import Schema
 from .dependencies import DEPENDENCIES, KINDS
 from .txn_history import TxnHistory
 from .windows import windows_of, within
 
 INITIAL = ""  # the version of every key before its first write
 MAX_PAIRS = 2_000_000  # of readers of a version and writers of versions that may follow it
-EDGES: Schema = {
-    "kind": KINDS,
-    "source": pl.Int64,  # transactions
-    "target": pl.Int64,
-    "key": pl.Int64,
-    "before": pl.String,  # the version that the source wrote (ww, wr) or read (rw)
-    "after": pl.String,  # the version that the target wrote (ww, rw)
-}
 
 
 class Versions(NamedTuple):
@@ -39,19 +30,23 @@ class Versions(NamedTuple):
 
 
 def edges_of(versions: Versions) -> tuple[pl.DataFrame, int]:
-    """The EDGES, each pair of transactions once for each kind, and the number of keys that have too many."""
+    """The edges, each pair of transactions once for each kind, and the number of keys that have too many.
+
+    Columns: kind; source and target (transactions); key; before, the version that the source wrote (ww, wr) or read
+    (rw); after, the version that the target wrote (ww, rw).
+    """
     order, writers, reads = versions
     writes = writers.rename({"value": "after", "txn": "target"})
-    after = order.join(writes, on=["key", "after"], how="inner")
+    after = order.join(writes, on=["key", "after"])
     source = writers.rename({"value": "before", "txn": "source"})
-    ww = after.join(source, on=["key", "before"], how="inner")
-    wr = reads.rename({"value": "before", "txn": "target"}).join(source, on=["key", "before"], how="inner")
+    ww = after.join(source, on=["key", "before"])
+    wr = reads.rename({"value": "before", "txn": "target"}).join(source, on=["key", "before"])
     readers = reads.unique(["key", "value", "txn"]).rename({"value": "before", "txn": "source"})
     pairs = after.group_by("key", "before").len("n").join(readers.group_by("key", "before").len("m"), ["key", "before"])
     large = pairs.filter(pl.col("n").cast(pl.Int64) * pl.col("m") > MAX_PAIRS)
     if len(large):
         after = after.join(large, on=["key", "before"], how="anti")
-    rw = after.join(readers, on=["key", "before"], how="inner")
+    rw = after.join(readers, on=["key", "before"])
     found = [
         frame.select(
             pl.lit(kind).cast(KINDS).alias("kind"),
@@ -67,10 +62,10 @@ def edges_of(versions: Versions) -> tuple[pl.DataFrame, int]:
 
 
 def dependencies_of(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
-    """The DEPENDENCIES of EDGES that may be part of a cycle: those within the same window of time."""
+    """The DEPENDENCIES of `edges_of` that may be part of a cycle: those within the same window of time."""
     names = ("at", "start", "end", "process")
     times = edges.select(
-        history.column(name).gather(edges[end]).alias(f"{end}_{name}")
+        history.txns[name].gather(edges[end]).alias(f"{end}_{name}")
         for end in ("source", "target")
         for name in names[1:3]
     ).with_row_index("row")
@@ -81,7 +76,7 @@ def dependencies_of(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
         pl.lit(0, pl.Int32).alias("partition"),
         "kind",
         *(
-            history.column(name).gather(chosen[end]).alias(f"{end}_{name}")
+            history.txns[name].gather(chosen[end]).alias(f"{end}_{name}")
             for end in ("source", "target")
             for name in names
         ),

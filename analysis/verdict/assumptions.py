@@ -22,7 +22,7 @@ def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame) -> list[
 def _of_files(damage: pl.DataFrame) -> list[Record]:
     serious = damage.filter(~pl.col("kind").is_in(["torn-tail", "zeros"]))
     out = []
-    left = serious.filter(pl.col("kind") == "left-out")
+    left = serious.filter(kind="left-out")
     if len(left):
         listed = "; ".join(f"{row['source']} {row['reason']}" for row in left.head(MAX_NAMED).iter_rows(named=True))
         sentence = listed + (f" and {len(left) - MAX_NAMED} more (quarantine.jsonl)" if len(left) > MAX_NAMED else "")
@@ -70,14 +70,14 @@ def _replicas(coverage: list[tuple[str, Record]]) -> Record:
 
 
 def _readable(coverage: list[tuple[str, Record]]) -> Record:
-    damaged = [(part, about["damaged"]) for part, about in coverage if about["damaged"]]
-    if not damaged:
-        return assumption("brokers' files readable", True, "every batch, checkpoint and epoch was read", ())
-    places = sum(count for _, count in damaged)
-    sentence = (
-        f"{plural(places, 'place')} in files of {some([part for part, _ in damaged])} could not be"
-        " read (quarantine.jsonl); offsets there are unknown, and so are the rules that need them"
-    )
+    damaged = [part for part, about in coverage if about["damaged"]]
+    sentence = "every batch, checkpoint and epoch was read"
+    if damaged:
+        places = plural(sum(about["damaged"] for _, about in coverage), "place")
+        sentence = (
+            f"{places} in files of {some(damaged)} could not be read (quarantine.jsonl); offsets there are unknown, and"
+            " so are the rules that need them"
+        )
     # The assumption holds despite the damage: a log that is copied while it grows has a torn tail, and each rule checks
     # whether the tail may hide its records.
     return assumption("brokers' files readable", True, sentence, ())
@@ -105,10 +105,13 @@ def _resolved_sends(summaries: list[Record]) -> list[Record]:
     resolved = sum(summary["counts"]["resolved"] for summary in summaries)
     if not resolved:
         return []
-    sentence = (
-        f"{plural(resolved, 'send')} without a recorded outcome or offset are in the leader's log: judged as written"
-    )
-    return [assumption("leaders' logs authoritative", True, sentence, ())]
+    sends = f"{plural(resolved, 'send')} without a recorded outcome or offset"
+    return [assumption("leaders' logs authoritative", True, f"{sends} are in the leader's log: judged as written", ())]
+
+
+def unless_counted(count: int, name: str, sentence: str, otherwise: str, touches: tuple[str, ...]) -> Record:
+    """An assumption that holds with this sentence if nothing was counted against it."""
+    return assumption(name, not count, otherwise if count else sentence, touches)
 
 
 def assumption(name: str, holds: bool, sentence: str, touches: tuple[str, ...]) -> Record:

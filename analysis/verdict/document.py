@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
-
-import polars as pl
 
 from ...histories.bundle import ROLES, Settings
 from ..causes.incidents import incidents_of, rows_of
-from ..finding_order import SEVERITIES, worst_rows_first
+from ..finding_order import worst_rows_first
 from ..partitions.topic_generations import Span, in_words
 from ..results import Results
 from ..rules import DIALECTS, RULES, Rule, assuming, rules_of
 from ..wording import plural, some
-from .assumptions import assumption, evidence_assumptions
+from .assumptions import assumption, evidence_assumptions, unless_counted
 from .time_units import doubtful_unit
 from .transactional import assumptions_of, consistency_of
 
@@ -93,23 +92,18 @@ def _span(results: Results) -> list[int] | None:
 
 
 def _totals(results: Results) -> dict[str, int]:
-    totals = {name: number for name, number in sorted(results.counts.items()) if name != "lines"}
+    totals = Counter({name: number for name, number in sorted(results.counts.items()) if name != "lines"})
     totals["partitions"] = len({(summary["topic"], summary["partition"]) for summary in results.summaries})
     totals["quarantined"] = results.left_out
     for summary in results.summaries:
-        for name, number in summary["counts"].items():
-            totals[name] = totals.get(name, 0) + number
-    return totals
+        totals.update(summary["counts"])
+    return dict(totals)
 
 
 def _rule_record(rule: Rule, results: Results, totals: dict[str, int], broken: bool) -> dict[str, Any]:
-    counts = dict.fromkeys(SEVERITIES, 0)
-    records = dict.fromkeys(SEVERITIES, 0)
+    counts: Counter[str] = Counter()
     for summary in results.records:
-        by_severity = summary["findings"].get(rule.name, {})
-        for severity in SEVERITIES:
-            counts[severity] += by_severity.get(severity, 0)
-            records[severity] += by_severity.get(f"{severity} records", 0)
+        counts.update(summary["findings"].get(rule.name, {}))
     unjudged = any(rule.name in summary["unjudged"] for summary in results.records)
     if counts["violation"]:
         verdict = "invalid"
@@ -121,10 +115,10 @@ def _rule_record(rule: Rule, results: Results, totals: dict[str, int], broken: b
         verdict = "valid"
     return {
         "verdict": verdict,
-        "count": records["violation"],
+        "count": counts["violation records"],
         "findings": counts["violation"],
         "permitted": counts["permitted"],
-        "permitted_count": records["permitted"],
+        "permitted_count": counts["permitted records"],
         "notes": counts["note"],
     }
 
@@ -133,9 +127,7 @@ def _is_final(results: Results) -> bool:
     """Whether final reads covered every partition in which something was acknowledged."""
     if results.run.settings.dialect == "jepsen":
         return True
-    return all(
-        summary["final"] is not None and summary["final"]["complete"] for summary in _needing_final_reads(results)
-    )
+    return all(summary["final"] and summary["final"]["complete"] for summary in _needing_final_reads(results))
 
 
 def _needing_final_reads(results: Results) -> list[dict[str, Any]]:
@@ -167,14 +159,14 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         clock = "all events have the same time, so their order is not known"
     items = [
         _well_formed(results),
-        _without(
+        unless_counted(
             repeated,
             "values unique",
             "no value was sent twice to a partition",
             f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
             assuming("values"),
         ),
-        _without(
+        unless_counted(
             misreported,
             "timeouts not called failures",
             "every send recorded as fail has an error that proves the failure",
@@ -209,14 +201,9 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
     return [*items, _final_reads(results), *rest]
 
 
-def _without(count: int, name: str, sentence: str, otherwise: str, touches: tuple[str, ...]) -> dict[str, Any]:
-    """An assumption that holds if nothing was counted against it."""
-    return assumption(name, not count, otherwise if count else sentence, touches)
-
-
 def _silent_clients(results: Results) -> list[dict[str, Any]]:
     """The broken assumptions about clients of which the history has no event, though run.json or a file names them."""
-    settings, recorded = results.run.settings, results.context.filter(pl.col("kind") == "events")["process"]
+    settings, recorded = results.run.settings, results.context.filter(kind="events")["process"]
     items = []
     if empty := results.run.empty:
         sentence = f"{some(empty)} {'is' if len(empty) == 1 else 'are'} empty, so what was recorded there is not known"

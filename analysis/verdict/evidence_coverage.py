@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.evidence.clock import Clock
 from ..partitions.partition import Partition
 
 MAX_DAMAGE = 100  # rows of a partition that are listed; all are counted
@@ -21,41 +20,40 @@ def evidence_coverage(p: Partition) -> Record | None:
     collected log. lacking: the number of missing replicas, if the assignment is not recorded. assigned: the number of
     assigned replicas, 0 if not recorded. damage: at most MAX_DAMAGE places. damaged: the number of all places.
     """
-    if p.replica_logs is None:
+    logs = p.replica_logs
+    if logs is None:
         return None
-    held = set(p.replica_logs.batches["broker"].unique()) | set(p.replica_logs.records["broker"].unique())
+    held = set(logs.batches["broker"].unique()) | set(logs.records["broker"].unique())
     # A replica that never wrote has an empty log. Its checkpoints and epoch file prove that, if they were collected.
-    points = p.replica_logs.checkpoints.group_by("broker").agg(pl.col("offset").max())
-    empty = set(points.filter(pl.col("offset") == 0)["broker"])
-    silent = set(p.replica_logs.epochs["broker"].unique()) - set(points["broker"])
+    points = logs.checkpoints.group_by("broker").agg(pl.col("offset").max())
+    empty = set(points.filter(offset=0)["broker"])
+    silent = set(logs.epochs["broker"].unique()) - set(points["broker"])
     # If retention removed all records, the log has an empty segment whose name is the next offset.
-    collected = held | empty | silent | set(p.replica_logs.segments["broker"].unique())
-    named = {name for frame in (p.replica_logs.batches, p.replica_logs.records) for name in frame["snapshot"].unique()}
-    damage = p.replica_logs.damage.select(pl.col("file").alias("source"), "byte", "line", "reason")
+    collected = held | empty | silent | set(logs.segments["broker"].unique())
+    named = {name for frame in (logs.batches, logs.records) for name in frame["snapshot"].unique()}
+    damage = logs.damage.select(pl.col("file").alias("source"), "byte", "line", "reason")
     damage = damage.sort("source", "byte", "line", nulls_last=True)
     clocks = {} if p.timeline is None else p.timeline.clocks
     return {
         "brokers": sorted(held),
-        "empty": sorted(set(p.replica_logs.segments["broker"].unique()) - held),
-        "missing": sorted(set(p.replica_logs.replicas) - collected),
-        "lacking": 0 if p.replica_logs.replicas else max(0, _factor(p) - len(collected)),
-        "assigned": len(p.replica_logs.replicas) or _factor(p),
-        "snapshots": [name for name in p.replica_logs.snapshots if name in named and name],
+        "empty": sorted(set(logs.segments["broker"].unique()) - held),
+        "missing": sorted(set(logs.replicas) - collected),
+        "lacking": 0 if logs.replicas else max(0, _factor(p) - len(collected)),
+        "assigned": len(logs.replicas) or _factor(p),
+        "snapshots": [name for name in logs.snapshots if name in named and name],
         "at the end": "" in named,
-        "records": p.replica_logs.held,
-        "clocks": {name: _of_clock(clock) for name, clock in clocks.items()},
+        "records": logs.held,
+        "clocks": {
+            name: {
+                "description": clock.description,
+                "doubtful": clock.conflict,
+                "bounded": clock.bounded,
+                "ahead": clock.offset,
+            }
+            for name, clock in clocks.items()
+        },
         "damage": damage.head(MAX_DAMAGE).to_dicts(),
         "damaged": len(damage),
-    }
-
-
-def _of_clock(clock: Clock) -> Record:
-    """The clock of a broker as a record; `ahead` is in ns."""
-    return {
-        "description": clock.description,
-        "doubtful": clock.conflict,
-        "bounded": clock.bounded,
-        "ahead": clock.offset,
     }
 
 

@@ -8,7 +8,7 @@ from ..results import Results
 from ..rules.anomalies import ANOMALIES, models_in_words
 from ..transactions.consistency_models import boundary, ruled_out
 from ..wording import plural
-from .assumptions import assumption
+from .assumptions import assumption, unless_counted
 
 Record = dict[str, Any]
 _OF_ORDER = tuple(
@@ -21,20 +21,18 @@ def assumptions_of(results: Results) -> list[Record]:
     counts, settings = results.counts, results.run.settings
     repeated, unpaired = counts.get("repeated keys", 0), counts.get("without invocation", 0)
     items = [
-        assumption(
+        unless_counted(
+            repeated,
             "values unique",
-            not repeated,
-            "no value was written twice to a key"
-            if not repeated
-            else f"{plural(repeated, 'key')} not judged, as a value was written twice to each, or nil",
+            "no value was written twice to a key",
+            f"{plural(repeated, 'key')} not judged, as a value was written twice to each, or nil",
             tuple(ANOMALIES),
         ),
-        assumption(
+        unless_counted(
+            unpaired,
             "invocations recorded",
-            not unpaired,
-            "every completion has its invocation"
-            if not unpaired
-            else f"{plural(unpaired, 'committed transaction')} without an invocation: their order in time is not known",
+            "every completion has its invocation",
+            f"{plural(unpaired, 'committed transaction')} without an invocation: their order in time is not known",
             tuple(name for name in ANOMALIES if name.endswith(("-process", "-realtime"))),
         ),
     ]
@@ -44,9 +42,8 @@ def assumptions_of(results: Results) -> list[Record]:
         sentence = f"{plural(large, 'key')} with too many readers and writers of one version to compare all of them"
         items.append(assumption("all dependencies compared", False, sentence, _OF_ORDER))
     if unwritten := counts.get("unwritten versions", 0):
-        sentence = (
-            f"{plural(unwritten, 'version')} that no transaction wrote: initial values other than nil, or garbage"
-        )
+        sentence = f"{plural(unwritten, 'version')} that no transaction wrote"
+        sentence += ": initial values other than nil, or garbage"
         items.append(assumption("versions written", False, sentence, _OF_ORDER))
     if counts.get("orders not known"):
         sentence = (

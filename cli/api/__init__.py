@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import spark
+    from . import aiokafka, confluent, spark
     from .assertions import assert_valid
     from .histories.errors import InputError, LogjudgeError, MissingComponentError, UsageError
     from .histories.recording.recorder import Recorder
@@ -37,8 +37,10 @@ _MODULES = {
     "Result": "result",
     "UNKNOWN": "models.operations",
     "UsageError": "histories.errors",
+    "aiokafka": "",
     "assert_valid": "assertions",
     "check": "judging",
+    "confluent": "",
     "linearizable": "linearizability",
     "simulate": "simulation",
     "spark": "",
@@ -56,8 +58,10 @@ __all__ = [
     "Recorder",
     "Result",
     "UsageError",
+    "aiokafka",
     "assert_valid",
     "check",
+    "confluent",
     "linearizable",
     "simulate",
     "spark",

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 
 from .analysis.results import Results
 from .analysis.rules.selection import check_applicable, select_rules
+from .analysis.transactions.consistency_models import STRONGEST, check_model
+from .analysis.transactions.rw_register import check_assumptions
 from .analysis.verdict.document import report_of
 from .analysis.verdict.provenance import provenance_of
 from .event_frames import library_of, write_bundle
 from .histories.bundle import Run, open_run
 from .histories.errors import UsageError
 from .histories.files import is_uri, local_path
+from .histories.readers import CHECKED
 from .result import Result
 
 if TYPE_CHECKING:
@@ -37,16 +40,25 @@ class Request:
     skip: tuple[str, ...]
     strict: bool
     ww_deps: bool
+    model: str
+    keys: tuple[str, ...]
     reader: str | None
     name: str | None
 
     @classmethod
     def of(
-        cls, allow: str | Iterable[str], only: str | Iterable[str], skip: str | Iterable[str], **others: Any
+        cls,
+        allow: str | Iterable[str],
+        only: str | Iterable[str],
+        skip: str | Iterable[str],
+        keys: str | Iterable[str],
+        **others: Any,
     ) -> Request:
-        """The arguments of `check`. Raises UsageError for a rule that does not exist."""
-        request = cls(_names(allow), _names(only), _names(skip), **others)
+        """The arguments of `check`. Raises UsageError for a rule, model or assumption that does not exist."""
+        request = cls(_names(allow), _names(only), _names(skip), keys=_names(keys), **others)
         select_rules(request.only, request.skip, request.allow)
+        check_model(request.model)
+        check_assumptions(request.keys)
         return request
 
     def of_run(self, run: Run) -> Run:
@@ -60,6 +72,8 @@ class Request:
             name=self.name or run.settings.name,
             strict=self.strict,
             ww_deps=self.ww_deps,
+            model=self.model,
+            keys=self.keys,
         )
         return replace(run, settings=settings)
 
@@ -75,6 +89,8 @@ class Options(TypedDict, total=False):
     skip: str | Iterable[str]
     strict: bool
     ww_deps: bool
+    model: str
+    keys: str | Iterable[str]
     reader: str | None
     name: str | None
     config: Mapping[str, Any] | None
@@ -99,6 +115,8 @@ def check(
     *,
     strict: bool = False,
     ww_deps: bool = False,
+    model: str = STRONGEST,
+    keys: str | Iterable[str] = (),
     reader: str | None = None,
     name: str | None = None,
     config: Mapping[str, Any] | None = None,
@@ -110,13 +128,15 @@ def check(
     run.json. A list or tuple of paths gives a list of results.
 
     `allow`, `only` and `skip` name rules, as the options of the command do; `strict` makes permitted findings breaches.
-    `ww_deps` is Jepsen's option of this name: in Jepsen histories cycles may have ww dependencies. `reader` is the
-    format of the history; None detects it. Raises LogjudgeError with one sentence if the run cannot be read or an
+    `ww_deps` is Jepsen's option of this name: in Jepsen histories cycles may have ww dependencies. `model` and `keys`
+    are for transactions on lists and registers: the consistency model to demand, and what is assumed of each register
+    ("wfr", "sequential", "linearizable"). `reader` is the format of the history, such as "elle-append"; None detects
+    it. Raises LogjudgeError with one sentence if the run cannot be read or an
     argument is wrong.
     """
     if engine not in ENGINES:
         raise UsageError(f"found engine={engine!r}, expected one of {', '.join(ENGINES)}")
-    request = Request.of(allow, only, skip, strict=strict, ww_deps=ww_deps, reader=reader, name=name)
+    request = Request.of(allow, only, skip, keys, strict=strict, ww_deps=ww_deps, model=model, reader=reader, name=name)
     if library_of(run):
         return _check_frame(run, engine, request, config or {})
     results = [_check_path(path, engine, request) for path in paths_of(run, config)]
@@ -176,7 +196,7 @@ def _judge_locally(path: str, request: Request) -> Results:
         raise UsageError(f"found {path} with engine='local', expected a local path; engine='spark' reads URIs")
     from .analysis.engines import local
 
-    return local.judge_run(request.of_run(open_run(local_path(path), request.reader)))
+    return local.judge_run(request.of_run(_open_local(path, request)))
 
 
 def _judge_on_spark(path: str, request: Request) -> Results:
@@ -187,9 +207,13 @@ def _judge_on_spark(path: str, request: Request) -> Results:
 
 def judge_path(path: str, session: Session, request: Request) -> Results:
     """The results of a path or a URI in a session of Spark with our settings."""
+    from .analysis.engines import local
     from .analysis.engines.spark import judge_run, remote
 
-    opened = (
-        remote.open_run(session, path, request.reader) if is_uri(path) else open_run(local_path(path), request.reader)
-    )
-    return judge_run(request.of_run(opened), session)
+    opened = remote.open_run(session, path, request.reader) if is_uri(path) else _open_local(path, request)
+    run = request.of_run(opened)
+    return local.judge_run(run) if local.is_transactional(run) else judge_run(run, session)
+
+
+def _open_local(path: str, request: Request) -> Run:
+    return open_run(local_path(path), request.reader, contents=CHECKED)

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from .analysis.results import Results
+from .analysis.transactions.consistency_models import STRONGEST
 from .event_frames import library_of
 from .judging import Request, judge_path, paths_of, result_of
 from .result import Result
@@ -39,6 +40,8 @@ def check(
     *,
     strict: bool = False,
     ww_deps: bool = False,
+    model: str = STRONGEST,
+    keys: str | Iterable[str] = (),
     reader: str | None = None,
     name: str | None = None,
     config: Mapping[str, Any] | None = None,
@@ -49,7 +52,7 @@ def check(
     session with a row for each event; `config` is then the content of run.json. Row n in the order of `collect` is line
     n in findings. Executors judge the rows; the driver does not collect them. All else is as in `logjudge.check`.
     """
-    request = Request.of(allow, only, skip, strict=strict, ww_deps=ww_deps, reader=reader, name=name)
+    request = Request.of(allow, only, skip, keys, strict=strict, ww_deps=ww_deps, model=model, reader=reader, name=name)
     if library_of(source) == "pyspark":
         return _result(
             spark, partial(_judge_frame, spark, source, {"name": name or "events", **(config or {})}), request

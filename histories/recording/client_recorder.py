@@ -18,7 +18,7 @@ class ClientRecorder(Recorder):
     """
 
     def __init__(self, file: Path, start: int) -> None:
-        self._producers, self._consumers = set(), set()
+        self._producers, self._consumers, self._configured = set(), set(), {}
         journal = Journal(file, lambda: None)
         journal.start = start
         journal.next_op = itertools.count(FIRST_OP).__next__

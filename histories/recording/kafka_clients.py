@@ -1,4 +1,4 @@
-"""confluent-kafka's clients for a recording: how they are configured, and what of that run.json has."""
+"""confluent-kafka's clients for a recording: their configuration, and the part of it that run.json records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def confluent_kafka() -> Any:
 
 @dataclass
 class ClientSettings:
-    """How clients connect, and what producers and consumers are given beyond the defaults."""
+    """The connection of clients, and the settings of producers and consumers beyond the defaults."""
 
     bootstrap: str
     common: dict[str, Any] = field(default_factory=dict)
@@ -67,9 +67,14 @@ class ClientSettings:
 
 
 def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What run.json has of a client's configuration: no secrets, no callbacks."""
+    """A client's configuration for run.json, with the name of its library."""
+    return {"client": f"confluent-kafka {confluent_kafka().__version__}", **without_secrets(config)}
+
+
+def without_secrets(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A client's configuration without secrets, callbacks and the like."""
     plain = {name: value for name, value in config.items() if isinstance(value, str | int | bool)}
-    return {"client": f"confluent-kafka {confluent_kafka().__version__}"} | {
+    return {
         name: value if name == "acks" else typed(value) for name, value in plain.items() if not _SECRET.search(name)
     }
 
@@ -101,7 +106,7 @@ def read_properties(file: Path) -> dict[str, str]:
 
 
 class ConnectionErrors(logging.Handler):
-    """What librdkafka reports and logs about connections: the reason behind a mere timeout."""
+    """Collects the connection errors that librdkafka reports and logs: the reason of a timeout."""
 
     def __init__(self) -> None:
         super().__init__()

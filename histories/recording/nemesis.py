@@ -16,7 +16,7 @@ from .open_operations import Plain
 from .record_deletion import delete_records
 from .scenarios import LabScenario
 from .session import Session
-from .topics import are_in_sync, leaders, metadata
+from .topics import metadata
 
 WAIT_SECONDS = 240.0
 Step = dict[str, Any]
@@ -85,7 +85,7 @@ class Nemesis:
         collect(sources_of([str(self.lab.folder)]), self.session.recorder.snapshot(name), logs=False)
 
     def _look(self) -> None:
-        partition = metadata(self.session.admin, self.session.load.topic).partitions[0]
+        partition = self.session.views.usual(self.session.load.topic)[0]
         replicas = [str(broker) for broker in partition.replicas]
         leader = str(partition.leader)
         self._roles = {
@@ -105,10 +105,12 @@ class Nemesis:
             self._sleep(step["seconds"])
             return
         conditions: dict[str, Callable[[], bool]] = {
-            "in-sync": lambda: all(are_in_sync(self.session.admin, topic) for topic in self.session.topics),
-            "leader-alone": lambda: self._in_sync() == self._roles["leader"],
-            "leader-changed": lambda: self._leader() not in ("-1", *self._roles["leader"]),
-            "led": lambda: self._leader() != "-1",
+            "in-sync": lambda: all(map(self.session.views.are_in_sync, self.session.topics)),
+            "leader-alone": lambda: any(list(map(str, p.isrs)) == self._roles["leader"] for p in self._partition()),
+            "leader-changed": lambda: any(
+                str(p.leader) not in ("-1", *self._roles["leader"]) for p in self._partition()
+            ),
+            "led": lambda: any(p.leader >= 0 for p in self._partition()),
         }
         end = time.monotonic() + WAIT_SECONDS
         while not self._is_over() and not conditions[step["until"]]():
@@ -118,11 +120,9 @@ class Nemesis:
                 )
             self._sleep(0.1)
 
-    def _leader(self) -> str:
-        return str(leaders(self.session.admin, self.session.load.topic)[0])
-
-    def _in_sync(self) -> list[str]:
-        return [str(broker) for broker in metadata(self.session.admin, self.session.load.topic).partitions[0].isrs]
+    def _partition(self) -> list[Any]:
+        """The first partition as each broker describes it."""
+        return [view[0] for view in self.session.views.of(self.session.load.topic)]
 
     def _carry_out(self, request: str, step: Step, record: Callable[..., Plain], kind: str, **about: str) -> list[str]:
         """Ask the lab for what a step does to its nodes, and record it as a fault or the end of one; returns them."""

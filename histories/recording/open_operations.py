@@ -188,12 +188,12 @@ class Poll(OpenOperation):
 
 
 class Positions(OpenOperation):
-    """A question for the ends of logs."""
+    """A request for the ends of logs."""
 
     __slots__ = ()
 
     def ok(self, offsets: Any) -> None:
-        """The answer: partitions with their end offset and, if it is known, `start`, their log start offset."""
+        """The response: partitions with their end offset and, if it is known, `start`, their log start offset."""
         self._complete("ok", {"offsets": positions_of(offsets)})
 
 
@@ -213,6 +213,14 @@ class Step:
         """A delivery callback for confluent-kafka; an error is the transaction's to report."""
         if error is None:
             self.ok(message.partition(), message.offset())
+
+    def watch(self, future: Any) -> None:
+        """Take the place from a future of RecordMetadata, as aiokafka returns; the transaction reports errors."""
+        future.add_done_callback(self._resolved)
+
+    def _resolved(self, future: Any) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self.ok(future.result().partition, future.result().offset)
 
 
 class Transaction(OpenOperation):

@@ -18,7 +18,7 @@ from ..send_errors import outcome_of
 from .kafka_clients import ClientSettings
 from .permissions import is_refusal, refusal
 from .recorder import Recorder
-from .topics import Topic, create_topics, describe_topics
+from .topics import BrokerViews, Topic, create_topics, describe_topics
 
 FLUSH_SECONDS = 40.0  # to join the clients after the stop: longer than delivery.timeout.ms
 
@@ -41,7 +41,7 @@ class Load:
     crashes: bool = True  # whether members of a group are killed, too
 
     def main_topic(self, **config: str) -> Topic:
-        """The topic that the options name; a workload's own settings give way to the user's."""
+        """The topic that the options name; the user's settings override the workload's."""
         config = {**config, **self.topic_config}
         return Topic(self.topic, self.partitions, self.replication_factor, config, self.assignment)
 
@@ -98,6 +98,7 @@ class Session:
 
     def __init__(self, recorder: Recorder, settings: ClientSettings, load: Load, admin: Any) -> None:
         self.recorder, self.settings, self.load, self.admin = recorder, settings, load, admin
+        self.views = BrokerViews(settings, admin)
         self.progress = Progress()
         self.partitions = load.partitions  # of the topic, as producers know them
         self.stopping = threading.Event()

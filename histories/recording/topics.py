@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import LogjudgeError, UsageError
-from .kafka_clients import confluent_kafka, typed
+from .kafka_clients import ClientSettings, confluent_kafka, make, typed
 from .permissions import is_refusal, refusal, refuse
 
 REQUEST_SECONDS = 30.0
+VIEW_SECONDS = 2.0  # a broker that is paused does not answer
 # Settings that decide whether a loss is legal; run.json has them also where they are the defaults.
 DECISIVE = (
     "cleanup.policy",
@@ -88,12 +90,55 @@ def leaders(admin: Any, topic: str) -> dict[int, int]:
     return {number: partition.leader for number, partition in metadata(admin, topic).partitions.items()}
 
 
-def are_in_sync(admin: Any, topic: str) -> bool:
-    """Whether every replica of every partition is in sync."""
-    return all(
-        partition.leader >= 0 and sorted(partition.isrs) == sorted(partition.replicas)
-        for partition in metadata(admin, topic).partitions.values()
-    )
+class BrokerViews:
+    """Topics as each broker describes them: a broker that is cut off from the others describes the past.
+
+    A client of librdkafka asks the one broker that it is connected to, so each broker gets a client of its own.
+    """
+
+    def __init__(self, settings: ClientSettings, admin: Any) -> None:
+        self._settings, self._admin = settings, admin
+        self._clients: dict[str, Any] = {}  # by address
+
+    def of(self, topic: str) -> list[Any]:
+        """A topic's partitions by number, once for each broker that answers."""
+        found = []
+        for broker in self._admin.list_topics(topic, timeout=REQUEST_SECONDS).brokers.values():
+            address = f"{broker.host}:{broker.port}"
+            if address not in self._clients:
+                self._clients[address] = make("AdminClient", self._settings, {"bootstrap.servers": address})
+            try:
+                about = self._clients[address].list_topics(topic, timeout=VIEW_SECONDS).topics[topic]
+            except confluent_kafka().KafkaException:
+                continue
+            if about.error is None and about.partitions:
+                found.append(about.partitions)
+        return found
+
+    def are_in_sync(self, topic: str) -> bool:
+        """Whether all brokers report that every replica is in sync, and the same leaders."""
+        views = self.of(topic)
+        replicas = [partition for view in views for partition in view.values()]
+        are_full = all(p.leader >= 0 and sorted(p.isrs) == sorted(p.replicas) for p in replicas)
+        return bool(views) and are_full and len({_leaders(view) for view in views}) == 1
+
+    def lacks_leader(self, topic: str) -> list[int]:
+        """The partitions for which no broker reports a leader."""
+        views = self.of(topic)
+        numbers = sorted({number for view in views for number in view})
+        return [n for n in numbers if all(view[n].leader < 0 for view in views if n in view)]
+
+    def usual(self, topic: str) -> Any:
+        """The partitions by number, as most brokers describe them. Raises LogjudgeError where none answers."""
+        views = self.of(topic)
+        if not views:
+            raise LogjudgeError(f"topic {topic}: no broker describes it")
+        counts = Counter(map(_leaders, views))
+        return max(views, key=lambda view: counts[_leaders(view)])
+
+
+def _leaders(view: Any) -> tuple[tuple[int, int], ...]:
+    return tuple((number, view[number].leader) for number in sorted(view))
 
 
 def describe_topics(admin: Any, topics: Iterable[Topic]) -> dict[str, dict[str, Any]]:

@@ -26,12 +26,7 @@ from .zookeeper_log import EpochWording, ZookeeperWording
 
 MAX_SNAPSHOTS = 4  # in one run
 
-TOPIC_NAMES = (
-    "min.insync.replicas",
-    "unclean.leader.election.enable",
-    "flush.messages",
-    "flush.ms",
-)
+TOPIC_NAMES = ("min.insync.replicas", "unclean.leader.election.enable", "flush.messages", "flush.ms")
 RETENTION_NAMES = ("retention.ms", "retention.bytes", "segment.ms", "segment.bytes")
 PRODUCER_NAMES = (
     "acks",
@@ -45,11 +40,7 @@ PRODUCER_NAMES = (
 )
 CONSUMER_NAMES = ("auto.offset.reset", "max.poll.records")
 GROUP_NAMES = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms")
-BROKER_NAMES = (
-    "replica.lag.time.max.ms",
-    "replica.high.watermark.checkpoint.interval.ms",
-    "replica.fetch.wait.max.ms",
-)
+BROKER_NAMES = ("replica.lag.time.max.ms", "replica.high.watermark.checkpoint.interval.ms", "replica.fetch.wait.max.ms")
 KRAFT_NAMES = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
 ZOOKEEPER_NAMES = ("zookeeper.session.timeout.ms",)
 
@@ -72,18 +63,19 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
     config = scenario.config()  # raises ConfigError before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     brokers = folder / "brokers"
-    logs, metadata = LogWriter(brokers), MetadataLog(brokers)
     written: list[Written] = []
+    logs: list[LogWriter | MetadataLog] = []
 
     def prepare(cluster: Cluster) -> None:
         written.append(Written(folder, cluster))
         recorder.sources = cluster.copies.sources
-        logs.attach(cluster, _wording(cluster))
-        metadata.attach(cluster)
+        logs.append(LogWriter(brokers, _wording(cluster)))
+        if not cluster.rules.era.zookeeper:
+            logs.append(MetadataLog(brokers, cluster))
 
     def listener(event: ClusterEvent) -> None:
-        logs.on_event(event)
-        metadata.on_event(event)
+        for log in logs:
+            log.on_event(event)
 
     def snapshot(cluster: Cluster, name: str) -> None:
         result = written[0]
@@ -99,9 +91,8 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
         recorder = Recorder(out, config)
         cluster = scenario.run(recorder, listener, snapshot, prepare)
         recorder.flush()
-    logs.close()
-    if not cluster.rules.era.zookeeper:
-        metadata.close()
+    for log in logs:
+        log.close()
     result = written[0]
     result.lines, result.last_send = recorder.lines, recorder.last_send
     _write_disks(cluster, brokers)
@@ -157,13 +148,7 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
         "seed": scenario.seed,
         "variant": scenario.variant,
         "schedule": [
-            {
-                "at_ms": f.at / 1000,
-                "kind": f.kind,
-                "nodes": list(f.nodes),
-                "for_ms": f.lasts / 1000,
-                **f.parameters(),
-            }
+            {"at_ms": f.at / 1000, "kind": f.kind, "nodes": list(f.nodes), "for_ms": f.lasts / 1000, **f.parameters()}
             for f in scenario.faults
         ],
     }

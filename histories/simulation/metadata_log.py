@@ -16,7 +16,7 @@ from ...models.replication.events import ClusterEvent
 from ...models.replication.network import FIRST_CONTROLLER
 from ...models.replication.partition_state import NO_LEADER, PartitionState
 from ..evidence.metadata_records import encode
-from .names import epoch_ms, uuid
+from .names import epoch_ms, kraft_properties, uuid
 from .segments import HEAD
 
 CHANGED = "BROKER_REGISTRATION_CHANGE_RECORD"
@@ -26,15 +26,11 @@ FENCED, UNFENCED = 1, -1  # BrokerRegistrationFencingChange
 class MetadataLog:
     """Listens to events, and writes at the end the records that the controllers made of them."""
 
-    def __init__(self, brokers: Path) -> None:
+    def __init__(self, brokers: Path, cluster: Cluster) -> None:
         self._folder = brokers / str(FIRST_CONTROLLER) / "data"
         self._records: list[tuple[int, int, bytes]] = []  # microseconds, controller epoch, record
-        self._cluster: Cluster | None = None
-        self._registered: dict[int, tuple[int, int]] = {}  # broker -> incarnation, broker epoch
-
-    def attach(self, cluster: Cluster) -> None:
-        """Set the cluster, which is composed after this writer."""
         self._cluster = cluster
+        self._registered: dict[int, tuple[int, int]] = {}  # broker -> incarnation, broker epoch
 
     def on_event(self, event: ClusterEvent) -> None:
         """Record an event, if controllers do."""
@@ -51,16 +47,14 @@ class MetadataLog:
 
     def _admit(self, time: int, broker: int) -> None:
         """A new process registers; then, or after it was only fenced, the broker is unfenced."""
-        assert self._cluster is not None
         incarnation = self._cluster.quorum.incarnations[broker]
         if broker not in self._registered or self._registered[broker][0] != incarnation:
             self._registered[broker] = incarnation, len(self._records)
+            endpoint = {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 19090 + broker, "securityProtocol": 0}
             registration = {
                 "incarnationId": uuid(self._cluster.seed, f"incarnation {broker} {incarnation}"),
                 "brokerEpoch": len(self._records),
-                "endPoints": [
-                    {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 19090 + broker, "securityProtocol": 0}
-                ],
+                "endPoints": [endpoint],
                 "features": [],
                 "fenced": True,
             }
@@ -73,20 +67,14 @@ class MetadataLog:
         self._write(time, CHANGED, brokerId=broker, brokerEpoch=epoch, fenced=fenced)
 
     def _store(self, time: int, partition: int, before: PartitionState | None, after: PartitionState) -> None:
-        assert self._cluster is not None
         topic, number = self._cluster.config.topic_of(partition)
         key = {"partitionId": number, "topicId": uuid(self._cluster.seed, topic)}
         if before is None:
             if number == 0:
                 self._write(time, "TOPIC_RECORD", name=topic, topicId=key["topicId"])
-            known: dict[str, Any] = {
-                "replicas": after.replicas,
-                "isr": after.isr,
-                "removingReplicas": [],
-                "addingReplicas": [],
-            }
-            known |= {"leader": after.leader, "leaderEpoch": after.epoch, "partitionEpoch": after.version}
-            self._write(time, "PARTITION_RECORD", **key, **known)
+            replicas = {"replicas": after.replicas, "isr": after.isr, "removingReplicas": [], "addingReplicas": []}
+            leader = {"leader": after.leader, "leaderEpoch": after.epoch, "partitionEpoch": after.version}
+            self._write(time, "PARTITION_RECORD", **key, **replicas, **leader)
             return
         new, old = _fields_of(after), _fields_of(before)
         changed = {name: value for name, value in new.items() if value != old[name]}
@@ -99,7 +87,6 @@ class MetadataLog:
         self._write(time, "PARTITION_CHANGE_RECORD", **key, **changed)
 
     def _write(self, time: int, kind: str, **fields: Any) -> None:
-        assert self._cluster is not None
         self._records.append((time, self._cluster.quorum.epoch, encode(kind, fields)))
 
     def close(self) -> None:
@@ -113,11 +100,8 @@ class MetadataLog:
                 raw = bytearray(builder.build())
                 HEAD.pack_into(raw, 0, offset, len(raw) - 12, epoch)
                 out.write(raw)
-        assert self._cluster is not None
-        (self._folder / "meta.properties").write_bytes(
-            f"version=1\ncluster.id={uuid(self._cluster.seed, 'cluster')}\nnode.id={FIRST_CONTROLLER}\n"
-            f"directory.id={uuid(self._cluster.seed, f'directory {FIRST_CONTROLLER}')}\n".encode()
-        )
+        properties = kraft_properties(self._cluster.seed, FIRST_CONTROLLER)
+        (self._folder / "meta.properties").write_bytes(properties.encode())
 
 
 def _fields_of(state: PartitionState) -> dict[str, Any]:

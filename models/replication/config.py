@@ -13,6 +13,7 @@ from .storage.segments import Limits
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+PARTITIONERS = ("random", "round-robin", "sticky", "key")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 MS = 1_000  # microseconds
 SECOND = 1_000_000
@@ -46,6 +47,7 @@ class Config:
     fetch_wait_max: int = 500 * MS
     fetch_backoff: int = 1 * SECOND
     socket_timeout: int = 30 * SECOND
+    fetchers: int = 1  # of a follower for each leader: num.replica.fetchers
     fetch_max_batches: int = 1000  # replica.fetch.max.bytes, counted in batches
     # disks
     hw_checkpoint: int = 5 * SECOND
@@ -60,6 +62,11 @@ class Config:
     retention_time: int = NEVER
     retention_check: int = 300 * SECOND
     recovery_time: int = 200 * MS  # loading the logs at a start
+    # threads of a broker
+    network_threads: int = 3
+    handler_threads: int = 8
+    queued_max_requests: int = 500
+    request_time: int = 0  # microseconds that a handler thread is busy with one request
     # controller
     session_timeout: int = 9 * SECOND
     heartbeat: int = 2 * SECOND
@@ -69,6 +76,8 @@ class Config:
     producers: int = 2
     acks: int = -1
     linger: int = 5 * MS
+    partitioner: str = "random"  # clients/partitioners.py; Kafka's default is sticky
+    keys: int = 1000  # of the partitioner key
     batch_records: int = 163  # batch.size of 16384 bytes, at about 100 bytes a record
     retries: int = 2147483647
     retry_backoff: int = 100 * MS

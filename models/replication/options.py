@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from .config import ASSIGNORS, MS, NEVER, SECOND, Config, ConfigError
+from .config import ASSIGNORS, MS, NEVER, PARTITIONERS, SECOND, Config, ConfigError
 from .placement import ASSIGNMENTS
 
 
@@ -42,6 +42,7 @@ OPTIONS: dict[str, Option] = {
     "leader.imbalance.per.broker.percentage": Option("imbalance_percentage", most=100),
     "replica.lag.time.max.ms": Option("lag_time_max", MS, least=2),
     "replica.lag.max.messages": Option("lag_max_messages"),
+    "num.replica.fetchers": Option("fetchers", least=1, most=1000),
     "replica.fetch.wait.max.ms": Option("fetch_wait_max", MS),
     "replica.fetch.backoff.ms": Option("fetch_backoff", MS, least=1),
     "replica.socket.timeout.ms": Option("socket_timeout", MS),
@@ -58,6 +59,10 @@ OPTIONS: dict[str, Option] = {
     "retention.ms": Option("retention_time", MS),
     "log.retention.check.interval.ms": Option("retention_check", MS, least=1),
     "simulation.recovery.ms": Option("recovery_time", MS),
+    "num.network.threads": Option("network_threads", least=1, most=1000),
+    "num.io.threads": Option("handler_threads", least=1, most=1000),
+    "queued.max.requests": Option("queued_max_requests", least=1),
+    "simulation.request.us": Option("request_time"),
     "broker.session.timeout.ms": Option("session_timeout", MS, least=2),
     "zookeeper.session.timeout.ms": Option("session_timeout", MS, least=2),
     "broker.heartbeat.interval.ms": Option("heartbeat", MS, least=1),
@@ -65,6 +70,8 @@ OPTIONS: dict[str, Option] = {
     "simulation.controllers": Option("controllers", least=1, most=99),
     "simulation.producers": Option("producers", least=1, most=1000),
     "acks": Option("acks"),
+    "partitioner.class": Option("partitioner"),
+    "simulation.keys": Option("keys", least=1, most=1_000_000),
     "linger.ms": Option("linger", MS),
     "simulation.batch.records": Option("batch_records", least=1),
     "retries": Option("retries"),
@@ -122,6 +129,10 @@ BROKER_OPTIONS = frozenset(
         "flush_ms",
         "writeback",
         "recovery_time",
+        "network_threads",
+        "handler_threads",
+        "queued_max_requests",
+        "request_time",
         "heartbeat",
         "request_timeout",
     )
@@ -244,6 +255,8 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"auto.offset.reset must be earliest or latest (none is not modelled), not {config.offset_reset!r}"
         )
+    if config.partitioner not in PARTITIONERS:
+        raise ConfigError(f"partitioner.class must be {', '.join(PARTITIONERS)}, not {config.partitioner!r}")
     if config.strategy and config.strategy not in ASSIGNORS:
         raise ConfigError(f"partition.assignment.strategy must be {', '.join(ASSIGNORS)}, not {config.strategy!r}")
     commits = ("none", "after", "before", *(("auto",) if config.strategy else ()))

@@ -80,6 +80,7 @@ class FetchRequest(Request):
     parts: list[FetchPart]
     # With read_committed, by partition the aborted transactions in the response: producer id, first offset.
     aborted: dict[int, list[tuple[int, int]]] | None = None
+    fetcher: int = 0  # of the follower
     deadline: int = field(default=0, init=False)
     results: list[FetchResult] = field(default_factory=list, init=False)
 

@@ -22,7 +22,8 @@ from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, ReplicaLogs, complete_sends, replica_logs_of
 from logjudge.analysis.rules import RULES
 from logjudge.analysis.rules.judgement import Judgement
-from logjudge.analysis.timelines.timeline import Timeline, build_timeline
+from logjudge.analysis.timelines.building import build_timeline
+from logjudge.analysis.timelines.timeline import Timeline
 from logjudge.histories.evidence.clock import Fault, clock_offsets
 from logjudge.histories.evidence.layout import find_parts
 from logjudge.histories.evidence.part_blocks import read_part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 from logjudge.analysis.causes.losses import Lost
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
-from logjudge.analysis.timelines.timeline import build_timeline
+from logjudge.analysis.timelines.building import build_timeline
 from logjudge.histories.evidence.clock import Fault
 from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replay_records
 from logjudge.histories.evidence.server_log import parse_log

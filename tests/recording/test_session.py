@@ -6,10 +6,12 @@ import json
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from logjudge.histories.errors import LogjudgeError
-from logjudge.histories.recording import abort_transactions
+from logjudge.histories.recording import abort_transactions, topics
 from logjudge.histories.recording.kafka_clients import ClientSettings
 from logjudge.histories.recording.recorder import Recorder
 from logjudge.histories.recording.session import Load, Progress, Session
@@ -157,3 +159,38 @@ def test_a_refused_permission_ends_the_recording_and_names_what_the_user_lacks(s
     assert str(session.error).startswith("p0: the cluster refused a request (TOPIC_AUTHORIZATION_FAILED); ")
     assert "WRITE on the topic" in str(session.error)
     assert session.progress.sends == {"info": 1, "fail": 1}
+
+
+class Broker:
+    """An AdminClient that is connected to one broker, which reports a leader and in-sync replicas, or nothing."""
+
+    def __init__(self, leader: int, isr: list[int] | None) -> None:
+        self.leader, self.isr = leader, isr
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        assert timeout > 0
+        partition = SimpleNamespace(leader=self.leader, isrs=self.isr, replicas=[1, 2, 3])
+        about = SimpleNamespace(error=None, partitions={} if self.isr is None else {0: partition})
+        brokers = {number: SimpleNamespace(host="h", port=number) for number in (1, 2, 3)}
+        return SimpleNamespace(topics={topic: about}, brokers=brokers)
+
+
+@pytest.mark.parametrize(
+    ("views", "leader", "in_sync"),
+    [
+        ([(2, [1, 2, 3])] * 3, 2, True),
+        ([(1, [1, 2, 3]), (2, [2, 3]), (2, [2, 3])], 2, False),  # 1 is cut off and describes the past
+        ([(1, [1, 2, 3]), (2, [1, 2, 3]), (2, [1, 2, 3])], 2, False),  # 1 is back and has not heard yet
+        ([(1, None), (3, [1, 2, 3]), (3, [1, 2, 3])], 3, True),  # 1 does not describe the topic
+    ],
+)
+def test_what_a_cut_off_broker_reports_does_not_decide(
+    views: list[Any], leader: int, in_sync: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("confluent_kafka")
+    brokers = {f"h:{number}": Broker(*view) for number, view in enumerate(views, 1)}
+    monkeypatch.setattr(topics, "make", lambda _kind, _settings, config: brokers[config["bootstrap.servers"]])
+    found = topics.BrokerViews(ClientSettings("h:1"), brokers["h:1"])
+    assert found.usual("orders")[0].leader == leader
+    assert found.are_in_sync("orders") is in_sync
+    assert found.lacks_leader("orders") == []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from logjudge.histories.simulation.scenarios import load
+from logjudge.models.exploration.invariants import INVARIANTS
 from logjudge.models.replication.clients.producer import Producer
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND
@@ -177,3 +178,11 @@ def test_no_request_overtakes_another_on_its_connection() -> None:
     facts: list[ClusterEvent] = []
     load("idempotence").run(listener=facts.append)
     assert [fact for fact in facts if fact[2] == "out-of-order"] == []
+
+
+def test_fetchers_share_the_partitions_of_a_leader_and_survive_faults() -> None:
+    options = {"num.partitions": 6, "num.replica.fetchers": 2, "simulation.ops": 400, "min.insync.replicas": 2}
+    cluster = run(options, Fault(1100 * MS, "crash", (1,), SECOND), Fault(1500 * MS, "pause", (2,), SECOND))
+    assert cluster.final
+    assert sorted(cluster.brokers[3].fetchers.fetchers) == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    assert [found for check, _ in INVARIANTS.values() if (found := check(cluster))] == []

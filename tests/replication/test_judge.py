@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.timelines.terms import Builder, recalled
+from logjudge.analysis.timelines.terms import recalled
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
@@ -97,9 +97,8 @@ def test_a_last_known_leader_needs_empty_isr_and_elr() -> None:
         (False, none, none, three, False),
         (False, none, one, one, False),
     ):
-        builder = Builder(None, {}, None)  # type: ignore[arg-type]
-        builder.config = {"unclean.leader.election.enable": str(enabled).lower()}
-        assert recalled(builder, "1", sync, elr, known) == expected
+        config = {"unclean.leader.election.enable": str(enabled).lower()}
+        assert recalled(config, "1", sync, elr, known) == expected
 
 
 def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:

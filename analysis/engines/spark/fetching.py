@@ -29,7 +29,7 @@ from ....histories.evidence.layout import split_part
 from ....histories.evidence.parts import Part
 from ....histories.files import BLOCK_BYTES, HANDED_ON_BLOCK_BYTES, SPLIT_BYTES, Block, Split
 from ....histories.parsing import parse_blocks
-from ...stages import Parts, read_evidence, read_split, take_apart
+from ...stages import Parts, pair_and_observe, read_evidence, read_split
 from . import handing_on
 from .blocks import BLOCK, SCHEMA, Map, blocks_of_parts, first_turn, rows_in, unpack
 from .handing_on import HANDED_ON
@@ -99,10 +99,8 @@ def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
             for file in run.stored
             if file.content is not None
         ]
-        rows = frame_of(session, tasks + read_already)
-        frames.append(
-            staged(run.stored, rows, pieces_of(session, run.uri, run.stored), _reading_files(run.settings.to_json()))
-        )
+        rows, pieces = frame_of(session, tasks + read_already), pieces_of(session, run.uri, run.stored)
+        frames.append(staged(run.stored, rows, pieces, _reading_files(run.settings.to_json())))
     return _union(frames)
 
 
@@ -147,7 +145,7 @@ def _reading(settings_json: str, known: dict[tuple[str, int], tuple[int, str]]) 
         for (path, start, _), runs in by_split(batches):
             number, reader = known[path, start]
             parsed = parse_blocks(reader, path, _blocks(map(pl.Series, runs)))
-            named = ((str(number), parts) for parts in take_apart(number, parsed, settings))
+            named = ((str(number), parts) for parts in pair_and_observe(number, parsed, settings))
             yield from blocks_of_parts(named, first_turn(number))
 
     return read

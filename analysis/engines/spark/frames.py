@@ -21,7 +21,7 @@ from ....histories.event_frames import SOURCE, check_columns, json_lines
 from ....histories.files import HANDED_ON_BLOCK_BYTES, Block, Split
 from ....histories.parsing import parse_blocks
 from ....histories.tables import EVENTS
-from ...stages import take_apart
+from ...stages import pair_and_observe
 from .blocks import BLOCK, Map, blocks_of_parts, first_turn
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _reading(settings_json: str, lines: Accumulator[int] | None) -> Map:
         for first in filled:  # the rest are taken below
             number = first.column(_SPLIT)[0].as_py()
             blocks = _blocks(chain([first], filled), block_bytes)
-            found = take_apart(number, parse_blocks("native", SOURCE, blocks), settings)
+            found = pair_and_observe(number, parse_blocks("native", SOURCE, blocks), settings)
             yield from blocks_of_parts(((str(number), parts) for parts in found), first_turn(number), lines)
 
     return read

@@ -41,11 +41,9 @@ def judge_run(
 ) -> Results:
     """Judges one run with one action, cycles of transactions with two more, and torn transactions, if any, with one.
 
-    Nothing the size of a history reaches the driver.
-
-    `events` is the history of a run from `frames.open_frame`.
-
-    Raises InputError, ClusterError."""
+    Nothing the size of a history reaches the driver. `events` is the history of a run from `frames.open_frame`.
+    Raises InputError, ClusterError.
+    """
     context = context_of(session)
     if context is not None and not is_cluster(session) and events is None and is_small(run):
         return judge_small(run, context, progress)

@@ -67,11 +67,7 @@ def prove(observed: DataFrame, everywhere: DataFrame, settings: Settings, tasks:
     ranges = parts.filter(of_range).select(*UNIT, "range").distinct()
     rest = parts.filter(~of_range).drop("range")
     shared = everywhere.drop(*UNIT)
-    needed = [
-        parts.filter(of_range),
-        rest.join(F.broadcast(ranges), [*UNIT]),
-        shared.crossJoin(F.broadcast(ranges)),
-    ]
+    needed = [parts.filter(of_range), rest.join(F.broadcast(ranges), [*UNIT]), shared.crossJoin(F.broadcast(ranges))]
     facts = _grouped(needed, [*UNIT, "range"], tasks).applyInArrow(_stating(text), BLOCK)
     needed = [facts, rest, shared.crossJoin(F.broadcast(ranges.select(*UNIT).distinct()))]
     concluded = store(_grouped(needed, [*UNIT], tasks).applyInArrow(_concluding(text), BLOCK))
@@ -100,7 +96,7 @@ def _cutting(range_offsets: int) -> Map:
             units = {Unit(row["topic"], row["partition"]): frame}
             if row["kind"] == "small":
                 large = [Unit(one["topic"], one["partition"]) for one in json.loads(row["units"])]
-                units = {unit: _rows_of_unit(frame, unit) for unit in large}
+                units = {unit: frame.filter(**unit._asdict()).drop(*UNIT) for unit in large}
             for unit, rows in units.items():
                 for number, part in by_range(row["name"], rows, range_offsets) if len(rows) else ():
                     kind = "rest" if number == REST else "observations"
@@ -109,10 +105,6 @@ def _cutting(range_offsets: int) -> Map:
                     yield pa.RecordBatch.from_arrays(arrays, schema=_RANGED)
 
     return cut
-
-
-def _rows_of_unit(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:
-    return rows.filter((pl.col("topic") == unit.topic) & (pl.col("partition") == unit.partition)).drop(*UNIT)
 
 
 class _Group(NamedTuple):
@@ -170,8 +162,7 @@ def _concluding(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
             unproved = sorted(proof.unproved)
             if proof.summary is not None:
                 yield from to_batches([of_no_partition("summaries", json.dumps([proof.summary]).encode())])
-        yield from to_batches(
-            [("proof", topic, partition, "" if unproved else VALID, 0, json.dumps(unproved).encode())]
-        )
+        name = "" if unproved else VALID
+        yield from to_batches([("proof", topic, partition, name, 0, json.dumps(unproved).encode())])
 
     return conclude

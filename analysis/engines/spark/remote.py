@@ -24,18 +24,7 @@ from ....histories.evidence.checkpoints import MAX_BYTES as MAX_CHECKPOINT_BYTES
 from ....histories.evidence.layout import FOLDERS, SMALL_FILES, is_text, may_be_evidence, split_part
 from ....histories.evidence.parts import Part
 from ....histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES, Split
-from .fetching import (
-    COMPRESSED,
-    all_names,
-    by_split,
-    frame_of,
-    joined,
-    literal,
-    pieces_of,
-    staged,
-    task_row,
-    text_of,
-)
+from .fetching import COMPRESSED, all_names, by_split, frame_of, joined, literal, pieces_of, staged, task_row, text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

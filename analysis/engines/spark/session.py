@@ -95,9 +95,8 @@ def _starting(where: str | None, conf: Sequence[tuple[str, str]]) -> Iterator[No
         yield
     except Exception as error:
         raise MissingComponentError(
-            f"Spark could not be started on {where or 'local[*]'} ({describe_error(error)});"
-            " `logjudge doctor` reports what is missing,"
-            " and --engine local needs neither Spark nor Java"
+            f"Spark could not be started on {where or 'local[*]'} ({describe_error(error)}); `logjudge doctor` reports"
+            " what is missing, and --engine local needs neither Spark nor Java"
         ) from error
 
 

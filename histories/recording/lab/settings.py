@@ -21,7 +21,7 @@ CONTROLLER = "100"  # in KRaft
 ZOOKEEPER = "zookeeper"
 PORTS = range(20_000, 32_000)  # below those that systems give to outgoing connections
 
-# Small, and quick to notice a dead broker. A scenario or a user overrides them.
+# Small. A scenario or a user overrides them.
 COMMON: Mapping[str, object] = {
     "num.network.threads": 1,
     "num.io.threads": 4,
@@ -39,9 +39,11 @@ COMMON: Mapping[str, object] = {
     "log.retention.check.interval.ms": 1000,
     "controlled.shutdown.enable": "true",
 }
+# broker.heartbeat.interval.ms stays 2 s: requests to register and heartbeats time out after it, and on a busy machine a
+# shorter one keeps brokers out, or fences them without a fault.
 KRAFT: Mapping[str, object] = {
-    "broker.heartbeat.interval.ms": 500,
-    "broker.session.timeout.ms": 6000,
+    "broker.session.timeout.ms": 9000,
+    "initial.broker.registration.timeout.ms": 240_000,
     "log.initial.task.delay.ms": 1000,
 }
 WITH_ZOOKEEPER: Mapping[str, object] = {"zookeeper.session.timeout.ms": 6000, "zookeeper.connection.timeout.ms": 20000}

@@ -39,6 +39,7 @@ from .produce import ProduceHandler
 from .queries import QueryHandler
 from .replica import Replica
 from .replica_manager import ReplicaManager
+from .request_threads import Handler, RequestThreads
 
 TICK = 100 * MS  # Kafka's purgatory reaper wakes every 200 ms, its schedulers at their own intervals
 REGISTER_AGAIN = 200 * MS  # a refused registration is tried again
@@ -79,7 +80,10 @@ class Broker:
         self.isr = IsrManager(
             process, network, self.replicas, controller, rules, config, ledger, rng, self.manager.advance
         )
-        self.produces = ProduceHandler(process, network, self.manager, self.disk, config, ledger, uids.__next__)
+        self.threads = RequestThreads(process, config)
+        self.produces = ProduceHandler(
+            process, network, self.manager, self.disk, config, ledger, uids.__next__, self.threads
+        )
         self.deletes = DeleteHandler(process, self.manager, controller, config)
         self.fetches = FetchHandler(
             process, network, self.manager, rules, config, self.isr.expand, self.deletes.complete
@@ -103,20 +107,16 @@ class Broker:
             on_leader,
         )
         self.coordinators = make_coordinators(process, network, self.manager, self.produces, config, metadata)
-        self.inbox = Inbox(
-            process,
-            network,
-            self.disk,
-            {
-                ProduceRequest: self.produces.handle,
-                FetchRequest: self.fetches.handle,
-                EpochRequest: self.queries.handle_epochs,
-                MetadataRequest: self.queries.handle_metadata,
-                OffsetsRequest: self.queries.handle_offsets,
-                ApiVersionsRequest: self.queries.handle_api_versions,
-                **self.coordinators.handlers(),
-            },
-        )
+        served: dict[type, Handler] = {
+            FetchRequest: self.fetches.handle,
+            EpochRequest: self.queries.handle_epochs,
+            MetadataRequest: self.queries.handle_metadata,
+            OffsetsRequest: self.queries.handle_offsets,
+            ApiVersionsRequest: self.queries.handle_api_versions,
+            **self.coordinators.handlers(),
+        }
+        handlers = {kind: self.threads.serving(handler) for kind, handler in served.items()}
+        self.inbox = Inbox(process, network, self.disk, {ProduceRequest: self.produces.handle, **handlers})
         self._restart_parts()
 
     def _restart_parts(self) -> None:
@@ -124,6 +124,7 @@ class Broker:
         self.process.backlog = []
         self._due_heartbeat = self.process.loop.now
         self.fetchers.restart()
+        self.threads.restart()
         self.produces.restart()
         self.fetches.restart()
         self.leadership.restart()
@@ -212,6 +213,7 @@ class Broker:
             if request not in found:
                 found.append(request)
         found.extend(self.produces.queued())
+        found.extend(self.threads.waiting())
         return found
 
     def pause(self) -> None:

@@ -34,7 +34,7 @@ class FetchHandler:
     _config: Config
     _expand_isr: Callable[[Replica, int], None]
     _complete_deletes: Callable[[Replica], None]
-    _parked: dict[int, FetchRequest] = field(default_factory=dict, init=False)  # by follower
+    _parked: dict[tuple[int, int], FetchRequest] = field(default_factory=dict, init=False)  # by follower and fetcher
     _parked_consumers: dict[int, list[FetchRequest]] = field(default_factory=dict, init=False)  # by partition
 
     def restart(self) -> None:
@@ -66,7 +66,7 @@ class FetchHandler:
             self._network.send(self._process.id, follower, request.reply, request)
         else:
             request.deadline = self._process.loop.now + self._config.fetch_wait_max
-            self._parked[follower] = request
+            self._parked[follower, request.fetcher] = request
 
     def _handle_consumer(self, request: FetchRequest) -> None:
         if self._read_all(request):
@@ -132,8 +132,9 @@ class FetchHandler:
     def wake_followers(self, replica: Replica) -> None:
         """Respond to the followers that wait for new records of this leader."""
         if self._parked:
+            fetcher = replica.partition % self._config.fetchers
             for follower in replica.followers:
-                waiting = self._parked.pop(follower, None)
+                waiting = self._parked.pop((follower, fetcher), None)
                 if waiting is not None:
                     self._respond(waiting)
 
@@ -148,7 +149,7 @@ class FetchHandler:
     def resign(self, replica: Replica) -> None:
         """The replica no longer leads: respond to all parked requests, so that their senders find the new leader."""
         for fetch in list(self._parked.values()):
-            del self._parked[fetch.follower]
+            del self._parked[fetch.follower, fetch.fetcher]
             self._respond(fetch)
         self.wake_consumers(replica)
 
@@ -156,7 +157,7 @@ class FetchHandler:
         """Respond to requests that waited for replica.fetch.wait.max.ms."""
         if self._parked:
             for request in [r for r in self._parked.values() if now >= r.deadline]:
-                del self._parked[request.follower]
+                del self._parked[request.follower, request.fetcher]
                 self._respond(request)
         for partition in sorted(self._parked_consumers):
             for request in [r for r in self._parked_consumers[partition] if now >= r.deadline]:

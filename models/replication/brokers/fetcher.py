@@ -1,4 +1,6 @@
-"""A follower's fetcher: one for each leader, one request in flight, with all partitions that follow this leader.
+"""A follower's fetchers: num.replica.fetchers for each leader, which share its partitions.
+
+Each has one request in flight.
 
 In a new leader epoch the follower first truncates a partition, to its high watermark or to the end offset of its last
 epoch in the leader's log, and then fetches it. Simplification: in all versions it requests that offset. Since 2.7
@@ -41,13 +43,13 @@ class FetcherContext:
 
 
 class FetcherManager:
-    """The fetchers of one broker, by leader (ReplicaFetcherManager)."""
+    """The fetchers of one broker, by leader and number (ReplicaFetcherManager)."""
 
     __slots__ = ("_context", "fetchers")
 
     def __init__(self, context: FetcherContext) -> None:
         self._context = context
-        self.fetchers: dict[int, Fetcher] = {}
+        self.fetchers: dict[tuple[int, int], Fetcher] = {}
 
     def restart(self) -> None:
         """A new process fetches nothing yet."""
@@ -55,9 +57,10 @@ class FetcherManager:
 
     def follow(self, replica: Replica, leader: int) -> None:
         """Fetch a partition from this leader."""
-        fetcher = self.fetchers.get(leader)
+        number = replica.partition % self._context.config.fetchers
+        fetcher = self.fetchers.get((leader, number))
         if fetcher is None:
-            fetcher = self.fetchers[leader] = Fetcher(self._context, leader)
+            fetcher = self.fetchers[leader, number] = Fetcher(self._context, leader, number)
         fetcher.add(replica)
 
     def stop(self, partition: int) -> None:
@@ -79,10 +82,14 @@ class FetcherManager:
 class Fetcher:
     """ReplicaFetcherThread: truncate, then repeatedly fetch, append, and update the high watermark."""
 
-    __slots__ = ("_context", "closed", "connection", "epochs_to_request", "fetching", "leader", "request", "wait_until")
+    __slots__ = (
+        *("_context", "_number", "closed", "connection", "epochs_to_request", "fetching", "leader", "request"),
+        "wait_until",
+    )
 
-    def __init__(self, context: FetcherContext, leader: int) -> None:
+    def __init__(self, context: FetcherContext, leader: int, number: int) -> None:
         self._context = context
+        self._number = number
         self.leader = leader
         self.connection = Connection(context.process.id)
         self.epochs_to_request: dict[int, int] = {}  # partitions to truncate -> the epoch whose end is requested
@@ -146,8 +153,9 @@ class Fetcher:
             replica = self._context.manager.replicas[partition]
             log = replica.log
             parts.append((partition, log.end, replica.epoch, log.last_epoch, log.start))
+        callbacks = self.on_fetched, self.on_closed
         return FetchRequest(
-            node, self.leader, now, self.on_fetched, self.on_closed, self.connection, node, limit, parts
+            node, self.leader, now, *callbacks, self.connection, node, limit, parts, fetcher=self._number
         )
 
     def _back_off(self) -> None:

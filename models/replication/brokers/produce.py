@@ -19,6 +19,7 @@ from .disk import Disk
 from .process import Process
 from .replica import Replica
 from .replica_manager import ReplicaManager
+from .request_threads import Handler, RequestThreads
 from .verification import Verifier
 
 
@@ -43,8 +44,13 @@ class ProduceHandler:
     _config: Config
     _ledger: Ledger
     _next_uid: Callable[[], int]
+    _threads: RequestThreads
     _queues: dict[int, ClientQueue] = field(default_factory=dict, init=False)
     verifier: Verifier | None = field(default=None, init=False)  # with transactions since KIP-890
+    _serve: Handler = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._serve = self._threads.serving(self.append)
 
     def restart(self) -> None:
         """A new process has no connections."""
@@ -62,7 +68,7 @@ class ProduceHandler:
             queue.waiting.append(request)
             return
         queue.busy = True
-        self.append(request)
+        self._serve(request)
 
     def write(self, batch: ProducerBatch, done: Callback) -> None:
         """Append a batch of this broker's own with acks=all; `done` gets the request once it is decided."""
@@ -184,4 +190,4 @@ class ProduceHandler:
             return
         queue = self._queues.get(client)
         if queue is not None and queue.waiting:
-            self.append(queue.waiting.popleft())
+            self._serve(queue.waiting.popleft())

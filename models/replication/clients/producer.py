@@ -30,6 +30,7 @@ from ..requests import (
 )
 from ..rules import Rules
 from .client import Client
+from .partitioners import PARTITIONERS
 
 TICK = 100 * MS
 SETUP_TIMEOUT = 10 * SECOND  # socket.connection.setup.timeout.ms
@@ -37,31 +38,6 @@ SETUP_TIMEOUT = 10 * SECOND  # socket.connection.setup.timeout.ms
 
 class Producer(Client):
     """RecordAccumulator and Sender in one; the values of each partition are numbered from 0."""
-
-    __slots__ = (
-        "_bump",
-        "_connecting",
-        "_epochs",
-        "_history",
-        "_in_flight",
-        "_ledger",
-        "_next_sequence",
-        "_next_value",
-        "_op",
-        "_outstanding",
-        "_partition_in_flight",
-        "_queues",
-        "_rng",
-        "_targets",
-        "_ticking",
-        "config",
-        "epoch",
-        "finished",
-        "generated",
-        "index",
-        "ops",
-        "pid",
-    )
 
     def __init__(
         self,
@@ -72,7 +48,7 @@ class Producer(Client):
         rules: Rules,
         config: Config,
         ledger: Ledger,
-        history: History | None,
+        history: History,
         rng: Random,
     ) -> None:
         super().__init__(FIRST_CLIENT + index, f"p{index}", network, inboxes, rules, config.logs)
@@ -82,6 +58,7 @@ class Producer(Client):
         self._ledger = ledger
         self._history = history
         self._rng = rng
+        self._choose = PARTITIONERS[config.partitioner](rng, config.partitions, config.keys)
         self.pid = index
         self.epoch = 0  # producer epoch, raised after a gap in the sequence (KIP-360)
         self.generated = 0
@@ -119,26 +96,24 @@ class Producer(Client):
             self.loop.at(self.loop.now + int(self._rng.random() * 2 * config.interval), self._generate)
 
     def _send_one(self, planned: tuple[int, int] | None = None) -> None:
-        """Send the next value of a random partition, or a planned (partition, value) of the current transaction."""
+        """Send the next value of a partition, or a planned (partition, value) of the current transaction."""
         now = self.loop.now
         config = self.config
         if planned is None:
-            partition = int(self._rng.random() * config.partitions) if config.partitions > 1 else 0
+            partition = self._choose(self._open_batch)
             value = self._next_value[partition]
             self._next_value[partition] = value + 1
             op = self._op
             self._op = op + 1
             self.generated += 1
-            if self._history is not None:
-                self._history.send(now, self.name, op, self.index, partition, value)
+            self._history.send(self.head(op), self.index, partition, value)
         else:
             partition, value = planned
             op = self._op
-        queue = self._queues[partition]
-        batch = queue[-1] if queue and queue[-1].open else None
+        batch = self._open_batch(partition)
         if batch is None:
             batch = ProducerBatch(self.index, partition, value, now)
-            queue.append(batch)
+            self._queues[partition].append(batch)
             self._outstanding += 1
             self.loop.at(now + config.linger, self._drain)
         batch.count += 1
@@ -146,6 +121,11 @@ class Producer(Client):
         if batch.count >= config.batch_records:
             batch.open = False
             self._drain(None)
+
+    def _open_batch(self, partition: int) -> ProducerBatch | None:
+        """The batch of a partition that takes more records."""
+        queue = self._queues[partition]
+        return queue[-1] if queue and queue[-1].open else None
 
     # --- sending
 
@@ -210,7 +190,6 @@ class Producer(Client):
         return batch
 
     def _send(self, broker: int, batches: list[ProducerBatch]) -> None:
-        now = self.loop.now
         config = self.config
         for batch in batches:
             self._queues[batch.partition].popleft()
@@ -223,17 +202,7 @@ class Producer(Client):
                 self._next_sequence[batch.partition] += batch.count
             if config.acks:
                 self._partition_in_flight[batch.partition].append(batch)
-        request = ProduceRequest(
-            self.node,
-            broker,
-            now,
-            self.on_produced,
-            self.on_closed,
-            self.connections[broker],
-            batches,
-            config.acks,
-        )
-        self.network.send(self.node, broker, self._inboxes[broker], request)
+        request = self.transmit(ProduceRequest, broker, self.on_produced, self.on_closed, batches, config.acks)
         if config.acks:
             self._in_flight[broker].append(request)
         else:
@@ -314,6 +283,20 @@ class Producer(Client):
                     self._retry(batch, "NETWORK_EXCEPTION")
         self.refresh()
 
+    def _close_connections(self) -> None:
+        """Forget all batches, as the application closes the producer. What is under way may still arrive."""
+        for partition, queue in enumerate(self._queues):
+            for batch in (*queue, *self._partition_in_flight[partition]):
+                batch.done = True
+            queue.clear()
+            self._partition_in_flight[partition] = []
+        for broker, requests in self._in_flight.items():
+            for request in requests:
+                request.closed = True
+            requests.clear()
+            self.reconnect(broker)
+        self._outstanding = 0
+
     def _connect(self, broker: int) -> None:
         """With acks=0, check that the broker runs (NetworkClient.ready), because lost batches are not retried.
 
@@ -359,8 +342,7 @@ class Producer(Client):
     def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
         batch.done = True
         self._outstanding -= 1
-        if self._history is not None:
-            self._history.sent(self.loop.now, self.name, batch, outcome, error, base)
+        self._history.sent(self.loop.now, self.name, batch, outcome, error, base)
         batch.ops = []
         if self._outstanding == 0 and self.generated >= self.ops:
             self.finished = True

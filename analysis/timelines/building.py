@@ -1,0 +1,266 @@
+"""Builds the timeline of one topic-partition from every kind of evidence.
+
+Sources, the most reliable first: `__cluster_metadata`, segments, epoch files and checkpoints, then the brokers'
+own logs and the history's faults. Each fact names its source. Where two sources name different leaders of
+one epoch, the term is marked as in conflict and proves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from ...histories.evidence.clock import Clock, Fault, process_starts
+from ..replicas.leaders import longest_copy
+from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy
+from .facts import RESTART, Fact, fact_of
+from .log_facts import HANDLERS
+from .merging import merge_sources
+from .terms import BrokerEvent, LogEnd, Move, eligible, ids, recalled
+from .timeline import DEATHS, DISK_FAULTS, OF_ADMINISTRATORS, Builder, Timeline
+
+# By kind of metadata record: the broker's event, the kind of fact, and its wording.
+BROKERS = {
+    "fence": ("died", "fenced", "the controller fenced broker {}"),
+    "unfence": ("unfenced", "unfenced", "the controller unfenced broker {}"),
+    "register": ("started", "started", "broker {} registered with the controller"),
+}
+TOPICS = {"topic": ("topic-created", "created"), "remove-topic": ("topic-deleted", "deleted")}
+TOPIC_FAULTS = {"create-topic": ("topic-created", "create"), "delete-topic": ("topic-deleted", "delete")}
+
+
+def build_timeline(
+    logs: ReplicaLogs,
+    metadata: pl.DataFrame,
+    log_events: pl.DataFrame,
+    faults: Sequence[Fault],
+    config: Mapping[str, Any],
+    clocks: Mapping[str, Clock],
+    started: int | None,
+    version: str | None,
+) -> Timeline:
+    """The timeline of a topic-partition.
+
+    metadata and log_events: rows of METADATA and LOG_EVENTS with location, for this topic-partition and for whole
+    brokers (no partition). config: the topic's configuration in run.json. started: start of the run, ms since
+    1970. version: system.version in run.json.
+    """
+    builder = Builder(logs, dict(clocks), list(faults), config=dict(config), started=started)
+    _from_metadata(builder, metadata)
+    silent = log_events.filter(pl.col("kind") != "configured")
+    log_events = pl.concat([silent, process_starts(log_events).filter(kind="configured")])
+    for row in log_events.sort("time", "line", nulls_last=True).iter_rows(named=True):
+        if handler := HANDLERS.get(row["kind"]):
+            handler(builder, row, json.loads(row["fields"]))
+    _from_files(builder)
+    _from_faults(builder)
+    if version is not None:
+        builder.version, builder.version_fact = version, Fact(f"Kafka {version}", "version", source="run.json")
+    _leader_changes(builder)
+    builder.merged = merge_sources(builder.facts())
+    stale = [report for report in builder.reported if builder.is_overruled(*report[:2])]
+    builder.overruled = [fact for *_, fact in stale]
+    builder.isr += (report[1:] for report in builder.reported if report not in stale)
+    builder.isr.sort(key=lambda report: (report[0] is None, report[0] or 0))
+    builder.terms = dict(sorted(builder.terms.items()))
+    builder.ends.sort(key=_undated_last)
+    builder.events.sort(key=_undated_last)
+    builder.moves.sort(key=_undated_last)
+    return builder
+
+
+def _undated_last(one: LogEnd | BrokerEvent | Move) -> tuple[bool, int]:
+    return one.time is None, one.time or 0
+
+
+def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
+    """Adds facts of the metadata log."""
+    previous: dict[str, Any] | None = None
+    # Records of one batch share a millisecond: nanoseconds after it keep their order.
+    within = pl.int_range(pl.len()).over("time").clip(upper_bound=999_999).alias("within")
+    for row in longest_copy(metadata).with_columns(within).iter_rows(named=True):
+        time = builder.at(row["time"])
+        time = time if time is None else time + row["within"]
+        if row["kind"] == "config" and row["topic"] == builder.replica_logs.topic:
+            builder.config.setdefault(row["key"], row["value"])
+        elif row["kind"] in TOPICS and row["topic"] == builder.replica_logs.topic:
+            kind, verb = TOPICS[row["kind"]]
+            message = f"the controller {verb} topic {row['topic']} (id {row['topic_id']})"
+            builder.topic_changes.append(Fact(message, kind, time, source=row["file"], byte=row["byte"]))
+        elif row["kind"] in BROKERS and row["broker_id"] is not None:
+            broker = str(row["broker_id"])
+            event, kind, message = BROKERS[row["kind"]]
+            fact = Fact(message.format(broker), kind, time, source=row["file"], byte=row["byte"], broker=broker)
+            builder.events.append(BrokerEvent(fact, broker, event))
+        elif row["kind"] in ("partition", "change") and row["partition"] == builder.replica_logs.partition:
+            _partition_row(builder, row, previous, time)
+            previous = row
+
+
+def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | None) -> str | None:
+    """What a metadata record says of a reassignment; None if it changes none."""
+    columns = ("replicas", "adding", "removing")
+    if previous is None or all(row[column] == previous[column] for column in columns):
+        return None
+    replicas, adding, removing = ([str(broker) for broker in row[column] or ()] for column in columns)
+    listed = ", ".join(replicas)
+    if adding or removing:
+        parts = [f"adding [{', '.join(adding)}]"] if adding else []
+        parts += [f"removing [{', '.join(removing)}]"] if removing else []
+        return f"a reassignment of {name} was under way, {' and '.join(parts)}; its replicas are [{listed}]"
+    cancelled = previous["adding"] and not set(previous["adding"]) & set(row["replicas"])
+    done = "was cancelled" if cancelled else "was completed"
+    return f"the reassignment of {name} {done}; its replicas are [{listed}]"
+
+
+def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
+    """Adds the term or ISR of one metadata record; `previous` is the partition's record before it."""
+    isr = ids(row["isr"])
+    name = builder.replica_logs.name
+    listed = ", ".join(str(v) for v in row["isr"])
+    source = (row["file"], None, row["byte"])
+    if (text := _move_sentence(name, row, previous)) is not None:
+        fact = Fact(text, "reassignment", time, *source, partition=name, brokers=ids(row["replicas"]))
+        builder.moves.append(Move(fact, ids(row["adding"]), ids(row["removing"])))
+    if row["leader"] == -1:
+        if previous is not None and previous["leader"] != -1:
+            builder.term(previous["leader_epoch"]).ended = time
+        message = f"{name} lost its leader, ISR [{listed}]"
+        builder.isr.append((time, isr, Fact(message, "leaderless", time, *source, partition=name, isr=isr)))
+        return
+    if previous is not None and row["leader_epoch"] == previous["leader_epoch"]:
+        if row["isr"] != previous["isr"]:
+            verb = "shrank" if len(row["isr"]) < len(previous["isr"]) else "grew"
+            fact = Fact(f"the ISR of {name} {verb} to [{listed}]", "isr", time, *source, partition=name, isr=isr)
+            # A batch of records takes brokers out one by one: only its last state is a fact.
+            if (last := builder.isr[-1][2]).kind == "isr" and last.byte == fact.byte:
+                builder.isr.pop()
+            builder.isr.append((time, isr, fact))
+        return
+    term, leader = builder.term(row["leader_epoch"]), str(row["leader"])
+    term.name_leader(leader)
+    term.isr, term.time = isr, time
+    message = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR [{listed}]"
+    could = None
+    if previous is not None:
+        sync, elr, known = (ids(previous[name]) for name in ("isr", "elr", "last_known_elr"))
+        term.last_known = recalled(builder.config, leader, sync, elr, known)
+        term.before = known if term.last_known else sync | elr or known
+        could = frozenset() if term.last_known else term.before
+        message += eligible(could)
+    about: dict[str, Any] = {"partition": name, "epoch": term.epoch, "broker": leader, "brokers": could, "isr": isr}
+    fact = Fact(message, "elected", time, *source, **about)
+    term.facts.append(fact)
+    if term.before:
+        term.elections.append((term.before, fact))
+    builder.isr.append((time, isr, fact))
+
+
+def _from_files(builder: Builder) -> None:
+    """Starts of epochs from epoch files and from the first batch of each epoch; log ends of snapshots."""
+    logs = builder.replica_logs
+    name = logs.name
+    turn = {snapshot: number for number, snapshot in enumerate(logs.snapshots)}
+    for row in sorted(logs.epochs.iter_rows(named=True), key=lambda r: (-turn.get(r["snapshot"], 0), r["broker"])):
+        term = builder.term(row["leader_epoch"])
+        start = row["start_offset"]
+        message = f"broker {row['broker']}'s leader-epoch-checkpoint {in_snapshot(row['snapshot'])} begins epoch "
+        message += f"{term.epoch} at offset {start}"
+        fact = fact_of(logs, message, "begins", row, epoch=term.epoch, broker=term.leader, offset=start)
+        if term.start is None:
+            term.start = start
+        if term.start == start and len(term.start_facts) < 2:
+            term.start_facts.append(fact)
+    for row in logs.extents.iter_rows(named=True):
+        time = logs.times.get(row["snapshot"])
+        own = is_of_copy(row["snapshot"], row["broker"])
+        file = pl.concat([logs.segments.filter(own)["file"], logs.batches.filter(own)["file"]])[-1]
+        broker, end, snapshot = row["broker"], row["end"], row["snapshot"]
+        message = f"{in_snapshot(snapshot)} broker {broker}'s log of {name} ended at {end}"
+        fact = Fact(message, "snapshot", time, file, partition=name, broker=broker, offset=end, snapshot=snapshot)
+        builder.ends.append(LogEnd(fact, broker, end, "snapshot", snapshot))
+        if row["high_watermark"] is not None:
+            _high_watermark(builder, row)
+    if builder.version is None and logs.batches.height and logs.batches["magic"].max() == 2:
+        builder.version_fact = Fact("the batches are of format v2, which Kafka 0.11 brought", "version")
+
+
+def _high_watermark(builder: Builder, row: dict[str, Any]) -> None:
+    """Adds the checkpointed high watermark of one replica in one snapshot."""
+    logs, broker, snapshot = builder.replica_logs, row["broker"], row["snapshot"]
+    own = is_of_copy(snapshot, broker) & (pl.col("name") == "high-watermark")
+    point = logs.checkpoints.filter(own).row(0, named=True)
+    mark = point["offset"]
+    message = f"{in_snapshot(snapshot)} broker {broker}'s checkpointed high watermark of {logs.name} was {mark}"
+    fact = fact_of(logs, message, "high-watermark", point, offset=mark, snapshot=snapshot)
+    builder.ends.append(LogEnd(fact, broker, mark, "high-watermark", snapshot))
+
+
+def _from_faults(builder: Builder) -> None:
+    """Adds the faults of the history, and the deaths and starts of brokers that they caused."""
+    for fault in builder.faults:
+        nodes = ", ".join(fault.nodes)
+        brokers = "brokers" if len(fault.nodes) > 1 else "broker"
+        message = _fault_sentence(fault, f"{brokers} {nodes}" if nodes else "")
+        details = fault.details or {}
+        topic, partition = details.get("topic"), details.get("partition")
+        if fault.kind in DISK_FAULTS and fault.type == "fault":
+            logs = "logs" if topic is None else f"{topic}-{partition}" if partition is not None else str(topic)
+            message = DISK_FAULTS[fault.kind].format(logs, f"{brokers} {nodes}")
+        if fault.kind in TOPIC_FAULTS and fault.type == "fault" and topic is not None:
+            _topic_fault(builder, fault, str(topic))
+            continue
+        name = None if topic is None or partition is None else f"{topic}-{partition}"
+        kind, hit = f"{fault.type}-{fault.kind}", frozenset(fault.nodes)
+        fact = Fact(message, kind, fault.completed, place=fault.place, partition=name, brokers=hit)
+        builder.fault_facts.append(fact)
+        for node in fault.nodes:
+            if fault.type == "fault" and fault.kind in DEATHS:
+                text = f"broker {node} {DEATHS[fault.kind]}"
+                died = Fact(text, fault.kind, fault.completed, place=fault.place, broker=node)
+                builder.events.append(BrokerEvent(died, node, "died"))
+            elif fault.type == "heal" and fault.kind == "restart":
+                again = Fact(f"broker {node} was restarted", RESTART, fault.invoked, place=fault.place, broker=node)
+                builder.events.append(BrokerEvent(again, node, "started"))
+
+
+def _fault_sentence(fault: Fault, brokers: str) -> str:
+    """A fault's start or end: `broker 2 was restarted`, `pause of broker 2 ended`."""
+    if fault.kind == "restart" and fault.type == "heal":
+        return f"{brokers or 'the cluster'} {'were' if len(fault.nodes) > 1 else 'was'} restarted"
+    if fault.kind in OF_ADMINISTRATORS:
+        return OF_ADMINISTRATORS[fault.kind].format(brokers)
+    verb = "began" if fault.type == "fault" else "ended"
+    return f"{fault.kind} of {brokers} {verb}" if brokers else f"{fault.kind} {verb}"
+
+
+def _topic_fault(builder: Builder, fault: Fault, topic: str) -> None:
+    """Adds the deletion or creation of a topic by a client; its outcome may be unknown."""
+    kind, verb = TOPIC_FAULTS[fault.kind]
+    done = fault.outcome == "ok"
+    message = f"topic {topic} was {verb}d" if done else f"the attempt to {verb} topic {topic} has no known outcome"
+    message = f"the attempt to {verb} topic {topic} failed" if fault.outcome == "fail" else message
+    fact = Fact(message, kind if done else f"{fault.type}-{fault.kind}", fault.completed, place=fault.place)
+    builder.fault_facts.append(fact)
+    if done and topic == builder.replica_logs.topic:
+        builder.topic_changes.append(fact)
+
+
+def _leader_changes(builder: Builder) -> None:
+    """Fills in the ISR before each election, if it is recorded with the partition epoch before the election.
+
+    Partition epochs (zkVersions) count every change of leader or ISR.
+    """
+    terms = [builder.terms[e] for e in sorted(builder.terms)]
+    for term in terms:
+        recorded = builder.stated.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
+        if term.before is None and recorded is not None:
+            term.before, term.before_fact = recorded
+    for time, leader, fact in builder.outsiders:
+        named = [t for t in terms if t.leader == leader and (t.time is None or time is None or t.time >= time - 10**9)]
+        if named:
+            named[0].facts.append(fact)
+            named[0].outsider = fact

@@ -1,0 +1,69 @@
+"""Partitioners: which partition a producer writes its next record to.
+
+Source: DefaultPartitioner and RoundRobinPartitioner of the Java client, KIP-480 (sticky). Simplification: sticky does
+not weigh partitions by the load of their leaders, as it does since 3.3 (KIP-794).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from random import Random
+
+OpenBatch = Callable[[int], object]  # the batch of a partition that takes more records, or None
+Partitioner = Callable[[OpenBatch], int]
+
+
+def at_random(rng: Random, partitions: int, _: int) -> Partitioner:
+    """Each record goes to any partition: the simulator's default, so that all partitions have the same load."""
+    if partitions == 1:
+        return lambda _: 0
+    return lambda _: int(rng.random() * partitions)
+
+
+def round_robin(_: Random, partitions: int, __: int) -> Partitioner:
+    """The partitions in turn."""
+    numbers = count()
+    return lambda _: next(numbers) % partitions
+
+
+def sticky(rng: Random, partitions: int, _: int) -> Partitioner:
+    """One partition until its batch is full or sent, then another one."""
+    current = int(rng.random() * partitions)
+
+    def choose(open_batch: OpenBatch) -> int:
+        nonlocal current
+        if partitions > 1 and open_batch(current) is None:
+            current = (current + 1 + int(rng.random() * (partitions - 1))) % partitions
+        return current
+
+    return choose
+
+
+def by_key(rng: Random, partitions: int, keys: int) -> Partitioner:
+    """The hash of the record's key, any of the keys k0, k1, … as often as another."""
+    found = [(murmur2(f"k{number}".encode()) & 0x7FFFFFFF) % partitions for number in range(keys)]
+    return lambda _: found[int(rng.random() * keys)]
+
+
+PARTITIONERS: dict[str, Callable[[Random, int, int], Partitioner]] = {
+    "random": at_random,
+    "round-robin": round_robin,
+    "sticky": sticky,
+    "key": by_key,
+}
+
+
+def murmur2(key: bytes) -> int:
+    """The hash of a key, unsigned (org.apache.kafka.common.utils.Utils.murmur2)."""
+    multiplier, mask = 0x5BD1E995, 0xFFFFFFFF
+    found = 0x9747B28C ^ len(key)
+    whole = len(key) & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(key[at : at + 4], "little") * multiplier & mask
+        word = (word ^ word >> 24) * multiplier & mask
+        found = found * multiplier & mask ^ word
+    if rest := key[whole:]:
+        found = (found ^ int.from_bytes(rest, "little")) * multiplier & mask
+    found = (found ^ found >> 13) * multiplier & mask
+    return found ^ found >> 15

@@ -1,0 +1,217 @@
+"""Clients of confluent-kafka and aiokafka that record themselves: alone, and against a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import logjudge
+import pytest
+from logjudge.histories.recording.lab.cluster import Plan
+from logjudge.histories.recording.lab.handle import Lab
+from logjudge.histories.recording.lab.releases import find_kafka
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "message.timeout.ms": 300}
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if not shutil.which("java") or (kafka := find_kafka()) is None:
+        pytest.skip("Java or Kafka's jars are missing; `logjudge lab up` fetches them")
+    with Lab.start(Plan(str(tmp_path_factory.mktemp("lab") / "lab"), kafka.version, str(kafka.jars), 1)) as lab:
+        yield lab.bootstrap
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = 2) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=30).values():
+        future.result(60)
+
+
+def events(folder: Path, f: str, kind: str = "ok") -> list[dict[str, Any]]:
+    lines = map(json.loads, (folder / "history.jsonl").read_text().splitlines())
+    return [line for line in lines if (line["f"], line["type"]) == (f, kind)]
+
+
+def read_all(recorder: logjudge.Recorder, bootstrap: str, topic: str, partitions: int = 2) -> Path:
+    """The final reads, with a recording consumer."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "final", "isolation.level": "read_committed"}
+    final = logjudge.confluent.Consumer(
+        recorder, "final", {**settings, "enable.partition.eof": True, "enable.auto.commit": False}
+    )
+    places = [confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)]
+    left = {place.partition for place in places if final.get_watermark_offsets(place, timeout=30)[1] > 0}
+    final.assign(places)
+    end = time.monotonic() + 120
+    while left and time.monotonic() < end:
+        for message in final.consume(500, timeout=0.5):
+            if message.error() is not None and message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                left.discard(message.partition())
+    final.close()
+    assert not left
+    return recorder.finish(final_read="final")
+
+
+def test_local_errors_fail_and_timeouts_are_unknown(tmp_path: Path) -> None:
+    reports: list[Any] = []
+    recorder = logjudge.Recorder(tmp_path / "run")
+    producer = logjudge.confluent.Producer(recorder, "p0", NOWHERE, on_delivery=lambda *about: reports.append(about))
+    assert isinstance(producer, confluent_kafka.Producer)
+    with pytest.raises(confluent_kafka.KafkaException):
+        producer.produce("orders", b"x" * 2_000_000)
+    producer.produce("orders", value="late", key="k")
+    assert producer.produce_batch("orders", [{"value": "a"}, {"value": b"x" * 2_000_000}, {"value": "b"}]) == 2
+    producer.flush(20)
+    folder = recorder.finish()
+    assert [event["error"].split(":")[0] for event in events(folder, "send", "fail")] == ["MSG_SIZE_TOO_LARGE"] * 2
+    assert len(events(folder, "send", "info")) == len(reports) == 3
+    about = json.loads((folder / "run.json").read_text())["processes"]["p0"]
+    assert about["message.timeout.ms"] == 300
+    assert about["role"] == "producer"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_group_of_confluent_kafka_is_judged_valid(strategy: str, bootstrap: str, tmp_path: Path) -> None:
+    make_topic(bootstrap, f"orders-{strategy}", 4)
+    topic, recorder = f"orders-{strategy}", logjudge.Recorder(tmp_path / "run")
+    producer = logjudge.confluent.Producer(recorder, "p0", {"bootstrap.servers": bootstrap})
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": topic,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "partition.assignment.strategy": strategy,
+    }
+    members = [logjudge.confluent.Consumer(recorder, f"c{number}", settings) for number in range(2)]
+    handled: set[str] = set()
+
+    def work(number: int, seconds: float, asynchronous: bool) -> bool:
+        """Whether a member got a record; it handles and commits it."""
+        message = members[number].poll(seconds)
+        if message is None or message.error() is not None:
+            return False
+        recorder.handle(f"c{number}", message)
+        handled.add(message.value().decode())
+        with contextlib.suppress(confluent_kafka.KafkaException):  # a rebalance began
+            members[number].commit(message, asynchronous=asynchronous)
+        return True
+
+    for turn in range(300):
+        producer.produce(topic, value=f"m{turn}", partition=turn % 4)
+        producer.poll(0.01)
+        if turn in (0, 101):  # the second joins later, and the first leaves before the end
+            members[turn // 101].subscribe([topic])
+        for number in range(1 + (turn > 100)):
+            work(number, 0.02, asynchronous=turn % 3 == 0)
+    producer.flush(30)
+    members[0].close()
+    end = time.monotonic() + 120
+    while len(handled) < 300 and time.monotonic() < end:
+        work(1, 1, asynchronous=False)
+    members[1].close()
+    result = logjudge.check(read_all(recorder, bootstrap, topic, 4))
+    assert result.verdict == "valid", result.headline
+    assert len(handled) == 300
+    assigned = events(tmp_path / "run", "assign")
+    assert {event["process"] for event in assigned if event.get("group") and event.get("member")} == {"c0", "c1"}
+    assert any("revoked" in event for event in assigned)
+    kinds = Counter(event.get("auto", False) for event in events(tmp_path / "run", "commit", "invoke"))
+    assert kinds[True] > 0
+    assert kinds[False] > 0
+
+
+@pytest.mark.slow
+def test_transactions_of_confluent_kafka_are_judged_valid(bootstrap: str, tmp_path: Path) -> None:
+    make_topic(bootstrap, "payments")
+    recorder = logjudge.Recorder(tmp_path / "run")
+    own = {"bootstrap.servers": bootstrap, "transactional.id": "t"}
+    producers = [logjudge.confluent.Producer(recorder, f"t{number}", own) for number in range(2)]
+    producers[0].init_transactions(30)
+    for turn in range(6):
+        producers[0].begin_transaction()
+        for number in range(3):
+            producers[0].produce("payments", f"{turn}-{number}", partition=number % 2)
+        if turn % 3 == 2:
+            producers[0].abort_transaction(30)
+        else:
+            producers[0].commit_transaction(30)
+    producers[0].begin_transaction()
+    producers[0].produce("payments", "fenced", partition=0)
+    producers[1].init_transactions(30)
+    with pytest.raises(confluent_kafka.KafkaException):
+        producers[0].commit_transaction(30)
+    result = logjudge.check(read_all(recorder, bootstrap, "payments"))
+    assert result.verdict == "valid", result.headline
+    ends = Counter(kind for kind in ("ok", "fail", "info") for _ in events(tmp_path / "run", "txn", kind))
+    assert ends == {"ok": 4, "fail": 2, "info": 1}
+    placed = [step for event in events(tmp_path / "run", "txn") for step in event["ops"] if step["offset"] is not None]
+    assert len(placed) == 12
+
+
+@pytest.mark.slow
+def test_aiokafka_is_judged_valid(bootstrap: str, tmp_path: Path) -> None:
+    pytest.importorskip("aiokafka")
+    make_topic(bootstrap, "aio")
+    recorder = logjudge.Recorder(tmp_path / "run")
+
+    async def work() -> None:
+        producer = logjudge.aiokafka.AIOKafkaProducer(
+            recorder,
+            "p0",
+            bootstrap_servers=bootstrap,
+            enable_idempotence=True,
+            value_serializer=lambda value: json.dumps(value).encode(),
+        )
+        consumer = logjudge.aiokafka.AIOKafkaConsumer(
+            recorder,
+            "c0",
+            "aio",
+            bootstrap_servers=bootstrap,
+            group_id="aio",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            value_deserializer=json.loads,
+        )
+        async with producer, consumer:
+            await asyncio.gather(*(producer.send_and_wait("aio", {"n": n}) for n in range(50)))
+            record = await consumer.getone()
+            assert list(record.value) == ["n"]
+            recorder.handle("c0", [(record.topic, record.partition, record.offset, json.dumps(record.value))])
+            found = 1
+            end = time.monotonic() + 120
+            while found < 50 and time.monotonic() < end:
+                for records in (await consumer.getmany(timeout_ms=500)).values():
+                    values = [(r.topic, r.partition, r.offset, json.dumps(r.value)) for r in records]
+                    recorder.handle("c0", values)
+                    found += len(values)
+            await consumer.commit()
+        own = {"bootstrap_servers": bootstrap, "transactional_id": "aio-t"}
+        async with logjudge.aiokafka.AIOKafkaProducer(recorder, "t0", **own) as producer:
+            async with producer.transaction():
+                await producer.send("aio", b"in a transaction")
+            await producer.begin_transaction()
+            await producer.send("aio", b"aborted")
+            await producer.abort_transaction()
+
+    asyncio.run(work())
+    result = logjudge.check(read_all(recorder, bootstrap, "aio"))
+    assert result.verdict == "valid", result.headline
+    folder = tmp_path / "run"
+    assert len(events(folder, "send")) == 50
+    assert [len(events(folder, "txn", kind)) for kind in ("ok", "fail", "info")] == [1, 1, 0]
+    assigned = [event for event in events(folder, "assign") if event["process"] == "c0" and "revoked" not in event]
+    assert assigned[0]["member"].startswith("aiokafka")
+    assert [place["offset"] for place in assigned[0]["offsets"]] == [None, None]
+    (commit,) = events(folder, "commit", "invoke")
+    assert sum(place["offset"] for place in commit["offsets"]) == 50
