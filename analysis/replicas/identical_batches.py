@@ -124,7 +124,8 @@ def jobs(chosen: pl.DataFrame, record_filter: BloomFilter | None) -> Iterator[pl
     for batches_of_piece in pieces:
         bits, offsets = None, None
         if record_filter is not None:
-            first, last = batches_of_piece["base_offset"].min(), batches_of_piece["last_offset"].max()
+            extent = batches_of_piece.select(pl.col("base_offset").min(), pl.col("last_offset").max())
+            first, last = extent.row(0)
             low, _ = np.searchsorted(record_filter.offsets, [first, last], "left")
             _, high = np.searchsorted(record_filter.offsets, [first, last], "right")
             bits, offsets = record_filter.bits.tobytes(), record_filter.offsets[low:high].tobytes()

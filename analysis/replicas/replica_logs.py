@@ -173,7 +173,9 @@ def replica_logs_of(topic: str, partition: int, tables: Mapping[str, pl.DataFram
 
     `about` has the fields of ReplicaLogs that are no frames.
     """
-    frames = {name: tables.get(name, empty(schema, name != "identical")) for name, schema in _TABLES.items()}
+    frames: dict[str, Any] = {
+        name: tables.get(name, empty(schema, name != "identical")) for name, schema in _TABLES.items()
+    }
     # A record in two files of one replica (a segment copied while it was renamed) is one record.
     same = ["snapshot", "broker", "offset", "leader_epoch", "digest"]
     # Values are only compared if a dump has no digest: comparing them copies them all.

@@ -151,7 +151,7 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
         term.before = known if term.last_known else sync | elr or known
         could = frozenset() if term.last_known else term.before
         message += eligible(could)
-    about = {"partition": name, "epoch": term.epoch, "broker": leader, "brokers": could, "isr": isr}
+    about: dict[str, Any] = {"partition": name, "epoch": term.epoch, "broker": leader, "brokers": could, "isr": isr}
     fact = Fact(message, "elected", time, *source, **about)
     term.facts.append(fact)
     if term.before:

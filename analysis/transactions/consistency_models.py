@@ -62,6 +62,7 @@ MODELS: dict[str, ConsistencyModel] = {
         ("strong-session-serializable", "strong-snapshot-isolation"), ("G2-item-realtime",)
     ),
 }
+STRONGEST = "strict-serializable"
 # Whether these hold is decided. consistent-view needs a cycle that a search may not find in its budget, and what the
 # others forbid beyond weaker models is only searched in part.
 DEMANDED = (
