@@ -1,15 +1,18 @@
 """Compares the linearizability engine with Go Porcupine on generated histories of many classes, in one run.
 
     python benchmarks/linearize_generated.py [--count N] [--seed N] [--seconds N] [--kinds N] [--rows FILE]
+        [--lengths N ...] [--objects NAME ...] [--clients N ...]
 
 A class is an object, a number of clients, of keys, and a fault or none; its histories have few or unique values, and
 outcomes that are all known or not. COUNT histories of each of these kinds are generated, the kinds in random order.
 Prints each class's ratio of sums of CPU seconds of the search alone, the sums, and the histories whose verdicts differ
-or that Go alone decides. Histories that neither decides are not in the sums. SECONDS limits a search of Go; this engine
-has thrice the CPU time that Go took. The least time of many searches counts, as the load of the machine varies.
+or that Go alone decides. Histories that neither decides are not in the sums. SECONDS limits a search of Go. This engine
+has thrice the CPU time that Go took, or as much if Go does not decide. The least time of many searches counts, as the
+load of the machine varies.
 
---kinds ends a run after so many kinds. --rows appends the results to FILE; the next call checks the kinds that FILE
-lacks, and the report covers all rows in FILE. Ctrl-C loses only the kind in progress.
+A history has one of LENGTHS operations. --kinds ends a run after so many kinds. --rows appends the results to FILE; the
+next call checks the kinds that FILE lacks, and the report covers all rows in FILE. Ctrl-C loses only the kind in
+progress.
 """
 
 from __future__ import annotations
@@ -268,10 +271,10 @@ class Comparison:
         print("illegal: " + ", ".join(shares))
 
 
-def histories(kind: Class, count: int, seed: int) -> list[list[Operation]]:
+def histories(kind: Class, count: int, seed: int, lengths: tuple[int, ...]) -> list[list[Operation]]:
     """The histories of a kind that a run checks."""
     rng = Random(f"{seed} {kind}")
-    return [generate(kind, rng.choice((100, 300, 1000)), rng) for _ in range(count)]
+    return [generate(kind, rng.choice(lengths), rng) for _ in range(count)]
 
 
 def spelled(kind: Class, operations: list[Operation]) -> list[Operation]:
@@ -279,19 +282,21 @@ def spelled(kind: Class, operations: list[Operation]) -> list[Operation]:
     return as_text(operations) if kind.name == "key-value" else operations
 
 
-def compare(kind: Class, count: int, seed: int, seconds: int, binary: Path) -> list[tuple[dict[str, Any], float, str]]:
-    """Check so many histories of a kind with both. By history: Go's result, and seconds and verdict of this engine."""
-    made = histories(kind, count, seed)
+def compare(
+    kind: Class, made: list[list[Operation]], seconds: int, binary: Path
+) -> list[tuple[dict[str, Any], float, str]]:
+    """Check histories of a kind with both. By history: Go's result, and seconds and verdict of this engine."""
     with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / f"{number}.ops" for number in range(count)]
+        paths = [Path(folder) / f"{number}.ops" for number in range(len(made))]
         for path, operations in zip(paths, made, strict=True):
             write(path, kind.name, operations)
         command = [str(binary), str(MILLISECONDS), str(seconds), *map(str, paths)]
         outcomes = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     found = [outcomes[str(path)] for path in paths]
+    limits = [go["cpu"] if go["verdict"] == "unknown" else max(0.1, 3 * go["cpu"]) for go in found]
     return [
-        (go, *here(kind.name, spelled(kind, operations), max(0.1, 3 * go["cpu"])))
-        for go, operations in zip(found, made, strict=True)
+        (go, *here(kind.name, spelled(kind, operations), limit))
+        for go, operations, limit in zip(found, made, limits, strict=True)
     ]
 
 
@@ -300,9 +305,12 @@ def main() -> None:
     for option, default in (("--count", 5), ("--seed", 1), ("--seconds", 10), ("--kinds", 0)):
         parser.add_argument(option, type=int, default=default)
     parser.add_argument("--rows", type=Path)
+    parser.add_argument("--lengths", type=int, nargs="+", default=(100, 300, 1000))
+    parser.add_argument("--objects", nargs="+", default=tuple(UPDATES), choices=tuple(UPDATES))
+    parser.add_argument("--clients", type=int, nargs="+", default=tuple(clients for clients, _ in SHAPES))
     arguments = parser.parse_args()
     count, seed = arguments.count, arguments.seed
-    kinds = list(classes())
+    kinds = [each for each in classes() if each.name in arguments.objects and each.clients in arguments.clients]
     Random(seed).shuffle(kinds)
     lines = arguments.rows.read_text().splitlines() if arguments.rows and arguments.rows.exists() else []
     rows = [(row["seed"], Class(*row["kind"]), row["found"]) for row in map(json.loads, lines)]
@@ -312,7 +320,8 @@ def main() -> None:
     warm_up()
     with suppress(KeyboardInterrupt):
         for number, kind in enumerate(left):
-            rows.append((seed, kind, compare(kind, count, seed, arguments.seconds, binary)))
+            made = histories(kind, count, seed, tuple(arguments.lengths))
+            rows.append((seed, kind, compare(kind, made, arguments.seconds, binary)))
             if arguments.rows:
                 with arguments.rows.open("a") as file:
                     file.write(json.dumps({"seed": seed, "kind": kind, "found": rows[-1][2]}) + "\n")

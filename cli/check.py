@@ -23,15 +23,7 @@ from .check_help import CommandWithRules
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
 from .forms import from_formats
-from .main import (
-    EXIT_BREACH,
-    EXIT_CRASH,
-    EXIT_UNKNOWN,
-    EXIT_USAGE,
-    EXIT_VALID,
-    report_failure,
-    worst_exit,
-)
+from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, report_failure, worst_exit
 from .paths import AnyPath, LocalPath
 from .progress import Progress
 from .runs import Judged, check_index, names_of, write_index
@@ -219,13 +211,16 @@ def judge_and_write(
 def _engine(runs: tuple[str, ...], spark: Spark | None, state: Path | None) -> Engine:
     if state is None:
         return LocalEngine() if spark is None else SparkEngine(spark, len(runs))
-    source = click.get_current_context().get_parameter_source
-    is_chosen = any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
-    if spark is not None and (any(spark) or is_chosen):
+    if spark is not None and (any(spark) or _is_engine_chosen()):
         raise UsageError("found --state with Spark, expected the local engine, which judges in steps")
     if len(runs) > 1:
         raise UsageError(f"found --state with {len(runs)} runs, expected one: a state belongs to one run")
     return SteppingEngine(state)
+
+
+def _is_engine_chosen() -> bool:
+    source = click.get_current_context().get_parameter_source
+    return any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
 
 
 def _targets(runs: tuple[str, ...], out: str | None) -> tuple[list[str], list[str]]:
@@ -247,9 +242,7 @@ def _open(files: list[Path]) -> None:
 
 def _hint(judged: list[Judged], spark: Spark | None) -> None:
     """Recommends the local engine where Spark was started by default for a small run."""
-    source = click.get_current_context().get_parameter_source
-    is_chosen = any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
-    if is_chosen or any(spark or ()) or not sys.stderr.isatty():
+    if _is_engine_chosen() or any(spark or ()) or not sys.stderr.isatty():
         return
     counts = [run.report["counts"] for run in judged if run.report and run.report["input"]["engine"] == "spark"]
     if 0 < sum(each.get("operations", 0) + each.get("kept records", 0) for each in counts) < SMALL_RUN:

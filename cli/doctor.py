@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -35,27 +36,19 @@ class Check(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 def command(as_json: bool) -> int:
     """Check the installation, and print how to install missing parts."""
-    checks = [_python(), java(), _memory(), *_packages(), *_extras(), _object_stores()]
+    python = f"{platform.python_version()} at {sys.executable}, also used by Spark's workers"
+    checks = [Check("ok", "Python", python), java(), _memory(), *_packages(), *_extras(), _object_stores()]
     if as_json:
         import json
 
-        click.echo(json.dumps([_record(check) for check in checks], indent=2))
+        names = ("state", "name", "says", "remedy")
+        click.echo(json.dumps([dict(zip(names, check, strict=True)) for check in checks], indent=2))
     else:
         colours = {"ok": "green", "optional": "yellow", "missing": "red"}
         for check in checks:
             mark = click.style(f"{check.state:9}", fg=colours[check.state])
             click.echo(f"{mark} {check.name}: {check.message}" + (f"; {check.remedy}" if check.remedy else ""))
     return EXIT_USAGE if any(check.state == "missing" for check in checks) else EXIT_VALID
-
-
-def _record(check: Check) -> dict[str, str]:
-    """A check in --json."""
-    return {"state": check.state, "name": check.name, "says": check.message, "remedy": check.remedy}
-
-
-def _python() -> Check:
-    found = ".".join(str(part) for part in sys.version_info[:3])
-    return Check("ok", "Python", f"{found} at {sys.executable}, also used by Spark's workers")
 
 
 def java() -> Check:
@@ -78,11 +71,10 @@ def java() -> Check:
 def _memory() -> Check:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     message = f"{total:.1f} GiB, {os.cpu_count()} cores"
-    if total < 4:
-        return Check(
-            "optional", "Memory", message, "Spark needs 4 GiB; --engine local judges small histories with less"
-        )
-    return Check("ok", "Memory", message)
+    if total >= 4:
+        return Check("ok", "Memory", message)
+    remedy = "Spark needs 4 GiB; --engine local judges small histories with less"
+    return Check("optional", "Memory", message, remedy)
 
 
 def _packages() -> Iterator[Check]:
@@ -95,15 +87,14 @@ def _packages() -> Iterator[Check]:
 
 
 def _extras() -> Iterator[Check]:
-    try:
-        yield Check("ok", "Spark Connect", f"grpcio {version('grpcio')}, for --remote")
-    except PackageNotFoundError:
-        yield Check("optional", "Spark Connect", "not installed", "pip install 'logjudge[connect]' for --remote")
-    try:
-        yield Check("ok", "confluent-kafka", f"{version('confluent-kafka')}, for `logjudge record`")
-    except PackageNotFoundError:
-        remedy = "pip install 'logjudge[record]' for `logjudge record`"
-        yield Check("optional", "confluent-kafka", "not installed", remedy)
+    for name, package, prefix, extra, use in (
+        ("Spark Connect", "grpcio", "grpcio ", "connect", "--remote"),
+        ("confluent-kafka", "confluent-kafka", "", "record", "`logjudge record`"),
+    ):
+        try:
+            yield Check("ok", name, f"{prefix}{version(package)}, for {use}")
+        except PackageNotFoundError:
+            yield Check("optional", name, "not installed", f"pip install 'logjudge[{extra}]' for {use}")
     from ..histories.recording.lab.releases import ivy
 
     fetcher = "Maven" if shutil.which("mvn") else "pyspark's Ivy" if ivy() else ""

@@ -62,12 +62,7 @@ def engine_options(default: Literal["spark", "local"]) -> Callable[[Command], Co
         @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; may be repeated.")
         @wraps(command)
         def with_spark(
-            engine: str,
-            is_spark: bool,
-            master: str | None,
-            remote: str | None,
-            conf: tuple[str, ...],
-            **options: Any,
+            engine: str, is_spark: bool, master: str | None, remote: str | None, conf: tuple[str, ...], **options: Any
         ) -> Any:
             source = click.get_current_context().get_parameter_source("engine")
             if is_spark and engine == "local" and source is not ParameterSource.DEFAULT:

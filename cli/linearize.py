@@ -22,13 +22,7 @@ from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID,
 from .paths import LocalPath
 from .progress import Progress, note
 
-EXITS = {
-    "ok": EXIT_VALID,
-    "illegal": EXIT_BREACH,
-    "broken": EXIT_USAGE,
-    "unknown": EXIT_UNKNOWN,
-    "crashed": EXIT_CRASH,
-}
+EXITS = {"ok": EXIT_VALID, "illegal": EXIT_BREACH, "broken": EXIT_USAGE, "unknown": EXIT_UNKNOWN, "crashed": EXIT_CRASH}
 LARGE = 32 << 20  # bytes; larger files may take minutes, so stderr shows the progress
 
 
@@ -111,10 +105,7 @@ def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool
 @click.argument("files", nargs=-1, required=True, type=LocalPath(path_type=str, takes_stdin=True))
 @click.option("--model", "model_name", help=f"The model: {', '.join(MODELS)}, or FILE.py:NAME for your own.")
 @click.option(
-    "--from",
-    "format_name",
-    type=click.Choice(readers_of(OPERATIONS)),
-    help="Format of the files [default: detected].",
+    "--from", "format_name", type=click.Choice(readers_of(OPERATIONS)), help="Format of the files [default: detected]."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print only one JSON object.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Time limit for each file, in seconds.")

@@ -27,7 +27,9 @@ class AnyPath(click.Path):
         self.takes_stdin = takes_stdin
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        _refuse_empty(value, param)
+        if value == "":  # an unset variable in a script would mean the current folder
+            name = param.get_error_hint(None) if param else "a path"
+            raise UsageError(f"{name}: found an empty path, expected a file or a folder")
         if value == STDIN and self.takes_stdin and ctx is not None and not ctx.resilient_parsing:
             value = str(_saved_stdin(ctx))
         return super().convert(value, param, ctx)
@@ -45,13 +47,6 @@ class LocalPath(AnyPath):
         if isinstance(value, str) and value.startswith("file:"):
             value = str(local_path(value))
         return super().convert(value, param, ctx)
-
-
-def _refuse_empty(value: Any, param: click.Parameter | None) -> None:
-    """Raises UsageError for an empty path: an unset variable in a script would mean the current folder."""
-    if value == "":
-        name = param.get_error_hint(None) if param else "a path"
-        raise UsageError(f"{name}: found an empty path, expected a file or a folder")
 
 
 def _saved_stdin(ctx: click.Context) -> Path:

@@ -68,11 +68,7 @@ class Progress:
     def __call__(self, step: str, done: int, total: int, unit: str = "parts") -> None:
         if self._live:
             self._live.update(
-                self._task,
-                description=f"{self._name}: {step}",
-                completed=done,
-                total=max(total, 1),
-                unit=unit,
+                self._task, description=f"{self._name}: {step}", completed=done, total=max(total, 1), unit=unit
             )
         elif not self._quiet and time.monotonic() - self._printed_at > INTERVAL:
             self._printed_at = time.monotonic()

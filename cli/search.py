@@ -84,9 +84,7 @@ def _space_options(command: Command) -> Command:
 )
 @engine_options(default="local")
 @click.option(
-    "--out",
-    type=LocalPath(),
-    help="The file (.toml) for the shrunk scenario; its plot is written beside it.",
+    "--out", type=LocalPath(), help="The file (.toml) for the shrunk scenario; its plot is written beside it."
 )
 @quiet_option
 def command(

@@ -46,12 +46,7 @@ from .settings import setting
 )
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name.")
 @click.option("--config", "file", type=LocalPath(), help="A scenario file (TOML).")
-@click.option(
-    "--out",
-    required=True,
-    type=LocalPath(),
-    help="The folder of the bundle; an earlier bundle is replaced.",
-)
+@click.option("--out", required=True, type=LocalPath(), help="The folder of the bundle; an earlier bundle is replaced.")
 @click.option(
     "--trace",
     type=LocalPath(),

@@ -86,16 +86,16 @@ def _shared_events(timelines: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
     return set.intersection(*sets) if len(sets) > 1 else set()
 
 
+def _when(time: int | None, opened: Inspected) -> str:
+    if time is None:
+        return "undated"
+    if not opened.has_history:
+        return seconds_text(time, False)
+    return with_time(seconds_text(time), clock(opened.started_at, time))
+
+
 def add_events(document: Document, moments: list[dict[str, Any]], opened: Inspected) -> None:
     """Adds the first MAX_EVENTS events, each with its time and source."""
-    times = [one["time"] for one in moments[:MAX_EVENTS]]
-    if opened.has_history:
-        whens = [
-            "" if time is None else with_time(seconds_text(time), clock(opened.started_at, time)) for time in times
-        ]
-    else:
-        whens = [seconds_text(time, False) for time in times]
-    whens = [when or "undated" for when in whens]
-    document.dated([(when, one["says"], source_of(one)) for when, one in zip(whens, moments, strict=False)])
+    document.dated([(_when(one["time"], opened), one["says"], source_of(one)) for one in moments[:MAX_EVENTS]])
     if len(moments) > MAX_EVENTS:
         document.sentences(f"… and {len(moments) - MAX_EVENTS:,} more events; --json prints all")

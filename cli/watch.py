@@ -1,4 +1,4 @@
-"""`logjudge watch`: judges a run while it goes on, in rounds, each on what was appended since the last one."""
+"""`logjudge watch`: judges a run while it goes on, in rounds; each judges what was appended since the last one."""
 
 from __future__ import annotations
 

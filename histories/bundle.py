@@ -203,11 +203,7 @@ def open_run(
 
 
 def _open_run(
-    path: Path,
-    reader: str | None,
-    split_bytes: int,
-    pieces: Callable[[Part], list[Part]],
-    contents: tuple[str, ...],
+    path: Path, reader: str | None, split_bytes: int, pieces: Callable[[Part], list[Part]], contents: tuple[str, ...]
 ) -> Run:
     check_path(path, EXPECTED)
     _refuse_other_folders(path)
@@ -226,25 +222,20 @@ def _open_run(
     splits: list[Split] = []
     readers = set()
     empty: list[str] = []
-    size = sum(file.stat().st_size for file in files)
     for file in files:
+        first = len(splits)
         if magic_of(file) == PARQUET_MAGIC:
             from .readers.parquet import inspect_parquet  # pyarrow takes a while to load
 
             groups, dialect = inspect_parquet(file)
             readers.add(dialect)
-            if not groups and len(files) > 1:
-                empty.append(_shown_path(file, path))
-            first = len(splits)
             splits += [Split(first + group, str(file), "parquet", "", group, group + 1) for group in range(groups)]
-            continue
-        head = head_of(file)
-        if not head and len(files) > 1:
+        elif (head := head_of(file)) or len(files) == 1:
+            name = reader or reader_of(head, str(file), contents)
+            readers.add(name)
+            splits += _splits_of(file, name, first, split_bytes)
+        if len(splits) == first and len(files) > 1:
             empty.append(_shown_path(file, path))
-            continue
-        name = reader or reader_of(head, str(file), contents)
-        readers.add(name)
-        splits.extend(_splits_of(file, name, len(splits), split_bytes))
     dialect = dialect_of(readers, str(path))
     name = str(config.get("name") or config_name)
     if not files and "started_at" not in config:
@@ -253,6 +244,7 @@ def _open_run(
     settings = Settings(name, dialect, config)
     if empty and not readers:
         raise InputError(str(path), f"{len(empty)} empty histories", EXPECTED)
+    size = sum(file.stat().st_size for file in files)
     run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty))
     return replace(run, files=tuple(dict.fromkeys(run.shown)))
 
@@ -378,9 +370,8 @@ def _is_log_history(head: bytes) -> bool:
 
 
 def _splits_of(file: Path, reader: str, first: int, split_bytes: int) -> Sequence[Split]:
-    compression = compression_of(file)
     size = file.stat().st_size
-    if compression:
+    if compression := compression_of(file):
         return [Split(first, str(file), reader, compression, 0, size)]
     return plain_splits(str(file), size, reader, first, split_bytes)
 

@@ -27,11 +27,11 @@ class UsageError(LogjudgeError):
 
 
 class MissingComponentError(LogjudgeError):
-    """Something is not installed or does not answer; the sentence says what to do."""
+    """A component is not installed or does not respond; the sentence says what to do."""
 
 
 class ClusterError(LogjudgeError):
-    """A cluster or a store gave up or takes too long; the sentence says what to do."""
+    """A cluster or a store failed or takes too long; the sentence says what to do."""
 
 
 def did_you_mean(found: str, names: Iterable[str]) -> str:

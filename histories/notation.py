@@ -193,7 +193,7 @@ class _Writer:
 
 
 def _invoked(operation: Event) -> Event:
-    """The fields of an invocation: without offsets of sends, records and answers."""
+    """The fields of an invocation: without the offsets of sends, and without records and responses."""
     invoked = {name: value for name, value in operation.items() if name not in ("offset", "records", "reason")}
     if operation["f"] == "end_offsets":
         invoked.pop("offsets")

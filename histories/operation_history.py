@@ -22,7 +22,7 @@ from .readers.operation_lines import OperationLine
 
 EXPECTED = "a file of operations on objects"
 LOGS_HINT = "logjudge check judges what clients did to a log"
-# Functions whose only answer is *done*, though a history may repeat the argument in its place.
+# Functions without a result; a history may repeat the argument in its place.
 WITHOUT_RESULT = frozenset(("write", "put", "add", "subtract", "remove", "enqueue", "acquire", "release"))
 
 

@@ -31,15 +31,11 @@ def is_indeterminate(error: pl.Expr) -> pl.Expr:
     matches = _letters(words).str.contains_any(_TEXTS)
     matches |= words.str.contains(_PATTERN)
     code = pl.coalesce(words.str.extract(_CODE, group) for group in (1, 2, 3))
-    named = name.is_in(_AMBIGUOUS_NAMES) & ~_is_sentence(text)
+    is_sentence = text.str.contains(r"^Unknown\s+\w")  # "Unknown topic" is not the error UNKNOWN
+    named = name.is_in(_AMBIGUOUS_NAMES) & ~is_sentence
     return matches | named.fill_null(False) | code.is_in(_CODES).fill_null(False)
 
 
 def _letters(text: pl.Expr) -> pl.Expr:
     """The letters of a text, in lower case."""
     return text.str.replace_all("[^A-Za-z]", "").str.to_lowercase()
-
-
-def _is_sentence(text: pl.Expr) -> pl.Expr:
-    """Whether the text begins a sentence: "Unknown topic" is not the error UNKNOWN."""
-    return text.str.contains(r"^Unknown\s+\w")

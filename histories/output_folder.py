@@ -79,7 +79,7 @@ def check_target(folder: Path, contents: Contents = RESULT) -> None:
             raise UsageError(f"{folder}: found a file, {expected}")
         if folder.exists() and not _may_be_replaced(folder, contents):
             raise UsageError(f"{folder}: found a folder with other files, {expected}")
-        above = _scratch_parent(folder)
+        above = folder if _is_fixed(folder) else folder.parent
         while not above.exists():
             _refuse_long(above)
             above = above.parent
@@ -114,10 +114,6 @@ def _is_fixed(folder: Path) -> bool:
     whole = Path(os.path.realpath(folder))
     is_current = Path.cwd().is_relative_to(whole)
     return is_current or os.path.ismount(whole) or not os.access(whole.parent, os.W_OK | os.X_OK)
-
-
-def _scratch_parent(folder: Path) -> Path:
-    return folder if _is_fixed(folder) else folder.parent
 
 
 def write_whole(folder: Path, fill: Callable[[Path], None], contents: Contents = RESULT) -> None:

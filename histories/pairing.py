@@ -54,7 +54,11 @@ def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
     for name in (name for name in same if f"invoked_{name}" in joined.columns):
         differs = found & (joined[name] != joined[f"invoked_{name}"])
         if differs.any():
-            contradicting = joined.filter(differs).select("place", reason=_contradicts(name))
+            other = "the completion of a" if name == "f" else f"a completion with {name}"
+            reason = pl.format(
+                f"found {other} {{}}, expected that of the {{}} that was invoked", name, f"invoked_{name}"
+            )
+            contradicting = joined.filter(differs).select("place", reason=reason)
             completed = completed.join(contradicting, on="place", how="anti", maintain_order="left")
             malformed = pl.concat([malformed, contradicting])
             joined, found, open_invocations = _join(invoked, completed, same)
@@ -101,18 +105,12 @@ def _join(
     return joined, joined["invoked_at"].is_not_null(), still_open
 
 
-def _contradicts(name: str) -> pl.Expr:
-    found = "the completion of a" if name == "f" else f"a completion with {name}"
-    return pl.format(f"found {found} {{}}, expected that of the {{}} that was invoked", name, f"invoked_{name}")
-
-
 def _has_reuse(joined: pl.DataFrame, found: pl.Series, completed: pl.DataFrame, open_invocations: pl.DataFrame) -> bool:
     """Whether an operation was invoked or completed twice, judged by the rows of the join."""
     if len(joined) != len(completed) or open_invocations["pairing"].is_duplicated().any():
         return True
-    return joined["invoked_at"].n_unique() != int(found.sum()) + bool((~found).any()) or bool(
-        joined.filter(~found)["pairing"].is_duplicated().any()
-    )
+    is_invoked_twice = joined["invoked_at"].n_unique() != int(found.sum()) + bool((~found).any())
+    return is_invoked_twice or bool(joined.filter(~found)["pairing"].is_duplicated().any())
 
 
 def pair_remaining(waiting: pl.DataFrame, dialect: str = "native") -> Paired:
@@ -135,11 +133,7 @@ def pair_remaining(waiting: pl.DataFrame, dialect: str = "native") -> Paired:
     )
     operations = complete(paired.operations, OPERATIONS)
     orphans = orphans.select("place", reason=pl.lit("a completion without an invocation"))
-    return Paired(
-        pl.concat([operations, never]),
-        no_rows(PLACED_EVENTS),
-        pl.concat([paired.malformed, orphans]),
-    )
+    return Paired(pl.concat([operations, never]), no_rows(PLACED_EVENTS), pl.concat([paired.malformed, orphans]))
 
 
 def _split_moments(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -159,16 +153,8 @@ def _with_key(events: pl.DataFrame) -> pl.DataFrame:
     if events["op"].null_count():
         op = pl.coalesce("op", (pl.col("type") == "invoke").cast(pl.Int64).cum_sum().over("process"))
     numbered = events.with_columns(_op=op)
-    lowest, highest = numbered["_op"].min(), numbered["_op"].max()
-    fits = events["process"].n_unique() < 2**64 // _MAX_OPS
-    if (
-        fits
-        and len(events)
-        and isinstance(lowest, int)
-        and isinstance(highest, int)
-        and lowest >= 0
-        and highest < _MAX_OPS
-    ):
+    fits = numbered["_op"].is_between(0, _MAX_OPS - 1).all()
+    if fits and len(events) and events["process"].n_unique() < 2**64 // _MAX_OPS:
         process = pl.col("process").cast(pl.Categorical).to_physical().cast(pl.UInt64)
         key = process * _MAX_OPS + pl.col("_op").cast(pl.UInt64)
     else:

@@ -2,13 +2,19 @@
 
     python tests/monitor_agreement.py [COUNT [SEED [OBJECT ...]]]
 
-Nearly all of them insert each value once. Each history that the monitor decides is searched as well, by both searches;
-one in twenty is also tried in every order. Of an illegal one the witness has to fail whatever the others did.
+Nearly all of them insert each value once. Each history is decided by the monitor, if it can, and by both searches. One
+in twenty is also tried in every order, and the witness of one in a hundred has to fail whatever the others did.
+
+Prints a row for each object: histories, those that the monitor decided, illegal ones of these, and how many of these
+have each of `KINDS`, which papers leave out.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
 from random import Random
 from typing import Any, NamedTuple
 
@@ -16,28 +22,32 @@ import numpy as np
 from histories_of_operations import is_linearizable
 from logjudge.analysis.linearizability.minimal import MAYBE, doubting
 from logjudge.models.operations import UNKNOWN, Action, Operation
-from logjudge.models.porcupine import check_operations
 from logjudge.models.porcupine.encoding import Counts, encode
-from logjudge.models.porcupine.layout import events_of
+from logjudge.models.porcupine.layout import events_of, split_by_part
 from logjudge.models.porcupine.monitors import monitor_parts
 from logjudge.models.porcupine.part_history import ILLEGAL, LINEARIZABLE, UNDECIDED
 from logjudge.models.porcupine.quick_search import QuickSearch
-from logjudge.models.porcupine.steps import number_actions
+from logjudge.models.porcupine.short_search import search_parts
+from logjudge.models.porcupine.steps import Budget, Steps, number_actions
 from logjudge.models.specifications import MODELS
-from operation_cases import by_one_search
 
 NAMES = ("register", "queue", "stack", "priority-queue", "append-log", "set", "lock")
 INSERT = {"register": "write", "queue": "enqueue", "stack": "push", "priority-queue": "insert", "append-log": "append"}
 TAKE = {"register": "read", "queue": "dequeue", "stack": "pop", "priority-queue": "delete-min"}
+INSERTS = {*INSERT.values(), "add", "acquire"}
+OF_VALUE = {"remove", "contains", "release"}  # their values are arguments
+BATCH = 1000  # histories that are numbered and encoded together
+KINDS = ("unmatched insert", "empty", "pending insert", "pending removal or read", "equal times")
 LENGTHS = (0, 1, 2, 3, 5, 8)  # of an operation's interval
 
 
 class Agreement(NamedTuple):
-    """How many histories were tried, decided by the monitor, illegal, and the first on which the twins differ."""
+    """How many histories were tried, decided by the monitor, and illegal; the decided by kind; the first difference."""
 
     tried: int
     decided: int
     illegal: int
+    kinds: Counter[str]
     wrong: list[Operation] | None
 
 
@@ -104,20 +114,70 @@ def random_history(name: str, rng: Random) -> list[Operation]:
     return operations
 
 
+def kinds(operations: list[Operation]) -> Iterator[str]:
+    """What a history has of `KINDS`. A removal or read is empty if it finds nothing; an insert may stay unmatched."""
+    inserted, found, times = set(), set(), []
+    for (f, value, result, _), call, end, _ in operations:
+        times += [call] if end is None else [call, end]
+        if f in INSERTS:
+            inserted.add(value)
+        elif end is not None and f != "end":
+            finds = result if isinstance(result, tuple | frozenset) else (value if f in OF_VALUE else result,)
+            found |= {*finds} if result is not False else set()
+            if not finds or result is False or (result is None and f not in OF_VALUE):
+                yield "empty"
+        if end is None:
+            yield "pending insert" if f in INSERTS else "pending removal or read"
+    if inserted - found:
+        yield "unmatched insert"
+    if len(set(times)) < len(times):
+        yield "equal times"
+
+
+class Batch:
+    """Histories of one object, numbered and encoded together; each is a part."""
+
+    def __init__(self, name: str, histories: list[list[Operation]]) -> None:
+        self.model = MODELS[name]
+        actions, observes, self.history = number_actions(self.model, [*chain.from_iterable(histories)])
+        self.steps = Steps(self.model, actions, observes)
+        self.observes = np.array(observes, np.int32)
+        once = [1] * len(actions)
+        encoding = encode(self.model, actions, Counts(once, once))
+        assert encoding is not None
+        self.encoding = encoding
+        sizes = [len(operations) for operations in histories]
+        self.first = [0, *np.cumsum(sizes).tolist()]  # of each history
+        part_of = np.repeat(np.arange(len(histories), dtype=np.int32), sizes)
+        self.events, self.starts = split_by_part(events_of(self.history), part_of, len(histories))
+        self.action_of = np.array(self.history.action_of, np.int32)
+
+    def by_monitor(self, part: int) -> tuple[int, list[int]]:
+        """The monitor's verdict on a history, and its witness."""
+        _, initial, _, values, monitor = self.encoding
+        chosen = np.array([part], np.int32)
+        verdicts, witness = monitor_parts(
+            monitor, self.events, self.starts, chosen, self.action_of, self.encoding.machine, values, initial
+        )
+        return int(verdicts[0]), (witness - self.first[part]).tolist()
+
+    def by_compiled_search(self, part: int) -> str | None:
+        """The verdict of the compiled search; None if it gave up."""
+        machine, initial, chosen = self.encoding.machine, self.encoding.initial, np.array([part], np.int32)
+        illegal, is_found, *_ = search_parts(
+            self.events, self.starts, self.action_of, self.observes, machine, initial, chosen, 1_000_000
+        )
+        return "illegal" if illegal >= 0 else "ok" if is_found[0] else None
+
+    def by_quick_search(self, part: int) -> str | None:
+        """The verdict of the search in plain Python; None if it gave up."""
+        history = self.history.part(range(self.first[part], self.first[part + 1]))
+        return QuickSearch(history, self.steps, Budget(None, 1 << 30)).run()
+
+
 def by_monitor(name: str, operations: list[Operation]) -> tuple[int, list[int]]:
-    """What the monitor says of a history of one object, and its witness."""
-    model = MODELS[name]
-    actions, _, history = number_actions(model, operations)
-    once = [1] * len(actions)
-    encoding = encode(model, actions, Counts(once, once))
-    assert encoding is not None
-    events = events_of(history)
-    starts, chosen = np.array([0, len(events)], np.int32), np.zeros(1, np.int32)
-    action_of = np.array(history.action_of, np.int32)
-    verdicts, witness = monitor_parts(
-        encoding.monitor, events, starts, chosen, action_of, encoding.machine, encoding.values, encoding.initial
-    )
-    return int(verdicts[0]), witness.tolist()
+    """The monitor's verdict on a history of one object, and its witness."""
+    return Batch(name, [operations]).by_monitor(0)
 
 
 def shows_failure(name: str, operations: list[Operation], witness: list[int]) -> bool:
@@ -129,40 +189,47 @@ def shows_failure(name: str, operations: list[Operation], witness: list[int]) ->
     return bool(witness) and not is_linearizable(doubting(MODELS[name]), doubted)
 
 
-def disagree(name: str, operations: list[Operation], verdict: int, witness: list[int], number: int) -> bool:
-    """Whether a search or all permutations contradict the monitor's verdict or its witness."""
-    expected = "ok" if verdict == LINEARIZABLE else "illegal"
-    if by_one_search(QuickSearch, MODELS[name], operations).verdict not in (expected, None):
+def disagree(batch: Batch, part: int, operations: list[Operation], number: int) -> bool:
+    """Whether the monitor, the searches and all permutations contradict each other, or the witness proves nothing."""
+    verdict, witness = batch.by_monitor(part)
+    searched = batch.by_compiled_search(part)
+    expected = {LINEARIZABLE: "ok", ILLEGAL: "illegal"}.get(verdict, searched)
+    if searched != expected or batch.by_quick_search(part) not in (expected, None):
         return True
-    if number % 5 == 0 and check_operations(MODELS[name], operations).verdict != expected:
+    if number % 20 == 0 and is_linearizable(batch.model, operations) != (expected == "ok"):
         return True
-    if number % 20:
-        return False
-    if is_linearizable(MODELS[name], operations) != (verdict == LINEARIZABLE):
-        return True
-    return verdict == ILLEGAL and not shows_failure(name, operations, witness)
+    return number % 100 == 0 and verdict == ILLEGAL and not shows_failure(batch.model.name, operations, witness)
 
 
 def agreement(name: str, count: int, seed: int) -> Agreement:
     """Compare on so many histories."""
     rng = Random(seed)
     decided = illegal = 0
-    for number in range(count):
-        operations = random_history(name, rng)
-        verdict, witness = by_monitor(name, operations)
-        if verdict == UNDECIDED:
-            continue
-        decided += 1
-        illegal += verdict == ILLEGAL
-        if disagree(name, operations, verdict, witness, number):
-            return Agreement(number, decided, illegal, operations)
-    return Agreement(count, decided, illegal, None)
+    by_kind: Counter[str] = Counter()
+    for start in range(0, count, BATCH):
+        histories = [random_history(name, rng) for _ in range(min(BATCH, count - start))]
+        batch = Batch(name, histories)
+        for part, operations in enumerate(histories):
+            verdict, _ = batch.by_monitor(part)
+            if verdict != UNDECIDED:
+                decided += 1
+                illegal += verdict == ILLEGAL
+                by_kind.update({*kinds(operations)})
+            if disagree(batch, part, operations, start + part):
+                return Agreement(start + part, decided, illegal, by_kind, operations)
+    return Agreement(count, decided, illegal, by_kind, None)
 
 
 def main() -> None:
     count, seed = [*map(int, sys.argv[1:3]), *(2000, 1)[len(sys.argv) - 1 :]]
+    columns = ("histories", "decided by the monitor", "illegal", *KINDS)
+    print(f"| object | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}")
     for name in sys.argv[3:] or NAMES:
-        print(f"{name}: {agreement(name, count, seed)}", flush=True)
+        found = agreement(name, count, seed)
+        numbers = (*found[:3], *(found.kinds[kind] for kind in KINDS))
+        print(f"| {name} | {' | '.join(f'{number:,}' for number in numbers)} |", flush=True)
+        if found.wrong is not None:
+            sys.exit(f"The last of them: monitor, search and permutations differ: {found.wrong}")
 
 
 if __name__ == "__main__":

@@ -13,16 +13,16 @@ import numpy as np
 from . import batch_layout as layout
 from .batch_layout import BASE, BYTE, CRC2, EPOCH, HEADERS, LAST, MAGIC, Bytes, Ints
 from .batch_loops import loops_for
-from .tables import damage_row
+from .tables import Row, damage_row
 
 CODEC_BITS, APPEND_TIME_BIT, TRANSACTIONAL_BIT, CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
 
 
-def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints, list[dict[str, object]]]:
+def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints, list[Row]]:
     """The headers of all batches in the bytes, as rows of HEADERS, and the damage between them."""
     loops = loops_for(data)
     parts: list[Ints] = []
-    damage: list[dict[str, object]] = []
+    damage: list[Row] = []
     pos, end = 0, len(data)
     min_offset = first_offset
     while pos < end:
@@ -39,7 +39,7 @@ def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints,
         if pos >= end:
             break
         if status == layout.ZEROS and not data[pos:end].any():
-            damage.append(damage_row("zeros", f"{end - pos} bytes of zeros end the file", at + pos, None, min_offset))
+            damage.append(damage_row("zeros", f"{end - pos} bytes of zeros end the file", at + pos, min_offset))
             break
         found = int(loops.resync(data, pos + 1, end, min_offset, layout.CRC32, layout.CRC32C))
         damage.append(_broken(data, pos, found, end, int(status), at, min_offset))
@@ -59,7 +59,7 @@ def out_of_order(first: Ints, last: Ints) -> Any:
     return wrong
 
 
-def trusted_batches(headers: Ints, crc_ok: Any, at: int, damage: list[dict[str, object]]) -> Any:
+def trusted_batches(headers: Ints, crc_ok: Any, at: int, damage: list[Row]) -> Any:
     """A mask of the batches with a right CRC and a plausible base offset. Clears implausible leader epochs."""
     sound = np.flatnonzero(crc_ok)
     rows = headers[sound]
@@ -70,41 +70,38 @@ def trusted_batches(headers: Ints, crc_ok: Any, at: int, damage: list[dict[str, 
         position = int(np.searchsorted(placed, index))
         before, after = int(rows[placed[position - 1], LAST]), int(rows[placed[position], BASE])
         reason = f"base offset {int(rows[index, BASE])} does not fit between offsets {before} and {after}"
-        damage.append(
-            damage_row("order", reason, at + int(rows[index, BYTE]), None, before + 1, max(after - 1, before + 1))
-        )
+        byte = at + int(rows[index, BYTE])
+        damage.append(damage_row("order", reason, byte, before + 1, max(after - 1, before + 1)))
     new = np.flatnonzero(~misplaced & (rows[:, MAGIC] == 2))
     epochs = rows[new, EPOCH]
     # Equal epochs are in order, so the comparison is half a step apart.
     odd = out_of_order(2 * epochs, 2 * epochs - 1)
     for index in np.flatnonzero(odd):
-        reason = f"leader epoch {int(epochs[index])} does not fit between {int(epochs[index - 1])} and "
-        damage.append(damage_row("order", reason + str(int(epochs[index + 1])), at + int(rows[new[index], BYTE])))
+        before, epoch, after = map(int, epochs[index - 1 : index + 2])
+        reason = f"leader epoch {epoch} does not fit between {before} and {after}"
+        damage.append(damage_row("order", reason, at + int(rows[new[index], BYTE])))
     headers[sound[new[odd]], EPOCH] = -1
     trusted = crc_ok.copy()
     trusted[sound[misplaced]] = False
     return trusted
 
 
-def _broken(data: Bytes, pos: int, found: int, end: int, status: int, at: int, min_offset: int) -> dict[str, object]:
+def _broken(data: Bytes, pos: int, found: int, end: int, status: int, at: int, min_offset: int) -> Row:
     """The damage from `pos`, where no valid batch begins, to the next complete batch at `found`."""
     if found >= end and status == layout.TORN:
         reason = f"the last {end - pos} bytes are an incomplete batch"
-        return damage_row("torn-tail", reason, at + pos, None, min_offset)
+        return damage_row("torn-tail", reason, at + pos, min_offset)
     kind, reason = {
         layout.TORN: ("length", "the length of the batch reaches beyond the end of the file"),
         layout.BAD_LENGTH: ("length", "the length of the batch is below the minimum"),
-        layout.BAD_MAGIC: (
-            "magic",
-            f"found magic {int(data[min(pos + 16, end - 1)])}, expected 0, 1 or 2",
-        ),
+        layout.BAD_MAGIC: ("magic", f"found magic {int(data[min(pos + 16, end - 1)])}, expected 0, 1 or 2"),
         layout.ZEROS: ("zeros", "zeros in place of a batch"),
     }[status]
     if found >= end:
-        return damage_row(kind, f"{reason}; no complete batch follows", at + pos, None, min_offset)
+        return damage_row(kind, f"{reason}; no complete batch follows", at + pos, min_offset)
     last = int.from_bytes(data[found : found + 8].tobytes(), "big", signed=True) - 1
     reason += f"; the next complete batch begins at byte {at + found}"
-    return damage_row(kind, reason, at + pos, None, min_offset, max(last, min_offset - 1))
+    return damage_row(kind, reason, at + pos, min_offset, max(last, min_offset - 1))
 
 
 def offsets_of_broken(headers: Ints, sound: Any, index: int, first_offset: int) -> tuple[int, int | None]:

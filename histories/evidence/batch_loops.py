@@ -4,9 +4,9 @@ aiokafka's parser makes a Python object for each record, at about a microsecond 
 arrays. Layouts are those of Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1). Nothing raises: a status and a
 position report bytes that cannot be decoded.
 
-Each loop is written once, in the part of Python that numba compiles: no shift of an unsigned byte, as that is unsigned,
-and makes floats of sums. Loading the compiled loops takes half a second,
-and compiling them on a new machine 20 seconds, so the first bytes of a process are read by the loops as they stand.
+Each loop is written once, in the part of Python that numba compiles. A byte is never shifted: the result would be
+unsigned, and sums with it floats. Loading the compiled loops takes half a second, and compiling them on a new machine
+20 seconds, so the loops run uncompiled on the first bytes of a process.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ def digests(buf: Any, spans: Any, out: Any) -> None:
         out[i] = h
 
 
-# A function stands after those that it calls.
+# A function comes after those that it calls.
 LOOPS = (
     *(crc, be, check_header, has_right_crc, count_batches, skip, sum_of, scan, resync),
     *(varint, decode_v2, decode_legacy, digests),
@@ -324,7 +324,7 @@ _compiling = Lock()
 
 
 def loops_for(buf: Bytes) -> SimpleNamespace:
-    """The loops for these bytes, as they stand or compiled. Counts the bytes."""
+    """The loops for these bytes, compiled or not. Counts the bytes."""
     _read["bytes"] += len(buf)
     if _read["bytes"] < COMPILED_FROM:
         return PLAIN

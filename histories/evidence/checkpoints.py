@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from .tables import CHECKPOINTS, DAMAGE, EPOCHS, PROPERTIES, Schema, damage_row
+from .tables import CHECKPOINTS, DAMAGE, EPOCHS, PROPERTIES, Row, Schema, damage_row, unreadable_row
 
 OFFSET_CHECKPOINTS = {
     "replication-offset-checkpoint": "high-watermark",
@@ -75,7 +75,7 @@ def read_properties(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     return _frame(rows, PROPERTIES), pl.DataFrame(damage, schema=DAMAGE)
 
 
-def _entries(path: Path, fields: int) -> tuple[list[tuple[int, list[str]]], list[dict[str, object]]]:
+def _entries(path: Path, fields: int) -> tuple[list[tuple[int, list[str]]], list[Row]]:
     """The entries of a CheckpointFile with their line numbers, and its damage."""
     lines, damage = _lines(path)
     if damage or not lines or lines == [""]:
@@ -99,13 +99,13 @@ def _entries(path: Path, fields: int) -> tuple[list[tuple[int, list[str]]], list
     return entries, damage
 
 
-def _lines(path: Path) -> tuple[list[str], list[dict[str, object]]]:
+def _lines(path: Path) -> tuple[list[str], list[Row]]:
     """The lines of a file, and its damage."""
     try:
         with path.open("rb") as opened:
             raw = opened.read(MAX_BYTES + 1)
     except OSError as error:
-        return [], [damage_row("unreadable", f"cannot be read: {error.strerror or error}")]
+        return [], [unreadable_row(error)]
     if len(raw) > MAX_BYTES:
         return [], [damage_row("syntax", f"found more than {MAX_BYTES} bytes, expected a checkpoint")]
     return raw.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\n").split("\n"), []
@@ -120,7 +120,7 @@ def _integer(text: str) -> int | None:
     return value if -(2**63) <= value < 2**63 else None
 
 
-def _broken(path: Path, line: int, found: str, expected: str) -> dict[str, object]:
+def _broken(path: Path, line: int, found: str, expected: str) -> Row:
     return damage_row("syntax", f"{path.name}: found {found[:80]!r}, expected {expected}", line=line)
 
 

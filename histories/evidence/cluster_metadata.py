@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from .metadata_records import IGNORED, SCHEMAS, decode
-from .tables import DAMAGE, METADATA, damage_row
+from .tables import DAMAGE, METADATA, Row, damage_row
 from .wire_cursor import MalformedRecordError
 
 NO_LEADER_CHANGE = -2
@@ -61,7 +61,7 @@ class Replay:
     topics: dict[str, str] = field(default_factory=dict)
     partitions: dict[tuple[str, int], PartitionState] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
-    damage: list[dict[str, object]] = field(default_factory=list)
+    damage: list[Row] = field(default_factory=list)
 
     def apply(self, record: MetadataRecord) -> None:
         """Applies a record. One with missing or wrong fields becomes damage."""
@@ -76,7 +76,7 @@ class Replay:
 
     def broken(self, record: MetadataRecord, kind: str, reason: str) -> None:
         """Adds a row of damage."""
-        row = damage_row(kind, reason, record.byte, None, record.offset, record.offset)
+        row = damage_row(kind, reason, record.byte, record.offset, record.offset)
         self.damage.append({**row, "file": record.file})
 
     def row(self, record: MetadataRecord, kind: str, **columns: Any) -> None:

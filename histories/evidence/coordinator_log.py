@@ -33,6 +33,6 @@ def replay_log(folder: Path, apply: Callable[[RawRecord, Row], None]) -> pl.Data
                 apply(record, {"at": record.offset, "time": record.timestamp, "byte": record.byte, "file": path.name})
             except MalformedRecordError as error:
                 reason = f"the record at offset {record.offset} cannot be decoded: {error}"
-                row = damage_row("decode", reason, record.byte, None, record.offset, record.offset)
+                row = damage_row("decode", reason, record.byte, record.offset, record.offset)
                 damage.append({**row, "file": path.name})
     return pl.DataFrame(damage, schema={**DAMAGE, "file": pl.String})

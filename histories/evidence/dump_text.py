@@ -19,19 +19,11 @@ import polars as pl
 
 from .batch_loops import loops_for
 from .cluster_metadata import TYPES, MetadataRecord, replay_records
-from .tables import BATCHES, DAMAGE, RECORDS, damage_row
+from .tables import BATCHES, DAMAGE, RECORDS, Row, damage_row, unreadable_row
 
 PAIR = re.compile(r"(\w+): (-?\d+|\w+|\[.*?\])(?= |$)")
 FOLDER = re.compile(r"(?:^|[/\\])(?P<topic>[\w.\-]+)-(?P<partition>\d+)[/\\](?P<file>\d+)\.log\s*$")
-BEGINS = (
-    "baseOffset: ",
-    "| offset: ",
-    "offset: ",
-    "Dumping ",
-    "Log starting offset",
-    "Starting offset",
-    "| ",
-)
+BEGINS = ("baseOffset: ", "| offset: ", "offset: ", "Dumping ", "Log starting offset", "Starting offset", "| ")
 
 
 @dataclass
@@ -53,7 +45,7 @@ class _State:
     batches: list[dict[str, Any]] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     metadata: list[MetadataRecord] = field(default_factory=list)
-    damage: list[dict[str, object]] = field(default_factory=list)
+    damage: list[Row] = field(default_factory=list)
 
 
 def is_dump(head: str) -> bool:
@@ -66,8 +58,7 @@ def read_dump(path: Path) -> list[Dump]:
     try:
         text = path.read_text("utf-8", "replace")
     except OSError as error:
-        state = _State(damage=[damage_row("unreadable", f"cannot be read: {error.strerror or error}")])
-        return [_dump(state)]
+        return [_dump(_State(damage=[unreadable_row(error)]))]
     return parse_dump(text)
 
 
@@ -215,12 +206,12 @@ def _dump(state: _State) -> Dump:
         state.topic is None and bool(state.metadata) and len(state.metadata) * 2 > len(state.records)
     )
     metadata, broken = replay_records(state.metadata if is_metadata else [])
-    damage = pl.DataFrame(state.damage, schema=dict(DAMAGE))
+    damage = pl.DataFrame(state.damage, schema=DAMAGE)
     return Dump(
         topic=state.topic,
         partition=state.partition,
-        batches=pl.DataFrame(state.batches, schema=dict(BATCHES)),
-        records=pl.DataFrame(state.records, schema=dict(RECORDS)),
+        batches=pl.DataFrame(state.batches, schema=BATCHES),
+        records=pl.DataFrame(state.records, schema=RECORDS),
         metadata=metadata.drop("file"),
         damage=pl.concat([damage, broken.drop("file")]),
     )

@@ -26,23 +26,20 @@ class _Replay:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         # Commits of open transactions, by producer id: since KIP-890 the marker has a later epoch than they.
-        self.open: dict[int, list[Row]] = {}
+        self.open: dict[int | None, list[Row]] = {}
 
-    def apply(self, key: bytes, value: bytes | None, where: Row, producer: int | None) -> None:
-        record = decode(key, value)
+    def apply(self, raw: RawRecord, where: Row) -> None:
+        """Take one record, or the marker that ends a transaction."""
+        producer = None if raw.producer is None else raw.producer[0]
+        if raw.is_control:
+            is_commit = int.from_bytes((raw.key or b"")[2:4], "big") == COMMIT_MARKER
+            rows = self.open.pop(producer, [])
+            self.rows += [{**row, "at": raw.offset} for row in rows if is_commit]
+            return
+        record = decode(raw.key or b"", raw.value)
         if isinstance(record, OffsetCommit):
-            place = {"group": record.group, "topic": record.topic, "partition": record.partition}
-            if record.value is None:
-                self.rows.append({**where, "kind": "removed", **place})
-                return
-            epoch = record.value["leaderEpoch"]
-            committed = {
-                "offset": record.value["offset"],
-                "leader_epoch": epoch if epoch >= 0 else None,
-                "time": record.value["commitTimestamp"],
-            }
-            row = {**where, "kind": "committed", **place, **committed}
-            (self.rows if producer is None else self.open.setdefault(producer, [])).append(row)
+            is_open = producer is not None and record.value is not None
+            (self.open.setdefault(producer, []) if is_open else self.rows).append(_commit(record, where))
         elif isinstance(record, GroupMetadata):
             self._group(record, where)
 
@@ -56,33 +53,24 @@ class _Replay:
         if record.value["protocolType"] != "consumer":  # Connect and others assign no partitions
             return
         for member in members:
-            names = {
-                "member": member["memberId"],
-                "client": member["clientId"],
-                "instance": member["groupInstanceId"],
-            }
+            names = {"member": member["memberId"], "client": member["clientId"], "instance": member["groupInstanceId"]}
             self.rows += [
                 {**where, "kind": "assigned", **of_group, **names, "topic": topic, "partition": partition}
                 for topic, partition in assigned_partitions(member["assignment"])
             ]
 
-    def end(self, producer: int, is_commit: bool, at: int) -> None:
-        """End the transaction of a producer."""
-        for row in self.open.pop(producer, []):
-            if is_commit:
-                self.rows.append({**row, "at": at})
+
+def _commit(record: OffsetCommit, where: Row) -> Row:
+    row = {**where, "group": record.group, "topic": record.topic, "partition": record.partition}
+    if record.value is None:
+        return {**row, "kind": "removed"}
+    epoch, time = record.value["leaderEpoch"], record.value["commitTimestamp"]
+    committed = {"offset": record.value["offset"], "leader_epoch": epoch if epoch >= 0 else None, "time": time}
+    return {**row, "kind": "committed", **committed}
 
 
 def read_group_log(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables GROUPS and DAMAGE of a folder, both with a column `file` (its name)."""
     replay = _Replay()
-
-    def apply(record: RawRecord, where: Row) -> None:
-        if not record.is_control:
-            replay.apply(record.key or b"", record.value, where, record.producer and record.producer[0])
-        elif record.producer is not None:
-            kind = int.from_bytes((record.key or b"")[2:4], "big")
-            replay.end(record.producer[0], kind == COMMIT_MARKER, record.offset)
-
-    damage = replay_log(folder, apply)
+    damage = replay_log(folder, replay.apply)
     return pl.DataFrame(replay.rows, schema={**GROUPS, "file": pl.String}), damage

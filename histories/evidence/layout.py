@@ -16,11 +16,7 @@ from pathlib import Path, PurePosixPath
 from ..errors import InputError
 from ..files import file_type_of, reason_of
 from ..tables import MAX_OFFSET
-from .checkpoints import (
-    EPOCH_CHECKPOINT,
-    OFFSET_CHECKPOINTS,
-    PROPERTY_FILES,
-)
+from .checkpoints import EPOCH_CHECKPOINT, OFFSET_CHECKPOINTS, PROPERTY_FILES
 from .dump_text import is_dump
 from .duplicate_copies import nodes_of
 from .foreign_files import without_foreign_files
@@ -100,12 +96,8 @@ def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
             continue
         found_entries += len(entries)
         if found_entries > MAX_ENTRIES:
-            raise InputError(
-                str(root),
-                f"more than {MAX_ENTRIES:,} files and folders",
-                "brokers' files",
-                "check where its links lead",
-            )
+            found = f"more than {MAX_ENTRIES:,} files and folders"
+            raise InputError(str(root), found, "brokers' files", "check where its links lead")
         for entry in entries:
             # Kafka writes no names that are not UTF-8, and a report could not contain them.
             if any("\ud800" <= char <= "\udfff" for char in entry.name):
@@ -127,11 +119,10 @@ def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
 def _unreadable(path: Path, name: str, folders: Path, reason: str) -> Part | None:
     """The part of an unreadable file that is evidence by its name, to report it; None for other files."""
     is_folder = path.is_dir()
-    if not is_folder and (not may_be_evidence(path.name) or path.suffix in (".txt", ".dump")):
+    if not is_folder and not is_stored_evidence(path.name) and not BROKER_LOG.fullmatch(path.name):
         return None
     snapshot, broker = _place((*folders.parts, path.name) if is_folder else folders.parts)
-    found = PARTITION_FOLDER.fullmatch((path if is_folder else path.parent).name)
-    topic, partition = (found["topic"], int(found["partition"])) if found else (None, None)
+    topic, partition = _topic_partition(path if is_folder else path.parent)
     if topic == METADATA_TOPIC:
         topic = partition = None
     return Part(snapshot, broker, "unreadable", path, name, topic, partition, reason=reason)
@@ -140,24 +131,22 @@ def _unreadable(path: Path, name: str, folders: Path, reason: str) -> Part | Non
 def _classify(path: Path, name: str, folders: Path) -> Part | None:
     """The part of a file, by its name and its folders; None for a file that is not evidence."""
     snapshot, broker = _place(folders.parts)
-    found = PARTITION_FOLDER.fullmatch(path.parent.name)
-    topic, partition = (found["topic"], int(found["partition"])) if found else (None, None)
+    topic, partition = _topic_partition(path.parent)
     if topic == METADATA_TOPIC:
         if SEGMENT.fullmatch(path.name) or path.suffix == ".checkpoint":
             # The folder is one part: replaying it needs its snapshot and all segments in order.
-            folder_name = str(Path(name).parent.as_posix())
-            return Part(snapshot, broker, "metadata", path.parent, folder_name)
+            return Part(snapshot, broker, "metadata", path.parent, Path(name).parent.as_posix())
         return None
-    if SEGMENT.fullmatch(path.name) and found:
+    if SEGMENT.fullmatch(path.name) and topic:
         if int(path.stem) > MAX_OFFSET:
             reason = f"found the base offset {path.stem} as its name, expected at most {MAX_OFFSET}"
             return Part(snapshot, broker, "left-out", path, name, topic, partition, reason=reason)
         return Part(snapshot, broker, "segment", path, name, topic, partition)
     if path.name in OFFSET_CHECKPOINTS:
         return Part(snapshot, broker, "offsets", path, name)
-    if path.name == EPOCH_CHECKPOINT and found:
+    if path.name == EPOCH_CHECKPOINT and topic:
         return Part(snapshot, broker, "epochs", path, name, topic, partition)
-    if PRODUCER_FILE.fullmatch(path.name) and found:
+    if PRODUCER_FILE.fullmatch(path.name) and topic:
         return Part(snapshot, broker, path.suffix[1:], path, name, topic, partition)
     if path.name in PROPERTY_FILES:
         return Part(snapshot, broker, "properties", path, name, topic, partition)
@@ -170,6 +159,12 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
             return Part(snapshot, stem[1], "dump", path, name, stem[2], int(stem[3]))
         return Part(snapshot, broker, "dump", path, name)
     return None
+
+
+def _topic_partition(folder: Path) -> tuple[str, int] | tuple[None, None]:
+    """The topic and the partition that a folder's name has."""
+    found = PARTITION_FOLDER.fullmatch(folder.name)
+    return (found["topic"], int(found["partition"])) if found else (None, None)
 
 
 def _place(folders: tuple[str, ...]) -> tuple[str, str]:
@@ -195,9 +190,7 @@ def _head_is_dump(path: Path) -> bool:
 
 def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
     """The parts with the broker's id of meta.properties (node.id, which the controller uses), else of the folder."""
-    unreadable = [part for part in parts if part.kind == "unreadable"]
-    parts = [part for part in parts if part.kind != "unreadable"]
-    nodes = nodes_of(parts)
+    nodes = nodes_of(part for part in parts if part.kind != "unreadable")
     by_folder = {folder: node.id for folder, node in nodes.items() if node.id}
     by_name: dict[str, set[str]] = {}
     for node in nodes.values():
@@ -208,17 +201,17 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
     # The folder of one broker has its server.log beside its log.dirs.
     only_id = next(iter(by_folder.values())) if len(set(by_folder.values())) == 1 else None
     out = []
-    for part in (*parts, *unreadable):
+    for part in parts:
         if part.broker == UNKNOWN_BROKER:
             above = [part.path, *part.path.parents]
             known = next((by_folder[folder] for folder in above if folder in by_folder), only_id)
-            out.append(replace(part, broker=known or _folder_name(root, part.path)))
+            outer = (name for name in part.path.relative_to(root).parts[:-1] if not PARTITION_FOLDER.fullmatch(name))
+            out.append(replace(part, broker=known or next(outer, UNKNOWN_BROKER)))
         else:
             out.append(replace(part, broker=renamed.get(part.broker, part.broker)))
     readable = [part for part in out if part.kind != "unreadable"]
-    left = [part for part in out if part.kind == "unreadable"]
     found = without_foreign_files(_without_dumps_of_segments(readable), nodes)
-    return [*found, *_coordinators_logs(found), *left]
+    return [*found, *_coordinators_logs(found), *(part for part in out if part.kind == "unreadable")]
 
 
 def _coordinators_logs(parts: list[Part]) -> list[Part]:
@@ -237,12 +230,6 @@ def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:
     return [p for p in parts if p.kind != "dump" or (p.snapshot, p.broker, p.topic, p.partition) not in segments]
 
 
-def _folder_name(root: Path, path: Path) -> str:
-    relative = path.relative_to(root).parts[:-1]
-    outer = [name for name in relative if not PARTITION_FOLDER.fullmatch(name)]
-    return outer[0] if outer else UNKNOWN_BROKER
-
-
 def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
     """The part as ranges for several tasks. Only segments and logs are split."""
     try:
@@ -250,14 +237,11 @@ def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
             from .segments import split_segment
 
             ranges = split_segment(part.path, target_bytes)
-            return [replace(part, start=start, end=end) for start, end in ranges] or [
-                part
-            ]  # an empty segment is a part, too
+            pieces = [replace(part, start=start, end=end) for start, end in ranges]
+            return pieces or [part]  # an empty segment is a part, too
         if part.kind == "log" and part.path.suffix != ".gz":
-            return [
-                replace(part, start=start, end=end, first_line=line)
-                for start, end, line in split_log(part.path, target_bytes)
-            ]
+            lines = split_log(part.path, target_bytes)
+            return [replace(part, start=start, end=end, first_line=line) for start, end, line in lines]
     except (OSError, ValueError):
         pass  # reading the part reports the error
     return [part]
@@ -274,5 +258,7 @@ def with_headers_first(parts: Iterable[Part], large: int) -> list[Part]:
     dumped = {(part.topic, part.partition) for part in parts if part.kind == "dump"}
     if (None, None) in dumped:  # the partition of that dump is only in its text
         return parts
-    is_large = [part.kind == "segment" and (part.topic, part.partition) not in dumped for part in parts]
-    return [replace(part, kind="headers") if large_ else part for part, large_ in zip(parts, is_large, strict=True)]
+    return [
+        replace(part, kind="headers") if part.kind == "segment" and (part.topic, part.partition) not in dumped else part
+        for part in parts
+    ]

@@ -31,11 +31,7 @@ ENDPOINT = (
     Field("port", "uint16"),
     Field("securityProtocol", "int16"),
 )
-FEATURE = (
-    Field("name", "string"),
-    Field("minSupportedVersion", "int16"),
-    Field("maxSupportedVersion", "int16"),
-)
+FEATURE = (Field("name", "string"), Field("minSupportedVersion", "int16"), Field("maxSupportedVersion", "int16"))
 
 SCHEMAS: dict[int, RecordSchema] = {
     0: RecordSchema(

@@ -14,7 +14,7 @@ import polars as pl
 from .batch_layout import CRC32C
 from .batch_loops import crc
 from .record_schema import Field, read_fields
-from .tables import ABORTED, DAMAGE, PRODUCERS, damage_row
+from .tables import ABORTED, DAMAGE, PRODUCERS, Row, damage_row, null_where_negative, unreadable_row
 from .wire_cursor import MalformedRecordError, WireCursor
 
 INDEX_VERSION, INDEX_BYTES = 0, 34
@@ -51,18 +51,19 @@ def read_aborted_index(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 def read_producer_snapshot(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables PRODUCERS and DAMAGE of a .snapshot."""
     data, damage = _content(path)
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     if not damage:
         try:
             rows = _producers(data, int(path.stem))
         except MalformedRecordError as error:
             damage.append(damage_row("decode", f"is no producer snapshot: {error}"))
-    frame = pl.DataFrame(rows, schema=dict(PRODUCERS))
-    unset = (pl.when(pl.col(name) >= 0).then(name).alias(name) for name in ("coordinator_epoch", "open_since"))
-    return frame.with_columns(*unset), pl.DataFrame(damage, schema=DAMAGE)
+    frame = pl.DataFrame(rows, schema=PRODUCERS)
+    return frame.with_columns(null_where_negative("coordinator_epoch", "open_since")), pl.DataFrame(
+        damage, schema=DAMAGE
+    )
 
 
-def _producers(data: bytes, offset: int) -> list[dict[str, object]]:
+def _producers(data: bytes, offset: int) -> list[Row]:
     cursor = WireCursor(data)
     version, stored = cursor.integer(2), cursor.integer(4, signed=False)
     if version != SNAPSHOT_VERSION:
@@ -76,10 +77,10 @@ def _producers(data: bytes, offset: int) -> list[dict[str, object]]:
     ]
 
 
-def _content(path: Path) -> tuple[bytes, list[dict[str, object]]]:
+def _content(path: Path) -> tuple[bytes, list[Row]]:
     try:
         if path.stat().st_size > MAX_BYTES:
             return b"", [damage_row("unreadable", f"has more than {MAX_BYTES:,} bytes")]
         return path.read_bytes(), []
     except OSError as error:
-        return b"", [damage_row("unreadable", f"cannot be read: {error.strerror or error}")]
+        return b"", [unreadable_row(error)]

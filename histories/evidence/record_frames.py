@@ -10,7 +10,7 @@ import polars as pl
 from .batch_headers import APPEND_TIME_BIT, CONTROL_BIT, TRANSACTIONAL_BIT
 from .batch_layout import ATTRIBUTES, BYTE, EPOCH, HEADERS, PRODUCER, Bytes, Ints
 from .batch_loops import loops_for
-from .tables import PASSED, RECORDS
+from .tables import PASSED, RECORDS, null_where_negative
 
 # Columns of a batch's header that its records need.
 _HEADER_COLUMNS = (
@@ -54,10 +54,7 @@ def record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) 
         }
     )
     return frame.with_columns(
-        *(
-            pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n)
-            for n in ("leader_epoch", "producer_id", "producer_epoch", "timestamp")
-        ),
+        *null_where_negative("leader_epoch", "producer_id", "producer_epoch", "timestamp"),
         # The key and value of a marker are binary data of Kafka, not a message.
         *(pl.when(pl.col("control").is_null()).then(pl.col(n)).alias(n) for n in ("key", "value")),
     ).select(pl.col(name).cast(dtype) for name, dtype in RECORDS.items())
@@ -112,5 +109,4 @@ def passed_frame(headers: Ints, offsets: Ints, row_of: Ints, at: int) -> pl.Data
             "byte": head[:, BYTE] + at,
         }
     )
-    known = (pl.when(pl.col(name) >= 0).then(name).alias(name) for name in ("leader_epoch", "producer_id"))
-    return frame.with_columns(*known).cast(PASSED)  # type: ignore[arg-type]
+    return frame.with_columns(null_where_negative("leader_epoch", "producer_id")).cast(PASSED)  # type: ignore[arg-type]

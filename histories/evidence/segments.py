@@ -39,6 +39,7 @@ from .batch_layout import (
     HEADERS,
     LAST,
     MAGIC,
+    MAX_TIMESTAMP,
     PRODUCER,
     PRODUCER_EPOCH,
     SIZE,
@@ -47,7 +48,7 @@ from .batch_layout import (
 )
 from .batch_loops import loops_for
 from .record_frames import passed_frame, record_frame
-from .tables import BATCHES, DAMAGE, PASSED, RECORDS, damage_row
+from .tables import BATCHES, DAMAGE, PASSED, RECORDS, Row, damage_row, null_where_negative, unreadable_row
 from .unpacking import CODECS, unpack
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class _Reading:
 
     at: int = 0
     wanted: BloomFilter | None = None
-    damage: list[dict[str, object]] = field(default_factory=list)
+    damage: list[Row] = field(default_factory=list)
     passed: list[pl.DataFrame] = field(default_factory=list)
 
     def segment(self, batches: pl.DataFrame | None = None, records: pl.DataFrame | None = None) -> Segment:
@@ -85,6 +86,13 @@ class _Reading:
             pl.DataFrame(self.damage, schema=DAMAGE),
             pl.concat([_empty(PASSED), *self.passed]),
         )
+
+    def add_damage(
+        self, kind: str, reason: str, header: Ints, first: int | None = None, last: int | None = None
+    ) -> None:
+        """Adds damage of the batch with this header, by default of all of its offsets."""
+        first, last = (int(header[BASE]), int(header[LAST])) if first is None else (first, last)
+        self.damage.append(damage_row(kind, reason, self.at + int(header[BYTE]), first, last))
 
 
 def split_segment(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int]]:
@@ -135,7 +143,7 @@ def _read(path: Path, start: int, end: int | None, reading: _Reading, decoded: b
         stop = size if end is None else min(end, size)
         data: Bytes = np.fromfile(path, dtype=np.uint8, count=max(0, stop - start), offset=min(start, size))
     except OSError as error:
-        reading.damage.append(damage_row("unreadable", f"cannot be read: {error.strerror or error}", byte=start))
+        reading.damage.append(unreadable_row(error, start))
         return reading.segment()
     if decoded and reading.wanted is None and len(data) <= SMALL_RANGE:
         return _parsed_once(data.tobytes(), start, _first_offset_of(path))
@@ -148,9 +156,8 @@ def parse(data: Bytes, at: int = 0, first_offset: int = 0, wanted: BloomFilter |
 
 
 def _parsed(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) -> Segment:
-    at, damage = reading.at, reading.damage
-    headers, broken = walk_headers(data, at, first_offset)
-    damage += broken
+    headers, broken = walk_headers(data, reading.at, first_offset)
+    reading.damage += broken
     if not len(headers):
         return reading.segment()
     crc_ok = (headers[:, CRC2] & 1) == 1
@@ -158,13 +165,13 @@ def _parsed(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) ->
         row = headers[index]
         first, last = offsets_of_broken(headers, crc_ok, int(index), first_offset)
         reason = f"CRC {int(row[CRC2]) >> 1:#010x} does not match the {int(row[SIZE])} bytes of the batch"
-        damage.append(damage_row("crc", reason, at + int(row[BYTE]), None, first, last))
-    trusted = trusted_batches(headers, crc_ok, at, damage)
+        reading.add_damage("crc", reason, row, first, last)
+    trusted = trusted_batches(headers, crc_ok, reading.at, reading.damage)
     records, bases, counts = _empty(RECORDS), headers[:, BASE], headers[:, COUNT]
     if decoded:
         records, bases, counts = _records(data, headers, trusted, reading)
     # An untrusted batch keeps its row with crc_ok false, so that no rule uses it.
-    return reading.segment(_batch_frame(headers, trusted, bases, counts, at), records)
+    return reading.segment(_batch_frame(headers, trusted, bases, counts, reading.at), records)
 
 
 @dataclass(frozen=True)
@@ -180,19 +187,18 @@ class RawRecord:
     is_control: bool = False
 
 
-def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
+def raw_records(path: Path) -> tuple[list[RawRecord], list[Row]]:
     """The records of a file, and the damage. Of messages before v2, those in compressed wrappers are left out."""
     try:
         data: Bytes = np.fromfile(path, dtype=np.uint8)
     except OSError as error:
-        return [], [damage_row("unreadable", f"cannot be read: {error.strerror or error}")]
-    headers, damage = walk_headers(data, 0, 0)
+        return [], [unreadable_row(error)]
+    headers, damage = walk_headers(data)
     out = []
     for row in headers:
         if not row[CRC2] & 1:
-            damage.append(
-                damage_row("crc", "CRC of the batch is wrong", int(row[BYTE]), None, int(row[BASE]), int(row[LAST]))
-            )
+            place = (int(row[BYTE]), int(row[BASE]), int(row[LAST]))
+            damage.append(damage_row("crc", "CRC of the batch is wrong", *place))
             continue
         is_v2, is_packed = row[MAGIC] == 2, row[ATTRIBUTES] & CODEC_BITS
         if is_packed and not is_v2:
@@ -203,18 +209,10 @@ def raw_records(path: Path) -> tuple[list[RawRecord], list[dict[str, object]]]:
             unpacked = unpack(data[begin:end].tobytes(), row, 0, damage)
             buf = np.frombuffer(unpacked or b"", dtype=np.uint8)
             begin, end = 0, len(buf)
-        counts = np.minimum(row[COUNT : COUNT + 1], (end - begin) // 6 + 1)
-        spans = np.empty((int(max(counts[0], 0)) + 1, 8), dtype=np.int64)
-        row_of = np.empty(len(spans), dtype=np.int64)
-        begins, ends, loops = np.array([begin]), np.array([end]), loops_for(buf)
-        good = np.empty(1, dtype=np.int64)
-        if is_v2:
-            n = loops.decode_v2(buf, begins, ends, np.maximum(counts, 0), spans, row_of, good)
-        else:
-            n = loops.decode_legacy(buf, begins, ends, spans, row_of, good)
+        spans, _, _ = _spans(buf, row[np.newaxis], np.array([begin]), np.array([end]), is_v2)
         producer = (int(row[PRODUCER]), int(row[PRODUCER_EPOCH])) if row[ATTRIBUTES] & TRANSACTIONAL_BIT else None
         is_control = bool(is_v2 and row[ATTRIBUTES] & CONTROL_BIT)
-        for span in spans[:n]:
+        for span in spans:
             key, value = (buf[at : at + size].tobytes() if size >= 0 else None for at, size in (span[2:4], span[4:6]))
             offset, time = int(row[BASE] + span[0]), int(row[BASE_TIMESTAMP] + span[1])
             out.append(RawRecord(offset, time, value, int(row[BYTE]), key, producer, is_control))
@@ -250,10 +248,7 @@ def _batch_frame(headers: Ints, crc_ok: Any, bases: Ints, counts: Ints, at: int)
     return frame.with_columns(
         pl.col("byte") + at,
         pl.col("codec").replace_strict(dict(enumerate(CODECS)), default="unknown", return_dtype=pl.String),
-        *(
-            pl.when(pl.col(name) >= 0).then(pl.col(name)).alias(name)
-            for name in ("leader_epoch", "producer_id", "producer_epoch", "base_sequence", "max_timestamp")
-        ),
+        *null_where_negative("leader_epoch", "producer_id", "producer_epoch", "base_sequence", "max_timestamp"),
     ).select(pl.col(name).cast(dtype, strict=False) for name, dtype in BATCHES.items())
 
 
@@ -317,6 +312,20 @@ def _decode_packed(data: Bytes, headers: Ints, reading: _Reading) -> list[pl.Dat
 
 def _decode(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, reading: _Reading, is_v2: bool) -> pl.DataFrame:
     """The records of payloads in `buf` at begins..ends, one for each row of `headers`."""
+    spans, row_of, good = _spans(buf, headers, begins, ends, is_v2)
+    for index in np.flatnonzero(good != headers[:, COUNT]):
+        reason = f"{int(good[index])} of the {int(headers[index, COUNT])} records of the batch can be decoded"
+        reading.add_damage("decode", reason, headers[index])
+    if is_v2 and reading.wanted is not None:
+        offsets = headers[row_of, BASE] + spans[:, 0]
+        matches = reading.wanted.matches(buf, spans, offsets) | (headers[row_of, ATTRIBUTES] & CONTROL_BIT != 0)
+        reading.passed.append(passed_frame(headers, offsets[~matches], row_of[~matches], reading.at))
+        spans, row_of = spans[matches], row_of[matches]
+    return record_frame(buf, headers, spans, row_of, reading.at)
+
+
+def _spans(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, is_v2: bool) -> tuple[Ints, Ints, Ints]:
+    """The places of records as loops.decode_v2 fills them, the row of each in `headers`, and the number of each row."""
     # A record has at least six bytes, which bounds a wrong count.
     counts = np.minimum(np.maximum(headers[:, COUNT], 0), (ends - begins) // 6 + 1)
     total = int(counts.sum())
@@ -327,19 +336,7 @@ def _decode(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, reading: _Readi
         n = loops_for(buf).decode_v2(buf, begins, ends, counts, spans, row_of, good)
     else:
         n = loops_for(buf).decode_legacy(buf, begins, ends, spans, row_of, good)
-    for index in np.flatnonzero(good != headers[:, COUNT]):
-        head = headers[index]
-        reason = f"{int(good[index])} of the {int(head[COUNT])} records of the batch can be decoded"
-        reading.damage.append(
-            damage_row("decode", reason, reading.at + int(head[BYTE]), None, int(head[BASE]), int(head[LAST]))
-        )
-    spans, row_of = spans[:n], row_of[:n]
-    if is_v2 and reading.wanted is not None:
-        offsets = headers[row_of, BASE] + spans[:, 0]
-        matches = reading.wanted.matches(buf, spans, offsets) | (headers[row_of, ATTRIBUTES] & CONTROL_BIT != 0)
-        reading.passed.append(passed_frame(headers, offsets[~matches], row_of[~matches], reading.at))
-        spans, row_of = spans[matches], row_of[matches]
-    return record_frame(buf, headers, spans, row_of, reading.at)
+    return spans[:n], row_of[:n], good
 
 
 def _int32(data: Bytes, at: int) -> int:
@@ -352,7 +349,7 @@ def _decode_wrapper(data: Bytes, header: Ints, reading: _Reading) -> pl.DataFram
     The wrapper has the offset of its last message. Inside, offsets of v1 count from 0 (KIP-31), those of v0 are
     absolute.
     """
-    magic, position, wrapper_offset = int(header[3]), int(header[11]), int(header[0])
+    magic, position, wrapper_offset = int(header[MAGIC]), int(header[BYTE]), int(header[BASE])
     value_at = position + (26 if magic == 1 else 18)
     key_length = _int32(data, value_at)
     value_at += 4 + max(key_length, 0)
@@ -364,15 +361,13 @@ def _decode_wrapper(data: Bytes, header: Ints, reading: _Reading) -> pl.DataFram
     inner = np.frombuffer(unpacked, dtype=np.uint8)
     found, broken = walk_headers(inner)
     if broken or not len(found):
-        reason = "the message set inside the compressed message is broken"
-        where = reading.at + position
-        reading.damage.append(damage_row("decode", reason, where, None, wrapper_offset, wrapper_offset))
+        reading.add_damage("decode", "the message set inside the compressed message is broken", header)
         return _empty(RECORDS)
-    positions = found[:, 11].copy()
-    offsets = found[:, 0] + (wrapper_offset - int(found[-1, 0]) if magic == 1 else 0)
-    if header[7] & APPEND_TIME_BIT:
-        found[:, 13] = header[9]
-    frame = _decode(inner, found, positions, positions + found[:, 12], reading, False)
+    offsets = found[:, BASE] + (wrapper_offset - int(found[-1, BASE]) if magic == 1 else 0)
+    if header[ATTRIBUTES] & APPEND_TIME_BIT:
+        found[:, BASE_TIMESTAMP] = header[MAX_TIMESTAMP]
+    begins = found[:, BYTE].copy()  # contiguous, as the loops are compiled for
+    frame = _decode(inner, found, begins, begins + found[:, SIZE], reading, False)
     if frame.height != len(found):
         return _empty(RECORDS)
     placed = frame.with_columns(pl.Series("offset", offsets), byte=pl.lit(reading.at + position, pl.Int64))

@@ -17,7 +17,7 @@ import polars as pl
 
 from ..files import MAX_DECOMPRESSED_BYTES, Split, blocks
 from .log_patterns import PATTERNS, Pattern
-from .tables import DAMAGE, LOG_EVENTS, damage_row
+from .tables import DAMAGE, LOG_EVENTS, Row, damage_row, unreadable_row
 
 STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
 LITERALS = sorted({p.literal for p in PATTERNS})
@@ -57,16 +57,15 @@ def read_server_log(
             before = opened.read(start - max(start - CONTEXT_BYTES, 0))
             raw = opened.read() if end is None else opened.read(end - start)
     except OSError as error:
-        row = damage_row("unreadable", f"cannot be read: {error.strerror or error}", byte=start)
-        return pl.DataFrame(schema=dict(LOG_EVENTS)), pl.DataFrame([row], schema=dict(DAMAGE))
+        return pl.DataFrame(schema=LOG_EVENTS), pl.DataFrame([unreadable_row(error, start)], schema=DAMAGE)
     context = pl.Series(before.decode("utf-8", "replace").rstrip("\n").split("\n"), dtype=pl.String)
     frame = parse_log(raw.decode("utf-8", "replace"), first_line, _time(context, len(context) - 1))
-    return frame, pl.DataFrame(_overlong(raw, start), schema=dict(DAMAGE))
+    return frame, pl.DataFrame(_overlong(raw, start), schema=DAMAGE)
 
 
 def _read_gzipped(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables of a gzipped file, read block by block to bound the memory. Lines before damage are read."""
-    frames, damage, at, before = [pl.DataFrame(schema=dict(LOG_EVENTS))], [], 0, None
+    frames, damage, at, before = [pl.DataFrame(schema=LOG_EVENTS)], [], 0, None
     for block in blocks(Split(0, str(path), "", "gzip", 0, 0)):
         damage += _overlong(block.data, at)
         text = block.data.decode("utf-8", "replace")
@@ -79,10 +78,10 @@ def _read_gzipped(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
         if problem:
             damage.append(damage_row("unreadable", f"gzip breaks off: {problem}", byte=0))
             break
-    return pl.concat(frames), pl.DataFrame(damage, schema=dict(DAMAGE))
+    return pl.concat(frames), pl.DataFrame(damage, schema=DAMAGE)
 
 
-def _overlong(raw: bytes, start: int) -> list[dict[str, object]]:
+def _overlong(raw: bytes, start: int) -> list[Row]:
     """Damage for the first line that is too long to be of a broker. Such lines are not parsed."""
     if len(raw) <= MAX_LINE:
         return []
@@ -113,7 +112,7 @@ def parse_log(text: str, first_line: int = 1, time_before: int | None = None) ->
                 event["fields"] = json.dumps({"alive_until": last_seen})
             rows.append(event)
             break
-    return pl.DataFrame(rows, schema=dict(LOG_EVENTS))
+    return pl.DataFrame(rows, schema=LOG_EVENTS)
 
 
 def _event(pattern: Pattern, found: re.Match[str], line: str, number: int, time: int | None) -> dict[str, Any]:
@@ -128,14 +127,12 @@ def _event(pattern: Pattern, found: re.Match[str], line: str, number: int, time:
     if pattern.kind == "partition-change":
         fields.update(_changes(fields.pop("change", "")))
         fields["unclean"] = "unclean" in fields
-    partition_number = int(groups["partition"]) if "partition" in groups else None
-    if partition_number is not None and partition_number >= 2**31:
-        partition_number = None
+    partition_number = int(groups.get("partition", 2**31))
     return {
         "time": time,
         "kind": pattern.kind,
         "topic": groups.get("topic"),
-        "partition": partition_number,
+        "partition": partition_number if partition_number < 2**31 else None,
         "subject": groups.get("subject"),
         "fields": json.dumps(fields, sort_keys=True),
         "line": number,
@@ -147,8 +144,12 @@ def _typed(name: str, value: str) -> Any:
     """The value of a captured field: a list of brokers, a number, or text."""
     if name in ("isr", "old", "replicas", "added", "deleted", "live", "adding", "removing"):
         value = ",".join(re.findall(r"brokerId=(\d+)", value)) if "brokerId" in value else value
-        return [int(part) for part in value.replace(" ", "").split(",") if part]
+        return _brokers(value)
     return int(value) if value.lstrip("-").isdecimal() and len(value) < 19 else value
+
+
+def _brokers(text: str) -> list[int]:
+    return [int(part) for part in text.replace(" ", "").split(",") if part]
 
 
 CHANGE = re.compile(r"(\w+): (\[[\d, ]*\]|[\w\-]+) -> (\[[\d, ]*\]|[\w\-]+)")
@@ -159,10 +160,8 @@ def _changes(text: str) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, before, after in CHANGE.findall(text):
         for suffix, value in (("_before", before), ("", after)):
-            if value.startswith("["):
-                out[name + suffix] = [int(part) for part in value.strip("[]").replace(" ", "").split(",") if part]
-            else:
-                out[name + suffix] = _typed("", value)
+            is_list = value.startswith("[")
+            out[name + suffix] = _brokers(value.strip("[]")) if is_list else _typed("", value)
     return out
 
 

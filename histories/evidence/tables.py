@@ -7,7 +7,7 @@ clock.py relates them to the history's clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -15,6 +15,7 @@ import polars as pl
 from ..tables import no_rows
 
 Schema = Mapping[str, pl.DataType | type[pl.DataType]]
+Row = dict[str, object]
 
 FINAL = ""  # the snapshot at the end of the run: the folder brokers/
 
@@ -238,10 +239,10 @@ def damage_row(
     kind: str,
     reason: str,
     byte: int | None = None,
-    line: int | None = None,
     first_offset: int | None = None,
     last_offset: int | None = None,
-) -> dict[str, object]:
+    line: int | None = None,
+) -> Row:
     """One row of DAMAGE."""
     return {
         "kind": kind,
@@ -251,3 +252,13 @@ def damage_row(
         "last_offset": last_offset,
         "reason": reason,
     }
+
+
+def unreadable_row(error: OSError, byte: int | None = None) -> Row:
+    """The row of DAMAGE of a file that cannot be read."""
+    return damage_row("unreadable", f"cannot be read: {error.strerror or error}", byte)
+
+
+def null_where_negative(*names: str) -> Iterator[pl.Expr]:
+    """These columns: a negative number, as Kafka writes for none, becomes null."""
+    return (pl.when(pl.col(name) >= 0).then(name).alias(name) for name in names)

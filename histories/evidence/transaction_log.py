@@ -13,7 +13,7 @@ import polars as pl
 
 from .coordinator_log import Row, replay_log
 from .tables import TRANSACTIONS
-from .transaction_records import TransactionRecord, decode
+from .transaction_records import decode
 
 if TYPE_CHECKING:
     from .segments import RawRecord
@@ -29,8 +29,11 @@ class _Replay:
         self.open: dict[str, list[Row]] = {}
         self.last: dict[str, Row] = {}  # of each transactional id, the columns last_*
 
-    def apply(self, record: TransactionRecord, where: Row) -> None:
+    def apply(self, raw: RawRecord, where: Row) -> None:
         """Take one record."""
+        record = None if raw.is_control else decode(raw.key or b"", raw.value)
+        if record is None:
+            return
         name, state, value = record.transactional_id, record.state, record.value
         self.last[name] = {
             "last_state": state,
@@ -74,11 +77,5 @@ class _Replay:
 def read_transaction_log(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables TRANSACTIONS and DAMAGE of a folder, both with a column `file` (its name)."""
     replay = _Replay()
-
-    def apply(raw: RawRecord, where: Row) -> None:
-        record = None if raw.is_control else decode(raw.key or b"", raw.value)
-        if record is not None:
-            replay.apply(record, where)
-
-    damage = replay_log(folder, apply)
+    damage = replay_log(folder, replay.apply)
     return replay.table(), damage

@@ -11,7 +11,7 @@ from ..files import decompress
 from . import lz4_frames
 from .batch_headers import CODEC_BITS
 from .batch_layout import ATTRIBUTES, BASE, BYTE, LAST, Ints
-from .tables import damage_row
+from .tables import Row, damage_row
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MAX_BATCH_BYTES = 1 << 30  # of a decompressed batch; a larger one is a decompression bomb
@@ -25,7 +25,7 @@ DECODERS: dict[int, Callable[[bytes], bytes]] = {
 }
 
 
-def unpack(payload: bytes, row: Ints, at: int, damage: list[dict[str, object]]) -> bytes | None:
+def unpack(payload: bytes, row: Ints, at: int, damage: list[Row]) -> bytes | None:
     """The decompressed payload of a batch (`row` of HEADERS, in a range at byte `at`); None and damage if broken."""
     codec = int(row[ATTRIBUTES]) & CODEC_BITS
     try:
@@ -33,7 +33,7 @@ def unpack(payload: bytes, row: Ints, at: int, damage: list[dict[str, object]]) 
     except Exception as error:
         name = CODECS[codec] if codec < len(CODECS) else f"codec {codec}"
         reason = f"{name} cannot decompress the batch: {describe_error(error)}"
-        damage.append(damage_row("decode", reason, at + int(row[BYTE]), None, int(row[BASE]), int(row[LAST])))
+        damage.append(damage_row("decode", reason, at + int(row[BYTE]), int(row[BASE]), int(row[LAST])))
         return None
 
 

@@ -333,6 +333,17 @@ def _shown(token: str) -> str:
     return repr(token if len(token) <= 40 else token[:40] + "…")
 
 
+def excerpt(form: Any) -> str:
+    """The form for a message: as EDN, shortened."""
+    text = dumps(form)
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+def by_name(entries: dict[Any, Any]) -> dict[str, Any]:
+    """The entries of a map whose key is a keyword, by the keyword's name."""
+    return {key.name: value for key, value in entries.items() if isinstance(key, Keyword)}
+
+
 _CHAR_NAMES = {character: name for name, character in _CHARS.items()}
 _ESCAPED = str.maketrans({character: f"\\{code}" for code, character in _ESCAPES.items()})
 

@@ -24,7 +24,7 @@ from .. import arrow
 from ..arrow import Mask
 from ..tables import EVENTS, Schema
 from . import edn
-from .jepsen_operations import by_name, notes
+from .jepsen_operations import notes
 from .lines import MalformedError, texts
 
 Ints = npt.NDArray[np.int64]
@@ -123,7 +123,7 @@ def _annotated(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFrame:
 def _notes(rest: str, names: set[str]) -> dict[str, Any] | None:
     """The columns of further entries; None if they are malformed or repeat an earlier entry."""
     try:
-        entries = by_name(edn.loads(f"{{{rest}}}"))
+        entries = edn.by_name(edn.loads(f"{{{rest}}}"))
         return None if names & entries.keys() else notes(entries)
     except (edn.EdnError, MalformedError):
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..tables import TYPES
 from . import edn
-from .edn import Keyword, Symbol, Tagged
+from .edn import Keyword, Symbol, Tagged, by_name, excerpt
 from .lines import MalformedError, decode_line
 
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -32,23 +32,15 @@ def event(line: bytes) -> dict[str, Any] | None:
         return None
     operation = forms[0].value if isinstance(forms[0], Tagged) else forms[0]  # #jepsen.history.Op{…}
     if not isinstance(operation, dict):
-        raise MalformedError(f"found {_shown(forms[0])}, expected an operation map")
+        raise MalformedError(f"found {excerpt(forms[0])}, expected an operation map")
     if len(forms) > 1:
         raise MalformedError(f"found {len(forms)} forms on the line, expected one operation map")
     return _event(by_name(operation))
 
 
-def by_name(operation: dict[Any, Any]) -> dict[str, Any]:
-    """The entries whose key is a keyword, by the keyword's name."""
-    return {key.name: value for key, value in operation.items() if isinstance(key, Keyword)}
-
-
 def notes(operation: dict[str, Any]) -> dict[str, Any]:
     """The columns of entries that any operation may have."""
-    return {
-        "error": _plain(operation.get("error")),
-        "rebalanced": _rebalanced(operation.get("rebalance-log")),
-    }
+    return {"error": _plain(operation.get("error")), "rebalanced": _rebalanced(operation.get("rebalance-log"))}
 
 
 def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
@@ -58,7 +50,7 @@ def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
             raise MalformedError(f"found an operation without :{name}, expected :process, :type and :f")
     kind, function, process = operation["type"], operation["f"], operation["process"]
     if not isinstance(kind, Keyword) or kind.name not in TYPES:
-        raise MalformedError(f"found :type {_shown(kind)}, expected :invoke, :ok, :fail or :info")
+        raise MalformedError(f"found :type {excerpt(kind)}, expected :invoke, :ok, :fail or :info")
     time = operation.get("time")
     row = {
         "time": _int64(operation.get("index") if time is None else time, ":time or :index"),
@@ -69,7 +61,7 @@ def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
     if isinstance(process, bool) or not isinstance(process, int):
         return row | _fault(function, operation.get("value"))
     if not isinstance(function, Keyword):
-        raise MalformedError(f"found :f {_shown(function)}, expected a keyword")
+        raise MalformedError(f"found :f {excerpt(function)}, expected a keyword")
     data = _data(function.name, operation.get("value"))
     return None if data is None else row | data
 
@@ -106,14 +98,14 @@ def _step(step: Any) -> dict[str, Any]:
         case (Keyword("poll"), dict() as polled):
             records = [_records(key, pairs) for key, pairs in polled.items()]
             return {"f": "poll", "records": [record for of_key in records for record in of_key]}
-    raise MalformedError(f"found {_shown(step)}, expected [:send key value] or [:poll {{key [[offset value] …]}}]")
+    raise MalformedError(f"found {excerpt(step)}, expected [:send key value] or [:poll {{key [[offset value] …]}}]")
 
 
 def _records(key: Any, pairs: Any) -> list[dict[str, Any]]:
     records = []
     for pair in _vector(pairs, "the records of a key"):
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise MalformedError(f"found {_shown(pair)}, expected [offset value]")
+            raise MalformedError(f"found {excerpt(pair)}, expected [offset value]")
         records.append(_record(key, *pair))
     return records or [{"topic": _scalar(key, "a key"), "partition": 0}]
 
@@ -146,19 +138,19 @@ def _vector(form: Any, what: str) -> tuple[Any, ...]:
     if form is None:
         return ()
     if not isinstance(form, tuple):
-        raise MalformedError(f"found {what} {_shown(form)}, expected a vector")
+        raise MalformedError(f"found {what} {excerpt(form)}, expected a vector")
     return form
 
 
 def _int64(form: Any, what: str) -> int:
     if isinstance(form, bool) or not isinstance(form, int) or form not in _INT64:
-        raise MalformedError(f"found {_shown(form)} as {what}, expected an integer of 64 bits")
+        raise MalformedError(f"found {excerpt(form)} as {what}, expected an integer of 64 bits")
     return form
 
 
 def _scalar(form: Any, what: str) -> str:
     if isinstance(form, (tuple, dict, frozenset)):
-        raise MalformedError(f"found {_shown(form)} as {what}, expected a number, string, keyword or other scalar")
+        raise MalformedError(f"found {excerpt(form)} as {what}, expected a number, string, keyword or other scalar")
     return text_of(form)
 
 
@@ -190,8 +182,3 @@ def _plain(form: Any) -> str | None:
         case str():
             return form
     return edn.dumps(form)
-
-
-def _shown(form: Any) -> str:
-    text = edn.dumps(form)
-    return text if len(text) <= 60 else text[:60] + "…"

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from ..errors import describe_error
 from ..tables import EVENTS, FUNCTIONS, MAX_OFFSET, QUARANTINE, TYPES, Schema, complete
 from .contents import LOG
 
@@ -54,7 +55,9 @@ def recognises(head: bytes) -> bool:
 def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  # noqa: ARG001
     """EVENTS and QUARANTINE of complete lines; `line` counts from 0. Raises nothing, whatever the bytes."""
     blob = blob.removeprefix(b"\xef\xbb\xbf")
-    if not _is_worth_scanning(len(blob)) or not _is_utf8(blob):
+    _parsed["bytes"] += len(blob)
+    is_large = _parsed["bytes"] >= SCANNED_FROM and len(blob) >= min(MIN_SCANNED_BYTES, SCANNED_FROM)
+    if not is_large or not _is_utf8(blob):
         return _parse_lines(list(enumerate(blob.split(b"\n"))))
     from . import native_columns
 
@@ -65,13 +68,7 @@ def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  
     return pl.concat([events, others]).sort("line"), malformed
 
 
-def _is_worth_scanning(size: int) -> bool:
-    """Whether the compiled loops read a block of this size. Counts the bytes that this process parses."""
-    _parsed["bytes"] += size
-    return _parsed["bytes"] >= SCANNED_FROM and size >= min(MIN_SCANNED_BYTES, SCANNED_FROM)
-
-
-_parsed = {"bytes": 0}
+_parsed = {"bytes": 0}  # by this process
 
 
 def _is_utf8(blob: bytes) -> bool:
@@ -113,16 +110,14 @@ def _bisect(lines: list[tuple[int, bytes]], malformed: list[tuple[int, str]]) ->
         return _read_with_polars(lines)
     except (pl.exceptions.PolarsError, ValueError):
         if len(lines) == 1:
-            malformed.append((lines[0][0], _schema_reason(lines[0][1])))
+            number, text = lines[0]
+            # The error of polars names neither the field nor the expected type.
+            reason = _schema_mismatch(orjson.loads(text), pl.Struct(_FIELDS), "")
+            reason = reason or "found an event that cannot be read, expected one as in docs/format.md"
+            malformed.append((number, reason))
             return pl.DataFrame(schema={"line": pl.Int64, **_FIELDS})
     half = len(lines) // 2
     return pl.concat([_bisect(lines[:half], malformed), _bisect(lines[half:], malformed)])
-
-
-def _schema_reason(text: bytes) -> str:
-    """Why polars refused a line. Its own error names neither the field nor the expected type."""
-    found = _schema_mismatch(orjson.loads(text), pl.Struct(_FIELDS), "")
-    return found or "found an event that cannot be read, expected one as in docs/format.md"
 
 
 def _schema_mismatch(value: Any, expected: Any, where: str) -> str:
@@ -134,16 +129,10 @@ def _schema_mismatch(value: Any, expected: Any, where: str) -> str:
         return f"{where}: expected {wanted}, found {_kind(value)}"
     parts: list[tuple[Any, Any, str]] = []
     if isinstance(expected, pl.Struct):
-        parts = [(value.get(field.name), field.dtype, f"{where}.{field.name}") for field in expected.fields]
+        parts = [(value.get(field.name), field.dtype, f"{where}.{field.name}".lstrip(".")) for field in expected.fields]
     elif isinstance(expected, pl.List):
         parts = [(item, expected.inner, f"{where}[{number}]") for number, item in enumerate(value)]
-    return next(
-        (mismatch for part in parts if (mismatch := _schema_mismatch(part[0], part[1], part[2].lstrip(".")))), ""
-    )
-
-
-def _one_line(message: str) -> str:
-    return message.split("\n", 1)[0][:200]
+    return next((mismatch for part in parts if (mismatch := _schema_mismatch(*part))), "")
 
 
 def _malformed_reason(text: bytes) -> str:
@@ -151,7 +140,7 @@ def _malformed_reason(text: bytes) -> str:
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        return f"no JSON: {_one_line(str(error))}"
+        return f"no JSON: {describe_error(error)}"
     if not isinstance(event, dict):
         return f"found {_kind(event)}, expected a JSON object"
     keys = len(event) if text.count(b"{") == 1 else _count_keys(event)
@@ -233,26 +222,20 @@ def check_events(events: pl.DataFrame, numbered: bool = True, placed: bool = Tru
         .when(_bad_items(events, "ops", ("f",)))
         .then(pl.lit("found a step of a transaction without f, expected its function"))
     )
-    reasons = events.with_columns(reason=reason)
-    if reasons["reason"].null_count() == len(reasons):
-        return complete(events, EVENTS), pl.DataFrame(schema=QUARANTINE)
-    return (
-        complete(events.filter(reasons["reason"].is_null()), EVENTS),
-        reasons.filter(pl.col("reason").is_not_null()).select(list(QUARANTINE)),
-    )
+    reasons = events.select("line", reason=reason)
+    is_malformed = reasons["reason"].is_not_null()
+    accepted = events.filter(~is_malformed) if is_malformed.any() else events
+    return complete(accepted, EVENTS), reasons.filter(is_malformed)
 
 
 def _bad_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl.Expr:
-    """Selects rows whose list has an item that lacks a needed field."""
+    """Selects rows whose list has an item that lacks a needed field, or has a number that a log cannot have."""
     items = events.select("line", column).filter(pl.col(column).list.len() > 0).explode(column)
+    field = pl.col(column).struct.field
+    numbers = [name for name in needed if name in ("partition", "offset")]
     wrong = items.filter(
-        pl.any_horizontal(pl.col(column).struct.field(name).is_null() for name in needed)
-        | pl.any_horizontal(
-            (~pl.col(column).struct.field(name).is_between(0, MAX_OFFSET)).fill_null(False)
-            for name in needed
-            if name in ("partition", "offset")
+        pl.any_horizontal(
+            *(field(name).is_null() for name in needed), *(~field(name).is_between(0, MAX_OFFSET) for name in numbers)
         )
-        if column != "ops"
-        else pl.col(column).struct.field("f").is_null()
     )
     return pl.col("line").is_in(wrong["line"].unique().implode()) if len(wrong) else pl.lit(False)

@@ -49,7 +49,8 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[OtherLine]]:
     tables = (events, *items, steps, ends, step_ends)
     rows, other_rows = scanned.scan(buf, tables, others, texts, copied, filled, filled.copy())
     long = pa.py_buffer(texts[: copied[COPIED, 0]].copy())
-    lists = [_struct(table[:count], names, long) for table, count, names in _item_lists(items, filled)]
+    names = (_RECORD_FIELDS, _OFFSET_FIELDS) * 2  # of events, then of steps
+    lists = [_struct(_columns(table[: filled[n]], names[n], long)) for n, table in enumerate(items)]
     columns = _columns(events[:rows], [name for name in FIELDS if name in EVENTS], long)
     for number, name in enumerate(LISTS):
         columns[name] = arrow.lists(ends[:rows, 1 + number], lists[number], _has(events[:rows], name))
@@ -73,13 +74,7 @@ def _table(rows: int, width: int) -> Longs:
     return np.empty((rows + 1, width), np.int64, order="F")
 
 
-def _item_lists(items: list[Longs], filled: Longs) -> list[tuple[Longs, int, tuple[str, ...]]]:
-    names = (_RECORD_FIELDS, _OFFSET_FIELDS) * 2
-    return [(table, int(filled[number]), names[number]) for number, table in enumerate(items)]
-
-
-def _struct(table: Longs, names: tuple[str, ...], long: pa.Buffer) -> pa.StructArray:
-    columns = _columns(table, names, long)
+def _struct(columns: dict[str, pa.Array]) -> pa.StructArray:
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
 
@@ -87,7 +82,7 @@ def _steps(table: Longs, ends: Longs, lists: list[pa.StructArray], long: pa.Buff
     columns = _columns(table, _STEP_FIELDS, long)
     for number, name in enumerate(LISTS):
         columns[name] = arrow.lists(ends[: len(table), 1 + number], lists[number], _has(table, name))
-    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+    return _struct(columns)
 
 
 def _columns(table: Longs, names: list[str] | tuple[str, ...], long: pa.Buffer) -> dict[str, pa.Array]:

@@ -92,22 +92,17 @@ def parse_transactions(blob: bytes, form: Format) -> Transactions:
         .otherwise("value")
         .alias("value"),
     )
-    slow = _Slow(lines, form)
-    slow.parse(text.filter(~is_common)["line"].to_list())
-    if not slow.events and not slow.malformed:
-        return Transactions(
-            events.cast(pl.Schema(EVENTS)), steps.cast(pl.Schema(STEPS)), pl.DataFrame(schema=QUARANTINE)
-        )
-    return Transactions(
-        pl.concat([events.cast(pl.Schema(EVENTS)), pl.DataFrame(slow.events, EVENTS, orient="row")]).sort("line"),
-        pl.concat([steps.cast(pl.Schema(STEPS)), pl.DataFrame(slow.steps, STEPS, orient="row")]).sort(
-            "line", maintain_order=True
-        ),
-        pl.DataFrame(slow.malformed, QUARANTINE, orient="row"),
-    )
+    others = _OtherLines(lines, form)
+    others.parse(text.filter(~is_common)["line"].to_list())
+    events, steps = events.cast(pl.Schema(EVENTS)), steps.cast(pl.Schema(STEPS))
+    if others.events:
+        events = pl.concat([events, pl.DataFrame(others.events, EVENTS, orient="row")]).sort("line")
+        other_steps = pl.DataFrame(others.steps, STEPS, orient="row")
+        steps = pl.concat([steps, other_steps]).sort("line", maintain_order=True)
+    return Transactions(events, steps, pl.DataFrame(others.malformed, QUARANTINE, orient="row"))
 
 
-class _Slow:
+class _OtherLines:
     """Reads lines by edn.py, each with up to MAX_LINES - 1 lines after it if its last form has no end."""
 
     def __init__(self, lines: list[bytes], form: Format) -> None:
@@ -142,7 +137,7 @@ class _Slow:
             at += taken
 
     def _add(self, number: int, event: Any) -> None:
-        entries = {key.name: value for key, value in event.items() if isinstance(key, edn.Keyword)}
+        entries = edn.by_name(event)
         process, f, value = entries.get("process"), entries.get("f"), entries.get("value")
         if isinstance(process, bool) or not isinstance(process, int | None):
             return
@@ -150,9 +145,11 @@ class _Slow:
             return
         kind = getattr(entries.get("type"), "name", None)
         if kind not in TYPES:
-            raise MalformedError(f"found :type {_shown(entries.get('type'))}, expected :invoke, :ok, :fail or :info")
+            raise MalformedError(
+                f"found :type {edn.excerpt(entries.get('type'))}, expected :invoke, :ok, :fail or :info"
+            )
         if value is not None and not isinstance(value, tuple):
-            raise MalformedError(f"found :value {_shown(value)}, expected a vector of micro-operations")
+            raise MalformedError(f"found :value {edn.excerpt(value)}, expected a vector of micro-operations")
         if value is not None and len(value) > MAX_STEPS:
             raise MalformedError(f"found {len(value):,} micro-operations, expected at most {MAX_STEPS:,}")
         steps = [self._step(step) for step in value or ()]
@@ -166,18 +163,13 @@ class _Slow:
         if name == self.form.write and len(step) == 3:
             return "w", edn.dumps(step[1]), edn.dumps(step[2])
         expected = f"[:r key value] or [:{self.form.write} key value]"
-        raise MalformedError(f"found the micro-operation {_shown(step)}, expected {expected}")
+        raise MalformedError(f"found the micro-operation {edn.excerpt(step)}, expected {expected}")
 
 
 def _event(forms: list[Any]) -> dict[Any, Any]:
     """The map of the one event among the forms of a line."""
     event = forms[0].value if isinstance(forms[0], edn.Tagged) else forms[0]  # #jepsen.history.Op{...}
     if len(forms) > 1 or not isinstance(event, dict):
-        found = f"{len(forms)} forms" if len(forms) > 1 else _shown(event)
+        found = f"{len(forms)} forms" if len(forms) > 1 else edn.excerpt(event)
         raise MalformedError(f"found {found}, expected the map of one event")
     return event
-
-
-def _shown(form: Any) -> str:
-    text = edn.dumps(form)
-    return text if len(text) <= 60 else text[:60] + "…"

@@ -110,9 +110,7 @@ def _with_invocations(completions: pl.DataFrame, process: pl.Expr) -> pl.DataFra
     completions = completions.with_columns(process=process)
     unknown = {"partition": pl.Int32, "offset": pl.Int64, "error": pl.String, "records": EVENTS["records"]}
     invocations = completions.with_columns(
-        type=pl.lit("invoke"),
-        synthetic=pl.lit(True),
-        **{name: pl.lit(None, dtype) for name, dtype in unknown.items()},
+        type=pl.lit("invoke"), synthetic=pl.lit(True), **{name: pl.lit(None, dtype) for name, dtype in unknown.items()}
     )
     return pl.concat([invocations, completions]).sort("line", maintain_order=True)
 
@@ -178,18 +176,13 @@ def _assigned(entries: dict[str, Any]) -> dict[str, Any] | None:
     return {"f": "assign", "group": True, "offsets": offsets} if offsets else None
 
 
-def _revoked(entries: dict[str, Any]) -> dict[str, Any] | None:
-    assigned = _assigned(entries)
-    return assigned and assigned | {"revoked": True}
-
-
 _DATA: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
     "producer_send_success": _sent,
     "producer_send_error": _send_error,
     "record_data": lambda entries: {"f": "poll", "records": [_record(entries)]},
     "offsets_committed": _committed,
     "partitions_assigned": _assigned,
-    "partitions_revoked": _revoked,
+    "partitions_revoked": lambda entries: (assigned := _assigned(entries)) and {**assigned, "revoked": True},
 }
 
 

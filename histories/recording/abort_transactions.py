@@ -1,6 +1,6 @@
 """Aborts the transactions that are still open, before the final reads, as an operator would.
 
-An open transaction hides what follows it from readers of committed records, so it would hide it from the final reads.
+An open transaction hides the records behind it from read_committed consumers, and so from the final reads.
 Initialising a transactional.id again aborts its open transaction, or completes a commit that the coordinator had
 accepted (KIP-98). The history has this step as a fault of kind init-transactions.
 """

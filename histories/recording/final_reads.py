@@ -17,14 +17,14 @@ READ_SECONDS = 120.0
 
 
 def read_to_the_end(session: Session) -> None:
-    """Ask for the ends of all partitions and read up to them. Raises LogjudgeError where that takes too long."""
+    """Request the ends of all partitions and read up to them. Raises LogjudgeError where that takes too long."""
     _wait_in_sync(session)
     library = confluent_kafka()
     own = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
     config = {**session.settings.for_consumer("logjudge-final"), **own}
     consumer = make("Consumer", session.settings, config)
     try:
-        # The consumer asks for the ends, and its isolation level decides whether they are last stable offsets.
+        # The consumer requests the ends, and its isolation level decides whether they are last stable offsets.
         session.recorder.configure(ADMIN, role=ADMIN, **{"isolation.level": own["isolation.level"]})
         session.recorder.configure(FINAL, **recorded(config))
         bounds = _bounds(session, consumer)
@@ -61,7 +61,7 @@ def _bounds(session: Session, consumer: Any) -> dict[tuple[str, int], tuple[int,
 
 
 def _watermarks(consumer: Any, partition: Any) -> tuple[int, int]:
-    """The log start and the end of a partition, once a leader answers. Raises LogjudgeError."""
+    """The log start and the end of a partition, once a leader responds. Raises LogjudgeError."""
     end = time.monotonic() + IN_SYNC_SECONDS
     while True:
         try:

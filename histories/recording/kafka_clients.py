@@ -1,4 +1,4 @@
-"""confluent-kafka's clients for a recording: how they are configured, and what of that run.json has."""
+"""confluent-kafka's clients for a recording: their configuration, and the part of it that run.json records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def confluent_kafka() -> Any:
 
 @dataclass
 class ClientSettings:
-    """How clients connect, and what producers and consumers are given beyond the defaults."""
+    """The connection of clients, and the settings of producers and consumers beyond the defaults."""
 
     bootstrap: str
     common: dict[str, Any] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class ClientSettings:
 
 
 def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What run.json has of the configuration of a client of confluent-kafka."""
+    """A client's configuration for run.json, with the name of its library."""
     return {"client": f"confluent-kafka {confluent_kafka().__version__}", **without_secrets(config)}
 
 
@@ -114,7 +114,7 @@ _ADVICE = (
 
 
 class ConnectionErrors(logging.Handler):
-    """What librdkafka reports and logs about connections: the reason behind a mere timeout."""
+    """Collects the connection errors that librdkafka reports and logs: the reason of a timeout."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -188,12 +188,12 @@ class Poll(OpenOperation):
 
 
 class Positions(OpenOperation):
-    """A question for the ends of logs."""
+    """A request for the ends of logs."""
 
     __slots__ = ()
 
     def ok(self, offsets: Any) -> None:
-        """The answer: partitions with their end offset and, if it is known, `start`, their log start offset."""
+        """The response: partitions with their end offset and, if it is known, `start`, their log start offset."""
         self._complete("ok", {"offsets": positions_of(offsets)})
 
 

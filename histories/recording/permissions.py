@@ -1,4 +1,4 @@
-"""Refused permissions: they end a recording with what the user lacks, as no later request would fare better."""
+"""Refused permissions: they end a recording with what the user lacks, as every later request would be refused too."""
 
 from __future__ import annotations
 

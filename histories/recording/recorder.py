@@ -24,7 +24,7 @@ OPEN_TRANSACTIONS = "open-transactions.jsonl"  # in history/, while transactions
 
 
 class Recorder:
-    """Records one run into a folder: history.jsonl while it goes on, run.json at its end.
+    """Records one run into a folder: history.jsonl during the run, run.json at its end.
 
     Every method may be called from any thread and from coroutines; none waits for the disk. `process` names a logical
     client. Times are nanoseconds of one monotonic clock since the recorder was made. An operation that gets no outcome
@@ -166,7 +166,7 @@ class Recorder:
         self._instant(process, "seek", {"offsets": positions_of(offsets)})
 
     def end_offsets(self, process: str) -> Positions:
-        """Record that a process asks for the ends of logs; `ok(offsets)` of the result takes the answer."""
+        """Record that a process requests the ends of logs; `ok(offsets)` of the result takes the response."""
         return Positions(self._journal, process, self._journal.begin(process, "end_offsets", {}), "end_offsets")
 
     # --- the run
@@ -193,11 +193,11 @@ class Recorder:
         return Plain(self._journal, NEMESIS, self._journal.begin(NEMESIS, f, {"fault": {"kind": kind, **about}}), f)
 
     def configure(self, process: str, **settings: Any) -> None:
-        """Set what run.json has of a process: `configure("c0", role="consumer", **{"group.id": "g"})`."""
+        """Set the configuration of a process in run.json: `configure("c0", role="consumer", **{"group.id": "g"})`."""
         self._configured.setdefault(process, {}).update(settings)
 
     def configure_topic(self, topic: str, **settings: Any) -> None:
-        """Set what run.json has of a topic: `configure_topic("orders", partitions=3)`."""
+        """Set the configuration of a topic in run.json: `configure_topic("orders", partitions=3)`."""
         self._config["topics"].setdefault(topic, {}).update(settings)
 
     @property

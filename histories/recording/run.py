@@ -36,7 +36,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be recorded."""
+    """The workload to record, where, and for how long."""
 
     folder: Path
     workload: str

@@ -41,7 +41,7 @@ class Load:
     crashes: bool = True  # whether members of a group are killed, too
 
     def main_topic(self, **config: str) -> Topic:
-        """The topic that the options name; a workload's own settings give way to the user's."""
+        """The topic that the options name; the user's settings override the workload's."""
         config = {**config, **self.topic_config}
         return Topic(self.topic, self.partitions, self.replication_factor, config, self.assignment)
 

@@ -26,12 +26,7 @@ from .zookeeper_log import EpochWording, ZookeeperWording
 
 MAX_SNAPSHOTS = 4  # in one run
 
-TOPIC_NAMES = (
-    "min.insync.replicas",
-    "unclean.leader.election.enable",
-    "flush.messages",
-    "flush.ms",
-)
+TOPIC_NAMES = ("min.insync.replicas", "unclean.leader.election.enable", "flush.messages", "flush.ms")
 RETENTION_NAMES = ("retention.ms", "retention.bytes", "segment.ms", "segment.bytes")
 PRODUCER_NAMES = (
     "acks",
@@ -45,11 +40,7 @@ PRODUCER_NAMES = (
 )
 CONSUMER_NAMES = ("auto.offset.reset", "max.poll.records")
 GROUP_NAMES = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms")
-BROKER_NAMES = (
-    "replica.lag.time.max.ms",
-    "replica.high.watermark.checkpoint.interval.ms",
-    "replica.fetch.wait.max.ms",
-)
+BROKER_NAMES = ("replica.lag.time.max.ms", "replica.high.watermark.checkpoint.interval.ms", "replica.fetch.wait.max.ms")
 KRAFT_NAMES = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
 ZOOKEEPER_NAMES = ("zookeeper.session.timeout.ms",)
 
@@ -157,13 +148,7 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
         "seed": scenario.seed,
         "variant": scenario.variant,
         "schedule": [
-            {
-                "at_ms": f.at / 1000,
-                "kind": f.kind,
-                "nodes": list(f.nodes),
-                "for_ms": f.lasts / 1000,
-                **f.parameters(),
-            }
+            {"at_ms": f.at / 1000, "kind": f.kind, "nodes": list(f.nodes), "for_ms": f.lasts / 1000, **f.parameters()}
             for f in scenario.faults
         ],
     }

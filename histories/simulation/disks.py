@@ -8,7 +8,7 @@ from ...models.replication.brokers.broker import Broker
 from ...models.replication.cluster import Cluster
 from ...models.replication.config import Config
 from .group_log import group_content
-from .names import uuid
+from .names import kraft_properties, uuid
 from .segments import copies_of, values_of, write_segments
 from .transaction_log import transaction_content
 
@@ -44,16 +44,10 @@ def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
         starts = {p: s for p, s in broker.disk.start_points.items() if s > 0}
         _write(folder / "log-start-offset-checkpoint", _offsets(config, starts))
     if rules.era.zookeeper:
-        _write(
-            folder / "meta.properties",
-            f"#\n#Thu Jan 01 00:00:00 UTC 2026\nbroker.id={broker.id}\nversion=0\n",
-        )
+        properties = f"#\n#Thu Jan 01 00:00:00 UTC 2026\nbroker.id={broker.id}\nversion=0\n"
     else:
-        _write(
-            folder / "meta.properties",
-            f"version=1\ncluster.id={uuid(seed, 'cluster')}\nnode.id={broker.id}\n"
-            f"directory.id={uuid(seed, f'directory {broker.id}')}\n",
-        )
+        properties = kraft_properties(seed, broker.id)
+    _write(folder / "meta.properties", properties)
 
 
 def _checkpoint(lines: list[str]) -> str:

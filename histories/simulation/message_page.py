@@ -42,7 +42,7 @@ function show() {{
   if (!messages.length) {{ element("message").textContent = "No message in this time."; return; }}
   const m = messages[at], before = at ? messages[at - 1].replicas : m.replicas;
   element("place").textContent = (at + 1) + " of " + messages.length + ", " + (m.time / 1e6).toFixed(6) + " s";
-  element("message").textContent = m.source + (m.answer ? " answers " : " → ") + m.target + ": " + m.text;
+  element("message").textContent = m.source + (m.is_response ? " answers " : " → ") + m.target + ": " + m.text;
   element("replicas").replaceChildren(...m.replicas.map(([broker, end, mark]) => {{
     const row = line("broker " + broker);
     row.querySelector(".end").style.width = 100 * end / most + "%";
@@ -72,16 +72,5 @@ def markdown(messages: list[Message], title: str) -> str:
 
 def player(messages: list[Message], title: str) -> str:
     """A self-contained HTML page that shows one message and the replicas after it, with buttons Back and Next."""
-    rows = [
-        {
-            "time": m.time,
-            "source": m.source,
-            "target": m.target,
-            "text": m.text,
-            "answer": m.is_response,
-            "replicas": m.replicas,
-            "remote": m.remote,
-        }
-        for m in messages
-    ]
-    return _PLAYER.format(title=escape(title), messages=json.dumps(rows).replace("<", "\\u003c"))
+    rows = json.dumps([vars(message) for message in messages]).replace("<", "\\u003c")
+    return _PLAYER.format(title=escape(title), messages=rows)

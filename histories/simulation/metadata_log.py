@@ -16,7 +16,7 @@ from ...models.replication.events import ClusterEvent
 from ...models.replication.network import FIRST_CONTROLLER
 from ...models.replication.partition_state import NO_LEADER, PartitionState
 from ..evidence.metadata_records import encode
-from .names import epoch_ms, uuid
+from .names import epoch_ms, kraft_properties, uuid
 from .segments import HEAD
 
 CHANGED = "BROKER_REGISTRATION_CHANGE_RECORD"
@@ -55,12 +55,11 @@ class MetadataLog:
         incarnation = self._cluster.quorum.incarnations[broker]
         if broker not in self._registered or self._registered[broker][0] != incarnation:
             self._registered[broker] = incarnation, len(self._records)
+            endpoint = {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 19090 + broker, "securityProtocol": 0}
             registration = {
                 "incarnationId": uuid(self._cluster.seed, f"incarnation {broker} {incarnation}"),
                 "brokerEpoch": len(self._records),
-                "endPoints": [
-                    {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 19090 + broker, "securityProtocol": 0}
-                ],
+                "endPoints": [endpoint],
                 "features": [],
                 "fenced": True,
             }
@@ -79,14 +78,9 @@ class MetadataLog:
         if before is None:
             if number == 0:
                 self._write(time, "TOPIC_RECORD", name=topic, topicId=key["topicId"])
-            known: dict[str, Any] = {
-                "replicas": after.replicas,
-                "isr": after.isr,
-                "removingReplicas": [],
-                "addingReplicas": [],
-            }
-            known |= {"leader": after.leader, "leaderEpoch": after.epoch, "partitionEpoch": after.version}
-            self._write(time, "PARTITION_RECORD", **key, **known)
+            replicas = {"replicas": after.replicas, "isr": after.isr, "removingReplicas": [], "addingReplicas": []}
+            leader = {"leader": after.leader, "leaderEpoch": after.epoch, "partitionEpoch": after.version}
+            self._write(time, "PARTITION_RECORD", **key, **replicas, **leader)
             return
         new, old = _fields_of(after), _fields_of(before)
         changed = {name: value for name, value in new.items() if value != old[name]}
@@ -114,10 +108,8 @@ class MetadataLog:
                 HEAD.pack_into(raw, 0, offset, len(raw) - 12, epoch)
                 out.write(raw)
         assert self._cluster is not None
-        (self._folder / "meta.properties").write_bytes(
-            f"version=1\ncluster.id={uuid(self._cluster.seed, 'cluster')}\nnode.id={FIRST_CONTROLLER}\n"
-            f"directory.id={uuid(self._cluster.seed, f'directory {FIRST_CONTROLLER}')}\n".encode()
-        )
+        properties = kraft_properties(self._cluster.seed, FIRST_CONTROLLER)
+        (self._folder / "meta.properties").write_bytes(properties.encode())
 
 
 def _fields_of(state: PartitionState) -> dict[str, Any]:

@@ -11,12 +11,13 @@ STARTED_AT = datetime(2026, 1, 1)  # when every simulated run begins
 
 def uuid(seed: int, name: str) -> str:
     """A Kafka Uuid (22 characters of URL-safe base64) for this seed and name."""
-    return base64.urlsafe_b64encode(uuid_bytes(seed, name)).decode().rstrip("=")
+    return base64.urlsafe_b64encode(sha256(f"{seed}/{name}".encode()).digest()[:16]).decode().rstrip("=")
 
 
-def uuid_bytes(seed: int, name: str) -> bytes:
-    """The 16 bytes of the Uuid."""
-    return sha256(f"{seed}/{name}".encode()).digest()[:16]
+def kraft_properties(seed: int, node: int) -> str:
+    """meta.properties of a node's disk in KRaft."""
+    ids = f"cluster.id={uuid(seed, 'cluster')}\nnode.id={node}\ndirectory.id={uuid(seed, f'directory {node}')}"
+    return f"version=1\n{ids}\n"
 
 
 def value(producer: int, partition: int, number: int) -> str:

@@ -1,4 +1,4 @@
-"""Writes history.jsonl line by line while a run goes on.
+"""Writes history.jsonl line by line during a run.
 
 Lines are formatted by hand instead of by a JSON library: the fields are few, their order is fixed, and all texts are
 ASCII without escapes.
@@ -11,15 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from ...models.replication.config import Config
-from ...models.replication.ports import History, Records
+from ...models.replication.ports import EventHead, History, Membership, Records
 from ...models.replication.producer_batch import ProducerBatch
 from .names import source_key, value
 
 # The kinds of faults that docs/format.md names differently.
 KINDS = {"crash": "kill", "one-way": "partition"}
 HEALS = {"crash": "restart", "power-loss": "restart", "shutdown": "restart", "disk-full": "restart"}
-
-
 BUFFER = 1 << 20  # characters
 
 
@@ -53,20 +51,21 @@ class Recorder(History):
         self._lines = []
         self._size = 0
 
-    def _write_instant(self, time: int, process: str, op: int, rest: str) -> None:
+    def _event(self, head: EventHead, kind: str, fields: str) -> None:
+        """Write an event; `fields` are those after its type."""
+        time, process, op = head
+        self._write(f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"{kind}",{fields}}}')
+
+    def _instant(self, head: EventHead, fields: str) -> None:
         """Write an operation that takes no time: its invocation and its completion."""
-        head = f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":'
-        self._write(f'{head}"invoke",{rest}}}')
-        self._write(f'{head}"ok",{rest}}}')
+        self._event(head, "invoke", fields)
+        self._event(head, "ok", fields)
 
     # --- producers
 
-    def send(self, time: int, process: str, op: int, producer: int, partition: int, number: int) -> None:
-        self.last_send = time
-        self._write(
-            f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"invoke","f":"send",'
-            f"{self._places[partition]}{self._content(producer, partition, number)}}}"
-        )
+    def send(self, head: EventHead, producer: int, partition: int, number: int) -> None:
+        self.last_send = head.time
+        self._event(head, "invoke", f'"f":"send",{self._places[partition]}{self._content(producer, partition, number)}')
 
     def _content(self, producer: int, partition: int, number: int) -> str:
         """The value of a record, and the key of a copy: where its source is."""
@@ -86,18 +85,14 @@ class Recorder(History):
             else:
                 self._write(f'{head},"error":"{error}"}}')
 
-    def transact(
-        self, time: int, process: str, op: int, producer: int, sends: list[tuple[int, int]], offsets: dict[int, int]
-    ) -> None:
-        self.last_send = time
+    def transact(self, head: EventHead, producer: int, sends: list[tuple[int, int]], offsets: dict[int, int]) -> None:
+        self.last_send = head.time
         ops = self._steps(producer, [(partition, number, None) for partition, number in sends], offsets)
-        self._write(f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"invoke","f":"txn","ops":[{ops}]}}')
+        self._event(head, "invoke", f'"f":"txn","ops":[{ops}]')
 
     def transacted(
         self,
-        time: int,
-        process: str,
-        op: int,
+        head: EventHead,
         producer: int,
         sends: list[tuple[int, int, int | None]],
         offsets: dict[int, int],
@@ -105,10 +100,7 @@ class Recorder(History):
         error: str,
     ) -> None:
         more = f',"error":"{error}"' if error else ""
-        self._write(
-            f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"{outcome}","f":"txn",'
-            f'"ops":[{self._steps(producer, sends, offsets)}]{more}}}'
-        )
+        self._event(head, outcome, f'"f":"txn","ops":[{self._steps(producer, sends, offsets)}]{more}')
 
     def _steps(self, producer: int, sends: list[tuple[int, int, int | None]], offsets: dict[int, int]) -> str:
         """The micro-operations of a transaction."""
@@ -117,96 +109,74 @@ class Recorder(History):
             for partition, number, offset in sends
         ]
         if offsets:
-            steps.append(f'{{"f":"commit","offsets":[{self._offsets(sorted(offsets.items()))}]}}')
+            steps.append(f'{{"f":"commit",{self._offsets(sorted(offsets.items()))}}}')
         return ",".join(steps)
 
     # --- consumers
 
-    def poll(self, time: int, process: str, op: int) -> None:
-        self._write(f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"invoke","f":"poll"}}')
+    def poll(self, head: EventHead) -> None:
+        self._event(head, "invoke", '"f":"poll"')
 
-    def polled(self, time: int, process: str, op: int, records: Records) -> None:
-        self._write(
-            f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"ok","f":"poll",'
-            f'"records":[{self._records(records)}]}}'
-        )
+    def polled(self, head: EventHead, records: Records) -> None:
+        self._event(head, "ok", f'"f":"poll",{self._records(records)}')
 
-    def handle(self, time: int, process: str, op: int, records: Records) -> None:
-        self._write_instant(time, process, op, f'"f":"handle","records":[{self._records(records)}]')
+    def handle(self, head: EventHead, records: Records) -> None:
+        self._instant(head, f'"f":"handle",{self._records(records)}')
 
     def _records(self, records: Records) -> str:
         found: list[str] = []
         for partition, batch in records:
             text = value(batch.producer, partition, batch.first)[: -len(str(batch.first))]
             tail = f',"leader_epoch":{batch.epoch}}}' if batch.epoch >= 0 else "}"
-            head = f'{{{self._places[partition]},"offset":'
+            start = f'{{{self._places[partition]},"offset":'
             shift = batch.first - batch.base
             found.extend(
-                f'{head}{offset},"value":"{text}{offset + shift}"{tail}' for offset in range(batch.base, batch.end)
+                f'{start}{offset},"value":"{text}{offset + shift}"{tail}' for offset in range(batch.base, batch.end)
             )
-        return ",".join(found)
+        return f'"records":[{",".join(found)}]'
 
-    def commit(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:
-        self._write_instant(time, process, op, f'"f":"commit","offsets":[{self._offsets(offsets)}]')
+    def commit(self, head: EventHead, offsets: list[tuple[int, int]]) -> None:
+        self._instant(head, f'"f":"commit",{self._offsets(offsets)}')
 
-    def assign(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
-        self._write_instant(time, process, op, f'"f":"assign","offsets":[{self._offsets(offsets)}]')
+    def assign(self, head: EventHead, offsets: list[tuple[int, int | None]]) -> None:
+        self._instant(head, f'"f":"assign",{self._offsets(offsets)}')
 
-    def committing(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:
-        self._write(
-            f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"invoke","f":"commit",'
-            f'"offsets":[{self._offsets(offsets)}]}}'
-        )
+    def committing(self, head: EventHead, offsets: list[tuple[int, int]]) -> None:
+        self._event(head, "invoke", f'"f":"commit",{self._offsets(offsets)}')
 
     def committed(
-        self,
-        time: int,
-        process: str,
-        op: int,
-        offsets: list[tuple[int, int]],
-        outcome: str,
-        error: str,
-        member: str,
-        generation: int,
+        self, head: EventHead, offsets: list[tuple[int, int]], outcome: str, error: str, membership: Membership
     ) -> None:
-        more = f',"error":"{error}"' if error else _membership(member, generation)
-        self._write(
-            f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"{outcome}","f":"commit",'
-            f'"offsets":[{self._offsets(offsets)}]{more}}}'
-        )
+        more = f',"error":"{error}"' if error else _member(membership)
+        self._event(head, outcome, f'"f":"commit",{self._offsets(offsets)}{more}')
 
     def assign_by_group(
         self,
-        time: int,
-        process: str,
-        op: int,
+        head: EventHead,
         offsets: list[tuple[int, int | None]],
         assignment: tuple[int, ...],
-        member: str,
-        generation: int,
+        membership: Membership,
     ) -> None:
         owned = ",".join(f"{{{self._places[partition]}}}" for partition in assignment)
-        rest = f'"f":"assign","group":true,"offsets":[{self._offsets(offsets)}],"assignment":[{owned}]'
-        self._write_instant(time, process, op, rest + _membership(member, generation))
+        fields = f'"f":"assign","group":true,{self._offsets(offsets)},"assignment":[{owned}]'
+        self._instant(head, fields + _member(membership))
 
-    def revoke(
-        self, time: int, process: str, op: int, partitions: tuple[int, ...], member: str, generation: int
-    ) -> None:
+    def revoke(self, head: EventHead, partitions: tuple[int, ...], membership: Membership) -> None:
         places = self._offsets([(partition, None) for partition in partitions])
-        rest = f'"f":"assign","group":true,"revoked":true,"offsets":[{places}]'
-        self._write_instant(time, process, op, rest + _membership(member, generation))
+        self._instant(head, f'"f":"assign","group":true,"revoked":true,{places}{_member(membership)}')
 
-    def seek(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
-        self._write_instant(time, process, op, f'"f":"seek","offsets":[{self._offsets(offsets)}]')
+    def seek(self, head: EventHead, offsets: list[tuple[int, int | None]]) -> None:
+        self._instant(head, f'"f":"seek",{self._offsets(offsets)}')
 
     def _offsets(self, offsets: Sequence[tuple[int, int | None]]) -> str:
-        return ",".join(
+        places = ",".join(
             f'{{{self._places[partition]},"offset":{"null" if offset is None else offset}}}'
             for partition, offset in offsets
         )
+        return f'"offsets":[{places}]'
 
-    def crash(self, time: int, process: str, op: int) -> None:
-        self._write_instant(time, process, op, '"f":"crash","reason":"killed"')
+    def crash(self, head: EventHead) -> None:
+        self._instant(head, '"f":"crash","reason":"killed"')
 
     # --- administrators and faults
 
@@ -215,9 +185,8 @@ class Recorder(History):
         text = ",".join(
             f'{{{self._places[p]},"offset":{end},"start":{start}}}' for p, (start, end) in sorted(offsets.items())
         )
-        head = f'"process":"admin","op":{self._admin},"type":'
-        self._write(f'{{"time":{invoked * 1000},{head}"invoke","f":"end_offsets"}}')
-        self._write(f'{{"time":{time * 1000},{head}"ok","f":"end_offsets","offsets":[{text}]}}')
+        self._event(EventHead(invoked, "admin", self._admin), "invoke", '"f":"end_offsets"')
+        self._event(EventHead(time, "admin", self._admin), "ok", f'"f":"end_offsets","offsets":[{text}]')
 
     def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
         self._nemesis += 1
@@ -230,17 +199,14 @@ class Recorder(History):
         if kind == "delete-records":
             fault["topic"] = self._topic
         function = "heal" if heal else "fault"
-        self._write_instant(
-            time,
-            "nemesis",
-            self._nemesis,
-            f'"f":"{function}","fault":{json.dumps(fault, separators=(",", ":"))}',
-        )
+        text = json.dumps(fault, separators=(",", ":"))
+        self._instant(EventHead(time, "nemesis", self._nemesis), f'"f":"{function}","fault":{text}')
 
 
 def _offset(offset: int | None) -> str:
     return "" if offset is None else f',"offset":{offset}'
 
 
-def _membership(member: str, generation: int) -> str:
+def _member(membership: Membership) -> str:
+    member, generation = membership
     return f',"member":"{member}","generation":{generation}' if member else ""

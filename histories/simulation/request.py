@@ -1,4 +1,4 @@
-"""A simulated run as a user asks for it: a scenario with options, drawn faults, and the bundle that it writes."""
+"""A simulated run as a user requests it: a scenario with options, drawn faults, and the bundle that it writes."""
 
 from __future__ import annotations
 
@@ -55,10 +55,7 @@ def adjusted(
         options["simulation.ops"] = ops
     options.update(settings)
     return replace(
-        scenario,
-        variant=variant or scenario.variant,
-        seed=scenario.seed if seed is None else seed,
-        options=options,
+        scenario, variant=variant or scenario.variant, seed=scenario.seed if seed is None else seed, options=options
     )
 
 

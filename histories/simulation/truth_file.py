@@ -49,17 +49,14 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
     name_of = config.log_name
     values: dict[str, list[list[Any]]] = {}
     nowhere = {name_of(p): _listed(acks, p) for p, acks in enumerate(missing_everywhere(cluster)) if acks}
-    read = 0
     for one in gone:
-        ack = one.ack
-        count = ack.end - ack.base
-        read += count if one.read else 0
-        values.setdefault(name_of(one.partition), []).extend(_listed([ack], one.partition))
+        values.setdefault(name_of(one.partition), []).extend(_listed([one.ack], one.partition))
+    read = sum(one.ack.end - one.ack.base for one in gone if one.read)
     total = sum(len(v) for v in values.values())
     causes = list(dict.fromkeys(one.cause for one in gone))
     duplicates: list[Repeat] = []
     reordered: list[Repeat] = []
-    for partition in range(cluster.config.data_partitions):
+    for partition in range(config.data_partitions):
         log = cluster.leader_log(partition)
         if log is not None:
             twice, late = find_repeats(log, partition)
@@ -67,7 +64,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             reordered += late
     ledger = cluster.ledger
     acknowledged = sum(a.end - a.base for acks in ledger.acks[: config.partitions] for a in acks if a.acks != 0)
-    acknowledges = cluster.config.acks != 0
+    acknowledges = config.acks != 0
     return {
         "name": scenario.name,
         "variant": scenario.variant,
@@ -76,7 +73,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "causes": causes,
         "acknowledged": acknowledged,
         # Availability: records without acknowledgement, and the longest time without one; null for acks=0.
-        "not_acknowledged": cluster.config.ops - acknowledged if acknowledges else None,
+        "not_acknowledged": config.ops - acknowledged if acknowledges else None,
         "longest_silence_ms": longest_silence(cluster) / 1000 if acknowledges else None,
         "lost_acked": values,
         "lost_acked_count": total,
@@ -91,12 +88,12 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "written_again": _written_again(cluster),
         "went_back": [
             [value(producer, p, before), value(producer, p, number)]
-            for p in range(cluster.config.data_partitions)
+            for p in range(config.data_partitions)
             for producer, number, before in offset_regressions(ledger.acks[p])
         ],
         "log_start": {
             name_of(p): log.start
-            for p in range(cluster.config.data_partitions)
+            for p in range(config.data_partitions)
             if (log := cluster.leader_log(p)) is not None and log.start > 0
         },
         "ack_latency_ms": ack_latency(cluster),

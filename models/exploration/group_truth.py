@@ -15,13 +15,12 @@ def group_truth(cluster: Cluster) -> dict[str, Any] | None:
     if not cluster.config.strategy:
         return None
     group = cluster.group
+    partitions = range(cluster.config.partitions)
     return {
         "generations": len(group.generations),
         "commits": len(group.acknowledged),
         "handled_again": sum(_handled_again(ranges) for ranges in group.handled.values()),
-        "longest_without_owner": max(
-            (_longest_gap(cluster, partition) for partition in range(cluster.config.partitions)), default=0
-        ),
+        "longest_without_owner": max((_longest_gap(cluster, partition) for partition in partitions), default=0),
     }
 
 

@@ -43,11 +43,11 @@ class Spread:
         return max(self.records.values()) * len(self.records) / sum(self.records.values())
 
 
-def spread(assignment: str, seed: int = 1) -> Spread:
+def spread(assignment: str) -> Spread:
     """Run one assignment."""
     events: list[ClusterEvent] = []
     fault = Fault(DIES, "crash", (DEAD,), RETURNS - DIES)
-    scenario = Scenario(assignment, "kraft", seed, {**LOAD, "simulation.assignment": assignment}, {}, (fault,))
+    scenario = Scenario(assignment, "kraft", 1, {**LOAD, "simulation.assignment": assignment}, {}, (fault,))
     cluster = scenario.run(listener=events.append)
     leaders = {(details[0], details[1]): (time, node) for time, node, kind, details in events if kind == "leader"}
     survivors = [broker for broker in cluster.broker_ids if broker != DEAD]

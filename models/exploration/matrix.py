@@ -305,9 +305,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "kraft": Cell(unclaimed=("exactly-once", "at-least-once", "atomic-transactions", "no-aborted-read")),
         "kip-966": _SOUND,
     },
-    "at-least-once": {
-        "kip-966": Cell(("exactly-once",), 20),
-    },
+    "at-least-once": {"kip-966": Cell(("exactly-once",), 20)},
     "calm": {
         **dict.fromkeys(("kip-101", "kip-279", "kip-320", "kraft", "kip-966", "majority-quorum"), _SOUND),
         "lag-max-messages": Cell(("no-false-shrink",), 20),

@@ -56,20 +56,12 @@ def _brokers(config: Config) -> tuple[int, ...]:
 
 
 def _single(kind: str, most: int, low: int, high: int, amounts: tuple[int, int] = (0, 0)) -> Pattern:
-    """One fault of 1 to `most` brokers, for `low` to `high` milliseconds."""
+    """One fault of 1 to `most` brokers (0: of none), for `low` to `high` milliseconds."""
 
     def draw(rng: Draw, config: Config, at: int) -> list[Fault]:
-        nodes = rng.some(_brokers(config), rng.between(1, min(most, config.brokers)))
+        nodes = rng.some(_brokers(config), rng.between(1, min(most, config.brokers))) if most else ()
         amount = rng.between(*amounts) if amounts[1] else 0
         return [Fault(at, kind, nodes, _scaled(rng, config, low, high), amount)]
-
-    return draw
-
-
-def _nodeless(kind: str, low: int, high: int, amounts: tuple[int, int] = (0, 0)) -> Pattern:
-    def draw(rng: Draw, config: Config, at: int) -> list[Fault]:
-        amount = rng.between(*amounts) if amounts[1] else 0
-        return [Fault(at, kind, (), _scaled(rng, config, low, high), amount)]
 
     return draw
 
@@ -87,10 +79,7 @@ def _unclean(rng: Draw, config: Config, at: int) -> list[Fault]:
     alone = config.session_timeout + rng.between(500, 3000) * MS
     dark = rng.between(200, 1500) * MS
     back = config.session_timeout + rng.between(500, 3000) * MS
-    return [
-        Fault(at, "crash", others, alone + dark),
-        Fault(at + alone, "crash", (leader,), dark + back),
-    ]
+    return [Fault(at, "crash", others, alone + dark), Fault(at + alone, "crash", (leader,), dark + back)]
 
 
 def _rolling(rng: Draw, config: Config, at: int) -> list[Fault]:
@@ -221,14 +210,14 @@ PATTERNS: dict[str, Pattern] = {
     "partition": _single("partition", 1, 500, 8000),
     "one-way": _one_way,
     "delay": _single("delay", 1, 500, 5000, (50, 800)),
-    "loss": _nodeless("loss", 500, 4000, (5, 100)),
-    "duplication": _nodeless("duplication", 500, 4000, (5, 200)),
+    "loss": _single("loss", 0, 500, 4000, (5, 100)),
+    "duplication": _single("duplication", 0, 500, 4000, (5, 200)),
     "clock-skew": _single("clock-skew", 1, 1000, 6000, (500, 20000)),
-    "controller-crash": _nodeless("controller-crash", 1000, 6000),
+    "controller-crash": _single("controller-crash", 0, 1000, 6000),
     "controller-pause": _controller_pause,
     "consumer-crash": _of_member("consumer-crash", 100, 4000),
     "consumer-pause": _of_member("consumer-pause", 500, 6000),
-    "preferred-election": _nodeless("preferred-election", 0, 0),
+    "preferred-election": _single("preferred-election", 0, 0, 0),
     "unclean": _unclean,
     "rolling": _rolling,
     "blackout": _blackout,

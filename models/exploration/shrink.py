@@ -62,8 +62,8 @@ def _fewer_faults(scenario: Scenario, fails: Fails) -> Scenario | None:
     return scenario.with_faults(faults) if changed else None
 
 
-def _with(scenario: Scenario, name: str, value: Any) -> Scenario:
-    return replace(scenario, options={**scenario.options, name: value})
+def _with_options(scenario: Scenario, options: dict[str, Any]) -> Scenario:
+    return replace(scenario, options={**scenario.options, **options})
 
 
 def _smaller_cluster(scenario: Scenario, fails: Fails) -> Scenario | None:
@@ -81,8 +81,7 @@ def _smaller_cluster(scenario: Scenario, fails: Fails) -> Scenario | None:
         else {},
     ]
     for options in fewer:
-        candidate = replace(scenario, options={**scenario.options, **options})
-        if options and fails(candidate):
+        if options and fails(candidate := _with_options(scenario, options)):
             return candidate
     return None
 
@@ -108,9 +107,8 @@ def _shorter(scenario: Scenario, fails: Fails) -> Scenario | None:
     for index, fault in enumerate(scenario.faults):
         for field_name, least in (("lasts", MIN_CHANGE), ("amount", 2)):
             value = getattr(fault, field_name)
-            if value >= least and fails(
-                candidate := _replaced(scenario, index, replace(fault, **{field_name: value // 2}))
-            ):
+            shorter = replace(fault, **{field_name: value // 2})
+            if value >= least and fails(candidate := _replaced(scenario, index, shorter)):
                 return candidate
     return None
 
@@ -118,7 +116,7 @@ def _shorter(scenario: Scenario, fails: Fails) -> Scenario | None:
 def _fewer_ops(scenario: Scenario, fails: Fails) -> Scenario | None:
     ops = scenario.config().ops
     for fewer in (ops // 4, ops // 2, ops * 3 // 4, ops - 1):
-        if 0 < fewer < ops and fails(candidate := _with(scenario, "simulation.ops", fewer)):
+        if 0 < fewer < ops and fails(candidate := _with_options(scenario, {"simulation.ops": fewer})):
             return candidate
     return None
 
@@ -127,8 +125,7 @@ def _fewer_nodes(scenario: Scenario, fails: Fails) -> Scenario | None:
     for index, fault in enumerate(scenario.faults):
         for node in fault.nodes if len(fault.nodes) > 1 else ():
             fewer = replace(fault, nodes=tuple(n for n in fault.nodes if n != node))
-            candidate = _replaced(scenario, index, fewer)
-            if fails(candidate):
+            if fails(candidate := _replaced(scenario, index, fewer)):
                 return candidate
     return None
 
@@ -144,22 +141,14 @@ def _rounder_times(scenario: Scenario, fails: Fails) -> Scenario | None:
                 rounded = round(value / step) * step
                 if rounded == value or (field_name == "lasts" and rounded == 0):
                     break
-                candidate = _replaced(current, index, replace(current.faults[index], **{field_name: rounded}))
-                if fails(candidate):
+                fault = replace(current.faults[index], **{field_name: rounded})
+                if fails(candidate := _replaced(current, index, fault)):
                     best = candidate
                     break
     return best
 
 
-SIMPLIFICATIONS = (
-    _fewer_faults,
-    _smaller_cluster,
-    _fewer_nodes,
-    _earlier,
-    _fewer_ops,
-    _shorter,
-    _rounder_times,
-)
+SIMPLIFICATIONS = (_fewer_faults, _smaller_cluster, _fewer_nodes, _earlier, _fewer_ops, _shorter, _rounder_times)
 
 
 def _replaced(scenario: Scenario, index: int, fault: Fault) -> Scenario:

@@ -5,12 +5,13 @@ Tracing is off unless a narrative is requested.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..replication.clients.transactional_producer import BY_APPLICATION
 from ..replication.cluster import Cluster
-from ..replication.ports import Records
+from ..replication.ports import EventHead, History, Membership, Records
 from ..replication.producer_batch import ProducerBatch
 
 SEND, APPEND, ACKNOWLEDGED, GIVE_UP, READ, HANDLE = "send", "append", "acknowledged", "give-up", "read", "handle"
@@ -107,8 +108,8 @@ ClientEvent = ConsumerStart | ConsumerCrash | HandledAgain | FaultEvent | Member
 _Ends = dict[int, int]  # partition -> offset
 
 
-class Tracer:
-    """A History (models/replication/ports.py) that keeps what a narrative needs."""
+class Tracer(History):
+    """Keeps what a narrative needs."""
 
     def __init__(self) -> None:
         self.events: list[TraceEvent] = []
@@ -116,9 +117,9 @@ class Tracer:
         self.acknowledged = 0  # values
         self.retried = 0  # batches that took more than one attempt
         self._cluster: Cluster | None = None
-        self._read: dict[str, _Ends] = {}  # by consumer
-        self._handled: dict[str, _Ends] = {}
-        self._committed: dict[str, _Ends] = {}
+        self._read: dict[str, _Ends] = defaultdict(dict)  # by consumer
+        self._handled: dict[str, _Ends] = defaultdict(dict)
+        self._committed: dict[str, _Ends] = defaultdict(dict)
 
     def attach(self, cluster: Cluster) -> None:
         """Trace leaders' appends too. Call it before the first event."""
@@ -131,42 +132,34 @@ class Tracer:
 
     # --- producers
 
-    def send(self, time: int, process: str, op: int, producer: int, partition: int, value: int) -> None:  # noqa: ARG002
-        """A producer sends a value."""
-        self.events.append(TraceEvent(time, Step(process, SEND), partition, producer, value, value + 1))
+    def send(self, head: EventHead, producer: int, partition: int, number: int) -> None:
+        step = Step(head.process, SEND)
+        self.events.append(TraceEvent(head.time, step, partition, producer, number, number + 1))
 
     def transact(
         self,
-        time: int,
-        process: str,
-        op: int,  # noqa: ARG002
+        head: EventHead,
         producer: int,
         sends: list[tuple[int, int]],
         offsets: dict[int, int],  # noqa: ARG002
     ) -> None:
-        """A producer begins a transaction."""
-        step = Step(process, SEND)
-        for partition, value in sends:
-            self.events.append(TraceEvent(time, step, partition, producer, value, value + 1))
+        for partition, number in sends:
+            self.send(head, producer, partition, number)
 
     def transacted(
         self,
-        time: int,
-        process: str,
-        op: int,  # noqa: ARG002
+        head: EventHead,
         producer: int,  # noqa: ARG002
         sends: list[tuple[int, int, int | None]],
         offsets: dict[int, int],
         outcome: str,
         error: str,
     ) -> None:
-        """A transaction ended."""
-        if outcome == "ok" and offsets:
-            self._committed.setdefault(process, {}).update(offsets)
         if outcome == "ok":
             self.acknowledged += len(sends)
+            self._committed[head.process].update(offsets)
         elif error != BY_APPLICATION:
-            self.client_events.append(FailedTransaction(time, process, outcome, error))
+            self.client_events.append(FailedTransaction(head.time, head.process, outcome, error))
 
     def _appended(self, batch: ProducerBatch) -> None:
         assert self._cluster is not None
@@ -177,7 +170,6 @@ class Tracer:
         self.events.append(TraceEvent(self._cluster.loop.now, step, batch.partition, batch.producer, batch.first, end))
 
     def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
-        """A producer learns the outcome of a batch."""
         acknowledged = outcome == "ok"
         step = Step(process, ACKNOWLEDGED) if acknowledged else Step(process, GIVE_UP, error=error)
         if acknowledged:
@@ -186,100 +178,70 @@ class Tracer:
         end = batch.first + batch.count
         self.events.append(TraceEvent(time, step, batch.partition, batch.producer, batch.first, end, base))
 
-    # --- consumers
+    # --- consumers; the final reader is not traced
 
-    def poll(self, time: int, process: str, op: int) -> None:
-        """Nothing to trace yet."""
+    def polled(self, head: EventHead, records: Records) -> None:
+        if head.process != "final":
+            self.events.extend(_events(head.time, Step(head.process, READ), records))
+            _raise_ends(self._read[head.process], records)
 
-    def polled(self, time: int, process: str, op: int, records: Records) -> None:  # noqa: ARG002
-        """A poll returns. The final reader's polls are not traced."""
-        if process != "final":
-            self.events.extend(_events(time, Step(process, READ), records))
-            _raise_ends(self._read.setdefault(process, {}), records)
-
-    def handle(self, time: int, process: str, op: int, records: Records) -> None:  # noqa: ARG002
-        """The application handles records."""
-        ends = self._handled.setdefault(process, {})
+    def handle(self, head: EventHead, records: Records) -> None:
+        ends = self._handled[head.process]
         for partition in sorted({p for p, _ in records}):
             base = min(batch.base for p, batch in records if p == partition)
             end = min(max(batch.end for p, batch in records if p == partition), ends.get(partition, 0))
             if base < end:
-                self.client_events.append(HandledAgain(time, process, base, end))
-        self.events.extend(_events(time, Step(process, HANDLE), records))
+                self.client_events.append(HandledAgain(head.time, head.process, base, end))
+        self.events.extend(_events(head.time, Step(head.process, HANDLE), records))
         _raise_ends(ends, records)
 
-    def commit(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:  # noqa: ARG002
-        """A consumer commits offsets."""
-        self._committed[process] = dict(offsets)
+    def commit(self, head: EventHead, offsets: list[tuple[int, int]]) -> None:
+        self._committed[head.process] = dict(offsets)
 
-    def assign(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:  # noqa: ARG002
-        """A consumer starts. The final reader's start is not traced."""
-        if process != "final":
-            self.client_events.append(ConsumerStart(time, process, tuple(offset for _, offset in offsets)))
-
-    def committing(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:
-        """Nothing to trace yet."""
+    def assign(self, head: EventHead, offsets: list[tuple[int, int | None]]) -> None:
+        if head.process != "final":
+            starts = tuple(offset for _, offset in offsets)
+            self.client_events.append(ConsumerStart(head.time, head.process, starts))
 
     def committed(
-        self,
-        time: int,
-        process: str,
-        op: int,  # noqa: ARG002
-        offsets: list[tuple[int, int]],
-        outcome: str,
-        error: str,
-        member: str,  # noqa: ARG002
-        generation: int,
+        self, head: EventHead, offsets: list[tuple[int, int]], outcome: str, error: str, membership: Membership
     ) -> None:
-        """The outcome of a member's commit."""
         if outcome == "ok":
-            self._committed.setdefault(process, {}).update(offsets)
+            self._committed[head.process].update(offsets)
         else:
             places = tuple(partition for partition, _ in offsets)
-            self.client_events.append(MemberChange(time, process, generation, places, error=error))
+            self._add_change(head, membership, places, error=error)
 
     def assign_by_group(
         self,
-        time: int,
-        process: str,
-        op: int,  # noqa: ARG002
+        head: EventHead,
         offsets: list[tuple[int, int | None]],
         assignment: tuple[int, ...],  # noqa: ARG002
-        member: str,  # noqa: ARG002
-        generation: int,
+        membership: Membership,
     ) -> None:
-        """A group assigns partitions to a member."""
-        places, starts = (tuple(item[n] for item in offsets) for n in (0, 1))
-        if places:
-            self.client_events.append(MemberChange(time, process, generation, places, starts))  # type: ignore[arg-type]
+        if offsets:
+            places, starts = zip(*offsets, strict=True)
+            self._add_change(head, membership, places, starts)
 
-    def seek(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
-        """Not traced."""
+    def revoke(self, head: EventHead, partitions: tuple[int, ...], membership: Membership) -> None:
+        self._add_change(head, membership, partitions)
 
-    def revoke(
+    def _add_change(
         self,
-        time: int,
-        process: str,
-        op: int,  # noqa: ARG002
+        head: EventHead,
+        membership: Membership,
         partitions: tuple[int, ...],
-        member: str,  # noqa: ARG002
-        generation: int,
+        offsets: tuple[int | None, ...] = (),
+        error: str = "",
     ) -> None:
-        """A member gives partitions up."""
-        self.client_events.append(MemberChange(time, process, generation, partitions))
+        change = MemberChange(head.time, head.process, membership.generation, partitions, offsets, error)
+        self.client_events.append(change)
 
-    def crash(self, time: int, process: str, op: int) -> None:  # noqa: ARG002
-        """A consumer's process dies."""
-        ends = (dict(ends.get(process, {})) for ends in (self._read, self._handled, self._committed))
-        self.client_events.append(ConsumerCrash(time, process, *ends))
-
-    # --- administrators and faults
-
-    def end_offsets(self, invoked: int, time: int, offsets: dict[int, tuple[int, int]]) -> None:
-        """Not traced."""
+    def crash(self, head: EventHead) -> None:
+        ends = (dict(ends[head.process]) for ends in (self._read, self._handled, self._committed))
+        self.client_events.append(ConsumerCrash(head.time, head.process, *ends))
 
     def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
-        """A fault begins or ends."""
         self.client_events.append(FaultEvent(time, kind, nodes, heal, extra))
 
 

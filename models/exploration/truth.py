@@ -58,15 +58,14 @@ def losses(cluster: Cluster) -> list[LostAck]:
         log = cluster.leader_log(partition)
         if log is None:
             continue
-        reads = _Reads(cluster, partition)
+        polled = ledger.polled_values.get(partition, {})
         acks = ledger.acks[partition]
         above = [(part.since(log.start), loss) for part, loss in ledger.missing_acks(partition, log)]
         for part, loss in [*((part.until(log.start), loss) for part, loss in acks.passed), *above]:
             if part is not None:
-                read = reads.contain(part)
-                found.append(
-                    LostAck(partition, part, loss.cause, loss.detail, loss.time, loss.leader, loss.epoch, read)
-                )
+                was_read = _was_polled(polled.get(part.producer, []), part)
+                about = (loss.cause, loss.detail, loss.time, loss.leader, loss.epoch)
+                found.append(LostAck(partition, part, *about, was_read))
     return sorted(found, key=lambda one: (one.partition, one.ack.base, one.ack.time))
 
 
@@ -128,19 +127,12 @@ def missing_everywhere(cluster: Cluster) -> list[list[Ack]]:
     return found
 
 
-class _Reads:
-    """Whether a batch was polled before it was lost."""
-
-    def __init__(self, cluster: Cluster, partition: int) -> None:
-        self._seen = cluster.ledger.polled_values.get(partition, {})
-
-    def contain(self, ack: Ack) -> bool:
-        ranges = self._seen.get(ack.producer, [])
-        place = bisect_right(ranges, (ack.first, 1 << 60)) - 1
-        last = ack.first + ack.end - ack.base - 1
-        if place >= 0 and ranges[place][1] > ack.first:
-            return True
-        return place + 1 < len(ranges) and ranges[place + 1][0] <= last
+def _was_polled(polled: Ranges, ack: Ack) -> bool:
+    """Whether some of an acknowledged batch is in the ranges of its producer's polled values."""
+    place = bisect_right(polled, (ack.first, 1 << 60)) - 1
+    if place >= 0 and polled[place][1] > ack.first:
+        return True
+    return place + 1 < len(polled) and polled[place + 1][0] < ack.first + ack.end - ack.base
 
 
 def offset_regressions(acks: Iterable[Ack]) -> list[tuple[int, int, int]]:

@@ -9,9 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import append_log, counter, key_value, lock, priority_queue, queue, register, set, stack
+from ..append_log import APPEND_LOG
 from ..compiled import Ints
+from ..counter import COUNTER
+from ..key_value import KEY_VALUE
+from ..lock import LOCK
 from ..operations import UNKNOWN, Action, Model
+from ..priority_queue import PRIORITY_QUEUE
+from ..queue import QUEUE
+from ..register import REGISTER
+from ..set import SET
+from ..stack import STACK
 from . import machine as m
 
 MAX_INT32 = 2**31 - 2
@@ -208,36 +216,45 @@ def _append_log(actions: Sequence[Action], _: Counts) -> Encoding:
     return writer.finish(code, writer.decode_labels(tuple), monitor=m.LOG)
 
 
-def _buffer(
-    monitor: int,
-    insert: int,
-    insert_name: str,
-    take: int,
-    take_any: int,
-    values: Iterable[Any] | Callable[[Sequence[Action]], Any],
-    wrap: Any,
-) -> Any:
-    """The encoder of a queue, a stack or a priority queue."""
+class _Buffer(NamedTuple):
+    """How the functions of a queue, a stack or a priority queue are encoded."""
 
-    def encode(actions: Sequence[Action], _: Counts) -> Encoding:
-        writer = _Writer(sorted(values(actions), reverse=True) if callable(values) else values)
+    insertion: str  # the function that inserts a value; the other one removes a value
+    insert: int
+    remove: int
+    remove_any: int  # a removal of unknown outcome
+    monitor: int
+
+    def encode(
+        self, actions: Sequence[Action], writer: _Writer, collect: Callable[[Iterator[Any]], Any] = tuple
+    ) -> Encoding:
         number = writer.number
         code: list[Code] = []
         for f, value, result, _key in actions:
-            if f == insert_name:
-                code.append((insert, number(value), -1))
+            if f == self.insertion:
+                code.append((self.insert, number(value), -1))
             elif result is UNKNOWN:
-                code.append((take_any, 0, 0))
+                code.append((self.remove_any, 0, 0))
             else:
-                code.append((m.LENGTH, 0, 0) if result is None else (take, number(result), 0))
-        return writer.finish(code, writer.decode_labels(wrap), monitor=monitor)
-
-    return encode
+                code.append((m.LENGTH, 0, 0) if result is None else (self.remove, number(result), 0))
+        return writer.finish(code, writer.decode_labels(collect), monitor=self.monitor)
 
 
-def _priorities(actions: Sequence[Action]) -> Any:
+def _queue(actions: Sequence[Action], _: Counts) -> Encoding:
+    return _Buffer("enqueue", m.APPEND, m.DEQUEUE, m.DEQUEUE_ANY, m.QUEUE).encode(actions, _Writer())
+
+
+def _stack(actions: Sequence[Action], _: Counts) -> Encoding:
+    return _Buffer("push", m.APPEND, m.POP, m.POP_ANY, m.STACK).encode(actions, _Writer())
+
+
+def _priority_queue(actions: Sequence[Action], _: Counts) -> Encoding:
+    # Numbers descend in the trie, so a pop removes the least; the model's elements ascend.
     inserted = {action.value for action in actions if action.f == "insert"}
-    return inserted | {action.result for action in actions if action.f != "insert"} - {None, UNKNOWN}
+    removed = {action.result for action in actions if action.f != "insert"} - {None, UNKNOWN}
+    writer = _Writer(sorted(inserted | removed, reverse=True))
+    buffer = _Buffer("insert", m.INSERT, m.POP, m.POP_ANY, m.PRIORITY_QUEUE)
+    return buffer.encode(actions, writer, lambda values: tuple(values)[::-1])
 
 
 def _counter(actions: Sequence[Action], counts: Counts) -> Encoding | None:
@@ -265,27 +282,22 @@ def _lock(actions: Sequence[Action], _: Counts) -> Encoding:
     return writer.finish(code, writer.decode_value(lambda owner: () if owner is m else (owner,)), monitor=m.LOCK)
 
 
-ENCODERS: dict[Callable[..., Any], tuple[Model[Any], Callable[[Sequence[Action], Counts], Encoding | None]]] = {
-    register.step: (register.REGISTER, _register),
-    key_value.step: (key_value.KEY_VALUE, _key_value),
-    set.step: (set.SET, _set),
-    append_log.step: (append_log.APPEND_LOG, _append_log),
-    counter.step: (counter.COUNTER, _counter),
-    lock.step: (lock.LOCK, _lock),
-    queue.step: (queue.QUEUE, _buffer(m.QUEUE, m.APPEND, "enqueue", m.DEQUEUE, m.DEQUEUE_ANY, (), tuple)),
-    stack.step: (stack.STACK, _buffer(m.STACK, m.APPEND, "push", m.POP, m.POP_ANY, (), tuple)),
-    priority_queue.step: (
-        priority_queue.PRIORITY_QUEUE,
-        _buffer(
-            m.PRIORITY_QUEUE, m.INSERT, "insert", m.POP, m.POP_ANY, _priorities, lambda values: tuple(values)[::-1]
-        ),
-    ),
-}
+Encoder = Callable[[Sequence[Action], Counts], Encoding | None]
+BUILT_IN: tuple[tuple[Model[Any], Encoder], ...] = (
+    (REGISTER, _register),
+    (KEY_VALUE, _key_value),
+    (SET, _set),
+    (APPEND_LOG, _append_log),
+    (COUNTER, _counter),
+    (LOCK, _lock),
+    (QUEUE, _queue),
+    (STACK, _stack),
+    (PRIORITY_QUEUE, _priority_queue),
+)
+ENCODERS = {(model.step, model.initial): encoder for model, encoder in BUILT_IN}
 
 
 def encode(model: Model[Any], actions: Sequence[Action], counts: Counts) -> Encoding | None:
     """The actions as instructions; None if the model is not built in, or instructions cannot express them."""
-    known, encoder = ENCODERS.get(model.step, (None, None))
-    if known is None or encoder is None or known.initial != model.initial:
-        return None
-    return encoder(actions, counts)
+    encoder = ENCODERS.get((model.step, model.initial))
+    return encoder(actions, counts) if encoder else None

@@ -138,9 +138,9 @@ def monitor(kind: int, h: PartHistory, machine: Machine, local_of: Ints) -> tupl
     if kind == LOCK:
         return check_lock(h)
     if kind == SET:
-        verdict, witness, low, high = check_members(h)
+        verdict, witness, members = check_members(h)
         if verdict < 0:
-            return check_reads(h, low, high, machine.units, machine.word_start, local_of)
+            return check_reads(h, members, machine.units, machine.word_start, local_of)
         return verdict, witness
     if kind == LOG:
         verdict, witness, position, source, length = place_appends(h, machine.units, machine.word_start, local_of)

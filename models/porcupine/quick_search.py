@@ -8,6 +8,11 @@ only dominated configurations are not left out here.
 A configuration is `front`, the first operation by end that is not linearized; the open operations (called by its end
 and not linearized); the state; and the used pending operations. Open operations are short tuples, and each alternative
 has its own, so there is nothing to undo.
+
+A dive follows the first alternative from a configuration on. A round of it has two steps, in one function because a
+call would cost as much as either. First it linearizes the observations that fit, advances the front, and looks the
+configuration up in the memo. Then it linearizes the first operation that the state allows; the ones after it become an
+alternative.
 """
 
 from __future__ import annotations
@@ -101,7 +106,7 @@ class QuickSearch:
         while True:
             row, before = state * width, path
             if start == NEW:
-                # Linearize all observations that fit, and advance the front, which starts at -1.
+                # The front starts at -1, before all operations.
                 for operation in observations:
                     after = get(row + action_of[operation])
                     if after == state or (after is None and compute(state, action_of[operation]) == state):

@@ -38,13 +38,13 @@ from __future__ import annotations
 from ..compiled import compiled_in_place
 from .machine import IMPOSSIBLE, NOT_KNOWN
 from .search_candidates import find_candidates, request_step, target_of, urgency
+from .search_path import go_to
 from .search_state import (
     BAG,
     BAGS,
     BEST,
     BY_CALLS,
     COUNT,
-    CURRENT_DEPTH,
     DEPTH,
     EXPANSION_ROOM,
     FUEL,
@@ -74,27 +74,34 @@ PENDING_DELAY = 24  # fronts; on histories of a million operations any value fro
 
 
 @compiled_in_place
+def set_linearized(s: Search, row: int, taken: int) -> None:
+    """Add an operation to the linearized ones of a row; those that have no gap before them advance the front."""
+    configs, n = s.configs, len(s.action)
+    front = configs[row, FRONT]
+    if taken != front:
+        configs[row, SLOTS + (s.slot[taken] >> 5)] |= 1 << (s.slot[taken] & 31)
+        return
+    front += 1
+    while front < n:
+        column, bit = SLOTS + (s.slot[front] >> 5), 1 << (s.slot[front] & 31)
+        if not configs[row, column] & bit:
+            break
+        configs[row, column] &= ~bit
+        front += 1
+    configs[row, FRONT] = front
+
+
+@compiled_in_place
 def push(s: Search, parent: int, taken: int, state: int) -> None:
     """Stack the configuration after an operation (0..n-1) or a member of a pending class (-1 - class), if it is new."""
     row = s.registers[COUNT]
     configs = s.configs
-    n = len(s.action)
-    for column in range(BAG, configs.shape[1]):
+    for column in range(FRONT, configs.shape[1]):
         configs[row, column] = configs[parent, column]
-    front = configs[parent, FRONT]
     if taken < 0:
         configs[row, BAG] = bag_with(s, configs[parent, BAG], -1 - taken)
-    elif taken != front:
-        configs[row, SLOTS + (s.slot[taken] >> 5)] |= 1 << (s.slot[taken] & 31)
     else:
-        front += 1
-        while front < n:
-            column, bit = SLOTS + (s.slot[front] >> 5), 1 << (s.slot[front] & 31)
-            if not configs[row, column] & bit:
-                break
-            configs[row, column] &= ~bit
-            front += 1
-    configs[row, FRONT] = front
+        set_linearized(s, row, taken)
     configs[row, STATE] = state
     configs[row, PARENT] = parent
     configs[row, TAKEN] = taken
@@ -103,61 +110,18 @@ def push(s: Search, parent: int, taken: int, state: int) -> None:
         s.registers[COUNT] = row + 1
         s.stack[s.registers[STACKED]] = row
         s.registers[STACKED] += 1
-        best = s.registers[BEST]
-        if front > configs[best, FRONT]:
-            s.registers[LAST_PROGRESS], s.registers[JUMP_DISTANCE] = row, 1
-        if front > configs[best, FRONT] or (
-            front == configs[best, FRONT] and configs[row, DEPTH] > configs[best, DEPTH]
-        ):
-            s.registers[BEST] = row
+        keep_best(s, row)
 
 
 @compiled_in_place
-def unlink(s: Search, node: int) -> None:
-    """Take a node out of the linked list; it keeps its neighbours for `relink`."""
-    s.after[s.before[node]] = s.after[node]
-    s.before[s.after[node]] = s.before[node]
-
-
-@compiled_in_place
-def relink(s: Search, node: int) -> None:
-    """Put the node that was unlinked last back."""
-    s.after[s.before[node]] = node
-    s.before[s.after[node]] = node
-
-
-@compiled_in_place
-def go_to(s: Search, row: int) -> None:
-    """Move path, list and used members to another configuration: undo back to their common ancestor, then redo."""
-    n = len(s.action)
-    configs = s.configs
-    meeting = row
-    depth = s.registers[CURRENT_DEPTH]
-    while configs[meeting, DEPTH] > depth or s.path[configs[meeting, DEPTH]] != meeting:
-        meeting = configs[meeting, PARENT]
-    while depth > configs[meeting, DEPTH]:
-        taken = configs[s.path[depth], TAKEN]
-        if taken < 0:
-            s.used[-1 - taken] -= 1
-            s.registers[USED_PENDING] -= 1
-        else:
-            relink(s, n + taken)
-            relink(s, taken)
-        depth -= 1
-    below = row
-    while below != meeting:
-        s.path[configs[below, DEPTH]] = below
-        below = configs[below, PARENT]
-    while depth < configs[row, DEPTH]:
-        depth += 1
-        taken = configs[s.path[depth], TAKEN]
-        if taken < 0:
-            s.used[-1 - taken] += 1
-            s.registers[USED_PENDING] += 1
-        else:
-            unlink(s, taken)
-            unlink(s, n + taken)
-    s.registers[CURRENT_DEPTH] = depth
+def keep_best(s: Search, row: int) -> None:
+    """Note the configuration if it is the furthest, and of these the one with the most operations."""
+    best = s.registers[BEST]
+    ahead = s.configs[row, FRONT] - s.configs[best, FRONT]
+    if ahead > 0:
+        s.registers[LAST_PROGRESS], s.registers[JUMP_DISTANCE] = row, 1
+    if ahead > 0 or (ahead == 0 and s.configs[row, DEPTH] > s.configs[best, DEPTH]):
+        s.registers[BEST] = row
 
 
 @compiled_in_place
@@ -202,6 +166,18 @@ def may_use_pending(s: Search, row: int) -> bool:
 
 
 @compiled_in_place
+def keep_possible(s: Search, row: int, candidates: int) -> int:
+    """Keep the candidates that fit the state and need the pending operation before them, if any; their number."""
+    without, possible = state_without(s, row), 0
+    for candidate in range(candidates):
+        node, stepped = s.candidates[candidate], s.candidate_states[candidate]
+        if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
+            s.candidates[possible], s.candidate_states[possible] = node, stepped
+            possible += 1
+    return possible
+
+
+@compiled_in_place
 def expand(s: Search, row: int) -> bool:
     """Stack the configurations after the present one; False if a step is not known.
 
@@ -214,12 +190,7 @@ def expand(s: Search, row: int) -> bool:
         return True
     if candidates < 0 or (by_calls and not has_pending_steps(s, row)):
         return False
-    without, possible = state_without(s, row), 0
-    for candidate in range(candidates):
-        node, stepped = s.candidates[candidate], s.candidate_states[candidate]
-        if stepped != IMPOSSIBLE and (without == IMPOSSIBLE or step_of(s, without, s.action[node]) != stepped):
-            s.candidates[possible], s.candidate_states[possible] = node, stepped
-            possible += 1
+    possible = keep_possible(s, row, candidates)
     if by_calls:
         for candidate in range(possible - 1, -1, -1):
             push(s, row, s.candidates[candidate], s.candidate_states[candidate])
@@ -247,35 +218,35 @@ def has_pending_steps(s: Search, row: int) -> bool:
 
 
 @compiled_in_place
-def push_pending(s: Search, row: int) -> None:
-    """Stack the configurations after pending operations."""
-    n, state = len(s.action), s.configs[row, STATE]
-    limit = s.end_rank[s.configs[row, FRONT]]
-    without = state_without(s, row)
+def mark_open_actions(s: Search, mark: int) -> None:
+    """Set `candidate_of` for the actions of the completed operations that are not linearized."""
+    n = len(s.action)
     node = s.after[2 * n]
     while node < n:
-        s.candidate_of[s.action[node]] = 0
+        s.candidate_of[s.action[node]] = mark
         node = s.after[node]
+
+
+@compiled_in_place
+def push_pending(s: Search, row: int) -> None:
+    """Stack the configurations after pending operations, but for actions that an open completed operation has."""
+    state, without = s.configs[row, STATE], state_without(s, row)
+    limit = s.end_rank[s.configs[row, FRONT]]
+    mark_open_actions(s, 0)
     for kind in range(len(s.used)):
         if s.member_rank[s.class_start[kind]] >= limit:
             break
         s.registers[FUEL] -= 1
-        member = s.class_start[kind] + s.used[kind]
-        if (
-            member == s.class_start[kind + 1]
-            or s.member_rank[member] >= limit
-            or s.candidate_of[s.class_action[kind]] == 0
-        ):
+        action, member = s.class_action[kind], s.class_start[kind] + s.used[kind]
+        is_available = member < s.class_start[kind + 1] and s.member_rank[member] < limit
+        if not is_available or s.candidate_of[action] == 0:
             continue
-        stepped = step_of(s, state, s.class_action[kind])
+        stepped = step_of(s, state, action)
         if stepped == state or stepped == IMPOSSIBLE:  # noqa: SIM109 (numba has no `in` for these)
             continue
-        if without == IMPOSSIBLE or step_of(s, without, s.class_action[kind]) != stepped:
+        if without == IMPOSSIBLE or step_of(s, without, action) != stepped:
             push(s, row, -1 - kind, stepped)
-    node = s.after[2 * n]
-    while node < n:
-        s.candidate_of[s.action[node]] = -1
-        node = s.after[node]
+    mark_open_actions(s, -1)
 
 
 @compiled_in_place
@@ -302,51 +273,72 @@ def jump_back(s: Search) -> None:
 
 
 @compiled_in_place
+def find_waiting(s: Search, front: int) -> bool:
+    """Set FURTHEST_WAITING to the last front up to `front` at which a configuration waits; False if none waits."""
+    while front >= 0 and s.waiting_head[front] < 0:
+        front -= 1
+    s.registers[FURTHEST_WAITING] = front
+    return bool(front >= 0)
+
+
+@compiled_in_place
+def is_stalled(s: Search) -> bool:
+    """Whether to jump back: by ends, where states are values, after many configurations without progress."""
+    has_values = len(s.machine.code) > 0 and s.machine.node_count[0] == 1
+    stalled = s.registers[COUNT] - s.registers[LAST_PROGRESS] > MAX_STALLED
+    return bool(stalled and has_values and s.registers[BY_CALLS] == 0)
+
+
+@compiled_in_place
+def expand_top(s: Search, row: int) -> bool:
+    """Replace the top of the stack, the present configuration, by its successors; False if a step is not known."""
+    s.registers[STACKED] -= 1
+    if expand(s, row):
+        return True
+    s.registers[STACKED] += 1
+    return False
+
+
+@compiled_in_place
+def expand_waiting(s: Search, row: int) -> bool:
+    """Let the present configuration, which waited, use its pending operations; False if a step is not known."""
+    s.waiting_head[s.configs[row, FRONT]] = s.waiting_next[row]
+    if has_pending_steps(s, row):
+        push_pending(s, row)
+        return True
+    defer(s, row)
+    return False
+
+
+@compiled_in_place
 def search(s: Search) -> int:
     """Search from where it stopped until a verdict (FOUND, EXHAUSTED) or a need: MISSING steps, FULL arrays, no fuel.
 
     The arrays are FULL when less room is left than one expansion may need.
     """
-    n = len(s.action)
-    registers = s.registers
+    n, registers = len(s.action), s.registers
     registers[REQUESTS] = 0
-    by_calls = registers[BY_CALLS] > 0
-    jumps = len(s.machine.code) > 0 and not by_calls
     while True:
-        while registers[FURTHEST_WAITING] >= 0 and s.waiting_head[registers[FURTHEST_WAITING]] < 0:
-            registers[FURTHEST_WAITING] -= 1
-        top = s.stack[registers[STACKED] - 1]
-        late = registers[STACKED] == 0 or s.configs[top, FRONT] + PENDING_DELAY < registers[FURTHEST_WAITING]
-        if late:
-            if registers[FURTHEST_WAITING] < 0:
-                registers[FURTHEST_WAITING] = n
-                while registers[FURTHEST_WAITING] >= 0 and s.waiting_head[registers[FURTHEST_WAITING]] < 0:
-                    registers[FURTHEST_WAITING] -= 1
-                if registers[FURTHEST_WAITING] < 0:
-                    return EXHAUSTED
-            top = s.waiting_head[registers[FURTHEST_WAITING]]
-        elif registers[COUNT] - registers[LAST_PROGRESS] > MAX_STALLED and jumps and s.machine.node_count[0] == 1:
+        some_wait = find_waiting(s, registers[FURTHEST_WAITING])
+        row = s.stack[registers[STACKED] - 1]
+        waited = registers[STACKED] == 0 or s.configs[row, FRONT] + PENDING_DELAY < registers[FURTHEST_WAITING]
+        if waited:
+            if not some_wait and not find_waiting(s, n):  # a jump back hides those that wait further on
+                return EXHAUSTED
+            row = s.waiting_head[registers[FURTHEST_WAITING]]
+        elif is_stalled(s):
             jump_back(s)
             continue
-        elif s.configs[top, FRONT] == n:
-            registers[BEST] = top
+        elif s.configs[row, FRONT] == n:
+            registers[BEST] = row
             return FOUND
         if registers[FUEL] <= 0:
             return PAUSED
-        go_to(s, top)
+        go_to(s, row)
         # One expansion may add a bag for each class, and each may need a new node for each of its members.
-        bags = len(s.used) * (registers[USED_PENDING] + 1) if late or by_calls else 0
+        uses_pending = waited or registers[BY_CALLS] > 0
+        bags = len(s.used) * (registers[USED_PENDING] + 1) if uses_pending else 0
         if registers[COUNT] + registers[EXPANSION_ROOM] > len(s.configs) or registers[BAGS] + bags > len(s.bag_parent):
             return FULL
-        # Remove it before its successors are stacked in its place; put it back if a step is missing.
-        if late:
-            s.waiting_head[s.configs[top, FRONT]] = s.waiting_next[top]
-            if not has_pending_steps(s, top):
-                defer(s, top)
-                return MISSING
-            push_pending(s, top)
-        else:
-            registers[STACKED] -= 1
-            if not expand(s, top):
-                registers[STACKED] += 1
-                return MISSING
+        if not (expand_waiting(s, row) if waited else expand_top(s, row)):
+            return MISSING

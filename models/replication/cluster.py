@@ -30,7 +30,7 @@ from .events import Listener
 from .ledger import Ledger
 from .network import FIRST_CLIENT, FIRST_CONTROLLER, QUORUM, Network
 from .partition_state import NO_LEADER, PartitionState
-from .ports import History, Inbox
+from .ports import NO_HISTORY, History, Inbox
 from .rules import Rules
 from .storage.replica_log import ReplicaLog
 
@@ -43,7 +43,7 @@ class Cluster:
         rules: Rules,
         config: Config,
         seed: int,
-        history: History | None = None,
+        history: History = NO_HISTORY,
         listener: Listener | None = None,
     ) -> None:
         rng = Random(seed)
@@ -89,7 +89,7 @@ class Cluster:
         self.coordinator = OffsetCoordinator()
         self._make_clients(rng, history)
 
-    def _make_clients(self, rng: Random, history: History | None) -> None:
+    def _make_clients(self, rng: Random, history: History) -> None:
         config, rules, inboxes = self.config, self.rules, self.inboxes
         in_transactions = config.transactions != "none"
         make = partial(TransactionalProducer, transactions=self.transactions) if in_transactions else Producer

@@ -6,7 +6,7 @@ Parts import data, the network, and this module, instead of one another's classe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .config import Config
 from .partition_state import LeaderAndIsr, PartitionState
@@ -112,89 +112,86 @@ class AppendListener(Protocol):
 Records = list[tuple[int, Batch]]  # partition and records, as a poll returns them
 
 
-class History(Protocol):
-    """Records the operations of clients and the faults of a run.
+class EventHead(NamedTuple):
+    """The first fields of an event in a history; each process numbers its own operations."""
 
-    Times are simulated microseconds; each process numbers its own operations.
+    time: int  # simulated microseconds
+    process: str
+    op: int
+
+
+class Membership(NamedTuple):
+    """The member of a group that an event is about; empty: not recorded."""
+
+    member: str
+    generation: int
+
+
+class History:
+    """Records the operations of clients and the faults of a run. This one records nothing.
+
+    Times are simulated microseconds. Outcomes are ok, fail or info.
     """
 
-    def send(self, time: int, process: str, op: int, producer: int, partition: int, value: int) -> None:
-        """A process sends a value by its producer of this number."""
+    def send(self, head: EventHead, producer: int, partition: int, number: int) -> None:
+        """A process sends a value, which a producer numbered within the partition."""
 
     def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
-        """The outcome of a batch: ok, fail or info."""
+        """The outcome of a batch."""
 
-    def transact(
-        self, time: int, process: str, op: int, producer: int, sends: list[tuple[int, int]], offsets: dict[int, int]
-    ) -> None:
+    def transact(self, head: EventHead, producer: int, sends: list[tuple[int, int]], offsets: dict[int, int]) -> None:
         """A process begins a transaction, which will send these values (partition, value) and commit these offsets."""
 
     def transacted(
         self,
-        time: int,
-        process: str,
-        op: int,
+        head: EventHead,
         producer: int,
         sends: list[tuple[int, int, int | None]],
         offsets: dict[int, int],
         outcome: str,
         error: str,
     ) -> None:
-        """A transaction ended: ok (committed), fail (aborted) or info; with the offsets of its records that are known,
-        and those that it committed."""
+        """A transaction ended: ok is committed, fail aborted. Has the known offsets of its records, and its commits."""
 
-    def poll(self, time: int, process: str, op: int) -> None:
+    def poll(self, head: EventHead) -> None:
         """A consumer begins a poll."""
 
-    def polled(self, time: int, process: str, op: int, records: Records) -> None:
+    def polled(self, head: EventHead, records: Records) -> None:
         """A poll returns."""
 
-    def handle(self, time: int, process: str, op: int, records: Records) -> None:
+    def handle(self, head: EventHead, records: Records) -> None:
         """The application handled records."""
 
-    def commit(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:
+    def commit(self, head: EventHead, offsets: list[tuple[int, int]]) -> None:
         """A consumer commits offsets."""
 
-    def assign(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
+    def assign(self, head: EventHead, offsets: list[tuple[int, int | None]]) -> None:
         """A consumer assigns itself partitions."""
 
-    def committing(self, time: int, process: str, op: int, offsets: list[tuple[int, int]]) -> None:
+    def committing(self, head: EventHead, offsets: list[tuple[int, int]]) -> None:
         """A member of a group begins to commit offsets."""
 
     def committed(
-        self,
-        time: int,
-        process: str,
-        op: int,
-        offsets: list[tuple[int, int]],
-        outcome: str,
-        error: str,
-        member: str,
-        generation: int,
+        self, head: EventHead, offsets: list[tuple[int, int]], outcome: str, error: str, membership: Membership
     ) -> None:
-        """The outcome of a member's commit: ok, fail or info."""
+        """The outcome of a member's commit."""
 
     def assign_by_group(
         self,
-        time: int,
-        process: str,
-        op: int,
+        head: EventHead,
         offsets: list[tuple[int, int | None]],
         assignment: tuple[int, ...],
-        member: str,
-        generation: int,
+        membership: Membership,
     ) -> None:
         """A group assigns partitions to a member, which then owns `assignment`."""
 
-    def seek(self, time: int, process: str, op: int, offsets: list[tuple[int, int | None]]) -> None:
+    def seek(self, head: EventHead, offsets: list[tuple[int, int | None]]) -> None:
         """A consumer goes back to committed offsets."""
 
-    def revoke(
-        self, time: int, process: str, op: int, partitions: tuple[int, ...], member: str, generation: int
-    ) -> None:
+    def revoke(self, head: EventHead, partitions: tuple[int, ...], membership: Membership) -> None:
         """A member gives partitions up."""
 
-    def crash(self, time: int, process: str, op: int) -> None:
+    def crash(self, head: EventHead) -> None:
         """A consumer's process dies."""
 
     def end_offsets(self, invoked: int, time: int, offsets: dict[int, tuple[int, int]]) -> None:
@@ -202,3 +199,6 @@ class History(Protocol):
 
     def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
         """A fault begins or ends."""
+
+
+NO_HISTORY = History()

@@ -10,7 +10,7 @@ from .faults.fault import Fault
 from .faults.injector import FaultInjector
 from .partition_state import NO_LEADER
 from .placement import assign_replicas
-from .ports import History
+from .ports import NO_HISTORY, History
 
 CONSUMERS_START = 500 * MS
 CHECK = 500 * MS
@@ -25,7 +25,7 @@ class Run:
         self,
         cluster: Cluster,
         faults: Sequence[Fault] = (),
-        history: History | None = None,
+        history: History = NO_HISTORY,
         snapshot: Callable[[Cluster, str], None] | None = None,
     ) -> None:
         self._cluster = cluster
@@ -84,8 +84,7 @@ class Run:
         if len(ends) < cluster.config.data_partitions:
             loop.stop()
             return
-        if self._history is not None:
-            self._history.end_offsets(loop.now, loop.now + 2 * cluster.network.latency, ends)
+        self._history.end_offsets(loop.now, loop.now + 2 * cluster.network.latency, ends)
         cluster.final_reader.goal = {partition: end for partition, (_, end) in ends.items()}
         loop.at(loop.now + 5 * MS, cluster.final_reader.start)
         loop.at(loop.now + SETTLE_TIMEOUT, _stop, cluster)

@@ -12,7 +12,7 @@ from .events import Listener
 from .faults.check import MOVES, check_fault
 from .faults.fault import Fault
 from .options import check_heartbeats, configure
-from .ports import History
+from .ports import NO_HISTORY, History
 from .run import Run
 from .variants import VARIANTS
 
@@ -62,7 +62,7 @@ class Scenario:
 
     def run(
         self,
-        history: History | None = None,
+        history: History = NO_HISTORY,
         listener: Listener | None = None,
         snapshot: Callable[[Cluster, str], None] | None = None,
         prepare: Callable[[Cluster], None] | None = None,

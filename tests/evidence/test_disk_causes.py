@@ -28,7 +28,7 @@ def damaged(text, *rows, kind="crc"):
         gone = (pl.col("broker") == broker) & pl.col("offset").is_between(first, last)
         tables["records"] = tables["records"].filter(~gone)
     found = [
-        {**damage_row(kind, "the CRC is not that of the batch", 7, None, first, last), "snapshot": "", "broker": broker}
+        {**damage_row(kind, "the CRC is not that of the batch", 7, first, last), "snapshot": "", "broker": broker}
         for broker, first, last in rows
     ]
     damage = pl.DataFrame([{**row, "file": "0.log"} for row in found], schema={**LOCATION, **DAMAGE})

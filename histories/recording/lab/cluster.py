@@ -31,7 +31,7 @@ STATE_FILE = "lab.json"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a lab is to be."""
+    """The configuration of a lab."""
 
     folder: str
     kafka: str  # the version

@@ -23,7 +23,7 @@ END_SECONDS = 120.0
 
 
 class Lab:
-    """A running cluster. As a context manager it ends with the block; `leave` lets it run on."""
+    """A running cluster. As a context manager it ends with the block, unless `leave` was called."""
 
     def __init__(self, folder: Path, state: dict[str, Any], keeper: subprocess.Popen[bytes] | None = None) -> None:
         self.folder, self._state, self._keeper = folder, state, keeper
@@ -90,7 +90,7 @@ class Lab:
         return list(self._state["nodes"])
 
     def request(self, do: str, **fields: Any) -> Any:
-        """Ask the keeper for something. Raises LogjudgeError with its sentence."""
+        """Send a request to the keeper, and return its response. Raises LogjudgeError with the keeper's error."""
         keeper = self._state["keeper"]
         line = json.dumps({"token": keeper["token"], "do": do, **fields}).encode() + b"\n"
         try:

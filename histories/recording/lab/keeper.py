@@ -2,7 +2,7 @@
 
 `python -m logjudge.histories.recording.lab.keeper FOLDER` reads FOLDER/plan.json and starts the cluster. Standard input
 belongs to the command that started it: when that ends without the line `keep`, the keeper ends the cluster. So nothing
-is left behind, whatever ends the command; and the nodes die with the keeper. Requests are JSON lines on a port of the
+is left behind, however the command ends; and the nodes die with the keeper. Requests are JSON lines on a port of the
 loopback, with the token of FOLDER/lab.json, which only its owner can read.
 """
 

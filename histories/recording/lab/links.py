@@ -30,7 +30,7 @@ PASS = Mode()
 
 
 class _Pipe(asyncio.Protocol):
-    """One end of a connection: what it receives goes to the other end, as the mode of its direction says."""
+    """One end of a connection: it forwards what it receives to the other end, by the mode of its direction."""
 
     def __init__(self, connection: _Connection, is_forward: bool) -> None:
         self._connection, self._is_forward = connection, is_forward
@@ -164,7 +164,7 @@ class Link:
             connection.backward.pump()
 
     def described(self) -> str:
-        """What is wrong with the link; empty where nothing is."""
+        """The modes of the link that are not `pass`, as text; empty where both are."""
         parts = [
             f"{arrow} {mode.kind}" + (f" {mode.delay_s * 1000:.0f} ms" if mode.delay_s else "")
             for arrow, mode in (("->", self.forward), ("<-", self.backward))

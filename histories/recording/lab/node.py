@@ -30,7 +30,7 @@ class Node:
     folder: Path  # of its logs and its data
     log_settings: Path
     kafka: Kafka
-    identity: str  # stands in its command line
+    identity: str  # an option of its command line
     heap_mb: int
     process: subprocess.Popen[bytes] | None = None
     is_paused: bool = False

@@ -17,7 +17,7 @@ from ..workloads import WORKLOADS
 
 FOLDER = Path(__file__).parent
 CLUSTER = ("kafka", "brokers", "settings", "broker_settings", "features")  # keys of the table [cluster]
-# Of brokers: three of the first partition, and the leader of the groups' log. A broker's number is a name, too.
+# Roles of brokers for the first partition, and the leader of the groups' log. A step may also give a broker's number.
 ROLES = ("leader", "followers", "others", "coordinator")
 UNTIL = ("in-sync", "leader-alone", "leader-changed", "led")
 NODES: dict[str, type | tuple[type, ...]] = {"nodes": list}
@@ -45,7 +45,7 @@ OPTIONAL = {"clients", "partition", "seconds", "until"}
 
 @dataclass(frozen=True)
 class LabScenario:
-    """A cluster, a workload, the faults, and what logjudge must say of the run."""
+    """A cluster, a workload, the faults, and the verdict that logjudge must reach."""
 
     name: str
     workload: str = "append-and-read"

@@ -80,7 +80,7 @@ class Member:
 
 
 class Members:
-    """Lets members come, leave and crash by turns."""
+    """Lets members join, leave and crash in turn."""
 
     name = "members"
 

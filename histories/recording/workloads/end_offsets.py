@@ -1,4 +1,4 @@
-"""Producers append; clients ask again and again for the ends of the logs."""
+"""Producers append; clients request the ends of the logs repeatedly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REQUEST_SECONDS = 5.0
 
 
 class Watcher:
-    """Asks for the start and the end of every partition."""
+    """Requests the start and the end of every partition."""
 
     def __init__(self, session: Session, name: str) -> None:
         self.session, self.name, self.topic = session, name, session.load.topic
@@ -24,7 +24,7 @@ class Watcher:
         session.recorder.configure(name, role="consumer", **recorded(self._config))
 
     def run(self) -> None:
-        """Ask until the session stops."""
+        """Request them until the session stops."""
         library = confluent_kafka()
         consumer = make("Consumer", self.session.settings, self._config)
         try:

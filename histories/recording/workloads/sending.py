@@ -31,7 +31,7 @@ class Sender:
         session.recorder.configure(name, **recorded(self._config))
 
     def run(self) -> None:
-        """Send until the session stops, then wait for what is on its way."""
+        """Send until the session stops, then wait for the delivery reports."""
         producer = self._connect()
         started = time.monotonic()
         while not self.session.stopping.is_set():
@@ -88,7 +88,7 @@ class Sender:
         return self._connect()
 
     def _discard(self, producer: Any) -> None:
-        """Give up what is on its way: its outcome is unknown."""
+        """Give up the messages without a delivery report: their outcome is unknown."""
         producer.purge()
         self._serve(producer.flush, PURGE_SECONDS)
 

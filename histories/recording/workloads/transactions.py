@@ -23,7 +23,7 @@ MAX_RECORDS = 50  # that one transaction transforms
 
 
 class _FatalError(Exception):
-    """The producer cannot go on; a new one of the same transactional.id takes its place."""
+    """The producer has failed; a new one with the same transactional.id replaces it."""
 
 
 class Transactor:
@@ -74,13 +74,13 @@ class Transactor:
             self.send(producer, transaction, self.session.load.topic, value)
 
     def committed(self) -> None:
-        """Take note that the transaction was committed."""
+        """Called after the transaction was committed."""
 
     def aborted(self) -> None:
         """Go back to where the aborted transaction began."""
 
     def reconnected(self) -> None:
-        """Find out what became of the last transaction, which the new producer has ended one way or the other."""
+        """Find out whether the last transaction was committed or aborted, when the new producer began."""
 
     def send(self, producer: Any, transaction: Transaction, topic: str, value: str) -> None:
         """One send of a transaction."""
@@ -150,7 +150,7 @@ class Transactor:
                 return
 
     def _abort(self, producer: Any, transaction: Transaction) -> None:
-        """Abort. The commit was not requested, or was refused, so the transaction fails whatever the answer is.
+        """Abort. The commit was not requested, or was refused, so the transaction fails whatever the response is.
 
         Its error is the abort. An error of a send, such as a timeout, would leave the outcome open.
         """

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from ..config import MS, SECOND
 from ..event_loop import Timer
 from ..network import Connection, Network
 from ..partition_state import NO_LEADER
-from ..ports import Inboxes
-from ..requests import MetadataRequest
+from ..ports import EventHead, Inboxes
+from ..requests import Callback, MetadataRequest, Request
 from ..rules import Rules
 
 METADATA_TIMEOUT = 2 * SECOND  # then the request goes to another broker
 METADATA_PAUSE = 100 * MS  # retry.backoff.ms
 
 
+AnyRequest = TypeVar("AnyRequest", bound=Request)
+
+
 class Client:
     """Has (leader, leader epoch, ISR) of each partition, and refreshes them when a broker refuses a request."""
-
-    __slots__ = (
-        "_broker_ids",
-        "_inboxes",
-        "_next_broker",
-        "_next_refresh",
-        "_refresh",
-        "_rules",
-        "connections",
-        "leaders",
-        "loop",
-        "name",
-        "network",
-        "node",
-    )
 
     def __init__(self, node: int, name: str, network: Network, inboxes: Inboxes, rules: Rules, partitions: int) -> None:
         self.node = node
@@ -45,6 +36,24 @@ class Client:
         self._refresh: MetadataRequest | None = None  # the request in flight
         self._next_broker = node
         self._next_refresh = 0
+
+    def head(self, op: int) -> EventHead:
+        """The head of an event that happens now."""
+        return EventHead(self.loop.now, self.name, op)
+
+    def transmit(
+        self,
+        kind: Callable[..., AnyRequest],
+        broker: int,
+        reply: Callback,
+        on_closed: Callback,
+        *content: Any,
+        **named: Any,
+    ) -> AnyRequest:
+        """Send a request with this content on the connection to a broker, and return it."""
+        request = kind(self.node, broker, self.loop.now, reply, on_closed, self.connections[broker], *content, **named)
+        self.network.send(self.node, broker, self._inboxes[broker], request)
+        return request
 
     def reconnect(self, broker: int) -> None:
         """Open a new connection to this broker; the old one gets no more responses."""

@@ -7,6 +7,7 @@ to the consumer's name (coordinators/offsets.py); members of a group are in grou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..config import MS, SECOND, Config
 from ..coordinators.offsets import OffsetCoordinator
@@ -26,34 +27,6 @@ TICK = 100 * MS
 class Consumer(Client):
     """Polls repeatedly: the records of a poll are recorded, then handled, then the next poll begins."""
 
-    __slots__ = (
-        "_buffer",
-        "_coordinator",
-        "_fetching",
-        "_has_markers",
-        "_history",
-        "_ledger",
-        "_listing",
-        "_on_goal",
-        "_op",
-        "_poll_acknowledged",
-        "_poll_deadline",
-        "_poll_op",
-        "_polling",
-        "_reset",
-        "_retry_at",
-        "alive",
-        "assigned",
-        "committed",
-        "config",
-        "finished",
-        "goal",
-        "incarnation",
-        "index",
-        "last_epoch",
-        "position",
-    )
-
     def __init__(
         self,
         node: int,
@@ -65,7 +38,7 @@ class Consumer(Client):
         config: Config,
         coordinator: OffsetCoordinator,
         ledger: Ledger,
-        history: History | None,
+        history: History,
         on_goal: Callable[[], None],
     ) -> None:
         super().__init__(node, name, network, inboxes, rules, config.logs)
@@ -121,8 +94,7 @@ class Consumer(Client):
             self.last_epoch[partition] = -1
             if offset is None:
                 self._reset.append(partition)
-        if self._history is not None:
-            self._history.assign(self.loop.now, self.name, self.next_op(), assigned)
+        self._history.assign(self.head(self.next_op()), assigned)
         self._begin_poll()
         self.loop.at(self.loop.now + TICK, self._tick, self.incarnation)
 
@@ -139,8 +111,7 @@ class Consumer(Client):
             request.closed = True
         for broker in self.connections:
             self.reconnect(broker)
-        if self._history is not None:
-            self._history.crash(self.loop.now, self.name, self.next_op())
+        self._history.crash(self.head(self.next_op()))
 
     # --- the application
 
@@ -152,8 +123,7 @@ class Consumer(Client):
         self._poll_op = self.next_op()
         self._poll_deadline = now + self.config.poll_timeout
         self._poll_acknowledged = dict(self._ledger.acknowledged_end)
-        if self._history is not None:
-            self._history.poll(now, self.name, self._poll_op)
+        self._history.poll(self.head(self._poll_op))
         self._fetch()
         if self._buffer:
             self._end_poll()
@@ -184,8 +154,7 @@ class Consumer(Client):
             ledger.on_polled(self.name, partition, batch)
         if not records and not self.goal and not self.config.transactional:
             ledger.on_empty_poll(self.name, self._own_positions(), self._poll_acknowledged, now)
-        if self._history is not None:
-            self._history.polled(now, self.name, self._poll_op, records)
+        self._history.polled(self.head(self._poll_op), records)
         if self.goal and all(self.position[p] >= end for p, end in self.goal.items()):
             self.finished = True
             self._on_goal()
@@ -218,8 +187,7 @@ class Consumer(Client):
         if not self.alive or incarnation != self.incarnation:
             return
         self._ledger.on_handled(self.name, records)
-        if self._history is not None:
-            self._history.handle(self.loop.now, self.name, self.next_op(), records)
+        self._history.handle(self.head(self.next_op()), records)
         if self.config.commit == "after":
             self._commit()
         self._begin_poll()
@@ -227,8 +195,7 @@ class Consumer(Client):
     def _commit(self) -> None:
         """Commit the positions."""
         self._coordinator.commit(self.name, self.position)
-        if self._history is not None:
-            self._history.commit(self.loop.now, self.name, self.next_op(), sorted(self.position.items()))
+        self._history.commit(self.head(self.next_op()), sorted(self.position.items()))
 
     # --- fetching
 
@@ -255,20 +222,9 @@ class Consumer(Client):
             part = (partition, self.position[partition], known, self.last_epoch[partition], 0)
             wanted.setdefault(source, []).append(part)
         for source in sorted(wanted):
-            request = FetchRequest(
-                self.node,
-                source,
-                now,
-                self.on_fetched,
-                self.on_closed,
-                self.connections[source],
-                -1,
-                self.config.fetch_max_batches,
-                wanted[source],
-                {} if self.committed else None,
-            )
-            self._fetching[source] = request
-            self.network.send(self.node, source, self._inboxes[source], request)
+            aborted: dict[int, Any] | None = {} if self.committed else None
+            content = (-1, self.config.fetch_max_batches, wanted[source], aborted)
+            self._fetching[source] = self.transmit(FetchRequest, source, self.on_fetched, self.on_closed, *content)
 
     def on_fetched(self, request: FetchRequest) -> None:
         """Buffer the records; a poll that waits for them returns."""
@@ -338,10 +294,7 @@ class Consumer(Client):
         if leader == NO_LEADER:
             self.refresh()
             return
-        self._listing = OffsetsRequest(
-            self.node, leader, self.loop.now, self.on_offsets, self.on_closed, self.connections[leader]
-        )
-        self.network.send(self.node, leader, self._inboxes[leader], self._listing)
+        self._listing = self.transmit(OffsetsRequest, leader, self.on_offsets, self.on_closed)
 
     def on_offsets(self, request: OffsetsRequest) -> None:
         """Set the positions that need a reset."""

@@ -14,20 +14,10 @@ from typing import Any
 from ..config import MS
 from ..coordinators.assignors import ASSIGNORS, COOPERATIVE
 from ..coordinators.group_ledger import GroupLedger
-from ..coordinators.requests import (
-    COMMIT,
-    FETCH,
-    HEARTBEAT,
-    JOIN,
-    LEAVE,
-    REBALANCING,
-    RETRIABLE,
-    SYNC,
-    GroupRequest,
-)
+from ..coordinators.requests import COMMIT, FETCH, HEARTBEAT, JOIN, LEAVE, REBALANCING, RETRIABLE, SYNC, GroupRequest
 from ..event_loop import PausableTimer
 from ..partition_state import NO_LEADER
-from ..ports import Records
+from ..ports import Membership, Records
 from .consumer import Consumer
 
 RETRY = 100 * MS
@@ -36,28 +26,6 @@ STABLE = "stable"
 
 class GroupConsumer(Consumer):
     """One member. `assigned` are the partitions that it owns."""
-
-    __slots__ = (
-        "_commit_op",
-        "_committing",
-        "_due_commit",
-        "_due_heartbeat",
-        "_heartbeat_request",
-        "_is_lost",
-        "_is_unsure",
-        "_last_heartbeat_response",
-        "_last_poll",
-        "_needs_rejoin",
-        "_next_step",
-        "_phase",
-        "_request",
-        "_target",
-        "_then",
-        "_timer",
-        "generation",
-        "group",
-        "member",
-    )
 
     def __init__(self, *arguments: Any, group: GroupLedger) -> None:
         super().__init__(*arguments)
@@ -103,7 +71,7 @@ class GroupConsumer(Consumer):
         self.network.pause(self.node)
 
     def resume(self) -> None:
-        """It goes on as if no time had passed."""
+        """The process continues as if no time had passed."""
         self._timer.resume()
         self.network.resume(self.node)
 
@@ -154,8 +122,7 @@ class GroupConsumer(Consumer):
         self._ledger.on_handled(self.name, records)
         for partition, batch in records:
             self.group.handled.setdefault(partition, []).append((batch.base, batch.end))
-        if self._history is not None:
-            self._history.handle(self.loop.now, self.name, self.next_op(), records)
+        self._history.handle(self.head(self.next_op()), records)
         if self.config.commit == "after":
             self._send_commit(self._begin_poll)
         else:
@@ -191,9 +158,7 @@ class GroupConsumer(Consumer):
         for partition in partitions:
             self._buffer.pop(partition, None)
         self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
-        if self._history is not None:
-            op = self.next_op()
-            self._history.revoke(self.loop.now, self.name, op, tuple(partitions), self.member, self.generation)
+        self._history.revoke(self.head(self.next_op()), tuple(partitions), self._membership())
 
     def _joined(self, response: GroupRequest) -> None:
         self.member, self.generation = response.member, response.generation
@@ -234,10 +199,7 @@ class GroupConsumer(Consumer):
         self.assigned = tuple(sorted(self._target))
         self._phase = STABLE
         self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
-        if self._history is not None:
-            self._history.assign_by_group(
-                self.loop.now, self.name, self.next_op(), found, self.assigned, self.member, self.generation
-            )
+        self._history.assign_by_group(self.head(self.next_op()), found, self.assigned, self._membership())
         self._begin_poll()
 
     def _go_to(self, partition: int, committed: int | None) -> int | None:
@@ -259,21 +221,11 @@ class GroupConsumer(Consumer):
         if leader == NO_LEADER:
             self.refresh()
             return None
-        request = GroupRequest(
-            self.node,
-            leader,
-            self.loop.now,
-            reply,
-            self._on_group_closed,
-            self.connections[leader],
-            kind,
-            self.name,
-            self.member,
-            self.generation,
-            **content,
-        )
-        self.network.send(self.node, leader, self._inboxes[leader], request)
-        return request
+        member = (self.name, *self._membership())
+        return self.transmit(GroupRequest, leader, reply, self._on_group_closed, kind, *member, **content)
+
+    def _membership(self) -> Membership:
+        return Membership(self.member, self.generation)
 
     def _on_group_closed(self, request: GroupRequest) -> None:
         """The connection closed before the response."""
@@ -315,16 +267,13 @@ class GroupConsumer(Consumer):
             return
         self._then, self._is_unsure = then, False
         self._commit_op = self.next_op()
-        if self._history is not None:
-            offsets = sorted(self._committing.items())
-            self._history.committing(self.loop.now, self.name, self._commit_op, offsets)
+        self._history.committing(self.head(self._commit_op), sorted(self._committing.items()))
         self._send_request(COMMIT, offsets=self._committing)
 
     def _end_commit(self, error: str) -> None:
         outcome = "ok" if not error else "info" if self._is_unsure else "fail"
-        if self._history is not None:
-            offsets, op = sorted(self._committing.items()), self._commit_op
-            self._history.committed(self.loop.now, self.name, op, offsets, outcome, error, self.member, self.generation)
+        offsets = sorted(self._committing.items())
+        self._history.committed(self.head(self._commit_op), offsets, outcome, error, self._membership())
         if not error:
             self.group.acknowledged.append((self.generation, self.member, dict(self._committing), self.loop.now))
         elif error == REBALANCING:

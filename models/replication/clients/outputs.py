@@ -15,7 +15,7 @@ from ..event_loop import Timer
 from ..partition_state import NO_LEADER
 from ..producer_batch import ProducerBatch
 from ..requests import OLD_PRODUCER
-from .closable_producer import ClosableProducer
+from .producer import Producer
 from .transactional_producer import ENDING, IDLE, TransactionalProducer
 
 Values = list[tuple[int, int]]  # partition, value number
@@ -46,8 +46,6 @@ class Owner:
 
 class TransactionalOutput(TransactionalProducer):
     """Writes each work in a transaction of its own, which commits the offsets, too (sendOffsetsToTransaction)."""
-
-    __slots__ = ("_are_offsets_sent", "_outcome", "_owner", "_work")
 
     def __init__(self, *arguments: Any, owner: Owner, **ledgers: Any) -> None:
         super().__init__(*arguments, **ledgers)
@@ -94,20 +92,10 @@ class TransactionalOutput(TransactionalProducer):
             return
         member = (work.member, work.generation) if self._rules.fences_members() else ("", -1)
         self._is_started = True
-        request = self._request = GroupRequest(
-            self.node,
-            leader,
-            self.loop.now,
-            self._on_offsets,
-            self.on_closed,
-            self.connections[leader],
-            TXN_COMMIT,
-            self.name,
-            *member,
-            offsets=work.offsets,
-            producer=(self.pid, self.epoch),
+        named: dict[str, Any] = {"offsets": work.offsets, "producer": (self.pid, self.epoch)}
+        self._request = self.transmit(
+            GroupRequest, leader, self._on_offsets, self.on_closed, TXN_COMMIT, self.name, *member, **named
         )
-        self.network.send(self.node, leader, self._inboxes[leader], request)
 
     def _on_offsets(self, response: GroupRequest) -> None:
         if not self._is_expected(response):
@@ -140,10 +128,8 @@ class TransactionalOutput(TransactionalProducer):
         self._owner.on_idle(outcome)
 
 
-class PlainOutput(ClosableProducer):
+class PlainOutput(Producer):
     """Writes each work without a transaction; the processor commits the offsets afterwards."""
-
-    __slots__ = ("_has_failed", "_is_sending", "_owner")
 
     def __init__(self, *arguments: Any, owner: Owner, pid: int) -> None:
         super().__init__(*arguments)
@@ -164,8 +150,7 @@ class PlainOutput(ClosableProducer):
         self._has_failed, self._is_sending = False, True
         for partition, value in work.copies:
             self._op = self._owner.next_op()
-            if self._history is not None:
-                self._history.send(self.loop.now, self.name, self._op, self.index, partition, value)
+            self._history.send(self.head(self._op), self.index, partition, value)
             self._send_one((partition, value))
         for queue in self._queues:
             if queue:

@@ -22,8 +22,6 @@ Output = TransactionalOutput | PlainOutput
 class Processor(GroupConsumer):
     """Consumes, transforms and produces."""
 
-    __slots__ = ("_copies", "_is_rewinding", "_is_starting", "_make_output", "_output", "_owner", "_polled", "_work")
-
     def __init__(
         self, *arguments: Any, copies: CopyLedger, make_output: Callable[[int, Owner], Output], **ledgers: Any
     ) -> None:
@@ -101,8 +99,8 @@ class Processor(GroupConsumer):
                 self._handled((self.incarnation, records))
 
     def _committed(self, work: Work, records: Records) -> None:
-        """The transaction is committed. The history has no `handle`: a member that dies before it knows of its commit
-        could not record it."""
+        """The transaction is committed. The history has no `handle`: a member that dies before the response could not
+        record it."""
         member = (work.generation, work.member) if self._rules.fences_members() else (-1, "")
         self.group.acknowledged.append((*member, work.offsets, self.loop.now))
         self._ledger.on_handled(self.name, records)
@@ -126,6 +124,6 @@ class Processor(GroupConsumer):
         self._is_rewinding = False
         found = [(partition, self._go_to(partition, response.offsets.get(partition))) for partition in self.assigned]
         self._phase = STABLE
-        if self._history is not None and (known := [place for place in found if place[1] is not None]):
-            self._history.seek(self.loop.now, self.name, self.next_op(), known)
+        if known := [place for place in found if place[1] is not None]:
+            self._history.seek(self.head(self.next_op()), known)
         self._begin_poll()

@@ -39,32 +39,6 @@ SETUP_TIMEOUT = 10 * SECOND  # socket.connection.setup.timeout.ms
 class Producer(Client):
     """RecordAccumulator and Sender in one; the values of each partition are numbered from 0."""
 
-    __slots__ = (
-        "_bump",
-        "_choose",
-        "_connecting",
-        "_epochs",
-        "_history",
-        "_in_flight",
-        "_ledger",
-        "_next_sequence",
-        "_next_value",
-        "_op",
-        "_outstanding",
-        "_partition_in_flight",
-        "_queues",
-        "_rng",
-        "_targets",
-        "_ticking",
-        "config",
-        "epoch",
-        "finished",
-        "generated",
-        "index",
-        "ops",
-        "pid",
-    )
-
     def __init__(
         self,
         index: int,
@@ -74,7 +48,7 @@ class Producer(Client):
         rules: Rules,
         config: Config,
         ledger: Ledger,
-        history: History | None,
+        history: History,
         rng: Random,
     ) -> None:
         super().__init__(FIRST_CLIENT + index, f"p{index}", network, inboxes, rules, config.logs)
@@ -132,8 +106,7 @@ class Producer(Client):
             op = self._op
             self._op = op + 1
             self.generated += 1
-            if self._history is not None:
-                self._history.send(now, self.name, op, self.index, partition, value)
+            self._history.send(self.head(op), self.index, partition, value)
         else:
             partition, value = planned
             op = self._op
@@ -217,7 +190,6 @@ class Producer(Client):
         return batch
 
     def _send(self, broker: int, batches: list[ProducerBatch]) -> None:
-        now = self.loop.now
         config = self.config
         for batch in batches:
             self._queues[batch.partition].popleft()
@@ -230,10 +202,7 @@ class Producer(Client):
                 self._next_sequence[batch.partition] += batch.count
             if config.acks:
                 self._partition_in_flight[batch.partition].append(batch)
-        request = ProduceRequest(
-            self.node, broker, now, self.on_produced, self.on_closed, self.connections[broker], batches, config.acks
-        )
-        self.network.send(self.node, broker, self._inboxes[broker], request)
+        request = self.transmit(ProduceRequest, broker, self.on_produced, self.on_closed, batches, config.acks)
         if config.acks:
             self._in_flight[broker].append(request)
         else:
@@ -314,6 +283,20 @@ class Producer(Client):
                     self._retry(batch, "NETWORK_EXCEPTION")
         self.refresh()
 
+    def _close_connections(self) -> None:
+        """Forget all batches, as the application closes the producer. What is under way may still arrive."""
+        for partition, queue in enumerate(self._queues):
+            for batch in (*queue, *self._partition_in_flight[partition]):
+                batch.done = True
+            queue.clear()
+            self._partition_in_flight[partition] = []
+        for broker, requests in self._in_flight.items():
+            for request in requests:
+                request.closed = True
+            requests.clear()
+            self.reconnect(broker)
+        self._outstanding = 0
+
     def _connect(self, broker: int) -> None:
         """With acks=0, check that the broker runs (NetworkClient.ready), because lost batches are not retried.
 
@@ -359,8 +342,7 @@ class Producer(Client):
     def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
         batch.done = True
         self._outstanding -= 1
-        if self._history is not None:
-            self._history.sent(self.loop.now, self.name, batch, outcome, error, base)
+        self._history.sent(self.loop.now, self.name, batch, outcome, error, base)
         batch.ops = []
         if self._outstanding == 0 and self.generated >= self.ops:
             self.finished = True

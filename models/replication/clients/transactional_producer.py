@@ -16,7 +16,7 @@ from ..coordinators.transaction_requests import ADD, CONCURRENT, END, FENCED, IN
 from ..partition_state import NO_LEADER
 from ..producer_batch import ProducerBatch
 from ..requests import INVALID_STATE, TIMED_OUT, Request
-from .closable_producer import ClosableProducer
+from .producer import Producer
 
 IDLE, INITIALISING, OPEN, ENDING = "idle", "initialising", "open", "ending"
 CONCURRENT_BACKOFF = 20 * MS  # TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS
@@ -24,30 +24,8 @@ BY_APPLICATION = "aborted by the application"
 CLOSED = "the application made a new producer before it committed"
 
 
-class TransactionalProducer(ClosableProducer):
+class TransactionalProducer(Producer):
     """A producer whose application writes everything in transactions."""
-
-    __slots__ = (
-        "_acked",
-        "_added",
-        "_commits",
-        "_failed",
-        "_is_in_doubt",
-        "_is_started",
-        "_needs_epoch",
-        "_new",
-        "_offsets",
-        "_phase",
-        "_plan",
-        "_request",
-        "_retry_at",
-        "_sends",
-        "_since",
-        "_transaction",
-        "_turn",
-        "id",
-        "transactions",
-    )
 
     def __init__(self, *arguments: Any, transactions: TransactionLedger) -> None:
         super().__init__(*arguments)
@@ -120,8 +98,7 @@ class TransactionalProducer(ClosableProducer):
         self._phase = OPEN
         self._transaction = self.transactions.begin(self.name, self.index, self.pid, self.epoch)
         self._commits, self._plan, self._sends, self._op = commits, plan, list(plan), op
-        if self._history is not None:
-            self._history.transact(self.loop.now, self.name, op, self.index, self._sends, self._commit_at())
+        self._history.transact(self.head(op), self.index, self._sends, self._commit_at())
 
     def _commit_at(self) -> dict[int, int]:
         """The offsets that the transaction commits; this application reads nothing."""
@@ -216,20 +193,10 @@ class TransactionalProducer(ClosableProducer):
             self._step_later(self.config.retry_backoff)
             return
         self._is_started = self._is_started or kind == ADD
-        request = self._request = TransactionRequest(
-            self.node,
-            leader,
-            self.loop.now,
-            self._on_response,
-            self.on_closed,
-            self.connections[leader],
-            kind,
-            self.id,
-            self.pid,
-            self.epoch,
-            **content,
+        producer = (self.id, self.pid, self.epoch)
+        self._request = self.transmit(
+            TransactionRequest, leader, self._on_response, self.on_closed, kind, *producer, **content
         )
-        self.network.send(self.node, leader, self._inboxes[leader], request)
 
     def _step_later(self, backoff: int) -> None:
         self._retry_at = self.loop.now + backoff
@@ -332,11 +299,8 @@ class TransactionalProducer(ClosableProducer):
     def _record(self, outcome: str, error: str) -> None:
         assert self._transaction is not None
         self._transaction.outcome = outcome
-        if self._history is not None:
-            sends = [(partition, value, self._offsets.get((partition, value))) for partition, value in self._sends]
-            self._history.transacted(
-                self.loop.now, self.name, self._op, self.index, sends, self._commit_at(), outcome, error
-            )
+        sends = [(partition, value, self._offsets.get((partition, value))) for partition, value in self._sends]
+        self._history.transacted(self.head(self._op), self.index, sends, self._commit_at(), outcome, error)
         self._transaction = None
 
     def _abandon(self) -> None:

@@ -21,7 +21,7 @@ class FaultInjector:
     def __init__(
         self,
         cluster: Cluster,
-        history: History | None,
+        history: History,
         snapshot: Callable[[Cluster, str], None] | None,
     ) -> None:
         self._cluster = cluster
@@ -58,5 +58,4 @@ class FaultInjector:
             self._record(fault if freed is None else replace(fault, nodes=freed), True)
 
     def _record(self, fault: Fault, heal: bool) -> None:
-        if self._history is not None:
-            self._history.fault(self._cluster.loop.now, fault.kind, fault.nodes, heal, fault.parameters())
+        self._history.fault(self._cluster.loop.now, fault.kind, fault.nodes, heal, fault.parameters())

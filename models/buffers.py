@@ -1,0 +1,57 @@
+"""What a queue, a stack and a priority queue share: values are inserted, and removed one at a time; initially empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .operations import UNKNOWN, Action, Model, no_problem
+
+Elements = tuple[Any, ...]
+
+
+def append(state: Elements, value: Any) -> Elements:
+    """The elements with a new last one."""
+    return (*state, value)
+
+
+def buffer_model(
+    name: str,
+    insert: str,
+    remove: str,
+    removed: str,
+    *,
+    takes_last: bool = False,
+    add: Callable[[Elements, Any], Elements] = append,
+    problem: Callable[[Action], str | None] = no_problem,
+) -> Model[Elements]:
+    """The model with the functions `insert` and `remove`; `removed` describes the element that the latter returns.
+
+    That is the first or last one after `add`. The result is None if the object is empty.
+    """
+    index, rest = (-1, slice(None, -1)) if takes_last else (0, slice(1, None))
+
+    def step(state: Elements, action: Action) -> Elements | None:
+        if action.f == insert:
+            return add(state, action.value)
+        if not state:
+            return state if action.result is UNKNOWN or action.result is None else None
+        return state[rest] if action.result is UNKNOWN or action.result == state[index] else None
+
+    def finds_nothing(action: Action) -> bool:
+        return action.f == remove and action.result is None
+
+    def problem_of(action: Action) -> str | None:
+        if action.f == insert and action.value is None:
+            return f"{insert} of null, expected a value (null is the result of {remove} of an empty {name})"
+        return problem(action)
+
+    return Model(
+        name=name,
+        initial=(),
+        step=step,
+        functions=(insert, remove),
+        about=f"{insert}, and {remove} of the {removed} (null if empty)",
+        observes=finds_nothing,
+        problem=problem_of,
+    )
