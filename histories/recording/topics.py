@@ -101,7 +101,7 @@ class BrokerViews:
         self._settings, self._admin = settings, admin
         self._clients: dict[str, Any] = {}  # by address
         self._threads = ThreadPoolExecutor(16, "views")
-        self._asked: dict[tuple[str, str], Future[Any]] = {}  # by address and topic: what is not answered yet
+        self._pending: dict[tuple[str, str], Future[Any]] = {}  # by address and topic: requests without an answer
 
     def of(self, topic: str) -> list[Any]:
         """A topic's partitions by number, once for each broker that answers.
@@ -110,13 +110,13 @@ class BrokerViews:
         """
         addresses = [f"{broker.host}:{broker.port}" for broker in self._brokers(topic)]
         for address in addresses:
-            if (address, topic) not in self._asked:
-                self._asked[address, topic] = self._threads.submit(self._ask, address, topic)
-        asked = [self._asked[address, topic] for address in addresses]
-        if not wait(asked, VIEW_SECONDS).done:
-            wait(asked, REQUEST_SECONDS, FIRST_COMPLETED)
-        answered = [address for address in addresses if self._asked[address, topic].done()]
-        views = [self._asked.pop((address, topic)).result() for address in answered]
+            if (address, topic) not in self._pending:
+                self._pending[address, topic] = self._threads.submit(self._ask, address, topic)
+        requests = [self._pending[address, topic] for address in addresses]
+        if not wait(requests, VIEW_SECONDS).done:
+            wait(requests, REQUEST_SECONDS, FIRST_COMPLETED)
+        answered = [address for address in addresses if self._pending[address, topic].done()]
+        views = [self._pending.pop((address, topic)).result() for address in answered]
         return [view for view in views if view]
 
     def _brokers(self, topic: str) -> list[Any]:
