@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
@@ -113,6 +114,9 @@ class _Figure:
         self.column = self._column()
         self.width = LEFT + self.column * (len(self.times) + 1)
         self.height = TOP + LANE * len(self.lanes) + 20
+        # The linearization that `line` made last, its points, and the states after them.
+        self.order: list[int] = []
+        self.placed: list[tuple[Point, Any]] = []
 
     def text(self, index: int) -> str:
         """The text of a bar, without the key, which all operations share."""
@@ -178,18 +182,27 @@ class _Figure:
         return bars
 
     def line(self, name: str, order: list[int]) -> Line:
-        """One linearization: the points of the drawn operations, with the states before and after each."""
-        model = self.judgement.model
-        drawn, state, points, x = set(self.chosen), model.initial, [], 0.0
-        for number, i in enumerate(order, 1):
+        """One linearization: the points of the drawn operations, with the states before and after each.
+
+        It continues from what it shares with the one before, because a state may be as long as the history.
+        """
+        model, drawn = self.judgement.model, set(self.chosen)
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(order, self.order, strict=False)))
+        placed = [(point, after) for point, after in self.placed if point.number <= shared]
+        start, x, state = 0, 0.0, model.initial
+        if placed:
+            start, x, state = placed[-1][0].number, placed[-1][0].x, placed[-1][1]
+        for number, i in enumerate(order[start:], start + 1):
             before, state = state, model.step(state, self.operations[i].action)
             if i not in drawn:
                 continue
             x = min(max(x + 5, self.x(self.operations[i].call) + 5), self.right(i) - 2)
             states = (describe_state(model, before), describe_state(model, state))
             hover = f"{number}. {self.judgement.operation(i)}\nstate before: {states[0]}\nstate after: {states[1]}"
-            points.append(Point(x, self.y(i) + BAR_HEIGHT / 2, number, clipped(hover, MAX_HOVER)))
-        return Line(name, points)
+            point = Point(x, self.y(i) + BAR_HEIGHT / 2, number, clipped(hover, MAX_HOVER))
+            placed.append((point, state))
+        self.order, self.placed = order, placed
+        return Line(name, [point for point, _ in placed])
 
     def marks(self) -> list[Mark]:
         """The annotations within the drawn time, and the last one before it."""

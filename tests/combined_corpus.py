@@ -11,7 +11,7 @@ from typing import Any
 from logjudge.analysis.engines import local
 from logjudge.analysis.results import Results
 from logjudge.histories.bundle import open_run
-from notation import Event, History, parse
+from notation import Event, History, parse, undrawn
 from rules_corpus import load, shown
 
 HISTORIES = list(dict.fromkeys(case.history for case in load()))
@@ -74,11 +74,12 @@ def combine(texts: list[str]) -> list[CombinedRun]:
 
 
 def judge_combined(texts: list[str], folder: Path) -> list[JudgedRun]:
-    """Combine histories, write the runs below the folder and judge them on the local engine."""
+    """Combine histories, write the runs below the folder and judge them on the local engine; nothing is drawn."""
     judged = []
-    for number, run in enumerate(combine(texts)):
-        written = run.history.write(folder / str(number))
-        judged.append(JudgedRun(run, written, local.judge_run(open_run(written))))
+    with undrawn():
+        for number, run in enumerate(combine(texts)):
+            written = run.history.write(folder / str(number))
+            judged.append(JudgedRun(run, written, local.judge_run(open_run(written))))
     return judged
 
 

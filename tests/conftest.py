@@ -9,14 +9,21 @@ from typing import Any
 
 import judged_once
 import pytest
+from campaign import IS_CAMPAIGN
 from combined_corpus import HISTORIES, JudgedRun, judge_combined
 from command_line import UNREAD
 from hypothesis import HealthCheck, settings
 from logjudge.analysis.engines import local
 from xdist.scheduler import LoadScopeScheduling
 
-# How long an example takes depends on what else the machine does.
-settings.register_profile("any machine", deadline=None, suppress_health_check=list(HealthCheck))
+# How long an example takes depends on what else the machine does. Every commit gets the same few examples.
+settings.register_profile(
+    "any machine",
+    deadline=None,
+    derandomize=not IS_CAMPAIGN,
+    max_examples=500 if IS_CAMPAIGN else 40,
+    suppress_health_check=list(HealthCheck),
+)
 settings.load_profile("any machine")
 
 # What takes longest goes first, so that no core waits for it at the end. test_porcupine.py is before that: what it

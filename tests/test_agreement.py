@@ -10,7 +10,7 @@ from campaign import IS_CAMPAIGN
 from logjudge.analysis.rules import RULES
 from logjudge.cli.rules import document
 
-COUNT = 5000 if IS_CAMPAIGN else 150  # histories; some 40 a second
+COUNT = 5000 if IS_CAMPAIGN else 80  # histories; some 40 a second
 
 
 def test_rules_and_the_log_model_agree() -> None:

@@ -19,7 +19,7 @@ from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.readers import CHECKED
 
-HISTORIES = 10_000 if IS_CAMPAIGN else 600
+HISTORIES = 10_000 if IS_CAMPAIGN else 300
 ORDERS = {"": "", "strong-session-": "session", "strong-": "strong"}
 ALLOWS: dict[str, Callable[[twin.History, str], bool]] = {
     "read-committed": twin.is_read_committed,
@@ -114,10 +114,10 @@ def test_a_verdict_is_valid_only_where_an_order_explains_all(tmp_path: Path, mod
     order = "strong" if model == "strict-serializable" else ""
     allows = ALLOWS[model.replace("strict-", "")]
     counts: Counter[tuple[str, bool]] = Counter()
-    for _ in range(400 if IS_CAMPAIGN else 40):
+    for _ in range(400 if IS_CAMPAIGN else 16):
         history = twin.random_history(random, is_register, once=False)
         verdict = verdict_of(judged(tmp_path, twin.edn_lines(history), model=model))["verdict"]
         counts[verdict, allows(history, order)] += 1
     assert not counts["valid", False], counts
     assert not counts["invalid", True], counts
-    assert counts["valid", True] > 10, counts
+    assert counts["valid", True] > 3, counts

@@ -106,12 +106,12 @@ def _error(rule: str, error: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def parameters() -> Iterator[Any]:
-    """The cases. Those drawn by lot whose errors, or whose lack of any, five others have wait for a campaign."""
+    """The cases. Those drawn by lot whose errors, or whose lack of any, three others have wait for a campaign."""
     seen: Counter[str] = Counter()
     for case in CASES:
         errors = {rule for rule, errors in _theirs(case).items() if errors}
         kinds = errors | {"exception"} if "exception" in case["jepsen"] else errors or {"valid"}
-        some = case["name"].startswith("q") or min(seen[kind] for kind in kinds) < 5
+        some = case["name"].startswith("q") or min(seen[kind] for kind in kinds) < 3
         seen.update(kinds)
         yield pytest.param(case, id=case["name"], marks=() if some else pytest.mark.campaign)
 

@@ -184,8 +184,13 @@ def test_what_the_new_result_lacks_does_not_stay(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "old").iterdir()) == ["kept.txt", "report.md"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-@pytest.mark.parametrize("work", ["plots.report.saved.write_result", "analysis.engines.local.read_split"])
+WRITING, READING = "plots.report.saved.write_result", "analysis.engines.local.read_split"
+
+
+@pytest.mark.parametrize(
+    ("number", "work"),
+    [(signal.SIGTERM, READING), (signal.SIGHUP, WRITING), (signal.SIGINT, READING), (signal.SIGINT, WRITING)],
+)
 def test_a_signal_leaves_nothing(number: signal.Signals, work: str, run: Path, tmp_path: Path) -> None:
     """While the result is written, and while a thread works that no signal interrupts."""
     module, function = work.rsplit(".", 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,7 +27,7 @@ from logjudge.histories.operation_history import History, Note, read_operations
 from logjudge.histories.readers.edn import FrozenMap, Word
 from logjudge.models.porcupine import UNKNOWN, Action, Operation, check_operations
 from logjudge.models.specifications import MODELS
-from logjudge.plots.linearization import MAX_OPERATIONS, draw
+from logjudge.plots.linearization import MAX_OPERATIONS, _Figure, draw
 
 DATA = Path(__file__).parent / "data" / "porcupine"
 REGISTER = MODELS["register"]
@@ -163,6 +164,24 @@ def test_the_picture_escapes_and_bounds() -> None:
     assert "state before: " in page
     assert "only possible: " in page
     assert "http" not in page
+
+
+def test_linearizations_that_share_a_beginning_replay_it_once() -> None:
+    """Replaying each of them takes a minute for a log of 100,000 records."""
+    operations = register_run(2000, 5, seed=2)
+    read = max(i for i, each in enumerate(operations) if each.action.f == "read")
+    operations[read] = operations[read]._replace(action=Action("read", None, "never written"))
+    judgement = judged(operations)
+    part = judgement.part
+    assert part is not None
+    assert len(part.linearizations) > 1
+    steps = []
+    counted = replace(REGISTER, step=lambda state, action: (steps.append(action), REGISTER.step(state, action))[1])
+    counted_judgement = replace(judgement, model=counted)
+    figure = _Figure(counted_judgement, part, None)
+    together = [figure.line("", order) for order in part.linearizations]
+    assert len(steps) < 2000 + 100 * len(part.linearizations)
+    assert together == [_Figure(judgement, part, None).line("", order) for order in part.linearizations]
 
 
 def test_the_picture_of_what_is_in_order_has_all_points() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.histories.readers import native, native_columns
 from logjudge.histories.tables import EVENTS, FUNCTIONS, TYPES
@@ -94,7 +94,6 @@ def test_compiled_loops_are_loaded_once_they_pay(monkeypatch: pytest.MonkeyPatch
     assert all(result.head(10).equals(results[-1]) for result in results)
 
 
-@settings(max_examples=120)
 @given(st.lists(st.tuples(st.one_of(plain, events), st.booleans(), st.booleans()), max_size=6))
 def test_scanned_and_parsed_events_are_equal(lines: list[tuple[Event, bool, bool]]) -> None:
     (events_, bad), (scanned, scanned_bad) = both(b"\n".join(encoded(*line) for line in lines))
@@ -102,7 +101,6 @@ def test_scanned_and_parsed_events_are_equal(lines: list[tuple[Event, bool, bool
     assert_frame_equal(scanned_bad, bad)
 
 
-@settings(max_examples=120)
 @given(st.data())
 def test_broken_lines_are_read_alike(data: st.DataObject) -> None:
     blob = bytearray(b"\n".join(encoded(*data.draw(st.tuples(plain, st.booleans(), st.booleans()))) for _ in range(3)))

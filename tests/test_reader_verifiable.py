@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.histories.readers import jepsen, verifiable
 from logjudge.histories.readers.lines import MAX_LINE
@@ -249,7 +249,6 @@ def assert_same(found: tuple[pl.DataFrame, pl.DataFrame], expected: tuple[pl.Dat
     assert_frame_equal(found[1], expected[1])
 
 
-@settings(max_examples=200)
 @given(st.lists(lines(), max_size=8))
 def test_both_paths_agree(texts: list[str]) -> None:
     blob = "\n".join(texts).encode()

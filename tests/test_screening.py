@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import rules_corpus
 from agreement import changed, in_notation, random_ops
+from campaign import examples
 from combined_corpus import HISTORIES, combine
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.engines import local
 from logjudge.analysis.figures import merge_figures
@@ -121,7 +122,7 @@ def random_texts(random: Random, count: int) -> list[str]:
     return texts
 
 
-@settings(max_examples=2, derandomize=True)
+@examples(2, 40)
 @given(st.randoms(use_true_random=False))
 def test_random_histories_are_judged_the_same(random: Random) -> None:
     compare_together(random_texts(random, 30))

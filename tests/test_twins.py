@@ -44,7 +44,7 @@ BREACHES: dict[str, Callable[[dict[str, Any]], Iterator[Any]]] = {
 BY_ENTRY = ("aborted-read", "phantom-read", "precommitted-read")
 SEVERITIES = ("violation", "permitted", "note")
 COMPARED = BREACHES.keys() | {"inconsistent-offsets", "consumer-loss"}
-SEEDS = 5000 if IS_CAMPAIGN else 3000
+SEEDS = 5000 if IS_CAMPAIGN else 2000
 RARE = ["p:a.. p:crash p:b.. p:..b@0 p:..a@1"]  # what random histories lack: a crash between two sends
 
 
@@ -54,7 +54,7 @@ def kinds_of(breaches: set[Breach]) -> set[tuple[str, str]]:
 
 
 def test_rules_and_twins_agree(tmp_path: Path) -> None:
-    selection, theirs = Selection(4), {}
+    selection, theirs = Selection(2), {}
     simulated = (Simulated(Random(seed), (0, 10, 20, 30)[seed % 4]).history() for seed in range(SEEDS))
     for text in chain(RARE, simulated):
         twin = Twin(parse(text))
@@ -127,7 +127,7 @@ BY_INDEX = set(JEPSEN) - {"unseen", "aborted-read", "inconsistent-offsets", "dup
 
 
 def test_jepsens_rules_and_twins_agree(tmp_path: Path) -> None:
-    selection = Selection(3)
+    selection = Selection(2)
     for seed in range(SEEDS // 3):
         ops, edn = twin_jepsen.random_history(Random(seed), (0, 5, 15, 30)[seed % 4])
         breaches = set(twin_jepsen.breaches(ops, "xy"))

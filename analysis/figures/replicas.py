@@ -49,16 +49,16 @@ def _logs(logs: ReplicaLogs) -> list[Record]:
     bounds = logs.extents.sort("broker")
     snapshots: list[Record] = []
     for name in logs.snapshots:
-        ends = bounds.filter(pl.col("snapshot") == name)
+        ends = bounds.filter(snapshot=name)
         if not ends.height:
             continue
-        records = logs.records.filter(pl.col("snapshot") == name)
+        records = logs.records.filter(snapshot=name)
         sides, differ = _sides(records, identical_at(logs, name))
-        identical = logs.identical.filter(pl.col("snapshot") == name)
+        identical = logs.identical.filter(snapshot=name)
         whole = [identical.with_columns(offset=pl.col(end)) for end in ("first_offset", "last_offset")]
         brokers = []
         for row in ends.select("broker", "start", "end", "high_watermark").iter_rows(named=True):
-            own = pl.concat([records, *whole], how="diagonal").filter(pl.col("broker") == row["broker"])
+            own = pl.concat([records, *whole], how="diagonal").filter(broker=row["broker"])
             brokers.append({**row, "blocks": _blocks(own, sides)})
         snapshots.append({"name": name, "time": logs.times.get(name), "brokers": brokers, "differ": differ})
     # Snapshots that show a divergence have precedence.
@@ -140,11 +140,9 @@ def _in_sync(timeline: Timeline) -> list[list[Any]]:
     Controllers do not log the change after fencing: KRaft removes the fenced broker from the ISR, unless it is the last
     one (ReplicationControlManager.handleBrokerFenced).
     """
-    recorded: list[tuple[int | None, list[str], str]] = [
-        (time, sorted(brokers), "") for time, brokers, _ in timeline.isr
-    ]
-    fenced = (event for event in timeline.events if event.fact.kind == "fenced")
-    dated = [row for row in (*recorded, *((event.time, [], event.broker) for event in fenced)) if row[0] is not None]
+    rows: list[tuple[int | None, list[str], str]] = [(time, sorted(isr), "") for time, isr, _ in timeline.isr]
+    rows += [(event.time, [], event.broker) for event in timeline.events if event.fact.kind == "fenced"]
+    dated = [row for row in rows if row[0] is not None]
     changes: list[list[Any]] = []
     for time, brokers, fenced_broker in sorted(dated, key=itemgetter(0)):
         before = changes[-1][1] if changes else []

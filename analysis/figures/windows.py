@@ -118,9 +118,7 @@ def _crashes(p: Partition, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The first crash of each process with an operation that proves the finding: it explains why it stopped."""
     since = min((row["invoked"] for row in rows), default=0)
     is_involved = pl.col("process").is_in(sorted({row["process"] for row in rows if row["proof"]}))
-    crashes = p.context.filter((pl.col("kind") == "crash") & is_involved & (pl.col("invoked") >= since)).sort(
-        "invoked", "at"
-    )
+    crashes = p.context.filter(is_involved, pl.col("invoked") >= since, kind="crash").sort("invoked", "at")
     first = crashes.unique("process", keep="first", maintain_order=True)
     return _operations(first, "crash", set(first["at"]), set())
 

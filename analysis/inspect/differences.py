@@ -28,8 +28,8 @@ def differences(logs: ReplicaLogs) -> list[Record]:
     bounds = logs.extents
     snapshots = []
     for name in logs.snapshots:
-        records = logs.records.filter(pl.col("snapshot") == name)
-        there = bounds.filter(pl.col("snapshot") == name).sort("broker")
+        records = logs.records.filter(snapshot=name)
+        there = bounds.filter(snapshot=name).sort("broker")
         ends = there.filter(pl.col("end") > pl.col("start"))  # an empty log has nothing to compare
         if not ends.height:
             continue
@@ -57,7 +57,7 @@ def _damage(logs: ReplicaLogs, snapshot: str) -> list[Record]:
     A torn tail is neither: its log ends before it.
     """
     tail = pl.col("kind").is_in(HARMLESS) & pl.col("last_offset").is_null()
-    damage = logs.damage.filter((pl.col("snapshot") == snapshot) & ~tail)
+    damage = logs.damage.filter(~tail, snapshot=snapshot)
     columns = (pl.col("first_offset").alias("first"), pl.col("last_offset").alias("last"), "file", "byte", "reason")
     is_corrupt = pl.col("kind").is_in([*CORRUPT, *HARMLESS]).alias("is_corrupt")
     return damage.sort("broker", "file", "byte").select("broker", *columns, is_corrupt).to_dicts()

@@ -119,7 +119,7 @@ def _parts(
     for number, one in enumerate(generations):
         part = Part(one, _shared_of(topic, shared, settings, generations, number))
         for name in OBSERVED:
-            part.tables[name] = observed[name].filter(pl.col("generation") == number).drop("generation")
+            part.tables[name] = observed[name].filter(generation=number).drop("generation")
         for name, generation in positions.items():
             part.tables[name] = tables[name].filter(generation == number)
         out.append(part)
@@ -132,11 +132,9 @@ def _is_observed(part: Part, generations: int) -> bool:
     """Whether the generation has observations of its own. Indeterminate sends may belong to another one."""
     tables = part.tables
     sends = tables["sends"]
-    own = sends.filter((pl.col("outcome") != "info") | pl.col("offset").is_not_null())
-    has_log = any(len(frame) for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME, "properties"))
-    return bool(
-        len(own) or len(tables["reads"]) or len(tables["marks"]) or has_log or (generations == 1 and len(sends))
-    )
+    own = sends if generations == 1 else sends.filter((pl.col("outcome") != "info") | pl.col("offset").is_not_null())
+    logs = [frame for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME, "properties")]
+    return any(map(len, (own, tables["reads"], tables["marks"], *logs)))
 
 
 def _positions_of_evidence(
@@ -158,10 +156,8 @@ def _positions_of_evidence(
         out["metadata"] = positions_of_records(tables["metadata"], generations, at, pl.col("topic_id"))
     if "log_events" in tables:
         clocks = {name: clock.offset for name, clock in clocks_of(shared, context, settings).items()}
-        topic_id = pl.col("fields").str.json_path_match("$.topic_id")
-        out["log_events"] = positions_of_records(
-            tables["log_events"], generations, _nanoseconds(settings, clocks), topic_id
-        )
+        at, topic_id = _nanoseconds(settings, clocks), pl.col("fields").str.json_path_match("$.topic_id")
+        out["log_events"] = positions_of_records(tables["log_events"], generations, at, topic_id)
     return out
 
 
@@ -195,10 +191,8 @@ def _note_ambiguous(
             ambiguous.append((need, f"{plural(unassigned_reads, 'read record')} {between}"))
     unassigned_logs = sum(int(positions[name].null_count()) for name in LOGS if name in positions)
     if unassigned_logs:
-        message = (
-            f"brokers' logs of {topic} without a topic id or time were left out, because their generation is not known"
-        )
-        ambiguous.append(("batches", message))
+        left_out = f"brokers' logs of {topic} without a topic id or time were left out"
+        ambiguous.append(("batches", f"{left_out}, because their generation is not known"))
     for part in parts:
         if part.generation.deleted is None or unassigned_logs:
             part.ambiguous += ambiguous

@@ -106,7 +106,7 @@ class ReplicaLogs(TopicPartition):
     @cached_property
     def last_records(self) -> pl.DataFrame:
         """The records of the latest snapshot."""
-        return self.records.filter(pl.col("snapshot") == self.last)
+        return self.records.filter(snapshot=self.last)
 
     @property
     def is_of_leader(self) -> pl.Expr:
@@ -149,7 +149,7 @@ class ReplicaLogs(TopicPartition):
             .agg(pl.col("start").min(), pl.col("end").max())
         )
         points = self.checkpoints.group_by(key).agg(
-            pl.col("offset").filter(pl.col("name") == name).last().alias(name.replace("-", "_"))
+            pl.col("offset").filter(name=name).last().alias(name.replace("-", "_"))
             for name in ("high-watermark", "recovery-point", "log-start", "cleaned")
         )
         return bounds.join(points, on=key, how="left", maintain_order="left").with_columns(
@@ -254,7 +254,7 @@ def runs(frame: pl.DataFrame, dense: str, *same: str) -> Iterator[pl.DataFrame]:
         yield run.drop("_run")
 
 
-def where(snapshot: str) -> str:
+def in_snapshot(snapshot: str) -> str:
     """A snapshot as a clause: `at the end` or `in snapshot NAME`."""
     return "at the end" if snapshot == FINAL else f"in snapshot {snapshot}"
 

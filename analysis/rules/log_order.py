@@ -10,7 +10,7 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence, Finding
-from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, where
+from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy, runs
 from ..wording import brokers, span
 from .findings import Row, finding
 from .judgement import Result, Unknown
@@ -49,7 +49,7 @@ def _decreasing_epochs(logs: ReplicaLogs, batches: pl.DataFrame) -> Iterator[Fin
     for row in batches.filter(pl.col("leader_epoch") < pl.col("before")).iter_rows(named=True):
         batch = f"epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
         sentence = (
-            f"{where(row['snapshot'])} leader epochs decrease along broker {row['broker']}'s log of {logs.name}:"
+            f"{in_snapshot(row['snapshot'])} leader epochs decrease along broker {row['broker']}'s log of {logs.name}:"
             f" {batch} follows epoch {row['before']}"
         )
         yield _batch_finding(logs, sentence, row, batch)
@@ -71,7 +71,7 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
     entry = entries.sort("start_offset", "leader_epoch").select(
         "start_offset", expected="leader_epoch", entry_line="line"
     )
-    joined = batches.join_asof(entry, left_on="base_offset", right_on="start_offset", strategy="backward")
+    joined = batches.join_asof(entry, left_on="base_offset", right_on="start_offset")
     newest = entries["leader_epoch"].max()
     wrong = joined.filter(
         (pl.col("expected") != pl.col("leader_epoch"))
@@ -82,7 +82,7 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
         row = {**run.row(0, named=True), "last_offset": run["last_offset"][-1]}
         batch = f"batches of epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
         sentence = (
-            f"{where(snapshot)} the leader-epoch-checkpoint of broker {broker} for {logs.name} begins epoch"
+            f"{in_snapshot(snapshot)} the leader-epoch-checkpoint of broker {broker} for {logs.name} begins epoch"
             f" {row['expected']} at offset {row['start_offset']}, but the broker's log has {batch}"
         )
         description = f"epoch {row['expected']} begins at offset {row['start_offset']}"
@@ -97,7 +97,7 @@ def _epochs_with_two_leaders(logs: ReplicaLogs) -> Iterator[Finding]:
     If the epochs of lines without a topic id go back in time, no line of the partition proves anything.
     """
     claims: dict[str, dict[int, dict[str, Row]]] = {}
-    lines = logs.log_events.filter(pl.col("kind") == "leader").sort("time", "file", "line", nulls_last=True)
+    lines = logs.log_events.filter(kind="leader").sort("time", "file", "line", nulls_last=True)
     for row in lines.iter_rows(named=True):
         fields = json.loads(row["fields"])
         epochs = claims.setdefault(fields.get("topic_id", ""), {})
@@ -118,7 +118,10 @@ def _two_leaders(logs: ReplicaLogs, epoch: int, leaders: dict[str, Row]) -> Find
         logs,
         f"{brokers(names)} led {logs.name} in the same leader epoch {epoch}: {', '.join(claims.values())}",
         (min(offsets), max(offsets)),
-        [Evidence(f"epoch {epoch}: {claims[name]}", None, row["file"], row["line"]) for name, row in leaders.items()],
+        [
+            Evidence(f"epoch {epoch}: {claims[name]}", source=row["file"], line=row["line"])
+            for name, row in leaders.items()
+        ],
         brokers=names,
     )
 
@@ -167,7 +170,7 @@ def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result
 def _ahead_of_log(logs: ReplicaLogs, row: Row, column: str) -> Iterator[Result]:
     snapshot, broker, end, offset = str(row["snapshot"]), str(row["broker"]), int(row["end"]), int(row[column])
     sentence = (
-        f"{where(snapshot)} broker {broker}'s log of {logs.name} ends at {end}, below its checkpointed"
+        f"{in_snapshot(snapshot)} broker {broker}'s log of {logs.name} ends at {end}, below its checkpointed"
         f" {column.replace('_', ' ')} {offset}"
     )
     if column != "log_start":
@@ -200,20 +203,20 @@ def _may_have_grown(logs: ReplicaLogs, snapshot: str, broker: str, end: int, val
         return False
     later = logs.snapshots[logs.snapshots.index(snapshot) + 1 :]
     gap = (pl.col("base_offset") < value) & (pl.col("last_offset") >= end)
-    after = logs.batches.filter(pl.col("snapshot").is_in(later) & (pl.col("broker") == broker) & gap)
-    return after.filter(pl.col("snapshot") == after["snapshot"][0])["count"].sum() > 0 if after.height else False
+    after = logs.batches.filter(pl.col("snapshot").is_in(later), gap, broker=broker)
+    return after.filter(snapshot=after["snapshot"][0])["count"].sum() > 0 if after.height else False
 
 
 def _checkpoint_lines(logs: ReplicaLogs, snapshot: str, broker: str, name: str) -> list[Evidence]:
-    rows = logs.checkpoints.filter(is_of_copy(snapshot, broker) & (pl.col("name") == name))
+    rows = logs.checkpoints.filter(is_of_copy(snapshot, broker), name=name)
     return [
-        Evidence(f"{name} of {logs.name} is {row['offset']}", None, row["file"], row["line"])
+        Evidence(f"{name} of {logs.name} is {row['offset']}", source=row["file"], line=row["line"])
         for row in rows.iter_rows(named=True)
     ]
 
 
 def _receding_high_watermarks(logs: ReplicaLogs) -> Iterator[Result]:
-    marks = logs.checkpoints.filter(pl.col("name") == "high-watermark")
+    marks = logs.checkpoints.filter(name="high-watermark")
     for replica in marks.partition_by("broker", maintain_order=True):
         by_snapshot = {row["snapshot"]: row for row in replica.iter_rows(named=True)}
         known = [name for name in logs.snapshots if name in by_snapshot]
@@ -234,9 +237,12 @@ def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
     return finding(
         logs,
         f"broker {after['broker']}'s checkpointed high watermark of {logs.name} went back from {before['offset']}"
-        f" ({where(before['snapshot'])}) to {after['offset']} ({where(after['snapshot'])})",
+        f" ({in_snapshot(before['snapshot'])}) to {after['offset']} ({in_snapshot(after['snapshot'])})",
         (after["offset"], before["offset"] - 1),
-        [Evidence(f"high-watermark is {row['offset']}", None, row["file"], row["line"]) for row in (before, after)],
+        [
+            Evidence(f"high-watermark is {row['offset']}", source=row["file"], line=row["line"])
+            for row in (before, after)
+        ],
         count=before["offset"] - after["offset"],
         brokers=[after["broker"]],
         snapshot=after["snapshot"],
@@ -291,13 +297,13 @@ def _batches_out_of_order(logs: ReplicaLogs, replica: pl.DataFrame) -> Iterator[
         sentence = f"{row['file']} at byte {row['byte']}: {batch}"
         yield _batch_finding(logs, sentence, row, batch)
     here = is_of_copy(snapshot, broker)
-    cleaned = logs.checkpoints.filter(here & (pl.col("name") == "cleaned")).height
+    cleaned = logs.checkpoints.filter(here, name="cleaned").height
     if logs.compacted or logs.damage.filter(here).height or (cleaned and logs.compacted is None):
         return
     gaps = ordered.filter((pl.col("base_offset") > pl.col("before") + 1) & (pl.col("file") != pl.col("file_before")))
     for row in gaps.iter_rows(named=True):
         missing = span(row["before"] + 1, row["base_offset"] - 1)
         yield Unknown(
-            f"{missing} of broker {broker} {where(snapshot)} are in no segment: one is missing between"
+            f"{missing} of broker {broker} {in_snapshot(snapshot)} are in no segment: one is missing between"
             f" {row['file_before']} and {row['file']}"
         )

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..replicas.replica_logs import ReplicaLogs, runs, where
+from ..replicas.replica_logs import ReplicaLogs, in_snapshot, runs
 from ..wording import brokers, span
 from .findings import finding
 from .judgement import Result, Unknown
@@ -50,7 +50,7 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
     """One finding for each snapshot, run of diverging offsets, and grouping of the replicas."""
     bounds = logs.extents
     for snapshot in logs.snapshots:
-        records = logs.records.filter(pl.col("snapshot") == snapshot)
+        records = logs.records.filter(snapshot=snapshot)
         if records["broker"].n_unique() < 2:
             continue
         marks = _high_watermarks(bounds, snapshot)
@@ -67,7 +67,7 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
 
 def identical_at(logs: ReplicaLogs, snapshot: str) -> pl.Series:
     """The first offsets of the ranges that are identical in two replicas."""
-    return logs.identical.filter(pl.col("snapshot") == snapshot)["first_offset"].unique().sort()
+    return logs.identical.filter(snapshot=snapshot)["first_offset"].unique().sort()
 
 
 def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
@@ -159,14 +159,14 @@ def winning_side(
 
     Without leader epochs, the side that agrees with the last leader's log. None if neither is known.
     """
-    at = records.filter(pl.col("offset") == first)
+    at = records.filter(offset=first)
     epochs = [at.filter(pl.col("broker").is_in(side))["leader_epoch"].max() for side in sides]
     known = [epoch for epoch in epochs if isinstance(epoch, int)]
     if len(known) == len(sides) and known.count(max(known)) == 1:
         return known.index(max(known))
-    final = logs.last_records.filter(pl.col("offset") == first)
+    final = logs.last_records.filter(offset=first)
     if logs.leader is not None:
-        final = final.filter(pl.col("broker") == logs.leader)
+        final = final.filter(broker=logs.leader)
     digests = final["digest"].unique()
     if len(digests) != 1 or (logs.last == snapshot and logs.leader is None):
         return None
@@ -175,20 +175,20 @@ def winning_side(
 
 
 def _digest(at: pl.DataFrame, side: list[str]) -> int | None:
-    digests = at.filter(pl.col("broker") == side[0])["digest"]
+    digests = at.filter(broker=side[0])["digest"]
     return digests[0] if len(digests) else None
 
 
 def _known_committed(within: pl.DataFrame, side: list[str], sends: pl.DataFrame) -> pl.DataFrame:
     """Sends that were acknowledged or read, and are on this side at the acknowledged offset."""
     proved = sends.filter(pl.col("acknowledged") | pl.col("read").fill_null(False))
-    held = within.filter(pl.col("broker") == side[0]).select("offset", "value")
+    held = within.filter(broker=side[0]).select("offset", "value")
     return proved.join(held, on=["offset", "value"], how="semi").sort("offset")
 
 
 def _high_watermarks(bounds: pl.DataFrame, snapshot: str) -> dict[str, int | None]:
     """The checkpointed high watermark of each broker in a snapshot."""
-    at = bounds.filter(pl.col("snapshot") == snapshot)
+    at = bounds.filter(snapshot=snapshot)
     return dict(zip(at["broker"], at["high_watermark"], strict=True))
 
 
@@ -196,11 +196,10 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
     snapshot, sides, winner, lost = divergence.snapshot, divergence.sides, divergence.winner, divergence.lost
     first, last = divergence.first, divergence.last
     names = " and ".join(map(brokers, sides))
-    sentence = f"{where(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
+    sentence = f"{in_snapshot(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
     if winner is not None:
-        sentence += (
-            f"; {brokers(sides[winner])} {'has' if len(sides[winner]) == 1 else 'have'} those of the later leader"
-        )
+        have = "has" if len(sides[winner]) == 1 else "have"
+        sentence += f"; {brokers(sides[winner])} {have} those of the later leader"
     if lost.height and winner is not None:
         sentence += f"; {lost.height:,} acknowledged or read values are only on the losing side"
     elif divergence.uncommitted:
@@ -209,7 +208,7 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
         logs,
         sentence,
         (first, last),
-        _evidence(divergence, bounds.filter(pl.col("snapshot") == snapshot)),
+        _evidence(divergence, bounds.filter(snapshot=snapshot)),
         count=divergence.offsets,
         severity="note" if divergence.uncommitted else "violation",
         values=lost["value"].drop_nulls() if winner is not None else (),
@@ -231,7 +230,7 @@ def _evidence(divergence: Divergence, bounds: pl.DataFrame) -> Iterator[Evidence
         description += f", epoch {record['leader_epoch']}" if record["leader_epoch"] is not None else ""
         description += f", timestamp {record['timestamp']}" if record["timestamp"] is not None else ""
         description += f", digest {record['digest']:016x}" if record["digest"] is not None else ""
-        for end, mark in bounds.filter(pl.col("broker") == broker).select("end", "high_watermark").iter_rows():
+        for end, mark in bounds.filter(broker=broker).select("end", "high_watermark").iter_rows():
             description += f"; its log ends at {end}"
             description += f"; its checkpointed high watermark is {mark}" if mark is not None else ""
         yield Evidence(description, source=record["file"], byte=record["byte"])

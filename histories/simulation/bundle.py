@@ -63,18 +63,19 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
     config = scenario.config()  # raises ConfigError before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     brokers = folder / "brokers"
-    logs, metadata = LogWriter(brokers), MetadataLog(brokers)
     written: list[Written] = []
+    logs: list[LogWriter | MetadataLog] = []
 
     def prepare(cluster: Cluster) -> None:
         written.append(Written(folder, cluster))
         recorder.sources = cluster.copies.sources
-        logs.attach(cluster, _wording(cluster))
-        metadata.attach(cluster)
+        logs.append(LogWriter(brokers, _wording(cluster)))
+        if not cluster.rules.era.zookeeper:
+            logs.append(MetadataLog(brokers, cluster))
 
     def listener(event: ClusterEvent) -> None:
-        logs.on_event(event)
-        metadata.on_event(event)
+        for log in logs:
+            log.on_event(event)
 
     def snapshot(cluster: Cluster, name: str) -> None:
         result = written[0]
@@ -90,9 +91,8 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
         recorder = Recorder(out, config)
         cluster = scenario.run(recorder, listener, snapshot, prepare)
         recorder.flush()
-    logs.close()
-    if not cluster.rules.era.zookeeper:
-        metadata.close()
+    for log in logs:
+        log.close()
     result = written[0]
     result.lines, result.last_send = recorder.lines, recorder.last_send
     _write_disks(cluster, brokers)

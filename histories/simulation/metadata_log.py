@@ -26,15 +26,11 @@ FENCED, UNFENCED = 1, -1  # BrokerRegistrationFencingChange
 class MetadataLog:
     """Listens to events, and writes at the end the records that the controllers made of them."""
 
-    def __init__(self, brokers: Path) -> None:
+    def __init__(self, brokers: Path, cluster: Cluster) -> None:
         self._folder = brokers / str(FIRST_CONTROLLER) / "data"
         self._records: list[tuple[int, int, bytes]] = []  # microseconds, controller epoch, record
-        self._cluster: Cluster | None = None
-        self._registered: dict[int, tuple[int, int]] = {}  # broker -> incarnation, broker epoch
-
-    def attach(self, cluster: Cluster) -> None:
-        """Set the cluster, which is composed after this writer."""
         self._cluster = cluster
+        self._registered: dict[int, tuple[int, int]] = {}  # broker -> incarnation, broker epoch
 
     def on_event(self, event: ClusterEvent) -> None:
         """Record an event, if controllers do."""
@@ -51,7 +47,6 @@ class MetadataLog:
 
     def _admit(self, time: int, broker: int) -> None:
         """A new process registers; then, or after it was only fenced, the broker is unfenced."""
-        assert self._cluster is not None
         incarnation = self._cluster.quorum.incarnations[broker]
         if broker not in self._registered or self._registered[broker][0] != incarnation:
             self._registered[broker] = incarnation, len(self._records)
@@ -72,7 +67,6 @@ class MetadataLog:
         self._write(time, CHANGED, brokerId=broker, brokerEpoch=epoch, fenced=fenced)
 
     def _store(self, time: int, partition: int, before: PartitionState | None, after: PartitionState) -> None:
-        assert self._cluster is not None
         topic, number = self._cluster.config.topic_of(partition)
         key = {"partitionId": number, "topicId": uuid(self._cluster.seed, topic)}
         if before is None:
@@ -93,7 +87,6 @@ class MetadataLog:
         self._write(time, "PARTITION_CHANGE_RECORD", **key, **changed)
 
     def _write(self, time: int, kind: str, **fields: Any) -> None:
-        assert self._cluster is not None
         self._records.append((time, self._cluster.quorum.epoch, encode(kind, fields)))
 
     def close(self) -> None:
@@ -107,7 +100,6 @@ class MetadataLog:
                 raw = bytearray(builder.build())
                 HEAD.pack_into(raw, 0, offset, len(raw) - 12, epoch)
                 out.write(raw)
-        assert self._cluster is not None
         properties = kraft_properties(self._cluster.seed, FIRST_CONTROLLER)
         (self._folder / "meta.properties").write_bytes(properties.encode())
 

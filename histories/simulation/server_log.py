@@ -57,20 +57,13 @@ class Wording:
 class LogWriter:
     """Listens to events and appends their lines to brokers/<id>/*.log."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, wording: Wording) -> None:
+        self._folder, self._wording, self._cluster = folder, wording, wording.cluster
         self._files: dict[tuple[int, str], TextIO] = {}
-        self._wording: Wording | None = None
-        self._cluster: Cluster | None = None
-
-    def attach(self, cluster: Cluster, wording: Wording) -> None:
-        """Set the cluster, which is composed after this writer."""
-        self._cluster, self._wording = cluster, wording
 
     def on_event(self, event: ClusterEvent) -> None:
         """Append the lines of an event."""
         time, node, kind, details = event
-        assert self._cluster is not None
         method: Callable[..., Iterator[Line]] | None = getattr(self._wording, kind.replace("-", "_"), None)
         if method is None or kind in ("name", "folder", "topic-id"):
             return

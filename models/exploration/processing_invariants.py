@@ -8,19 +8,22 @@ from collections.abc import Callable, Iterator
 from ..replication.cluster import Cluster
 from ..replication.ledger import Breach
 from ..replication.storage.transactions import committed
+from .transaction_invariants import visible_batches
 
 Place = tuple[int, int]  # partition and offset of a source
 
 
-def visible_copies(cluster: Cluster) -> Counter[Place]:
-    """How many copies of each source the final leaders' logs have that read_committed consumers see."""
-    found: Counter[Place] = Counter()
+def dated_copies(cluster: Cluster) -> Iterator[tuple[int, Place]]:
+    """The time and the source of each copy in the final leaders' logs that read_committed consumers see."""
     for partition in cluster.config.copies:
-        replica = cluster.leader_replica(partition)
-        for batch in committed(replica.log.batches(), replica.hw) if replica is not None else ():
-            numbers = range(batch.first, batch.first + batch.end - batch.base)
-            found.update(cluster.copies.sources[batch.producer, partition, number] for number in numbers)
-    return found
+        for batch in visible_batches(cluster, partition):
+            for number in range(batch.first, batch.first + batch.end - batch.base):
+                yield batch.time, cluster.copies.sources[batch.producer, partition, number]
+
+
+def visible_copies(cluster: Cluster) -> Counter[Place]:
+    """The number of copies of each source that read_committed consumers see."""
+    return Counter(source for _, source in dated_copies(cluster))
 
 
 def committed_offsets(cluster: Cluster) -> dict[int, int] | None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..replication.cluster import Cluster
-from ..replication.storage.transactions import committed
-from .processing_invariants import committed_offsets, visible_copies
+from .processing_invariants import committed_offsets, dated_copies, visible_copies
 
 
 def processing_truth(cluster: Cluster) -> dict[str, Any] | None:
@@ -38,15 +37,9 @@ class Copied:
 
 def copied(cluster: Cluster) -> list[Copied]:
     """The committed copies of a finished run in order of time, as few ranges."""
-    rows: list[tuple[int, int, int]] = []  # time, partition and offset of the source
-    for partition in cluster.config.copies:
-        replica = cluster.leader_replica(partition)
-        for batch in committed(replica.log.batches(), replica.hw) if replica is not None else ():
-            numbers = range(batch.first, batch.first + batch.end - batch.base)
-            rows += [(batch.time, *cluster.copies.sources[batch.producer, partition, number]) for number in numbers]
     found: list[Copied] = []
     seen: set[tuple[int, int]] = set()
-    for time, partition, offset in sorted(rows):
+    for time, (partition, offset) in sorted(dated_copies(cluster)):
         is_repeated = (partition, offset) in seen
         seen.add((partition, offset))
         last = found[-1] if found else None

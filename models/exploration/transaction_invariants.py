@@ -8,17 +8,23 @@ from ..replication.acks import Ranges, add_range
 from ..replication.cluster import Cluster
 from ..replication.coordinators.transaction_ledger import Transaction
 from ..replication.ledger import Breach
+from ..replication.storage.batches import Batch
 from ..replication.storage.transactions import committed
 
 Values = dict[tuple[int, int], Ranges]  # partition and producer -> value numbers
 
 
+def visible_batches(cluster: Cluster, partition: int) -> Iterable[Batch]:
+    """The batches of the final leader's log that read_committed consumers get once earlier transactions ended."""
+    replica = cluster.leader_replica(partition)
+    return () if replica is None else committed(replica.log.batches(), replica.hw)
+
+
 def visible_values(cluster: Cluster) -> Values:
-    """The values in the final leaders' logs that read_committed consumers get once earlier transactions ended."""
+    """The values in `visible_batches` of all partitions."""
     found: Values = {}
     for partition in range(cluster.config.data_partitions):
-        replica = cluster.leader_replica(partition)
-        for batch in committed(replica.log.batches(), replica.hw) if replica is not None else ():
+        for batch in visible_batches(cluster, partition):
             ranges = found.setdefault((partition, batch.producer), [])
             add_range(ranges, batch.first, batch.first + batch.end - batch.base)
     return found

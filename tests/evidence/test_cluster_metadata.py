@@ -6,7 +6,7 @@ import shutil
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.histories.evidence.cluster_metadata import (
     TYPES,
@@ -92,7 +92,6 @@ def test_a_change_without_its_beginning_is_damage():
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300)
 def test_noise_is_a_malformed_record_or_none(noise):
     try:
         type_, version, _ = decode(noise)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.histories.evidence.cluster_metadata import read_cluster_metadata
 from logjudge.histories.evidence.dump_text import is_dump, parse_dump, read_dump
@@ -78,7 +78,6 @@ def test_a_payload_may_have_several_lines_and_look_like_anything():
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=200)
 def test_noise_never_crashes(text):
     for dump in parse_dump("Dumping x/orders-0/00000000000000000000.log\n" + text):
         assert dump.records.height == 0 or "offset:" in text

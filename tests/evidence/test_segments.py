@@ -12,7 +12,7 @@ from aiokafka.codec import lz4_encode, snappy_encode
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.histories.evidence import batch_layout, batch_loops, lz4_frames, unpacking
 from logjudge.histories.evidence.record_filter import lookups_of, record_filter_of
@@ -123,7 +123,6 @@ def test_a_value_that_is_no_text_is_named_by_its_digest():
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=12)), min_size=1, max_size=4))
-@settings(max_examples=150)
 def test_text_is_what_python_takes_for_utf8(values):
     def text(value, digest):
         try:
@@ -136,7 +135,6 @@ def test_text_is_what_python_takes_for_utf8(values):
 
 
 @given(st.binary(max_size=100))
-@settings(max_examples=100)
 def test_crc32_is_zlib_s(data):
     assert batch_loops.PLAIN.crc(batch_layout.CRC32, np.frombuffer(data, np.uint8), 0, len(data)) == zlib.crc32(data)
 
@@ -210,7 +208,6 @@ def test_an_unknown_magic_hides_one_batch_alone():
 
 
 @given(st.integers(0, 10**6), st.integers(0, 7))
-@settings(max_examples=300)
 def test_a_flipped_bit_is_found_and_changes_no_record(position, bit):
     data = bytearray(log_of(6))
     position %= len(data)
@@ -227,7 +224,6 @@ def test_a_flipped_bit_is_found_and_changes_no_record(position, bit):
 
 
 @given(st.data())
-@settings(max_examples=200)
 def test_mangled_segments_never_crash_or_invent(data):
     original = log_of(5)
     mangled = bytearray(original)
@@ -251,7 +247,6 @@ def test_mangled_segments_never_crash_or_invent(data):
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=200)
 def test_noise_is_no_segment(noise):
     segment = read(noise)
     assert segment.records.height == 0
@@ -373,7 +368,6 @@ def test_records_that_are_not_looked_up_are_ranges():
 
 
 @given(st.lists(st.text(max_size=40), max_size=60), st.lists(st.text(max_size=40), max_size=60))
-@settings(max_examples=50)
 def test_a_looked_up_value_is_always_found(wanted, others):
     lookups = lookups_of("reads", pl.DataFrame({"value": wanted}, schema={"value": pl.String}))
     values = sorted({*wanted, *others})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.histories.evidence.checkpoints import (
     read_epoch_checkpoint,
@@ -75,7 +75,6 @@ def test_a_missing_file_is_unreadable(tmp_path):
 
 
 @given(st.binary(max_size=80))
-@settings(max_examples=200)
 def test_noise_never_crashes(tmp_path_factory, noise):
     folder = tmp_path_factory.mktemp("noise")
     path = write(folder, "leader-epoch-checkpoint", b"0\n2\n0 0\n" + noise)

@@ -113,7 +113,7 @@ def test_copies_belong_to_the_generation_of_their_topic_id_else_of_their_time():
     ]
     held = pl.DataFrame(places, schema=["snapshot", "broker"], orient="row")
     copies = [TopicCopy("before", "2", NEW, 9 * S), TopicCopy(FINAL, "2", OLD, MAX_INT64)]
-    found = copy_positions(copies, held, GENERATIONS, times, FINAL)
+    found = copy_positions(copies, held, GENERATIONS, times)
     numbers = {(snapshot, broker): number for snapshot, broker, number in found.iter_rows()}
     assert [numbers[place] for place in places] == [0, 1, None, 1, None, 1, 0]
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import shell
-from logjudge.histories.errors import InputError, UsageError
+from command_line import run
+from logjudge.histories.errors import InputError, LogjudgeError, UsageError
 from logjudge.histories.recording.client_recorder import ClientRecorder
 from logjudge.histories.recording.kafka_clients import ClientSettings, ConnectionErrors, read_properties, recorded
 from logjudge.histories.recording.nemesis import Nemesis
@@ -24,13 +24,18 @@ from logjudge.histories.recording.workloads import WORKLOADS
 pytest.importorskip("confluent_kafka")
 
 
-def refused(tmp_path: Path, *arguments: object) -> str:
-    done = shell("record", *arguments, "--out", "run", cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    assert not (tmp_path / "run").exists()
-    lines = [line for line in done.stderr.splitlines() if line.startswith("logjudge:")]
-    assert len(lines) == 1, done.stderr
-    return lines[0]
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(*arguments: object) -> str:
+    """The sentence that ends a recording before it begins."""
+    error = run("record", *arguments, "--out", "run").exception
+    assert isinstance(error, LogjudgeError)
+    assert not Path("run").exists()
+    assert "\n" not in str(error)
+    return str(error)
 
 
 @pytest.fixture
@@ -49,19 +54,19 @@ def closing_port() -> object:
         yield server.getsockname()[1]
 
 
-def test_brokers_that_cannot_be_reached_are_one_sentence(tmp_path: Path) -> None:
+def test_brokers_that_cannot_be_reached_are_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    found = refused(tmp_path, "--bootstrap-server", f"127.0.0.1:{port}")
+    found = refused("--bootstrap-server", f"127.0.0.1:{port}")
     assert f"127.0.0.1:{port}: found no usable broker" in found
     assert "Connection refused" in found
 
 
 def test_a_wrong_protocol_is_one_sentence_that_names_tls(tmp_path: Path, closing_port: int) -> None:
-    found = refused(tmp_path, "--bootstrap-server", f"127.0.0.1:{closing_port}")
+    found = refused("--bootstrap-server", f"127.0.0.1:{closing_port}")
     assert "security.protocol" in found
     (tmp_path / "tls").write_text("security.protocol=SSL\n")
-    found = refused(tmp_path, "--bootstrap-server", f"127.0.0.1:{closing_port}", "--client-config", "tls")
+    found = refused("--bootstrap-server", f"127.0.0.1:{closing_port}", "--client-config", "tls")
     assert "--client-config" in found
 
 
@@ -97,15 +102,14 @@ def test_the_advice_fits_the_reason(reason: str, advice: str) -> None:
         (("--bootstrap-server", "h:1", "--client-config", "none"), "none: no such file or folder"),
     ],
 )
-def test_options_that_do_not_fit_are_one_sentence(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    assert message in refused(tmp_path, *arguments)
+def test_options_that_do_not_fit_are_one_sentence(arguments: tuple[str, ...], message: str) -> None:
+    assert message in refused(*arguments)
 
 
 def test_a_folder_with_files_is_refused_and_stays(tmp_path: Path, closing_port: int) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes").write_text("mine")
-    done = shell("record", "--lab", "clean", "--out", "run", cwd=tmp_path)
-    assert (done.returncode, "run: found files" in done.stderr) == (2, True)
+    assert "run: found files" in str(run("record", "--lab", "clean", "--out", "run").exception)
     settings = ClientSettings(f"127.0.0.1:{closing_port}")
     with pytest.raises(UsageError, match="found files"):
         record(Request(tmp_path / "run", "append-and-read", 1.0, Load("t"), settings), lambda *_: None, print)
@@ -114,7 +118,7 @@ def test_a_folder_with_files_is_refused_and_stays(tmp_path: Path, closing_port: 
 
 def test_a_configuration_that_the_client_refuses_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("security.protokoll=SSL\n")
-    found = refused(tmp_path, "--bootstrap-server", "127.0.0.1:1", "--client-config", "config")
+    found = refused("--bootstrap-server", "127.0.0.1:1", "--client-config", "config")
     assert "the client refused its configuration" in found
     assert "security.protokoll" in found
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import pytest
 from click.testing import CliRunner
@@ -31,53 +30,56 @@ from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.events import ClusterEvent
 from logjudge.models.replication.faults.kinds import FAULTS
 from logjudge.models.replication.options import OPTIONS
-from logjudge.models.replication.scenario import Scenario
 
 DOCS = Path(__file__).parents[2] / "docs" / "scenarios"
 
 
-class Judged(NamedTuple):
-    """A scenario, its run, and what the judge makes of the bundle."""
-
-    scenario: Scenario
-    cluster: Cluster
-    results: Results
+@cache
+def judged(name: str) -> Results:
+    """What the judge finds in the bundle of a scenario."""
+    with TemporaryDirectory() as scratch:
+        return judge_run(open_run(write_bundle(load(name), Path(scratch) / name).folder))
 
 
 @cache
-def judged(name: str) -> Judged:
-    scenario = load(name)
-    with TemporaryDirectory() as scratch:
-        written = write_bundle(scenario, Path(scratch) / name)
-        return Judged(scenario, written.cluster, judge_run(open_run(written.folder)))
-
-
 def ran(name: str) -> Cluster:
     """The finished run of a scenario."""
-    return judged(name).cluster
+    return load(name).run()
+
+
+# Scenarios in which an invariant breaks are judged before every commit, the others in a campaign.
+JUDGED = [pytest.param(name, marks=() if load(name).breaks else pytest.mark.campaign) for name in names()]
 
 
 @pytest.mark.parametrize("name", names())
 def test_the_run_is_what_the_scenario_describes(name: str) -> None:
-    """And the judge names the causes of its losses."""
-    scenario, cluster, results = judged(name)
+    scenario, cluster = load(name), ran(name)
     assert outcome(cluster, scenario).difference(scenario) == ""
     assert cluster.final
-    assert {cause["cause"] for cause in results.causes() if cause["lost"] is not None} == set(scenario.causes)
 
 
 @pytest.mark.parametrize("name", names())
-def test_the_page_and_the_picture_are_generated(name: str, tmp_path: Path) -> None:
-    """Of a picture the words are compared: another matplotlib may put a line a hair elsewhere."""
-    scenario, _, results = judged(name)
-    text = page(scenario)
+def test_the_page_is_generated_and_its_picture_is_of_this_run(name: str) -> None:
+    text, picture = page(load(name)), (DOCS / f"{name}.svg").read_text(encoding="utf-8")
     assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == text
+    assert digest(text) in picture
+    assert len(picture) < 60_000
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_the_judge_names_the_causes_of_the_losses(name: str) -> None:
+    causes = judged(name).causes()
+    assert {cause["cause"] for cause in causes if cause["lost"] is not None} == set(load(name).causes)
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_the_picture_is_generated(name: str, tmp_path: Path) -> None:
+    """The words are compared: another matplotlib may put a line a hair elsewhere."""
+    results = judged(name)
     figures = merge_figures(results.summaries, results.context, results.run.settings)
-    draw_picture(scenario, figures, tmp_path / "drawn.svg", digest(text))
+    draw_picture(load(name), figures, tmp_path / "drawn.svg", "")
     drawn, stored = (path.read_text(encoding="utf-8") for path in (tmp_path / "drawn.svg", DOCS / f"{name}.svg"))
-    assert digest(text) in stored  # of this very run
     assert re.findall(">([^<>]+)</text>", drawn) == re.findall(">([^<>]+)</text>", stored)
-    assert len(stored) < 60_000
 
 
 @pytest.mark.parametrize(
@@ -105,10 +107,10 @@ def test_no_page_is_left_over() -> None:
     assert sorted(path.stem for path in DOCS.glob("*.svg")) == names()
 
 
-@pytest.mark.parametrize("name", names())
-def test_a_scenario_file_reads_back(name: str) -> None:
-    scenario = load(name)
-    assert parse(dump(scenario), "copy.toml") == scenario
+def test_every_scenario_file_reads_back() -> None:
+    for name in names():
+        scenario = load(name)
+        assert parse(dump(scenario), "copy.toml") == scenario
 
 
 def test_the_incident_loses_three_and_seven() -> None:
@@ -202,15 +204,21 @@ def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
     assert all(part in text for part in ("NAME-judged", "The exit code is that of `check`"))
 
 
-def test_the_judge_names_the_reset_that_skipped_records(tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["scenarios", "run", "offset-reset-latest", "--out", str(tmp_path / "run")])
-    assert "consumer-reset" in result.output, result.output
+def test_the_judge_names_the_reset_that_skipped_records() -> None:
+    assert "consumer-reset" in {cause["cause"] for cause in judged("offset-reset-latest").causes()}
+
+
+def short_file(folder: Path, at_ms: int) -> str:
+    """A scenario file with ten sends within a second, and a crash."""
+    file = folder / "short.toml"
+    file.write_text(f'[config]\n"simulation.ops" = 10\n[[fault]]\nat_ms = {at_ms}\nkind = "crash"\nnodes = [2]\n')
+    return str(file)
 
 
 def test_a_second_run_replaces_the_first(tmp_path: Path) -> None:
-    arguments = ["scenarios", "run", "elr", "--out", str(tmp_path / "run")]
+    arguments = ["scenarios", "run", short_file(tmp_path, 500), "--out", str(tmp_path / "run")]
     assert [CliRunner().invoke(cli, arguments).exit_code for _ in range(2)] == [0, 0]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run-judged"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run-judged", "short.toml"]
     (tmp_path / "run-judged" / "verdict.json").unlink()
     before = (tmp_path / "run" / "truth.json").stat().st_mtime_ns
     assert "found a folder with other files" in str(CliRunner().invoke(cli, arguments).exception)
@@ -282,9 +290,9 @@ def test_a_scenario_runs_under_another_variant_and_with_other_settings(tmp_path:
 
 
 def test_a_fault_after_the_last_send_is_warned_of(tmp_path: Path) -> None:
-    file = tmp_path / "late.toml"
-    file.write_text('[config]\n"simulation.ops" = 10\n[[fault]]\nat_ms = 50000\nkind = "crash"\nnodes = [2]\n')
-    for command in (["scenarios", "run", str(file)], ["simulate", "--config", str(file)]):
-        result = CliRunner().invoke(cli, [*command, "--out", str(tmp_path / "run")])
-        assert "Warning: the fault crash begins at 50 s, after the last send at 1.0 s" in result.stderr
-    assert "Warning" not in CliRunner().invoke(cli, ["scenarios", "run", "elr", "--out", str(tmp_path / "elr")]).stderr
+    for at_ms, is_late in ((50_000, True), (500, False)):
+        file = short_file(tmp_path, at_ms)
+        for command in (["scenarios", "run", file], ["simulate", "--config", file]):
+            result = CliRunner().invoke(cli, [*command, "--out", str(tmp_path / f"run-{command[0]}")])
+            warning = "Warning: the fault crash begins at 50 s, after the last send at 1.0 s"
+            assert (warning in result.stderr) == ("Warning" in result.stderr) == is_late

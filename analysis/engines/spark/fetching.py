@@ -99,10 +99,8 @@ def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
             for file in run.stored
             if file.content is not None
         ]
-        rows = frame_of(session, tasks + read_already)
-        frames.append(
-            staged(run.stored, rows, pieces_of(session, run.uri, run.stored), _reading_files(run.settings.to_json()))
-        )
+        rows, pieces = frame_of(session, tasks + read_already), pieces_of(session, run.uri, run.stored)
+        frames.append(staged(run.stored, rows, pieces, _reading_files(run.settings.to_json())))
     return _union(frames)
 
 

@@ -179,23 +179,32 @@ class Consumer(Client):
                 self._begin_poll()
             return
         if config.commit == "before":
-            self._commit()
-        self.loop.at(now + config.handle_time, self._handled, (self.incarnation, records))
+            self._send_commit(lambda: self._handle_later(records))
+        else:
+            self._handle_later(records)
+
+    def _handle_later(self, records: Records) -> None:
+        self.loop.at(self.loop.now + self.config.handle_time, self._handled, (self.incarnation, records))
 
     def _handled(self, argument: tuple[int, Records]) -> None:
         incarnation, records = argument
         if not self.alive or incarnation != self.incarnation:
             return
-        self._ledger.on_handled(self.name, records)
+        self._add_handled(records)
         self._history.handle(self.head(self.next_op()), records)
         if self.config.commit == "after":
-            self._commit()
-        self._begin_poll()
+            self._send_commit(self._begin_poll)
+        else:
+            self._begin_poll()
 
-    def _commit(self) -> None:
-        """Commit the positions."""
+    def _add_handled(self, records: Records) -> None:
+        self._ledger.on_handled(self.name, records)
+
+    def _send_commit(self, then: Callable[[], None]) -> None:
+        """Commit the positions, then call `then`."""
         self._coordinator.commit(self.name, self.position)
         self._history.commit(self.head(self.next_op()), sorted(self.position.items()))
+        then()
 
     # --- fetching
 

@@ -112,21 +112,10 @@ class GroupConsumer(Consumer):
         else:
             self._handle_later(records)
 
-    def _handle_later(self, records: Records) -> None:
-        self.loop.at(self.loop.now + self.config.handle_time, self._handled, (self.incarnation, records))
-
-    def _handled(self, argument: tuple[int, Records]) -> None:
-        incarnation, records = argument
-        if not self.alive or incarnation != self.incarnation:
-            return
-        self._ledger.on_handled(self.name, records)
+    def _add_handled(self, records: Records) -> None:
+        super()._add_handled(records)
         for partition, batch in records:
             self.group.handled.setdefault(partition, []).append((batch.base, batch.end))
-        self._history.handle(self.head(self.next_op()), records)
-        if self.config.commit == "after":
-            self._send_commit(self._begin_poll)
-        else:
-            self._begin_poll()
 
     # --- joining
 

@@ -103,9 +103,7 @@ class Processor(GroupConsumer):
         record it."""
         member = (work.generation, work.member) if self._rules.fences_members() else (-1, "")
         self.group.acknowledged.append((*member, work.offsets, self.loop.now))
-        self._ledger.on_handled(self.name, records)
-        for partition, batch in records:
-            self.group.handled.setdefault(partition, []).append((batch.base, batch.end))
+        self._add_handled(records)
         self._begin_poll()
 
     def _rewind(self) -> None:
