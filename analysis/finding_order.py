@@ -32,7 +32,7 @@ def worst_rows_first(findings: pl.DataFrame) -> pl.DataFrame:
     return findings.sort(gravity, is_consequence, by_rule(), -pl.col("count"), maintain_order=True)
 
 
-def place_of(summary: dict[str, Any]) -> tuple[str, int, int]:
+def partition_key(summary: dict[str, Any]) -> tuple[str, int, int]:
     """The sort key of a summary: topic, partition, and number of the topic's generation (0 if there is only one)."""
     generation = summary.get("topic_generation")
     return summary["topic"], summary["partition"], generation["number"] if generation else 0

@@ -136,7 +136,7 @@ def of_run(
 
 def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
     """The ids of the lost writes of a finding's partition, if they have all of its values."""
-    here = losses.filter((pl.col("topic") == finding.topic) & (pl.col("partition") == finding.partition))
+    here = losses.filter(topic=finding.topic, partition=finding.partition)
     values = set(finding.values)
     behind = [(name, values.intersection(lost)) for name, lost in here.select("id", "values").rows()]
     is_covered = bool(values) and values == set().union(*(lost for _, lost in behind))

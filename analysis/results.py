@@ -10,7 +10,7 @@ import polars as pl
 
 from ..histories.errors import InputError
 from ..histories.tables import CONTEXT, FINDINGS
-from .finding_order import by_rule, place_of
+from .finding_order import by_rule, partition_key
 from .stages import QUARANTINED
 from .wording import plural
 
@@ -95,7 +95,7 @@ class Results:
     @property
     def summaries(self) -> list[dict[str, Any]]:
         """One summary for each partition and generation of its topic, in order."""
-        return sorted(self._summaries, key=place_of)
+        return sorted(self._summaries, key=partition_key)
 
     def findings(self) -> pl.DataFrame:
         """All findings with the columns of FINDINGS, sorted by rule, partition and offset."""
@@ -108,7 +108,7 @@ class Results:
     def losses(self) -> pl.DataFrame:
         """The lost writes so far, as far as torn transactions follow from them: id, topic, partition and values."""
         columns = ("id", "topic", "partition", "values")
-        frames = [frame.filter(pl.col("rule") == "lost-write").select(columns) for frame in self._findings]
+        frames = [frame.filter(rule="lost-write").select(columns) for frame in self._findings]
         return pl.concat([pl.DataFrame(schema={name: FINDINGS[name] for name in columns}), *frames])
 
     def causes(self) -> list[dict[str, Any]]:
@@ -149,9 +149,8 @@ class Results:
         Columns source, line (from 1), byte and reason.
         """
         rows = pl.concat(self._quarantine) if self._quarantine else pl.DataFrame(schema=QUARANTINED)
-        lines = self._located(rows.sort("place")).select(
-            "source", "line", pl.lit(None, pl.Int64).alias("byte"), "reason"
-        )
+        located = self._located(rows.sort("place"))
+        lines = located.select("source", "line", pl.lit(None, pl.Int64).alias("byte"), "reason")
         shared = self.damage().drop("kind")
         damage = [row for summary in self.summaries for row in (summary.get("evidence") or {}).get("damage", ())]
         return pl.concat([lines, shared, pl.DataFrame(damage, schema=lines.schema)])

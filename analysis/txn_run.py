@@ -79,7 +79,7 @@ def _read(run: Run, results: Results, progress: Progress) -> TxnHistory:
     history = history_of(placed[0], placed[1], is_whole=not results.left_out)
     results.add_counts({"events": sum(map(len, events)), "operations": len(history.txns)})
     results.add_counts({str(name): number for name, number in history.txns.group_by("outcome").len().iter_rows()})
-    unpaired = history.txns.filter((pl.col("outcome") == "ok") & (pl.col("start") < 0))
+    unpaired = history.txns.filter(pl.col("start") < 0, outcome="ok")
     results.add_counts({"without invocation": len(unpaired)})
     return history
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..analysis.inspect.differences import differences
-from ..analysis.replicas.replica_logs import where
+from ..analysis.replicas.replica_logs import in_snapshot
 from ..analysis.wording import span
 from ..histories.errors import UsageError
 from .document import Document
@@ -72,7 +72,9 @@ def _refuse_second_run(given: str | None) -> None:
 
 def _snapshot(document: Document, partition: str, snapshot: dict[str, Any], has_history: bool) -> None:
     when = seconds_text(snapshot["time"], has_history)
-    document.heading(f"{partition}, {where(snapshot['snapshot'])}" + (f" ({when} s)" if when and has_history else ""))
+    document.heading(
+        f"{partition}, {in_snapshot(snapshot['snapshot'])}" + (f" ({when} s)" if when and has_history else "")
+    )
     for broker in snapshot["brokers"]:
         mark = broker["high_watermark"]
         document.sentences(

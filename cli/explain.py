@@ -17,7 +17,7 @@ from ..analysis.inspect.findings_without_cause import unexplained, why_no_cause
 from ..analysis.inspect.offset_story import found_record, offset_story, within
 from ..analysis.inspect.open_partitions import Inspected
 from ..analysis.partitions.partition import Partition
-from ..analysis.replicas.replica_logs import where
+from ..analysis.replicas.replica_logs import in_snapshot
 from ..analysis.wording import brokers, either, plural
 from ..histories.errors import UsageError
 from ..histories.tables import Finding
@@ -172,7 +172,7 @@ def _numbers(document: Document, p: Partition) -> None:
         differ = f"; they differ at {differing_spans(snapshot)}" if snapshot["divergences"] else ""
         damaged = sorted({row["broker"] for row in snapshot["damage"] if row["is_corrupt"]})
         damage = f"; damaged batches on {brokers(damaged)}" if damaged else ""
-        document.sentences(f"{where(snapshot['snapshot'])}: {ends}{differ}{damage}")
+        document.sentences(f"{in_snapshot(snapshot['snapshot'])}: {ends}{differ}{damage}")
 
 
 def _explain_offset(document: Document, opened: Inspected, names: list[str], target: Place) -> None:

@@ -224,8 +224,6 @@ def test_a_run_that_waits_for_spark_by_default_mentions_the_local_engine_once(
     ("arguments", "expected"),
     [
         (("check", CLEAN, "--engine", "local", "--no-plots", "--out", "out"), "clean-a: judging 2 of 3 partitions"),
-        (("plot", CLEAN, "offsets", "--out", "plot.png"), "clean-a: judging 2 of 3 partitions"),
-        (("search", "--variant", "kip-320", "--runs", "3"), "kip-320: searching 3 of 3 schedules"),
         (("search", "--variant", "high-watermark", "--runs", "50"), "high-watermark: shrinking 0 of 1 schedules"),
         (("explain", CLEAN), "clean-a: reading 0 of 1 parts"),
     ],

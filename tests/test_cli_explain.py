@@ -17,7 +17,7 @@ def test_histories_of_others_stay_what_they_are_in_parquet(name: str, tmp_path: 
     history = Path(__file__).with_name("data") / name
     assert run("convert", history, tmp_path / "history.parquet").return_value == 0
     one, other = [
-        json.loads(run("check", path, "--engine", "local", "--json", "--out", tmp_path / path.suffix).stdout)
+        json.loads(check(path, "--json", "--out", tmp_path / path.suffix).stdout)
         for path in (history, tmp_path / "history.parquet")
     ]
     for same in ("rules", "counts"):

@@ -138,8 +138,8 @@ class Twin:
 
 
 def test_rules_of_membership_and_their_twins_agree(tmp_path: Path) -> None:
-    selection = Selection(8)
-    for seed in range(3000 if IS_CAMPAIGN else 700):
+    selection = Selection(14)
+    for seed in range(3000 if IS_CAMPAIGN else 1500):
         text = random_history(Random(seed))
         twin = Twin(text)
         pairs, offsets = set(twin.ownership()), sorted(offset for _, offset in twin.commit_fenced())

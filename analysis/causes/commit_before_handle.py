@@ -32,9 +32,7 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     if missed.earlier is not None or not polled.height or touching(events, "handle", missed).filter(handled).height:
         return NOT_THE_CASE
     poll = polled.row(0, named=True)
-    commits = events.filter(
-        (pl.col("f") == "commit") & (pl.col("first_offset") > missed.last) & (pl.col("time") >= poll["time"])
-    )
+    commits = events.filter(pl.col("first_offset") > missed.last, pl.col("time") >= poll["time"], f="commit")
     commit = commits.row(0, named=True) if commits.height else None
     assigned = _assigned_beyond(events, missed, poll)
     stored = _stored_beyond(events, missed, poll)
@@ -47,15 +45,11 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
         return needs(f"evidence that {poll['process']}, which polled the records, ended before it handled them")
     later = _handled_later(events, missed, poll, end)
     if later is not None:
-        return needs(
-            f"why {poll['process']} skipped the records: it kept running and handled offset {later} of {missed.name}"
-        )
+        skipped = f"why {poll['process']} skipped the records"
+        return needs(f"{skipped}: it kept running and handled offset {later} of {missed.name}")
+    polled_first = f"{poll['process']} polled offset {missed.first} of {missed.name}"
     facts = [
-        missed.fact(
-            {**poll, "first_offset": missed.first},
-            "polled",
-            f"{poll['process']} polled offset {missed.first} of {missed.name}",
-        ),
+        missed.fact({**poll, "first_offset": missed.first}, "polled", polled_first),
         _end_fact(missed, poll, end),
     ]
     if own:
@@ -78,17 +72,17 @@ def _assigned_beyond(events: pl.DataFrame, missed: Missed, poll: Event) -> Event
     that polled them can have committed it."""
     own = pl.col("process") == poll["process"]
     since = events.filter(pl.col("time") > poll["time"])
-    crashed = since.filter(own & (pl.col("f") == "crash"))["time"].min()
+    crashed = since.filter(own, f="crash")["time"].min()
     # After a crash the same process is another client.
     other = ~own if crashed is None else ~own | (pl.col("time") > crashed)
-    assigns = since.filter((pl.col("f") == "assign") & other)
+    assigns = since.filter(other, f="assign")
     if not assigns.height:
         return None
     assigned = assigns.row(0, named=True)
     if assigned["first_offset"] is None or assigned["first_offset"] <= missed.last:
         return None
     between = events.filter(pl.col("time").is_between(poll["time"], assigned["time"], closed="left"))
-    reached = between.filter(own & (pl.col("f") == "poll"))["last_offset"].max()
+    reached = between.filter(own, f="poll")["last_offset"].max()
     foreign = between.filter(~own & pl.col("f").is_in(["commit", "commit-info"]))
     return None if foreign.height or not isinstance(reached, int) or reached < missed.last else assigned
 
@@ -102,15 +96,15 @@ def _stored_beyond(events: pl.DataFrame, missed: Missed, poll: Event) -> Event |
     # The coordinator's clock has milliseconds.
     until = events.filter(pl.col("time").is_between(poll["time"], stored["dated"] + SECOND))
     own = pl.col("process") == poll["process"]
-    reached = until.filter(own & (pl.col("f") == "poll"))["last_offset"].max()
+    reached = until.filter(own, f="poll")["last_offset"].max()
     others = until.filter(~own & (pl.col("f") != "crash"))
     return None if others.height or reached != stored["offset"] - 1 else stored
 
 
 def _end_of(events: pl.DataFrame, poll: Event, since: int, assigned: Event | None) -> Event | None:
     """The crash of the member that polled the records, or the assignment by which another member took over."""
-    own = events.filter((pl.col("process") == poll["process"]) & (pl.col("time") >= since))
-    crashes = own.filter(pl.col("f") == "crash")
+    own = events.filter(pl.col("time") >= since, process=poll["process"])
+    crashes = own.filter(f="crash")
     if crashes.height:
         return crashes.row(0, named=True)
     if assigned is None or own.filter(pl.col("time") >= assigned["time"]).height:
@@ -121,7 +115,7 @@ def _end_of(events: pl.DataFrame, poll: Event, since: int, assigned: Event | Non
 def _handled_later(events: pl.DataFrame, missed: Missed, poll: Event, end: Event) -> int | None:
     """The offset of a later record that the member handled before it ended; None if there is none."""
     alive = (pl.col("process") == poll["process"]) & pl.col("time").is_between(poll["time"], end["time"])
-    later = events.filter(alive & (pl.col("f") == "handle") & (pl.col("last_offset") > missed.last))["last_offset"]
+    later = events.filter(alive, pl.col("last_offset") > missed.last, f="handle")["last_offset"]
     return int(later[0]) if len(later) else None
 
 

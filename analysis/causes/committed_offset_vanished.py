@@ -27,7 +27,7 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     if isinstance(reset, Attempt):
         # consumer-reset needs the same evidence.
         return NOT_THE_CASE
-    commits = reset.commits.filter(pl.col("f") == "commit")
+    commits = reset.commits.filter(f="commit")
     if not commits.height:
         return NOT_THE_CASE
     if reset.assigned["f"] == "assign-own":
@@ -36,7 +36,7 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     commit = commits.row(-1, named=True)
     if commit["first_offset"] is None or commit["first_offset"] > missed.first:
         return needs(f"why no member of {missed.group} handled records below its commit of {commit['first_offset']}")
-    read = events.filter((pl.col("f") == "poll") & (pl.col("time") < reset.assigned["time"]))["last_offset"].max()
+    read = events.filter(pl.col("time") < reset.assigned["time"], f="poll")["last_offset"].max()
     if isinstance(read, int) and read > missed.last:
         return NOT_THE_CASE
     text = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"

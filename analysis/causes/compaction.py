@@ -31,7 +31,7 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     now = logs.last_records.filter(own)
     if now.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)).height:
         return NOT_THE_CASE
-    points = logs.checkpoints.filter((pl.col("snapshot") == logs.last) & (pl.col("name") == "cleaned"))
+    points = logs.checkpoints.filter(snapshot=logs.last, name="cleaned")
     cleaned = points.filter(pl.col("offset") > lost.last)
     if not cleaned.height:
         if logs.compacted:
@@ -39,14 +39,8 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     if not last.filter(own & (pl.col("last_offset") > lost.last)).height:
         return NOT_THE_CASE  # the newest record of a log is never compacted away
-    facts = [
-        fact_of(
-            logs,
-            f"broker {row['broker']}'s cleaner has cleaned {lost.name} up to offset {row['offset']}",
-            "cleaned",
-            row,
-            offset=row["offset"],
-        )
-        for row in cleaned.iter_rows(named=True)
-    ]
+    facts = []
+    for row in cleaned.iter_rows(named=True):
+        text = f"broker {row['broker']}'s cleaner has cleaned {lost.name} up to offset {row['offset']}"
+        facts.append(fact_of(logs, text, "cleaned", row, offset=row["offset"]))
     return Attempt(True, chain(acknowledgement(lost), timeline.cleanings[-3:], facts))

@@ -38,12 +38,11 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     reset = find_reset(events, missed, processes)
     if isinstance(reset, Attempt):
         return reset
-    if reset.commits.filter(pl.col("f") == "commit").height:
+    if reset.commits.filter(f="commit").height:
         return NOT_THE_CASE
     if reset.commits.height:
-        return needs(
-            f"whether group {missed.group} had committed an offset of {missed.name}: a commit has no recorded outcome"
-        )
+        committed = f"whether group {missed.group} had committed an offset of {missed.name}"
+        return needs(f"{committed}: a commit has no recorded outcome")
     text = f"{reset.assigned['process']} was assigned {missed.name} without a committed offset of group {missed.group}"
     assigned = missed.fact(reset.assigned, "assigned", text)
     return Attempt(True, ordered([assigned, reset.configured, reset.began]), PREVENTION)
@@ -56,10 +55,9 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
     assigned = events.filter(pl.col("f").is_in(["assign", "assign-own"]))
     if not assigned.height:
         return needs(f"the group's assignment of {missed.name}, and whether it had a committed offset")
-    beyond = events.filter(
-        pl.col("f").is_in(["assign", "seek", "poll", "commit"]) & (pl.col("first_offset") > missed.last)
-    )
-    polls = beyond.filter(pl.col("f") == "poll")
+    placing = pl.col("f").is_in(["assign", "seek", "poll", "commit"])
+    beyond = events.filter(placing, pl.col("first_offset") > missed.last)
+    polls = beyond.filter(f="poll")
     # The group's position passed the records at the first event with a later offset.
     passed = beyond["time"].min()
     before = assigned if passed is None else assigned.filter(pl.col("time") < passed)

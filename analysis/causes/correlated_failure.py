@@ -11,7 +11,7 @@ without a truncation.
 from __future__ import annotations
 
 from ...histories.tables import MAX_INT64
-from ..timelines.facts import Fact, chain
+from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt
 from .leader_change import find_leader_change
@@ -35,13 +35,9 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if any(rollback_facts(timeline, member, lost) for member in together):
         return NOT_THE_CASE
     found = find_leader_change(timeline, lost)
-    after = found.successor
-    died: list[Fact] = [
-        fact for member in together for fact in death_facts(timeline, member, after.time if after else None)
-    ]
-    facts = chain(
-        found.began, had[0], acknowledgement(lost), died, [fact for facts in short for fact in facts], found.succeeded
-    )
+    until = found.successor.time if found.successor else None
+    died = [death_facts(timeline, member, until) for member in together]
+    facts = chain(found.began, had[0], acknowledgement(lost), *died, *short, found.succeeded)
     return Attempt(True, facts, [*flush_measures(timeline), "replicas that do not fail together (broker.rack)"])
 
 
@@ -49,8 +45,7 @@ def _dead_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:
     """Whether all brokers died after the last acknowledgement, and none was back before the last one had died."""
     since = lost.last_acked or 0
     dated = [(e.broker, e.kind, e.time) for e in timeline.events if e.time is not None and e.time >= since]
-    died = [
-        min([time for name, kind, time in dated if (name, kind) == (b, "died")], default=MAX_INT64) for b in brokers
-    ]
+    deaths = [[time for name, kind, time in dated if (name, kind) == (broker, "died")] for broker in brokers]
+    died = [min(times, default=MAX_INT64) for times in deaths]
     back = [time for name, kind, time in dated if name in brokers and kind == "started" and time > min(died)]
     return max(died) <= min(back, default=-1)

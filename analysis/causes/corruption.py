@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from ..replicas.replica_logs import where
+from ..replicas.replica_logs import in_snapshot
 from ..rules.log_order import CORRUPT
 from ..timelines.facts import Fact, fact_of, ordered
 from ..timelines.terms import Term
@@ -80,11 +80,8 @@ def _damaged_batches(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict
 def _attempt_with_snapshot(
     timeline: Timeline, snapshot: str, damaged: list[dict[str, Any]], lost: Lost, is_loss: bool
 ) -> Attempt:
-    led = [
-        (row, term)
-        for row in damaged
-        if (term := _first_term_after(timeline, row["broker"], lost.last_acked)) is not None
-    ]
+    terms = [(row, _first_term_after(timeline, row["broker"], lost.last_acked)) for row in damaged]
+    led = [(row, term) for row, term in terms if term is not None]
     names = sorted({row["broker"] for row in damaged})
     if not led:
         if any(term.leader is None for term in timeline.terms.values()) or not timeline.terms:
@@ -96,11 +93,11 @@ def _attempt_with_snapshot(
     if not intact:
         return needs(f"an intact copy of {span(row['first_offset'], last)} of {lost.name}, damaged on {brokers(names)}")
     # A log that lacks the records for another reason may be the one that was read.
-    others = set(timeline.replica_logs.segments.filter(pl.col("snapshot") == snapshot)["broker"])
-    others |= set(timeline.replica_logs.batches.filter(pl.col("snapshot") == snapshot)["broker"])
+    logs = timeline.replica_logs
+    others = {*pl.concat([logs.segments, logs.batches], how="diagonal").filter(snapshot=snapshot)["broker"]}
     short = sorted(others - set(names) - {held["broker"] for held in intact})
     if is_loss and short:
-        return needs(f"why {brokers(short)} had neither the records nor a damaged copy of them {where(snapshot)}")
+        return needs(f"why {brokers(short)} had neither the records nor a damaged copy of them {in_snapshot(snapshot)}")
     return Attempt(True, _chain(timeline, snapshot, row, term, intact), PREVENTED)
 
 
@@ -131,7 +128,7 @@ def _chain(
     first, last = row["first_offset"], row["last_offset"]
     offsets = f"{span(first, last)} of {name}" if last is not None else f"{name} from offset {first} on"
     about = {"offset": first, "snapshot": snapshot}
-    text = f"{where(snapshot)} broker {broker}'s copy of {offsets} is damaged: {row['reason']}"
+    text = f"{in_snapshot(snapshot)} broker {broker}'s copy of {offsets} is damaged: {row['reason']}"
     damage = fact_of(logs, text, "damaged", row, **about)
     holders = [held["broker"] for held in intact]
     text = (

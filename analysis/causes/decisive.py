@@ -42,10 +42,9 @@ def _isr_changes(timeline: Timeline, since: int, until: int) -> list[tuple[int, 
 
 def _earlier_death(timeline: Timeline, broker: str, acknowledged: int, until: int) -> list[Fact]:
     """The death that removed a broker from the ISR, if it was not up when the records were acknowledged."""
-    lives = [
-        e for e in timeline.events if e.broker == broker and e.time is not None and e.time <= acknowledged + SECOND
-    ]
-    return death_facts(timeline, broker, min(until, acknowledged)) if lives and lives[-1].kind == "died" else []
+    own = [event for event in timeline.events if event.broker == broker and event.time is not None]
+    kinds = [event.kind for event in own if (event.time or 0) <= acknowledged + SECOND]
+    return death_facts(timeline, broker, min(until, acknowledged)) if kinds[-1:] == ["died"] else []
 
 
 def _terms_between(timeline: Timeline, chain: list[Fact], until: int) -> list[Fact]:

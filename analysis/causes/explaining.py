@@ -150,7 +150,7 @@ def _explain_missed(p: Partition, finding: Finding, losses: Losses) -> Explanati
     group = finding.processes[0]
     members = {name: about for name, about in p.settings.processes.items() if p.settings.group_of(name) == group}
     earlier = _earlier_record(p, list(members), finding)
-    stored = next(committed_at_last(p).filter(pl.col("group") == group).iter_rows(named=True), None)
+    stored = next(committed_at_last(p).filter(group=group).iter_rows(named=True), None)
     at = (finding.first_offset, finding.last_offset, finding.count)
     truncation = _truncation_of(p, finding.first_offset, earlier, losses)
     missed = Missed(p.topic, p.partition, group, *at, earlier, stored, truncation)
@@ -159,7 +159,7 @@ def _explain_missed(p: Partition, finding: Finding, losses: Losses) -> Explanati
 
 def _earlier_record(p: Partition, members: list[str], finding: Finding) -> Record | None:
     """The first poll by a member of another record at the first missed offset, unless one polled the missed record."""
-    polls = p.reads.filter(pl.col("process").is_in(members) & (pl.col("offset") == finding.first_offset))
+    polls = p.reads.filter(pl.col("process").is_in(members), offset=finding.first_offset)
     polls = polls.select("process", "value", time="completed", place="at").drop_nulls()
     others = polls.filter(~pl.col("value").is_in(finding.values)).sort("time")
     return others.row(0, named=True) if len(others) and len(others) == len(polls) else None
@@ -182,10 +182,8 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
     offsets = (pl.col("offset").min().alias("first_offset"), pl.col("offset").max().alias("last_offset"))
     who = (pl.col("completed").alias("time"), pl.col("at").alias("place"), "process")
     polls = p.reads.filter(own).group_by("completed", "at", "process", maintain_order=True).agg(*offsets)
-    marks = p.marks.filter(
-        own & pl.col("kind").is_in(["assign", "seek", "commit", "handle"]) & (pl.col("outcome") != "fail")
-    )
-    marks = marks.with_columns(
+    is_known = pl.col("kind").is_in(["assign", "seek", "commit", "handle"])
+    marks = p.marks.filter(own, is_known, pl.col("outcome") != "fail").with_columns(
         # An offset that the application assigned is not the group's committed offset. Without an offset the client
         # starts at the committed offset, or resets.
         kind=pl.when((pl.col("kind") == "assign") & ~pl.col("group"))
@@ -195,7 +193,7 @@ def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
         .otherwise("kind")
     )
     marks = marks.group_by("completed", "at", "process", "kind", maintain_order=True).agg(*offsets)
-    crashes = p.context.filter(own & (pl.col("kind") == "crash"))
+    crashes = p.context.filter(own, kind="crash")
     events = [
         polls.select(*who, "first_offset", "last_offset", f=pl.lit("poll")),
         marks.select(*who, "first_offset", "last_offset", f="kind"),

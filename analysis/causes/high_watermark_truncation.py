@@ -107,7 +107,7 @@ def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
         return Attempt(True, chain(old_format, own), PREVENTED)
     leader = timeline.replica_logs.leader
     others = _records_at_end(timeline, differ.first)
-    leaders = others.filter(pl.col("broker") == leader)["digest"].to_list()
+    leaders = others.filter(broker=leader)["digest"].to_list()
     for row in others.filter(~pl.col("digest").is_in(leaders)).iter_rows(named=True):
         cuts = [e for e in timeline.ends_of(row["broker"], "truncated") if e.time and e.time >= (terms[0].time or 0)]
         if cuts and cuts[-1].end > differ.last:
@@ -122,7 +122,7 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
     """
     terms, leader = _last_terms(timeline), timeline.replica_logs.leader or ""
     at = _records_at_end(timeline, differ.first)
-    own = at.filter(pl.col("broker") == leader).rows(named=True)
+    own = at.filter(broker=leader).rows(named=True)
     others = at.filter(~pl.col("digest").is_in([row["digest"] for row in own])).rows(named=True)
     held = [row for row in others if not differ.values or row["value"] in differ.values]
     new = terms[0] if terms else None
@@ -144,15 +144,15 @@ def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
 def _last_terms(timeline: Timeline) -> list[Term]:
     """The terms of the last leader without interruption, up to the last term; none of them in conflict."""
     led = [term for term in timeline.terms.values() if term.leader is not None]
-    others = [
-        term.epoch for term in led if term.leader != timeline.replica_logs.leader or term.conflict or term.time is None
-    ]
+    last = [term for term in led if term.leader == timeline.replica_logs.leader]
+    sure = {term.epoch for term in last if term.time is not None and not term.conflict}
+    others = [term.epoch for term in led if term.epoch not in sure]
     return [term for term in led if term.epoch > max(others, default=-1)]
 
 
 def _records_at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
     """The records at an offset at the end of the run, in order of broker."""
-    return timeline.replica_logs.last_records.filter(pl.col("offset") == offset).sort("broker")
+    return timeline.replica_logs.last_records.filter(offset=offset).sort("broker")
 
 
 def _own_record_fact(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:
@@ -176,7 +176,7 @@ def _old_format_facts(timeline: Timeline) -> list[Fact] | None:
         if (batches["magic"] < 2).all():
             row = batches.row(0, named=True)
             text = f"the log has message format v{row['magic']}, which has no leader epochs"
-            return [Fact(text, "version", None, row["file"], None, row["byte"])]
+            return [Fact(text, "version", source=row["file"], byte=row["byte"])]
         return []
     return [] if release is not None else None
 
@@ -238,7 +238,7 @@ def _truncation_facts_from_snapshots(timeline: Timeline, broker: str, lost: Lost
     if not had:
         return []
     logs = timeline.replica_logs
-    own = logs.records.filter((pl.col("broker") == broker) & (pl.col("offset") == lost.first))
+    own = logs.records.filter(broker=broker, offset=lost.first)
     holds = dict(zip(own["snapshot"], own["value"], strict=True))
     held = [name for name in logs.snapshots if holds.get(name) in lost.values]
     for mark in timeline.ends_of(broker, "high-watermark"):

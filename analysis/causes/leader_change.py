@@ -166,18 +166,17 @@ def _cannot_have_lost(timeline: Timeline, found: LeaderChange, term: Term, lost:
 def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of the lost records, if a snapshot or a losing replica still holds one."""
     held = timeline.replica_logs.records.filter(pl.col("value").is_in(list(lost.values[:1])))
-    epochs = held.filter(pl.col("offset") == lost.first)["leader_epoch"].drop_nulls().unique()
+    epochs = held.filter(offset=lost.first)["leader_epoch"].drop_nulls().unique()
     return int(epochs[0]) if len(epochs) == 1 else None
 
 
 def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of the record that is at the first lost offset now."""
     logs = timeline.replica_logs
-    now = logs.last_records.filter(
-        (pl.col("offset") == lost.first) & (~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null())
-    )
+    is_another = ~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null()
+    now = logs.last_records.filter(is_another, offset=lost.first)
     if logs.leader is not None and (now["broker"] == logs.leader).any():
-        now = now.filter(pl.col("broker") == logs.leader)
+        now = now.filter(broker=logs.leader)
     epochs = now["leader_epoch"].drop_nulls().unique()
     return int(epochs[0]) if len(epochs) == 1 else None
 
@@ -295,11 +294,8 @@ def _short_end_facts(timeline: Timeline, found: LeaderChange, new: Term, lost: L
 def clean_by_configuration(timeline: Timeline) -> list[Fact]:
     """The fact that the topic's configuration permits no unclean election; empty if it does or is not recorded."""
     value = str(timeline.config.get("unclean.leader.election.enable", "")).lower()
-    return (
-        [Fact("unclean.leader.election.enable=false for the topic", "configured", source="run.json")]
-        if value == "false"
-        else []
-    )
+    text = "unclean.leader.election.enable=false for the topic"
+    return [Fact(text, "configured", source="run.json")] if value == "false" else []
 
 
 def isr_before_election(new: Term) -> list[Fact]:

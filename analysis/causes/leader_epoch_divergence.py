@@ -35,7 +35,7 @@ def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
     if not (0, 11) <= release < (2, 1) or (timeline.replica_logs.batches["magic"] < 2).any():
         return NOT_THE_CASE
     version = [timeline.version_fact] if timeline.version_fact else []
-    at = timeline.replica_logs.last_records.filter(pl.col("offset") == differ.first)
+    at = timeline.replica_logs.last_records.filter(offset=differ.first)
     wrote = [timeline.terms.get(epoch) for epoch in at["leader_epoch"].drop_nulls().unique()]
     led = [term.facts[0] for term in wrote if term is not None and term.facts]
     return Attempt(True, chain(version, led, survived), ["Kafka 2.1 or later (KIP-279 and KIP-320)"])
@@ -45,11 +45,9 @@ def _divergence_facts(timeline: Timeline, differ: Lost) -> list[Fact]:
     """The facts of two replicas' different records at one offset, and of their first equal record after it."""
     logs = timeline.replica_logs
     records = logs.last_records
-    at = (
-        records.filter(pl.col("offset") == differ.first).drop_nulls("leader_epoch").unique("leader_epoch", keep="first")
-    )
+    at = records.filter(offset=differ.first).drop_nulls("leader_epoch").unique("leader_epoch", keep="first")
     rows = list(at.sort("broker").iter_rows(named=True))
-    later = [records.filter((pl.col("broker") == r["broker"]) & (pl.col("offset") > differ.last)) for r in rows]
+    later = [records.filter(pl.col("offset") > differ.last, broker=r["broker"]) for r in rows]
     for other in range(1, len(rows)):
         shared = later[0].join(later[other], on=["offset", "leader_epoch", "digest"], how="semi").sort("offset")
         if not shared.height:

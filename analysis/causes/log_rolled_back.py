@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..replicas.replica_logs import is_of_copy, where
+from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import Fact, chain, fact_of
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import DISK_FAULTS, Timeline
@@ -94,12 +94,9 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     for time, short in dated:
         if short.end > lost.first or time <= least:
             continue
-        before = [
-            (at, end) for at, end in dated if end.kind == "snapshot" and least <= at < time and end.end > lost.last
-        ]
-        had = [
-            (at, end) for at, end in before if _is_held(timeline, end, lost) and _is_on_disk(timeline, end, at, time)
-        ]
+        before = [(at, end) for at, end in dated if end.kind == "snapshot" and least <= at < time]
+        held = [(at, end) for at, end in before if end.end > lost.last and _is_held(timeline, end, lost)]
+        had = [(at, end) for at, end in held if _is_on_disk(timeline, end, at, time)]
         if had and not _is_cut(timeline, broker, lost, had[-1][0], time):
             return [had[-1][1].fact, short.fact]
         joined = _in_sync_fact(timeline, broker, least, time)
@@ -107,9 +104,8 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
             return [*replaced, short.fact]
         if joined is None or joined.time is None or _is_cut(timeline, broker, lost, joined.time, time):
             continue
-        if known := _recovery_point_facts(timeline, short, lost) or _log_replacement_facts(
-            timeline, broker, lost, joined.time, time
-        ):
+        flushed = _recovery_point_facts(timeline, short, lost)
+        if known := flushed or _log_replacement_facts(timeline, broker, lost, joined.time, time):
             return [joined, *known, short.fact]
     return []
 
@@ -124,14 +120,8 @@ def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int)
 
 def _in_sync_fact(timeline: Timeline, broker: str, since: int, until: int) -> Fact | None:
     """The last fact between two times that the broker was in the ISR, and so had all records committed before."""
-    return next(
-        (
-            fact
-            for time, isr, fact in reversed(timeline.isr)
-            if time is not None and since < time < until and broker in isr
-        ),
-        None,
-    )
+    dated = [(time, isr, fact) for time, isr, fact in timeline.isr if time is not None and since < time < until]
+    return next((fact for _, isr, fact in reversed(dated) if broker in isr), None)
 
 
 def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
@@ -167,34 +157,27 @@ def _is_held(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:
 def _is_on_disk(timeline: Timeline, end: LogEnd, at: int, until: int) -> bool:
     """Whether the log of a snapshot was on disk, so that the broker itself did not lose it: the broker was down, and no
     power failure followed."""
-    power = [
-        f for f in timeline.faults if f.kind == "power-loss" and end.broker in f.nodes and at <= f.completed <= until
-    ]
-    return bool(reasons_absent(timeline, end.broker, at)) and not power
+    power = [fault for fault in timeline.faults if fault.kind == "power-loss" and end.broker in fault.nodes]
+    lost_power = any(at <= fault.completed <= until for fault in power)
+    return bool(reasons_absent(timeline, end.broker, at)) and not lost_power
 
 
 def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:
     """The fact that the recovery point of a short log is above the lost records."""
     if short.snapshot is None:
         return []
-    points = timeline.replica_logs.checkpoints.filter(
-        is_of_copy(short.snapshot, short.broker) & (pl.col("name") == "recovery-point") & (pl.col("offset") > lost.last)
-    )
+    logs, own = timeline.replica_logs, is_of_copy(short.snapshot, short.broker)
+    points = logs.checkpoints.filter(own, pl.col("offset") > lost.last, name="recovery-point")
     if not points.height:
         return []
     point = points.row(0, named=True)
-    name = timeline.replica_logs.name
-    text = f"{where(short.snapshot)} broker {short.broker}'s checkpointed recovery point of {name} was"
+    text = f"{in_snapshot(short.snapshot)} broker {short.broker}'s checkpointed recovery point of {logs.name} was"
     text += f" {point['offset']}: all records below it had been flushed to disk"
-    about = {"offset": point["offset"], "snapshot": short.snapshot}
-    return [fact_of(timeline.replica_logs, text, "recovery-point", point, **about)]
+    return [fact_of(logs, text, "recovery-point", point, offset=point["offset"], snapshot=short.snapshot)]
 
 
 def _disk_fault_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """The faults in the history that changed the broker's files after the records had been acknowledged."""
     since = lost.last_acked or lost.written or 0
-    return [
-        fact
-        for fault, fact in timeline.faults_on(broker, DISK_FAULTS)
-        if fault.completed >= since and fact.partition in (None, lost.name)
-    ]
+    hit = [fact for fault, fact in timeline.faults_on(broker, DISK_FAULTS) if fault.completed >= since]
+    return [fact for fact in hit if fact.partition in (None, lost.name)]

@@ -34,9 +34,9 @@ def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
     logs = timeline.replica_logs
     held = logs.last_records["broker"].unique().sort().to_list()
     broker = logs.leader if logs.leader in held else next(iter(held), None)
-    if broker is None or not lost.values:
+    if broker is None or not lost.values or not logs.last_records["transactional"].any():
         return None
-    log = with_aborted(logs.last_records.filter(pl.col("broker") == broker).sort("offset"))
+    log = with_aborted(logs.last_records.filter(broker=broker).sort("offset"))
     present = log.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(list(lost.values)))
     if present.height != lost.count or not present["aborted"].fill_null(False).all():
         return None
@@ -70,11 +70,11 @@ def with_marker(explanation: Explanation, marker: LostMarker, lost: Lost) -> Exp
 def _commit(timeline: Timeline, lost: Lost, producer: int) -> dict[str, Any] | None:
     """The COMMIT marker after the records, in a log of any snapshot that holds them."""
     records = timeline.replica_logs.records
-    held = records.filter((pl.col("offset") == lost.first) & (pl.col("value") == lost.values[0]))
-    later = records.filter((pl.col("producer_id") == producer) & (pl.col("offset") > lost.last))
+    held = records.filter(offset=lost.first, value=lost.values[0])
+    later = records.filter(pl.col("offset") > lost.last, producer_id=producer)
     markers = later.filter(pl.col("control").is_not_null()).join(held, on=["snapshot", "broker"], how="semi")
     first = markers.sort("offset").unique(["snapshot", "broker"], keep="first", maintain_order=True)
-    commits = first.filter(pl.col("control") == "commit").sort("snapshot", "broker")
+    commits = first.filter(control="commit").sort("snapshot", "broker")
     return commits.row(0, named=True) if commits.height else None
 
 
@@ -90,9 +90,8 @@ def _next_epoch_start(timeline: Timeline, present: pl.DataFrame, abort: dict[str
 
 def _commit_fact(timeline: Timeline, commit: dict[str, Any]) -> Fact:
     name, broker, snapshot = timeline.replica_logs.name, commit["broker"], commit["snapshot"]
-    text = (
-        f"in snapshot {snapshot} broker {broker}'s log of {name} held their COMMIT marker at offset {commit['offset']}"
-    )
+    text = f"in snapshot {snapshot} broker {broker}'s log of {name} held their COMMIT marker"
+    text += f" at offset {commit['offset']}"
     return fact_of(timeline.replica_logs, text, "marker", commit, offset=commit["offset"], snapshot=snapshot)
 
 
@@ -102,4 +101,4 @@ def _abort_fact(timeline: Timeline, lost: Lost, abort: dict[str, Any]) -> Fact:
     text = f"{span(lost.first, lost.last)} of {name} {are} still in the log without the COMMIT marker, so aborted:"
     text += f" an ABORT marker of producer {abort['producer_id']} is at offset {abort['offset']}"
     text += "" if abort["leader_epoch"] is None else f", written in epoch {abort['leader_epoch']}"
-    return Fact(text, "marker", None, abort["file"], None, abort["byte"], partition=name, offset=abort["offset"])
+    return Fact(text, "marker", source=abort["file"], byte=abort["byte"], partition=name, offset=abort["offset"])

@@ -51,4 +51,4 @@ class Missed(TopicPartition):
 def touching(events: pl.DataFrame, f: str, missed: Missed) -> pl.DataFrame:
     """The polls or handles (`f`) with a record within the missed range."""
     within = (pl.col("first_offset") <= missed.last) & (pl.col("last_offset") >= missed.first)
-    return events.filter((pl.col("f") == f) & within)
+    return events.filter(within, f=f)

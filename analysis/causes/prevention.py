@@ -33,10 +33,8 @@ def last_down_first_up(timeline: Timeline, old: str | None, new: Term, lost: Los
     last = [e for e in lives if e.broker == old][-1:]
     if [e.kind for e in last] != ["died"]:
         return []
-    returned = any(
-        e.broker == new.leader and e.kind == "started" and (e.time or 0) > (last[0].time or 0) for e in lives
-    )
-    if not returned or not still_had_records(timeline, old, lost):
+    starts = [e.time or 0 for e in lives if (e.broker, e.kind) == (new.leader, "started")]
+    if max(starts, default=0) <= (last[0].time or 0) or not still_had_records(timeline, old, lost):
         return []
     return [f"starting broker {old} before broker {new.leader} (the last broker to stop starts first)"]
 
@@ -49,11 +47,8 @@ def more_replicas(timeline: Timeline, lost: Lost) -> list[str]:
         return ["a second replica (replication.factor)"]
     if requires_followers(timeline) or "1" in lost.acks or is_acknowledged_alone(timeline, lost) is False:
         return []
-    price = (
-        "only one replica is in the ISR"
-        if _replication(timeline) != 2
-        else "either of the two replicas is out of the ISR"
-    )
+    is_pair = _replication(timeline) == 2
+    price = "either of the two replicas is out of the ISR" if is_pair else "only one replica is in the ISR"
     return [f"min.insync.replicas=2 (then writes with acks=all fail while {price})"]
 
 

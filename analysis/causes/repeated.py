@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from ..replicas.replica_logs import TopicPartition, where
+from ..replicas.replica_logs import TopicPartition, in_snapshot
 from ..timelines.facts import Fact
 from ..timelines.timeline import Timeline
 from .losses import Lost
@@ -48,9 +48,9 @@ def copy_fact(timeline: Timeline, row: Mapping[str, Any], batch: str) -> Fact:
     """The fact that a broker's log has, or had, a copy. `row` is its record; `batch` describes its batch."""
     epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
     at_end = row["snapshot"] == timeline.replica_logs.last
-    copy = "a copy is" if at_end else f"a copy was {where(row['snapshot'])}"
+    copy = "a copy is" if at_end else f"a copy was {in_snapshot(row['snapshot'])}"
     text = f"{copy} at offset {row['offset']}{epoch}, in a batch {batch}"
-    return Fact(text, "kept", None, row["file"], None, row["byte"], offset=row["offset"])
+    return Fact(text, "kept", source=row["file"], byte=row["byte"], offset=row["offset"])
 
 
 def records_at(timeline: Timeline, offsets: Iterable[int]) -> dict[int, list[dict[str, Any]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import takewhile
 
 import polars as pl
 
@@ -128,10 +129,8 @@ def snapshots_with_records(timeline: Timeline, broker: str | None, lost: Lost) -
     """The first snapshot in which a broker's log still held the lost records."""
     if broker is None:
         return []
-    held = timeline.replica_logs.records.filter(
-        (pl.col("broker") == broker) & (pl.col("offset") == lost.first) & pl.col("value").is_in(list(lost.values[:1]))
-    )
-    names = set(held["snapshot"])
+    is_lost = pl.col("value").is_in(list(lost.values[:1]))
+    names = {*timeline.replica_logs.records.filter(is_lost, broker=broker, offset=lost.first)["snapshot"]}
     return [e.fact for e in timeline.ends_of(broker, "snapshot") if e.snapshot in names][:1]
 
 
@@ -139,7 +138,6 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, most: int) -> l
     """The facts that a log ended at or below an offset (`most`) after the records had been acknowledged, without a
     truncation.
     """
-    out = []
     # Brokers' clocks may differ a little from the history's, which dates the acknowledgement and the death.
     if lost.last_acked is None:
         return []
@@ -162,6 +160,7 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, most: int) -> l
 
     # Snapshots have times of the history's clock, so they need no tolerance.
     after = {"corruption": since - SECOND, "loaded": loads, "snapshot": max(since - SECOND, lost.last_acked)}
+    out = []
     for kind, least in after.items():
         for end in timeline.ends_of(broker, kind):
             late = end.time is not None and end.time > least
@@ -169,14 +168,9 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, most: int) -> l
             if end.end <= most and late and not followed and not is_cut(end.time or 0):
                 out.append(end)
                 break
-    if not out:
-        return []
-    marks = [
-        m.fact
-        for m in timeline.ends_of(broker, "high-watermark")
-        if m.snapshot in {e.snapshot for e in out if e.snapshot is not None} and m.end > most
-    ]
-    return [*(e.fact for e in out), *marks]
+    copied = {end.snapshot for end in out if end.snapshot is not None}
+    marks = [mark for mark in timeline.ends_of(broker, "high-watermark") if mark.snapshot in copied and mark.end > most]
+    return [end.fact for end in (*out, *marks)]
 
 
 def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
@@ -249,15 +243,8 @@ def still_had_records(timeline: Timeline, broker: str, lost: Lost) -> bool:
 
 def sole_isr_facts(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
     """The fact since when the ISR was this broker alone, if it was so at a time."""
-    before = [
-        (time, isr, fact) for time, isr, fact in timeline.isr if until is None or time is None or time <= until + SECOND
-    ]
-    if before and before[-1][1] == {broker}:
-        # The first report of that ISR, which may have been repeated since.
-        run = []
-        for _, isr, fact in reversed(before):
-            if isr != {broker}:
-                break
-            run.append(fact)
-        return run[-1:]
-    return []
+    limit = MAX_INT64 if until is None else until + SECOND
+    before = [(isr, fact) for time, isr, fact in timeline.isr if time is None or time <= limit]
+    # The first report of that ISR, which may have been repeated since.
+    repeated = [fact for _, fact in takewhile(lambda report: report[0] == {broker}, reversed(before))]
+    return repeated[-1:]

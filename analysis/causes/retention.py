@@ -7,9 +7,7 @@ Needs: a log start above the offsets (checkpoint, first batch, name of an empty 
 
 from __future__ import annotations
 
-import polars as pl
-
-from ..replicas.replica_logs import is_of_copy, where
+from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
@@ -23,16 +21,16 @@ REMEDY = "Nothing is wrong. retention.ms and retention.bytes decide how long rec
 def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the log starts above the records at the end of the run: on the leader if it is known, else on all."""
     logs = timeline.replica_logs
-    bounds = logs.extents.filter(pl.col("snapshot") == logs.last)
+    bounds = logs.extents.filter(snapshot=logs.last)
     if logs.leader is not None and logs.leader in set(bounds["broker"]):
-        bounds = bounds.filter(pl.col("broker") == logs.leader)
+        bounds = bounds.filter(broker=logs.leader)
     if not bounds.height:
         return needs(f"the log start offset of {lost.name}")
     if not (bounds["start"] > lost.last).all():
         return NOT_THE_CASE
     starts = [
         Fact(
-            f"{where(logs.last)} broker {row['broker']}'s log starts at offset {row['start']}",
+            f"{in_snapshot(logs.last)} broker {row['broker']}'s log starts at offset {row['start']}",
             "log-start",
             logs.times.get(logs.last),
             *_source_of_start(timeline, row["broker"]),
@@ -69,7 +67,7 @@ def _source_of_start(timeline: Timeline, broker: str) -> tuple[str | None, int |
     """File, line and byte that prove where a broker's log starts at the end of the run."""
     logs = timeline.replica_logs
     own = is_of_copy(logs.last, broker)
-    point = logs.checkpoints.filter(own & (pl.col("name") == "log-start"))
+    point = logs.checkpoints.filter(own, name="log-start")
     if point.height:
         return point["file"][0], point["line"][0], None
     batch = logs.batches.filter(own).sort("base_offset")

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from ..partitions.entries import Ints as Ints
 
 MAX_BINS = 192
-
-Ints = npt.NDArray[np.int64]
 
 
 class Bins(NamedTuple):

@@ -113,10 +113,9 @@ def impact(p: Partition, acknowledged: pl.DataFrame, findings: list[Finding]) ->
     read = gone.filter(pl.col("first_read").is_not_null())["value"]
     for kind, values in (("lost", gone["value"]), ("lost_read", read), ("duplicated", duplicated)):
         if len(values):
-            affected = senders.filter(pl.col("value").is_in(values.implode())).unique(
-                "value", keep="first", maintain_order=True
-            )
-            for name, count in affected["process"].value_counts().iter_rows():
+            affected = senders.filter(pl.col("value").is_in(values.implode()))
+            first = affected.unique("value", keep="first", maintain_order=True)
+            for name, count in first["process"].value_counts().iter_rows():
                 by_producer.setdefault(name, {})[kind] = count
     readers: dict[str, int] = {}
     if len(lost):

@@ -53,7 +53,7 @@ def never_received(p: Partition) -> list[list[Any]]:
 
 def handled_again(p: Partition) -> int:
     """The number of records that a group, or a single consumer, handled again. At-least-once delivery permits it."""
-    done = p.marks.filter((pl.col("kind") == "handle") & (pl.col("outcome") == "ok"))
+    done = p.marks.filter(kind="handle", outcome="ok")
     if not len(done):
         return 0
     handled = done.group_by(owner_of(p.settings), "offset").len("times")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from ..finding_order import place_of
+from ..finding_order import partition_key
 from .bins import Bins, bins_of, bins_over, numbers_in, summed
 from .breaches import KINDS, TOTALS
 from .faults import fault_bands
@@ -48,7 +48,7 @@ def merge_figures(records: Iterable[Record], context: pl.DataFrame, settings: Se
     """The run's record, from `Results.records`. Partitions without observations add nothing."""
     summaries = list(records)
     known = [summary for summary in summaries if summary.get("figures")]
-    ordered = sorted(known, key=place_of)
+    ordered = sorted(known, key=partition_key)
     dated = [summary for summary in ordered if summary["figures"]["bins"]]
     unplaced = _unplaced(ordered)
     faults, faults_left_out = fault_bands(context)
@@ -56,9 +56,8 @@ def merge_figures(records: Iterable[Record], context: pl.DataFrame, settings: Se
     single = [summary for summary in dated if "partitions" not in summary["figures"]]
     worst = sorted(single, key=badness)
     # Partitions with brokers' logs but without client operations.
-    without_operations = [
-        _with_empty_figures(s, bins) for s in ordered if not s["figures"]["bins"] and s["figures"].get("replicas")
-    ]
+    bare = [summary for summary in ordered if summary["figures"].get("replicas") and not summary["figures"]["bins"]]
+    without_operations = [_with_empty_figures(summary, bins) for summary in bare]
     windows = [{"partition": s["label"], **w} for s in worst for w in s["figures"]["windows"]]
     windows.sort(key=lambda window: (window["severity"] != "violation", _number_in_rule(window["id"])))
     heat, heat_left_out = _heat(worst, bins)
@@ -91,7 +90,7 @@ def badness(summary: Record) -> tuple[Any, ...]:
     permitted = sum(rule.get("permitted records", 0) for rule in counts)
     lost = summary["figures"]["impact"]["lost"]
     size = summary["counts"]["records"]
-    return (-lost, -breaches, -permitted, -size, *place_of(summary))
+    return (-lost, -breaches, -permitted, -size, *partition_key(summary))
 
 
 def _number_in_rule(finding: str) -> int:

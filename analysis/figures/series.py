@@ -75,7 +75,7 @@ def unplaced_outcomes(sends: pl.DataFrame) -> dict[str, Any] | None:
 
 def latency(p: SendsAndReads, bins: Bins) -> list[list[int]]:
     """Acknowledged sends by completion bin and latency bucket, as parallel lists: bin, bucket, count."""
-    sent = p.sends.filter((pl.col("outcome") == "ok") & ~pl.col("synthetic") & pl.col("completed").is_not_null())
+    sent = p.sends.filter(~pl.col("synthetic"), pl.col("completed").is_not_null(), outcome="ok")
     if not len(sent):
         return [[], [], []]
     ended, begun = sent["completed"].to_numpy(), sent["invoked"].to_numpy()
@@ -141,7 +141,7 @@ def lags(
     final = p.final.processes if p.final else ()
     lines = []
     for process, rows in [item for item in consumers if item[0] not in final and len(item[1])][:MAX_CONSUMERS]:
-        own_moves = _Positions.of(moves.filter(pl.col("process") == process))
+        own_moves = _Positions.of(moves.filter(process=process))
         parts = [_last_reads(reads, rows, bins), own_moves.dated(np.arange(len(own_moves.completed)))]
         positions = np.concatenate(parts)
         positions = positions[np.lexsort((positions[:, 2], positions[:, 1], positions[:, 0]))]

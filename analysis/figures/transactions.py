@@ -44,7 +44,7 @@ def transaction_figures(p: Partition) -> Record | None:
 
 def _shown(p: Partition, row: Record) -> Record:
     """A transaction, with what its coordinator recorded of it: its last one that began before the marker."""
-    known = coordinated_transactions(p).filter(pl.col("producer_id") == row["producer_id"])
+    known = coordinated_transactions(p).filter(producer_id=row["producer_id"])
     if row["ended"] is not None:
         known = known.filter(pl.col("began_ns") <= row["ended"])
     name, prepared = f"producer id {row['producer_id']}", None

@@ -20,7 +20,7 @@ from ..figures.bins import bins_of, bins_over
 from ..figures.merge import latency_of, series_of
 from ..partitions.marks import IS_COMMIT, IS_LOG_END
 from ..partitions.unit import Tables
-from ..screening.groups import group_of, groups_of
+from ..screening.groups import group_of, groups_of, handlers_of
 from ..screening.range_facts import SAMPLE, RangeFacts, Rows, RunOfReads, of_one
 from ..screening.ranges import moves_of, rows_of
 from .key_set import KeySet, keys_of
@@ -43,11 +43,6 @@ class Closed(NamedTuple):
 
 def _groups(marks: pl.DataFrame, settings: Settings) -> list[str]:
     return groups_of(of_one(marks), settings)["group"].sort().to_list()
-
-
-def handlers_of(context: pl.DataFrame) -> list[str]:
-    """The processes that record which records they handled."""
-    return context.filter(pl.col("kind") == "handles")["process"].unique().sort().to_list()
 
 
 def is_late(closed: Closed, table: str, rows: pl.DataFrame, settings: Settings) -> bool:
@@ -88,7 +83,7 @@ def close_ranges(
     """What is now closed of a proved partition, and the rows without a range that the next call needs; None: nothing.
 
     `facts` are those of its ranges, `tables` its rows without a range. A reader that is more than `max_ranges` behind
-    does not keep more.
+    keeps no further range open.
     """
     rest = rows_of(tables)
     below = _closed_end(facts, before, rest, open_values, max_ranges, settings)
@@ -230,7 +225,7 @@ def _without_closed_marks(
     is_closed = is_below & (pl.col("completed") <= until) & pl.col("group_generation").is_null()
     dropped = marks.filter(is_closed).join(last, on=_IDENTITY, how="anti")
     retained = marks.join(dropped, on=_IDENTITY, how="anti", maintain_order="left")
-    commits = len(dropped.filter(pl.col("kind") == "commit"))
+    commits = len(dropped.filter(kind="commit"))
     counts = {"end_offsets": len(dropped.filter(IS_LOG_END)), "groups": commits, "commits": commits}
     latest = dropped.filter(~_IS_EMPTY)["completed"].max()
     return retained, latest if isinstance(latest, int) else MIN_INT64, counts

@@ -52,6 +52,6 @@ def keys_of(values: pl.Series) -> Keys:
 
 def operation_keys(events: pl.DataFrame) -> Keys:
     """The keys of the operations that are invoked, in order: process and op. Those without op have none."""
-    invoked = events.filter((pl.col("type") == "invoke") & pl.col("op").is_not_null())
+    invoked = events.filter(pl.col("op").is_not_null(), type="invoke")
     numbers = invoked["op"].cast(pl.UInt64, wrap_numerical=True).to_numpy()
     return np.sort(invoked["process"].hash().to_numpy() + numbers)

@@ -64,9 +64,9 @@ def prove(
         before, rest = closed.get(unit), rests[unit]
         ranges = [*([(before.facts, _NO_HASHES)] if before else []), *facts[unit].values()]
         proof = proof_of(*unit, ranges, rest, certain, settings)
-        if before and (
-            proof.summary is None or contradicts(before, _sends(units, unit, rest), rest, common.context, settings)
-        ):
+        if before and proof.summary is None:
+            return None
+        if before and contradicts(before, _sends(units, unit, rest), rest, common.context, settings):
             return None
         undecided = _undecided(proof, [fact for fact, _ in ranges], common, settings)
         proofs[unit] = Proved(proof, {number: fact for number, (fact, _) in facts[unit].items()}, rest, undecided)

@@ -67,7 +67,7 @@ def read_appended(run: Run, first: list[Position], carried: Carried, progress: P
     take(paired)
     rows = gathering.shared_rows(waiting)
     take(close_waiting(waiting, settings))
-    open_values = frozenset(waiting.filter(pl.col("f") == "send")["value"].drop_nulls())
+    open_values = frozenset(waiting.filter(f="send")["value"].drop_nulls())
     return Reading(gathering.gathered(), rows, waiting["place"], open_values, operations, contradiction)
 
 

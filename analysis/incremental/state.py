@@ -165,9 +165,7 @@ def _write(out: Any, state: State) -> None:
     }
     tables: dict[str, pl.DataFrame] = {}
     if carried is not None:
-        closed = [
-            {"topic": unit.topic, "partition": unit.partition, **_record(one)} for unit, one in carried.closed.items()
-        ]
+        closed = [{**unit._asdict(), **_record(one)} for unit, one in carried.closed.items()]
         content["carried"] = {"counts": carried.rows.counts, "closed": closed}
         tables = _tables_of(carried)
     members: dict[str, bytes] = {}
@@ -191,10 +189,8 @@ def _checksum(content: dict[str, Any], members: dict[str, bytes]) -> str:
 
 
 def _record(one: Closed) -> dict[str, Any]:
-    fields = one._asdict()
-    return {name: fields[name] for name in ("below", "dropped_until", "groups", "handlers")} | {
-        "facts": json.loads(one.facts.to_json())
-    }
+    fields = {name: getattr(one, name) for name in ("below", "dropped_until", "groups", "handlers")}
+    return {**fields, "facts": json.loads(one.facts.to_json())}
 
 
 def _tables_of(carried: Carried) -> dict[str, pl.DataFrame]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from ..replicas.replica_logs import ReplicaLogs, runs
+from ..replicas.replica_logs import ReplicaLogs
 from ..rules.log_order import CORRUPT, HARMLESS
-from ..rules.replica_divergence import diverging, identical_at
+from ..rules.replica_divergence import divergences
 
 AROUND = 2  # offsets shown before and after a divergence
 HEAD, TAIL = 4, 2  # offsets of a long divergence that are shown from its beginning and its end
@@ -28,13 +28,12 @@ def differences(logs: ReplicaLogs) -> list[Record]:
     bounds = logs.extents
     snapshots = []
     for name in logs.snapshots:
-        records = logs.records.filter(pl.col("snapshot") == name)
-        there = bounds.filter(pl.col("snapshot") == name).sort("broker")
+        records = logs.records.filter(snapshot=name)
+        there = bounds.filter(snapshot=name).sort("broker")
         ends = there.filter(pl.col("end") > pl.col("start"))  # an empty log has nothing to compare
         if not ends.height:
             continue
-        several = records["broker"].n_unique() > 1
-        found = list(runs(diverging(records, identical_at(logs, name)), "position", "key")) if several else []
+        found = list(divergences(logs, name))
         brokers = ends.select("broker", "start", "end", "high_watermark").to_dicts()
         snapshots.append(
             {
@@ -57,7 +56,7 @@ def _damage(logs: ReplicaLogs, snapshot: str) -> list[Record]:
     A torn tail is neither: its log ends before it.
     """
     tail = pl.col("kind").is_in(HARMLESS) & pl.col("last_offset").is_null()
-    damage = logs.damage.filter((pl.col("snapshot") == snapshot) & ~tail)
+    damage = logs.damage.filter(~tail, snapshot=snapshot)
     columns = (pl.col("first_offset").alias("first"), pl.col("last_offset").alias("last"), "file", "byte", "reason")
     is_corrupt = pl.col("kind").is_in([*CORRUPT, *HARMLESS]).alias("is_corrupt")
     return damage.sort("broker", "file", "byte").select("broker", *columns, is_corrupt).to_dicts()

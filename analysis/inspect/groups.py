@@ -18,13 +18,13 @@ def facts_of_groups(p: Partition) -> list[Fact]:
     """Assignments, removed offsets, commits that go back, and the last commit of each group."""
     facts = []
     for (group,), rows in group_evidence(p).group_by("group", maintain_order=True):
-        commits = rows.filter(pl.col("kind") == "committed").with_columns(previous=pl.col("offset").shift())
+        commits = rows.filter(kind="committed").with_columns(previous=pl.col("offset").shift())
         count = plural(len(commits), "commit")
         back = commits.filter(pl.col("offset") < pl.col("previous"))
-        facts += [_assigned(p, row) for row in rows.filter(pl.col("kind") == "assigned").rows(named=True)]
+        facts += [_assigned(p, row) for row in rows.filter(kind="assigned").rows(named=True)]
         facts += [
             _fact(p, row, f"the committed offset of group {group} in {p.name} was removed")
-            for row in rows.filter(pl.col("kind") == "removed").rows(named=True)
+            for row in rows.filter(kind="removed").rows(named=True)
         ]
         facts += [
             _fact(p, row, f"group {group} committed {p.name}@{row['offset']} after @{row['previous']}")
@@ -39,7 +39,7 @@ def facts_of_groups(p: Partition) -> list[Fact]:
 
 def facts_of_offset(p: Partition, offset: int) -> list[Fact]:
     """The first commit of each group that is beyond the offset."""
-    beyond = group_evidence(p).filter((pl.col("kind") == "committed") & (pl.col("offset") > offset))
+    beyond = group_evidence(p).filter(pl.col("offset") > offset, kind="committed")
     return [
         _fact(p, row, f"group {row['group']} passed it with the commit of {p.name}@{row['offset']}")
         for row in beyond.unique("group", keep="first", maintain_order=True).rows(named=True)

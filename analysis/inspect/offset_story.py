@@ -15,7 +15,7 @@ from ..causes.explaining import record_of
 from ..causes.losses import Lost
 from ..finding_order import worst_first
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import is_of_copy, where
+from ..replicas.replica_logs import in_snapshot, is_of_copy
 from . import groups, transactions
 from .differences import cell
 
@@ -33,8 +33,8 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
     each snapshot and broker); led (the terms of the records' epochs); causes (that cover the offset); absence (the
     legal reason, or None).
     """
-    sent = p.sends.filter(pl.col("offset") == offset).sort("invoked", "at")
-    read = p.reads.filter((pl.col("offset") == offset) & (pl.col("outcome") == "ok")).sort("completed", "at")
+    sent = p.sends.filter(offset=offset).sort("invoked", "at")
+    read = p.reads.filter(offset=offset, outcome="ok").sort("completed", "at")
     held = _held(p, offset)
     holders = [row for row in held if row["holds"] or row["why_not"] == UNDECODED]
     legal = _deleted(p, sent, read) if p.generation and p.generation.deleted else None
@@ -93,15 +93,15 @@ def _held(p: Partition, offset: int) -> list[Record]:
         return []
     rows: list[Record] = []
     bounds = p.replica_logs.extents
-    at = p.replica_logs.records.filter(pl.col("offset") == offset)
+    at = p.replica_logs.records.filter(offset=offset)
     for name in p.replica_logs.snapshots:
-        for bound in bounds.filter(pl.col("snapshot") == name).sort("broker").iter_rows(named=True):
+        for bound in bounds.filter(snapshot=name).sort("broker").iter_rows(named=True):
             own = at.filter(is_of_copy(name, bound["broker"]))
             found = own.row(0, named=True) if own.height else None
             rows.append(
                 {
                     "snapshot": name,
-                    "where": where(name),
+                    "where": in_snapshot(name),
                     "last": name == p.replica_logs.last,
                     "broker": bound["broker"],
                     "holds": cell(found),

@@ -72,7 +72,7 @@ class Inspected:
         return {p.name for p in self._partitions.values() if p.timeline is not None}
 
     def partition(self, name: str) -> Partition:
-        """Raises UsageError where the run has no such partition."""
+        """The partition of that name. Raises UsageError if the run has none."""
         if name not in self._partitions:
             known = some(self.names(), MAX_NAMES) or "none"
             raise UsageError(f"found {name}, which is not in this run, expected one of {known}")

@@ -29,10 +29,8 @@ def facts_of_transactions(p: Partition) -> list[Fact]:
             counts = ended["outcome"].value_counts().sort("outcome", descending=True).rows()
             many = " and ".join(f"{count:,} {outcome}" for outcome, count in counts)
             last = ended.row(-1, named=True)
-            sentence = (
-                f"transactional.id {name} ended the last of {plural(len(ended), 'transaction')} in {p.name}: {many}"
-            )
-            facts.append(_of_coordinator(p, last, sentence, "prepared"))
+            sentence = f"transactional.id {name} ended the last of {plural(len(ended), 'transaction')} in {p.name}"
+            facts.append(_of_coordinator(p, last, f"{sentence}: {many}", "prepared"))
     for row in transactions_in_log(p).filter(pl.col("outcome").is_null()).iter_rows(named=True):
         facts += _story(p, row)
     return facts
@@ -88,24 +86,17 @@ def _readers(p: Partition, row: Row) -> list[Fact]:
     """The first read of its records by each consumer."""
     if row["first_offset"] is None or p.replica_logs is None:
         return []
-    own = p.replica_logs.records.filter(
-        p.replica_logs.is_of_leader
-        & (pl.col("producer_id") == row["producer_id"])
-        & pl.col("offset").is_between(row["first_offset"], row["last_offset"])
-    ).select("offset", "value")
-    ok = p.reads.filter(pl.col("outcome") == "ok")
+    within = pl.col("offset").is_between(row["first_offset"], row["last_offset"])
+    own = p.replica_logs.records.filter(p.replica_logs.is_of_leader, within, producer_id=row["producer_id"])
+    own = own.select("offset", "value")
+    ok = p.reads.filter(outcome="ok")
     read = ok.join(own, on=["offset", "value"], how="semi", maintain_order="left").sort("completed", "at")
-    return [
-        Fact(
-            f"{one['process']} read {p.name}@{one['offset']}",
-            TRANSACTION,
-            one["completed"],
-            place=one["at"],
-            partition=p.name,
-            offset=one["offset"],
-        )
-        for one in read.unique("process", keep="first", maintain_order=True).head(MAX_READERS).iter_rows(named=True)
-    ]
+    first = read.unique("process", keep="first", maintain_order=True).head(MAX_READERS)
+    facts = []
+    for process, offset, time, place in first.select("process", "offset", "completed", "at").iter_rows():
+        text = f"{process} read {p.name}@{offset}"
+        facts.append(Fact(text, TRANSACTION, time, place=place, partition=p.name, offset=offset))
+    return facts
 
 
 @once
@@ -116,9 +107,9 @@ def _coordinated(p: Partition) -> dict[tuple[int, int], Row]:
 
 
 def _of_coordinator(p: Partition, row: Row, sentence: str, when: str) -> Fact:
-    return Fact(sentence, TRANSACTION, row[f"{when}_ns"], row["file"], None, row["byte"], partition=p.name)
+    return Fact(sentence, TRANSACTION, row[f"{when}_ns"], source=row["file"], byte=row["byte"], partition=p.name)
 
 
 def _in_log(p: Partition, sentence: str, offset: int | None, file: str | None, byte: int | None) -> Fact:
     """A fact of the log, which has the times of producers and leaders at most: it stays undated."""
-    return Fact(sentence, TRANSACTION, None, file, None, byte, partition=p.name, offset=offset)
+    return Fact(sentence, TRANSACTION, source=file, byte=byte, partition=p.name, offset=offset)

@@ -52,7 +52,7 @@ def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame) -> Exis
     offsets = entries["offset"].to_numpy()
     compacted = _compacted_since(p, entries["value"])
     never = ranges_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))
-    cleaned = ranges_in(ranges.filter(pl.col("reason") == COMPACTED))
+    cleaned = ranges_in(ranges.filter(reason=COMPACTED))
     until = np.minimum(p.log_start.since(offsets), compacted)
     until[never.hold(offsets)] = MIN_INT64
     # The time at which the cleaner removed a record is not recorded, unless the history has its replacement.

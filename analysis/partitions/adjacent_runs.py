@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-
-Offsets = npt.NDArray[np.int64]
+from .entries import Ints as Offsets
 
 
 def adjacent_runs(rows: pl.DataFrame, between: Offsets, *same: str) -> Iterator[pl.DataFrame]:
-    """Groups rows sorted by offset into runs. Its gaps have no offset of `between`; its `same` columns are equal."""
+    """Rows, sorted by offset, as runs: no gap in a run has an offset of `between`, and its `same` columns are equal."""
     if not len(rows):
         return
     offsets = rows["offset"].to_numpy()

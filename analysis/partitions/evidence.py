@@ -155,7 +155,7 @@ def longest_copies(
 
     An owner is left out if copies differ in what was `decided` of an `item`, as after an unclean election.
     """
-    rows = rows.filter(pl.col("snapshot") == FINAL)
+    rows = rows.filter(snapshot=FINAL)
     if not len(rows):
         return rows
     differ = rows.drop_nulls(decided).group_by(owner, *item).agg(pl.col(decided).n_unique()).filter(pl.col(decided) > 1)

@@ -89,7 +89,7 @@ def _is_uninterrupted(p: Observations, done: FinalReads) -> bool:
     moves = pl.concat(
         [
             p.marks.filter(is_own & pl.col("kind").is_in(["seek", "assign", "revoke"])).select("completed"),
-            p.context.filter(is_own & (pl.col("kind") == "crash")).select("completed"),
+            p.context.filter(is_own, kind="crash").select("completed"),
         ]
     )
     begun = _ns(reads["completed"].min())

@@ -14,10 +14,11 @@ from ..wording import plural
 from .evidence import clocks_of, snapshot_times, started_ms
 from .generation_split import OBSERVED, Frames, Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
-from .topic_generations import TopicGeneration, copies_of, faults_on, generations_of, recorded_changes
+from .topic_generations import TopicCopy, TopicGeneration, copies_of, faults_on, generations_of, recorded_changes
 
 BY_TIME = ("metadata", "log_events")
 LOGS = ("records", "batches", "segments")
+_LOGGED_ID = pl.col("fields").str.json_path_match("$.topic_id")
 
 
 class Generations(NamedTuple):
@@ -61,7 +62,23 @@ def _generations(
     copies = copies_of(tables.get("properties"), snapshot_times(settings))
     metadata = shared.get("metadata")
     recorded, is_complete = ([], False) if metadata is None else recorded_changes(topic, metadata, started_ms(settings))
-    return generations_of(recorded, faults_on(topic, context), copies, is_complete)
+    faults = faults_on(topic, context)
+    found = generations_of(recorded, faults, copies, is_complete)
+    if _has_deletion(found) or not (logged := _logged_copies(tables, shared, context, settings)):
+        return found
+    return generations_of(recorded, faults, [*copies, *logged], is_complete)
+
+
+def _logged_copies(tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings) -> list[TopicCopy]:
+    """The topic ids of the partition in the brokers' own logs, where a broker led it; none if all are the same."""
+    if "log_events" not in tables or started_ms(settings) is None:
+        return []
+    lines = tables["log_events"].with_columns(topic_id=_LOGGED_ID).drop_nulls(["topic_id", "time"])
+    led = lines.filter((pl.col("kind") == "leader") & (pl.col("topic_id") != ""))
+    if led["topic_id"].n_unique() < 2:
+        return []
+    at = _nanoseconds(settings, _clock_offsets(shared, context, settings))
+    return [TopicCopy("server.log", *row) for row in led.select("broker", "topic_id", at).iter_rows()]
 
 
 def _has_deletion(found: Sequence[TopicGeneration]) -> bool:
@@ -119,7 +136,7 @@ def _parts(
     for number, one in enumerate(generations):
         part = Part(one, _shared_of(topic, shared, settings, generations, number))
         for name in OBSERVED:
-            part.tables[name] = observed[name].filter(pl.col("generation") == number).drop("generation")
+            part.tables[name] = observed[name].filter(generation=number).drop("generation")
         for name, generation in positions.items():
             part.tables[name] = tables[name].filter(generation == number)
         out.append(part)
@@ -132,11 +149,9 @@ def _is_observed(part: Part, generations: int) -> bool:
     """Whether the generation has observations of its own. Indeterminate sends may belong to another one."""
     tables = part.tables
     sends = tables["sends"]
-    own = sends.filter((pl.col("outcome") != "info") | pl.col("offset").is_not_null())
-    has_log = any(len(frame) for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME, "properties"))
-    return bool(
-        len(own) or len(tables["reads"]) or len(tables["marks"]) or has_log or (generations == 1 and len(sends))
-    )
+    own = sends if generations == 1 else sends.filter((pl.col("outcome") != "info") | pl.col("offset").is_not_null())
+    logs = [frame for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME, "properties")]
+    return any(map(len, (own, tables["reads"], tables["marks"], *logs)))
 
 
 def _positions_of_evidence(
@@ -157,12 +172,14 @@ def _positions_of_evidence(
         at = _nanoseconds(settings, {})
         out["metadata"] = positions_of_records(tables["metadata"], generations, at, pl.col("topic_id"))
     if "log_events" in tables:
-        clocks = {name: clock.offset for name, clock in clocks_of(shared, context, settings).items()}
-        topic_id = pl.col("fields").str.json_path_match("$.topic_id")
-        out["log_events"] = positions_of_records(
-            tables["log_events"], generations, _nanoseconds(settings, clocks), topic_id
-        )
+        time = _nanoseconds(settings, _clock_offsets(shared, context, settings))
+        out["log_events"] = positions_of_records(tables["log_events"], generations, time, _LOGGED_ID)
     return out
+
+
+def _clock_offsets(shared: Frames, context: pl.DataFrame, settings: Settings) -> dict[str, int]:
+    """How far each broker's clock is ahead, ms."""
+    return {name: clock.offset for name, clock in clocks_of(shared, context, settings).items()}
 
 
 def _nanoseconds(settings: Settings, ahead: Mapping[str, int]) -> pl.Expr:
@@ -195,10 +212,8 @@ def _note_ambiguous(
             ambiguous.append((need, f"{plural(unassigned_reads, 'read record')} {between}"))
     unassigned_logs = sum(int(positions[name].null_count()) for name in LOGS if name in positions)
     if unassigned_logs:
-        message = (
-            f"brokers' logs of {topic} without a topic id or time were left out, because their generation is not known"
-        )
-        ambiguous.append(("batches", message))
+        left_out = f"brokers' logs of {topic} without a topic id or time were left out"
+        ambiguous.append(("batches", f"{left_out}, because their generation is not known"))
     for part in parts:
         if part.generation.deleted is None or unassigned_logs:
             part.ambiguous += ambiguous

@@ -127,13 +127,10 @@ def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequen
     open_ = rows.filter(~_IN_ONE & pl.col("value").is_not_null()).select("row", "offset", "value", "lowest", "highest")
     if not len(open_):
         return pl.DataFrame(schema={"row": pl.UInt32, "decided": pl.Int32})
-    candidates = open_.with_columns(generation=pl.int_ranges("lowest", pl.col("highest") + 1, dtype=pl.Int32)).explode(
-        "generation"
-    )
+    possible = pl.int_ranges("lowest", pl.col("highest") + 1, dtype=pl.Int32)
+    candidates = open_.with_columns(generation=possible).explode("generation")
     beside = candidates.join(held, on=["generation", "value"], how="left", maintain_order="left", suffix="_held")
-    same = pl.col("offset_held").is_not_null() & (
-        pl.col("offset").is_null() | (pl.col("offset") == pl.col("offset_held"))
-    )
+    same = pl.col("offset_held") == pl.coalesce("offset", "offset_held")
     has = beside.group_by("row", "generation").agg(has=same.any())
     dated = all(each.deleted.latest - each.deleted.earliest <= MAX_DELETION_NS for each in boundaries)
     others = candidates.join(held, on=["generation", "offset"], suffix="_held")
@@ -144,8 +141,8 @@ def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequen
         how="left",
     )
     chosen = pl.when(pl.col("has").any()).then("has").otherwise(pl.col("other").is_null())
-    possible = has.filter(chosen.over("row")).group_by("row").agg(pl.len(), decided=pl.col("generation").first())
-    return possible.filter(pl.col("len") == 1).select("row", "decided")
+    left = has.filter(chosen.over("row")).group_by("row").agg(pl.len(), decided=pl.col("generation").first())
+    return left.filter(len=1).select("row", "decided")
 
 
 def _assign_sends(sends: pl.DataFrame) -> pl.DataFrame:
@@ -177,7 +174,7 @@ def _assign_by_value(
         sent.drop_nulls("value")
         .group_by("value")
         .agg(times=pl.col("generation").n_unique(), sent_in=pl.col("generation").first())
-        .filter(pl.col("times") == 1)
+        .filter(times=1)
         .drop("times")
     )
     found = rows.join(by_value, on="value", how="left", maintain_order="left")
@@ -197,7 +194,7 @@ def _assign_marks(
     marks: pl.DataFrame, reads: pl.DataFrame, sent: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]
 ) -> pl.DataFrame:
     rows = possible_generations(marks, boundaries).with_row_index("row")
-    handled = rows.filter(pl.col("kind") == "handle").with_columns(lowest=pl.lit(0, pl.Int32))
+    handled = rows.filter(kind="handle").with_columns(lowest=pl.lit(0, pl.Int32))
     handled = _assign_by_value(handled, sent, held, boundaries)
     rest = rows.filter(pl.col("kind") != "handle")
     # A log end during a deletion belongs to neither generation for certain.

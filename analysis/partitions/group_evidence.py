@@ -25,4 +25,4 @@ def committed_at_last(p: Observations) -> pl.DataFrame:
     """The row of each group's last committed offset, unless the offset was removed later."""
     offsets = group_evidence(p).filter(pl.col("kind").is_in(["committed", "removed"]))
     last = offsets.unique("group", keep="last", maintain_order=True)
-    return last.filter(pl.col("kind") == "committed").sort("group")
+    return last.filter(kind="committed").sort("group")

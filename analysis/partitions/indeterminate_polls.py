@@ -22,10 +22,10 @@ def indeterminate_polls(p: Partition, processes: Iterable[str]) -> Ranges:
     """
     # A process that neither read this partition nor was assigned to it polled others.
     here = {*p.reads["process"].unique(), *p.marks["process"].unique()} & {*processes}
-    polls = p.context.filter((pl.col("kind") == "poll") & pl.col("process").is_in(list(here)))
+    polls = p.context.filter(pl.col("process").is_in(list(here)), kind="poll")
     lows, highs = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for process, invoked in polls.group_by("process").agg(pl.col("invoked").unique()).sort("process").iter_rows():
-        reads = p.reads.filter((pl.col("process") == process) & pl.col("offset").is_not_null()).sort("completed", "at")
+        reads = p.reads.filter(pl.col("offset").is_not_null(), process=process).sort("completed", "at")
         offsets = reads["offset"].to_numpy()
         at = np.searchsorted(reads["completed"].fill_null(MAX_INT64).to_numpy(), np.array(invoked), "right")
         before, after = np.append(-1, offsets)[at], np.append(offsets, MAX_INT64)[at]

@@ -38,4 +38,4 @@ def committed_sends(p: Observations) -> pl.DataFrame:
 
 def values_read(p: Observations) -> pl.DataFrame:
     """The values that an ok operation read, each once."""
-    return p.reads.filter(pl.col("outcome") == "ok").select("value").unique()
+    return p.reads.filter(outcome="ok").select("value").unique()

@@ -81,7 +81,7 @@ class _History:
 @once
 def log_start(p: Observations) -> LogStart:
     """The log start of a partition, certain and possible."""
-    below = p.legally_absent.filter(pl.col("reason") == BELOW_START)["last_offset"].max()
+    below = p.legally_absent.filter(reason=BELOW_START)["last_offset"].max()
     return log_start_with(p, below + 1 if isinstance(below, int) else None)
 
 
@@ -126,11 +126,11 @@ def _starts_of_delete_records(p: Observations, history: _History) -> list[StartE
     starts = []
     # A deletion after the final reads does not explain records missing from them.
     is_in_time = pl.col("invoked") <= (MAX_INT64 if until is None else until)
-    faults = p.context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail") & is_in_time)
+    faults = p.context.filter(pl.col("outcome") != "fail", is_in_time, kind="fault")
     for detail, begun, done in faults.select("detail", "invoked", "completed").unique().iter_rows():
         if deletions_of(detail) is None:
             starts.append(StartEvidence(reach, False, done, begun))
-    for row in p.marks.filter((pl.col("kind") == "delete-records") & is_in_time).iter_rows(named=True):
+    for row in p.marks.filter(is_in_time, kind="delete-records").iter_rows(named=True):
         before, begun, done = row["offset"], row["invoked"], row["completed"]
         certain = row["outcome"] == "ok" and done is not None and done >= begun and before is not None
         # Without an offset, or with -1, it deletes up to the high watermark of that time, which is not recorded.
@@ -155,7 +155,7 @@ def _start_of_replicas(p: Observations, history: _History) -> list[StartEvidence
     """The lowest start of the collected logs, if the leader is unknown. Certain if all replicas were collected."""
     if p.replica_logs is None or p.replica_logs.leader is not None:
         return []
-    bounds = p.replica_logs.extents.filter(pl.col("snapshot") == p.replica_logs.last)
+    bounds = p.replica_logs.extents.filter(snapshot=p.replica_logs.last)
     start = bounds["start"].min()
     if not isinstance(start, int) or start <= 0:
         return []
@@ -172,9 +172,8 @@ def _starts_in_server_logs(p: Observations, history: _History) -> list[StartEvid
     """
     if p.timeline is None or (p.replica_logs is not None and is_leader_collected(p.replica_logs)):
         return []
-    led = sorted(
-        (term.time, term.leader) for term in p.timeline.terms.values() if term.time is not None and term.leader
-    )
+    terms = [(term.time, term.leader) for term in p.timeline.terms.values()]
+    led = sorted((time, leader) for time, leader in terms if time is not None and leader)
     starts = []
     for fact in p.timeline.log_starts:
         if fact.offset is None or fact.time is None:

@@ -64,8 +64,7 @@ class Observations(TopicPartition):
     @property
     def label(self) -> str:
         """The name, with the number of the topic's generation where the run has several: orders-0#1."""
-        several = self.generation is not None and self.generation.of > 1
-        return f"{self.name}#{self.generation.number}" if several and self.generation else self.name
+        return f"{self.name}#{self.generation.number}" if self.generation and self.generation.of > 1 else self.name
 
     @property
     def is_named_only(self) -> bool:

@@ -43,9 +43,9 @@ def describe_open_transaction(p: Observations, since: int) -> str:
     """
     first, producer = _first_open_transaction_in_log(p)
     since = since if first is None else first
-    sends = p.sends.filter(pl.col("txn") & (pl.col("outcome") != "ok") & (pl.col("offset") == since))
+    sends = p.sends.filter(pl.col("txn"), pl.col("outcome") != "ok", offset=since)
     if first is not None and p.replica_logs is not None:
-        written = p.replica_logs.records.filter(pl.col("offset") == first)["value"].drop_nulls()
+        written = p.replica_logs.records.filter(offset=first)["value"].drop_nulls()
         sends = p.sends.filter(pl.col("txn") & pl.col("value").is_in(written.implode()))
     owners = sends["process"].unique()
     process = str(owners[0]) if len(owners) == 1 else None

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from .entries import Ints, index_entries
@@ -19,7 +18,7 @@ from .log_start import LogStart, log_start
 from .observations import Observations
 from .observations import once as once
 
-Offsets = npt.NDArray[np.int64]
+Offsets = Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +32,9 @@ class Partition(Observations):
 
     @cached_property
     def _index(self) -> tuple[pl.DataFrame, Ints, Ints]:
-        dirty = [name for name in self.settings.processes if self.settings.reads_uncommitted(name)]
+        uncommitted = [name for name in self.settings.processes if self.settings.reads_uncommitted(name)]
         final = list(self.final.processes) if self.final else []
-        return index_entries(self.sends, self.reads, final, dirty, self.last_heal)
+        return index_entries(self.sends, self.reads, final, uncommitted, self.last_heal)
 
     @cached_property
     def entries(self) -> pl.DataFrame:

@@ -17,7 +17,7 @@ def generations(acknowledged: pl.DataFrame, place: str) -> pl.DataFrame:
     """
     offsets = acknowledged["offset"].drop_nulls()
     if offsets.n_unique() == len(offsets):  # as in nearly every log
-        none_followed = pl.lit(None, dtype=pl.Int64).alias("followed")
+        none_followed = pl.lit(None, pl.Int64).alias("followed")
         return acknowledged.with_columns(pl.lit(0, dtype=pl.Int64).alias("generation"), none_followed)
     ordered = acknowledged.sort("completed", place, nulls_last=True).with_row_index("nth")
     previous = ordered.select(

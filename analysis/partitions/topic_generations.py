@@ -1,8 +1,9 @@
 """The generations of a topic: a topic that is deleted and recreated has a new topic id, and its logs begin at 0 again.
 
-Three sources date them: TopicRecord and RemoveTopicRecord of `__cluster_metadata`, the faults delete-topic and
-create-topic of the history, and the topic ids in partition.metadata of dated copies. A deletion or creation is a span
-of time, as no source records the moment at which the brokers applied it.
+Four sources date them: TopicRecord and RemoveTopicRecord of `__cluster_metadata`, the faults delete-topic and
+create-topic of the history, the topic ids in partition.metadata of dated copies, and, where none of these has a
+deletion, the ids in the lines of leaders in brokers' logs. A deletion or creation is a span of time, as no source
+records the moment at which the brokers applied it.
 """
 
 from __future__ import annotations
@@ -146,20 +147,13 @@ def _generations_between(changes: Iterable[TopicChange]) -> list[TopicGeneration
                 current = TopicGeneration(created=change.span, topic_id=change.topic_id)
             elif current.created is None:
                 current = replace(current, created=change.span, topic_id=current.topic_id or change.topic_id)
-        elif current.deleted is not None and current.is_deletion_certain:
-            # The topic was recreated between the two deletions.
-            out.append(current)
-            current = TopicGeneration(
-                deleted=change.span, is_deletion_certain=change.is_certain, topic_id=change.topic_id
-            )
         else:
-            # The first of two deletions may have failed.
-            current = replace(
-                current,
-                deleted=change.span,
-                is_deletion_certain=change.is_certain,
-                topic_id=current.topic_id or change.topic_id,
-            )
+            # After a certain deletion the topic was recreated; of two others the first may have failed.
+            if current.deleted is not None and current.is_deletion_certain:
+                out.append(current)
+                current = TopicGeneration()
+            topic_id = current.topic_id or change.topic_id
+            current = replace(current, deleted=change.span, is_deletion_certain=change.is_certain, topic_id=topic_id)
     return [*out, current]
 
 
@@ -243,9 +237,7 @@ def existing_at(found: Sequence[TopicGeneration], time: int) -> int | None:
 def faults_on(topic: str, context: pl.DataFrame) -> list[TopicChange]:
     """The deletions and creations of a topic that the history records as faults."""
     faults = context.filter(
-        (pl.col("kind") == "fault")
-        & (pl.col("outcome") != "fail")
-        & pl.col("detail").str.contains("-topic", literal=True)
+        pl.col("outcome") != "fail", pl.col("detail").str.contains("-topic", literal=True), kind="fault"
     ).unique(maintain_order=True)
     out = []
     for row in faults.sort("invoked", "at").iter_rows(named=True):
@@ -268,7 +260,7 @@ def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) ->
     if not len(metadata) or started is None:
         return [], False
     copy = longest_copy(metadata)
-    own = copy.filter((pl.col("topic") == topic) & pl.col("kind").is_in(["topic", "remove-topic"]))
+    own = copy.filter(pl.col("kind").is_in(["topic", "remove-topic"]), topic=topic)
     out = []
     for row in own.iter_rows(named=True):
         time = (row["time"] - started) * 1_000_000
@@ -281,7 +273,7 @@ def copies_of(properties: pl.DataFrame | None, times: dict[str, int]) -> list[To
     """The topic ids of a partition's copies. Final copies have the time MAX_INT64, undated snapshots None."""
     if properties is None or not len(properties):
         return []
-    ids = properties.filter((pl.col("key") == "topic_id") & pl.col("file").str.ends_with("partition.metadata"))
+    ids = properties.filter(pl.col("file").str.ends_with("partition.metadata"), key="topic_id")
     rows = ids.select("snapshot", "broker", "value").unique(maintain_order=True).sort("snapshot", "broker", "value")
     return [
         TopicCopy(snapshot, broker, value, MAX_INT64 if snapshot == FINAL else times.get(snapshot))

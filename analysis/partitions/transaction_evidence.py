@@ -130,6 +130,6 @@ def last_seen(p: Observations) -> int | None:
     latest = [
         sends.max(),
         p.reads.filter(is_ok & pl.col("offset").is_not_null())["completed"].max(),
-        p.marks.filter(is_ok & (pl.col("kind") == "end_offsets"))["completed"].max(),
+        p.marks.filter(is_ok, kind="end_offsets")["completed"].max(),
     ]
     return max((time for time in latest if isinstance(time, int)), default=None)

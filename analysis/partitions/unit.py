@@ -91,7 +91,7 @@ def _native(
         known = coordinated(about["coordinated"], settings) if "coordinated" in about else None
         confirmed = () if known is None else confirmed_producers(logs, known)
         sends, resolved_count = resolved_sends(sends, logs, confirmed)
-    unplaced = common.unplaced.filter(pl.col("topic") == topic).select(list(without_key(SENDS)))
+    unplaced = common.unplaced.filter(topic=topic).select(list(without_key(SENDS)))
     timeline = None
     if logs is not None or is_mentioned(whole):
         held = logs or replica_logs_of(topic, partition, {})
@@ -119,6 +119,6 @@ def _native(
 
 def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
     """The `at` of indeterminate operations that took effect: an ok operation read one of their values (Jepsen)."""
-    indeterminate = sends.filter(pl.col("outcome") == "info")
-    seen = reads.filter(pl.col("outcome") == "ok").select("topic", "value").unique()
+    indeterminate = sends.filter(outcome="info")
+    seen = reads.filter(outcome="ok").select("topic", "value").unique()
     return indeterminate.join(seen, on=["topic", "value"], how="semi")["at"].unique()

@@ -49,10 +49,8 @@ def split_identical_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.Da
     )
     reaching = pl.lit(0)
     for row in held.iter_rows(named=True):
-        within_log = (pl.col("snapshot") == row["snapshot"]) & pl.col("base_offset").is_between(
-            row["start"], row["end"]
-        )
-        reaching = reaching + within_log.cast(pl.Int64)
+        within = pl.col("base_offset").is_between(row["start"], row["end"])
+        reaching = reaching + (within & (pl.col("snapshot") == row["snapshot"])).cast(pl.Int64)
     # The offsets in a message set's wrapper are only known once it is unpacked.
     same = (pl.col("holders") == reaching) & (pl.col("magic") == 2) & (pl.col("copies").list.len() == pl.col("holders"))
     marked = _with_whole(grouped.with_columns(same=same))
@@ -145,21 +143,20 @@ def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 
     frames, broken, passed = [], [], []
     (bits,), (offsets,) = job["bits"], job["offsets"]
-    record_filter = (
-        None if bits is None else BloomFilter(np.frombuffer(bits, np.uint8), np.frombuffer(offsets, np.int64))
-    )
+    record_filter = None
+    if bits is not None:
+        record_filter = BloomFilter(np.frombuffer(bits, np.uint8), np.frombuffer(offsets, np.int64))
     batches = job["batches"].explode().struct.unnest()
     path = Path(job["path"][0])
-    begins = (pl.col("byte") != (pl.col("byte") + pl.col("size")).shift()) | (
-        pl.col("whole") != pl.col("whole").shift()
-    )
+    begins = pl.col("byte") != (pl.col("byte") + pl.col("size")).shift()
+    begins = begins | (pl.col("whole") != pl.col("whole").shift())
     apart = begins.fill_null(True).cum_sum().alias("run")
     for run in batches.with_columns(apart).partition_by("run", maintain_order=True):
         first, last = run["byte"][0], run["byte"][-1] + run["size"][-1]
         segment = read_segment(path, first, last, None if run["whole"][0] else record_filter)
         wanted = run.select("byte", "snapshot", "copies")
         frames.append(_for_each_copy(segment.records, wanted, list(RECORDS)))
-        damage = segment.damage.filter(pl.col("kind") == "decode")
+        damage = segment.damage.filter(kind="decode")
         broken.append(_for_each_copy(damage, wanted, damage.columns))
         passed.append(segment.passed.join(wanted, on="byte", maintain_order="left").drop("byte"))
     records = (pl.col("last_offset") - pl.col("first_offset") + 1).alias("records")
@@ -168,5 +165,5 @@ def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 
 def _for_each_copy(rows: pl.DataFrame, wanted: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """The rows of decoded batches, once for each copy of their batch in `wanted`, with location."""
-    copies = rows.join(wanted, on="byte", how="inner", maintain_order="left").drop("byte")
+    copies = rows.join(wanted, on="byte", maintain_order="left").drop("byte")
     return copies.explode("copies").unnest("copies").select(*LOCATION, *columns)

@@ -13,10 +13,11 @@ LEADER_EVENTS = ("leader", "elected", "leadership", "partition-change", "partiti
 
 def longest_copy(metadata: pl.DataFrame) -> pl.DataFrame:
     """The longest copy of the metadata log among METADATA with location, by offset: every node has a copy."""
+    if not len(metadata):
+        return metadata
     copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
-    best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False])
-    own = [is_of_copy(snapshot, broker) for snapshot, broker in best.head(1).select("snapshot", "broker").rows()]
-    return metadata.filter(own or [pl.lit(False)]).sort("offset", maintain_order=True)
+    best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
+    return metadata.filter(is_of_copy(best["snapshot"], best["broker"])).sort("offset", maintain_order=True)
 
 
 def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:

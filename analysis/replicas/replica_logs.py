@@ -106,7 +106,7 @@ class ReplicaLogs(TopicPartition):
     @cached_property
     def last_records(self) -> pl.DataFrame:
         """The records of the latest snapshot."""
-        return self.records.filter(pl.col("snapshot") == self.last)
+        return self.records.filter(snapshot=self.last)
 
     @property
     def is_of_leader(self) -> pl.Expr:
@@ -149,11 +149,46 @@ class ReplicaLogs(TopicPartition):
             .agg(pl.col("start").min(), pl.col("end").max())
         )
         points = self.checkpoints.group_by(key).agg(
-            pl.col("offset").filter(pl.col("name") == name).last().alias(name.replace("-", "_"))
+            pl.col("offset").filter(name=name).last().alias(name.replace("-", "_"))
             for name in ("high-watermark", "recovery-point", "log-start", "cleaned")
         )
         return bounds.join(points, on=key, how="left", maintain_order="left").with_columns(
             start=pl.max_horizontal("start", "log_start")
+        )
+
+    @cached_property
+    def diverging(self) -> pl.DataFrame:
+        """One row for each snapshot and offset at which replicas differ.
+
+        Its columns are snapshot, offset, position, brokers, sides and key. `sides` names for each of its `brokers` the
+        first broker that has the same record. `position` counts the offsets of the snapshot that two replicas hold; a
+        range that is identical in two counts once.
+        """
+        what = ["leader_epoch", "timestamp", "control"]
+        # A dump has no digest of a record with headers or of a marker.
+        what += ["key", "value"] if self.records["digest"].null_count() else ["digest"]
+        # An implausible epoch, which the reader makes null, contradicts no other.
+        at = ("snapshot", "offset")
+        known = pl.col("leader_epoch").fill_null(pl.col("leader_epoch").max().over(at))
+        identified = self.records.lazy().with_columns(known).select(*at, "broker", identity=pl.struct(what).hash())
+        held = identified.group_by(at).agg(held=pl.len(), differ=pl.col("identity").n_unique() > 1)
+        twice = held.filter(pl.col("held") > 1).select(*at, "differ")
+        ranges = self.identical.lazy().select("snapshot", offset="first_offset", differ=pl.lit(False)).unique()
+        differ = (
+            pl.concat([twice, ranges])
+            .sort(*at, "differ", descending=[False, False, True])
+            .with_columns(position=pl.int_range(pl.len()).over("snapshot"))
+            .filter("differ")
+            .collect()
+        )
+        return (
+            identified.join(differ.lazy(), on=at)
+            .sort(*at, "broker")
+            .with_columns(like=pl.col("broker").first().over(*at, "identity"))
+            .group_by(*at, "position", maintain_order=True)
+            .agg(brokers="broker", sides=pl.col("like").str.join("|"))
+            .with_columns(key=pl.concat_str(pl.col("brokers").list.join(","), pl.lit("/"), "sides"))
+            .collect()
         )
 
     def precedes(self, earlier: str, later: str) -> bool:
@@ -254,7 +289,7 @@ def runs(frame: pl.DataFrame, dense: str, *same: str) -> Iterator[pl.DataFrame]:
         yield run.drop("_run")
 
 
-def where(snapshot: str) -> str:
+def in_snapshot(snapshot: str) -> str:
     """A snapshot as a clause: `at the end` or `in snapshot NAME`."""
     return "at the end" if snapshot == FINAL else f"in snapshot {snapshot}"
 

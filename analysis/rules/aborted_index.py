@@ -37,9 +37,7 @@ def aborted_index(p: Partition) -> Iterator[Result]:
     logs = p.replica_logs
     if logs is None:
         return
-    for (snapshot, broker), index in p.aborted.partition_by(
-        "snapshot", "broker", as_dict=True, maintain_order=True
-    ).items():
+    for (snapshot, broker), index in p.aborted.group_by("snapshot", "broker", maintain_order=True):
         here = is_of_copy(str(snapshot), str(broker))
         for row in missing(log_transactions(logs, here), index).iter_rows(named=True):
             yield _missing(p, logs, str(snapshot), str(broker), row)
@@ -50,7 +48,7 @@ def missing(in_log: pl.DataFrame, index: pl.DataFrame) -> pl.DataFrame:
     segment = pl.col("file").str.replace(r"\.txnindex$", ".log")
     entries = index.select("producer_id", "last_offset", marker_file=segment)
     ends = entries.group_by("marker_file").agg(end=pl.col("last_offset").max())
-    aborted = in_log.filter((pl.col("outcome") == "abort") & pl.col("first_offset").is_not_null())
+    aborted = in_log.filter(pl.col("first_offset").is_not_null(), outcome="abort")
     return (
         aborted.join(ends, on="marker_file", maintain_order="left")
         .filter(pl.col("marker") < pl.col("end"))
@@ -69,8 +67,8 @@ def _missing(p: Partition, logs: ReplicaLogs, snapshot: str, broker: str, row: R
         f" {row['marker']}: read_committed consumers get its records",
         (row["first_offset"], row["last_offset"]),
         [
-            Evidence(f"the ABORT marker at offset {row['marker']}", None, row["marker_file"], None, row["marker_byte"]),
-            Evidence("the index without it", None, index),
+            Evidence(f"the ABORT marker at offset {row['marker']}", source=row["marker_file"], byte=row["marker_byte"]),
+            Evidence("the index without it", source=index),
         ],
         count=row["records"],
         brokers=[broker],

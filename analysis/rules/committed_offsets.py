@@ -23,7 +23,7 @@ from .loss import outcomes_of_sends
 from .rule import Rule
 
 
-class LogEnd(NamedTuple):
+class KnownEnd(NamedTuple):
     """An end of the log that is certain: it was read between `since` and `until` (ns)."""
 
     offset: int
@@ -58,7 +58,7 @@ class LogEnd(NamedTuple):
 ).judged_by
 def commit_beyond_end(p: Partition) -> Iterator[Result]:
     """One finding for each group: its last commit that a later log end contradicts."""
-    ends: list[LogEnd] | None = None
+    ends: list[KnownEnd] | None = None
     judged = []
     for group, members in groups_or_clients(p):
         commits = commits_of(p, members)
@@ -94,7 +94,7 @@ def _commits_in_broker_files(p: Partition, judged: list[str]) -> Iterator[Result
             )
 
 
-def _last_contradicted(commits: pl.DataFrame, ends: list[LogEnd]) -> tuple[dict[str, Any], LogEnd] | None:
+def _last_contradicted(commits: pl.DataFrame, ends: list[KnownEnd]) -> tuple[dict[str, Any], KnownEnd] | None:
     """The last commit with the least end below it that was read after it and before the group went back."""
     beyond = commits.filter(pl.col("offset") > min((end.offset for end in ends), default=MAX_INT64))
     for row in reversed(beyond.rows(named=True)):
@@ -110,7 +110,7 @@ def _last_contradicted(commits: pl.DataFrame, ends: list[LogEnd]) -> tuple[dict[
     return None
 
 
-def _unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[LogEnd]) -> Iterator[Unknown]:
+def _unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[KnownEnd]) -> Iterator[Unknown]:
     """The group's last commit beyond every known offset, if no later end of the log confirms or contradicts it."""
     # Each transaction may add a marker behind the last record.
     markers = p.sends.filter("txn")["at"].n_unique()
@@ -124,15 +124,15 @@ def _unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[LogEnd
         )
 
 
-def _certain_ends(p: Partition) -> list[LogEnd]:
+def _certain_ends(p: Partition) -> list[KnownEnd]:
     """The certain ends of the log: from end offsets, from final reads, and from the last leader's log."""
     answers = p.log_ends.select("offset", "invoked", "completed", "at").rows()
-    ends = [LogEnd(offset, begun, done, f"end offset {offset}", at) for offset, begun, done, at in answers]
+    ends = [KnownEnd(offset, begun, done, f"end offset {offset}", at) for offset, begun, done, at in answers]
     ends = [end for end in ends if not _is_refuted(p, end)] if ends else ends
     return [*ends, *_final_read_end(p), *_leader_log_end(p)]
 
 
-def _is_refuted(p: Partition, end: LogEnd) -> bool:
+def _is_refuted(p: Partition, end: KnownEnd) -> bool:
     """Whether an end offset was stale: a record at or beyond it was known before the request, and read after it."""
     behind = p.entries.filter((pl.col("offset") >= end.offset) & (pl.col("last_read") > end.until))
     if not len(behind):
@@ -142,7 +142,7 @@ def _is_refuted(p: Partition, end: LogEnd) -> bool:
     return bool((known.select(pl.min_horizontal("known", "first_read")).to_series() < end.since).any())
 
 
-def _final_read_end(p: Partition) -> Iterator[LogEnd]:
+def _final_read_end(p: Partition) -> Iterator[KnownEnd]:
     """The end of final reads, which is the log end unless markers follow or a poll of unknown outcome read further."""
     final = p.final
     if final is None or not final.complete or p.transactional or not _is_empty_behind(p, final.end):
@@ -150,10 +150,12 @@ def _final_read_end(p: Partition) -> Iterator[LogEnd]:
     read = p.reads.filter(pl.col("process").is_in(final.processes) & (pl.col("completed") >= final.since))
     # Final reads without records show no end: retention may have deleted all records.
     if len(read) and not len(indeterminate_polls(p, list(final.processes)).first):
-        yield LogEnd(final.end, final.since, final.until, f"the final reads end at offset {final.end}", read["at"][-1])
+        yield KnownEnd(
+            final.end, final.since, final.until, f"the final reads end at offset {final.end}", read["at"][-1]
+        )
 
 
-def _leader_log_end(p: Partition) -> Iterator[LogEnd]:
+def _leader_log_end(p: Partition) -> Iterator[KnownEnd]:
     """The end of the last leader's log, if the log is undamaged and no client read further."""
     logs = p.replica_logs
     if logs is None or not is_leader_collected(logs) or not logs.last_is_dated or not logs.at_rest:
@@ -163,7 +165,7 @@ def _leader_log_end(p: Partition) -> Iterator[LogEnd]:
     if end is None or logs.is_leader_damaged or read_further or not _is_empty_behind(p, end):
         return
     time = logs.times.get(logs.last, MAX_INT64)
-    yield LogEnd(end, time, time, f"the log of broker {logs.leader} ends at offset {end}")
+    yield KnownEnd(end, time, time, f"the log of broker {logs.leader} ends at offset {end}")
 
 
 def _is_empty_behind(p: Partition, end: int) -> bool:
@@ -178,7 +180,7 @@ def _committer(group: str, row: dict[str, Any]) -> str:
     return f"{row['process']} of group {group}" if group and group != row["process"] else row["process"]
 
 
-def _finding(p: Partition, group: str, row: dict[str, Any], end: LogEnd) -> Finding:
+def _finding(p: Partition, group: str, row: dict[str, Any], end: KnownEnd) -> Finding:
     return finding(
         p,
         f"{_committer(group, row)} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but the log"

@@ -146,9 +146,8 @@ def judge_cycles(found: Mapping[str, Found], settings: Settings) -> CyclesJudged
     """The findings of what `find_cycles` found, and the settings that are missing to judge the rest."""
     if settings.dialect == "jepsen":
         severity = {name: "permitted" if settings.ww_deps or name[:2] == "G0" else "violation" for name in TYPES}
-        return CyclesJudged(
-            tuple(findings_of_cycles(found["all"], severity, in_words=partial(CycleInWords, in_jepsen=True)))
-        )
+        in_words = partial(CycleInWords, in_jepsen=True)
+        return CyclesJudged(tuple(findings_of_cycles(found["all"], severity, in_words=in_words)))
     missing = []
     for name, cycles in found["unless uncommitted"].items():
         readers = {step.row["target_process"] for cycle in cycles.shortest for step in _reads(cycle)}
@@ -164,9 +163,8 @@ def judge_cycles(found: Mapping[str, Found], settings: Settings) -> CyclesJudged
         return f"{about.whole()} ({_why_permitted(about.cycle, settings)})"
 
     violations = findings_of_cycles(found["committed"], dict.fromkeys(TYPES, "violation"))
-    return CyclesJudged(
-        (*violations, *findings_of_cycles(permitted, dict.fromkeys(TYPES, "permitted"), sentence)), tuple(missing)
-    )
+    allowed = findings_of_cycles(permitted, dict.fromkeys(TYPES, "permitted"), sentence)
+    return CyclesJudged((*violations, *allowed), tuple(missing))
 
 
 def _levels(settings: Settings) -> dict[str, str]:

@@ -49,7 +49,7 @@ from .rule import Rule
 ).judged_by
 def consumer_loss(p: Partition) -> Iterator[Result]:
     """Records below the group's last committed offset, or below its first position, that no member handled."""
-    recorders = p.context.filter(pl.col("kind") == "handles")["process"]
+    recorders = p.context.filter(kind="handles")["process"]
     for group, members in _groups(p).items():
         commits = _with_unrecorded(p, members, commits_of(p, members))
         recorded_end = int(commits["offset"].max() or 0)  # type: ignore[arg-type]
@@ -129,7 +129,7 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
 
 def _sent_at(p: Partition, offset: int) -> int | None:
     """When the send of the record that is at an offset now began (ns); None if that is not recorded."""
-    held = p.sends.filter((pl.col("offset") == offset) & (pl.col("outcome") != "fail"))
+    held = p.sends.filter(pl.col("outcome") != "fail", offset=offset)
     began = held.filter(~pl.col("value").is_in(lost_sends(p)["value"].implode()))["invoked"].min()
     return began if isinstance(began, int) else None
 
@@ -158,7 +158,7 @@ def _older(p: Partition, members: list[str], offsets: Offsets) -> Offsets:
     if not isinstance(joined, int):
         return offsets[:0]
     held = p.entries.filter(pl.col("offset").is_in(pl.Series(offsets).implode())).select("offset", "value")
-    written = held.join(p.sends.select("value", "completed"), on="value", how="inner")
+    written = held.join(p.sends.select("value", "completed"), on="value")
     last = written.group_by("offset").agg(pl.col("completed").fill_null(MAX_INT64).max())
     return last.filter(pl.col("completed") < joined)["offset"].to_numpy()
 
@@ -174,7 +174,7 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
         pl.col("offset").is_in(pl.Series(run).implode()) & ~pl.col("value").is_in(lost.implode())
     )
     sent = (
-        p.sends.filter((pl.col("offset") == first) & pl.col("value").is_in(held["value"].implode()))
+        p.sends.filter(pl.col("value").is_in(held["value"].implode()), offset=first)
         .head(1)
         .select("value", "at")
         .rows()
@@ -296,19 +296,19 @@ def _with_unrecorded(p: Partition, members: list[str], commits: pl.DataFrame) ->
     Such an offset was committed without a record: an automatic commit of a member that was killed before its callback.
     """
     assigned = p.marks.filter(
-        (pl.col("kind") == "assign")
-        & pl.col("group")
-        & pl.col("process").is_in(members)
-        & (pl.col("outcome") == "ok")
-        & (pl.col("offset") > (commits["offset"][-1] if len(commits) else 0))
-        & (pl.col("invoked") >= (commits["completed"][-1] if len(commits) else MIN_INT64))
+        pl.col("group"),
+        pl.col("process").is_in(members),
+        pl.col("offset") > (commits["offset"][-1] if len(commits) else 0),
+        pl.col("invoked") >= (commits["completed"][-1] if len(commits) else MIN_INT64),
+        kind="assign",
+        outcome="ok",
     )
     return pl.concat([commits, assigned.sort("completed", "at", "index")])
 
 
 def _with_stored(p: Partition, group: str, commits: pl.DataFrame) -> pl.DataFrame:
     """The commits, and the group's last committed offset in `__consumer_offsets` if it is greater than all of them."""
-    last = committed_at_last(p).filter((pl.col("group") == group) & pl.col("dated").is_not_null())
+    last = committed_at_last(p).filter(pl.col("dated").is_not_null(), group=group)
     greatest = commits["offset"].max()
     if not group or not len(last) or (isinstance(greatest, int) and last["offset"].item() <= greatest):
         return commits
@@ -323,7 +323,7 @@ def _with_stored(p: Partition, group: str, commits: pl.DataFrame) -> pl.DataFram
 def _unrecorded_members(p: Partition, group: str, members: list[str]) -> list[str]:
     """The member ids to which `__consumer_offsets` assigns the partition, and that no process recorded as its own."""
     known = [frame.filter(pl.col("process").is_in(members))["member"] for frame in (p.marks, p.context)]
-    assigned = group_evidence(p).filter((pl.col("group") == group) & (pl.col("kind") == "assigned"))
+    assigned = group_evidence(p).filter(group=group, kind="assigned")
     return sorted({*assigned["member"]} - {*pl.concat(known).drop_nulls()})
 
 

@@ -81,11 +81,11 @@ class _OpenTransaction(NamedTuple):
 
     @staticmethod
     def of(p: Partition, row: Row) -> _OpenTransaction:
-        known = coordinated_transactions(p).filter(pl.col("producer_id") == row["producer_id"])
+        known = coordinated_transactions(p).filter(producer_id=row["producer_id"])
         last = known.row(-1, named=True) if len(known) else None
         logs = p.replica_logs
         assert logs is not None
-        written = logs.records.filter(logs.is_of_leader & (pl.col("offset") == row["first_offset"]))["value"]
+        written = logs.records.filter(logs.is_of_leader, offset=row["first_offset"])["value"]
         owners = p.sends.filter(pl.col("txn") & pl.col("value").is_in(written.drop_nulls().implode()))["process"]
         about = _OpenTransaction(row, str(owners[0]) if owners.n_unique() == 1 else None, last, "")
         if last is None or last["last_state"] not in OVER or last["last_time_ns"] is None:
@@ -156,20 +156,19 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
     held = stretches(logs, logs.last, logs.leader).filter(behind_it).sort("last_offset")
     others = held.filter(pl.col("producer_id").ne_missing(row["producer_id"]) | ~pl.col("transactional"))
     count = int((others["last_offset"] - others["first_offset"] + 1).sum())
-    own = logs.records.filter(logs.is_of_leader & (pl.col("producer_id") == row["producer_id"])).select("offset")
+    own = logs.records.filter(logs.is_of_leader, producer_id=row["producer_id"]).select("offset")
     waiting = p.acknowledged.filter(pl.col("offset") > first).join(own, on="offset", how="anti", maintain_order="left")
     first_waiting = waiting.sort("offset").head(1).select("process", "value", "at").rows()
     known = about.coordinated
-    evidence = [
-        Evidence(f"producer {row['producer_id']} writes {where(p, first)}", None, row["file"], None, row["byte"])
-    ]
+    writes = f"producer {row['producer_id']} writes {where(p, first)}"
+    evidence = [Evidence(writes, source=row["file"], byte=row["byte"])]
     if known is not None:
         record = f"transactional.id {known['transactional_id']}: {known['state']}"
-        evidence.append(Evidence(record, None, known["file"], None, known["byte"]))
+        evidence.append(Evidence(record, source=known["file"], byte=known["byte"]))
     open_in = p.producers.filter(logs.is_of_leader, pl.col("producer_id") == row["producer_id"], open_since=first)
     for at, file, byte in open_in.select("snapshot_offset", "file", "byte").rows():
         is_open = f"the producer snapshot at {where(p, at)} has it open since {first}"
-        evidence.append(Evidence(is_open, None, file, None, byte))
+        evidence.append(Evidence(is_open, source=file, byte=byte))
     behind = f" and cannot read the {plural(count, 'record')} after it" if count else ""
     return finding(
         p,

@@ -135,9 +135,8 @@ def unseen(p: Partition) -> Iterator[Result]:
     yield from _unknowns(p)
     if not p.final.complete:
         return
-    missing = outcomes_of_sends(p).filter(
-        ~pl.col("lost") & ~pl.col("legal") & ~pl.col("doubtful") & pl.col("first_read").is_null()
-    )
+    unread = outcomes_of_sends(p).filter(pl.col("first_read").is_null())
+    missing = unread.filter(~pl.col("lost"), ~pl.col("legal"), ~pl.col("doubtful"))
     if not len(missing):
         return
     placed = missing.filter(pl.col("offset").is_not_null()).sort("offset", "value")
@@ -150,7 +149,7 @@ def unseen(p: Partition) -> Iterator[Result]:
 @unseen.judged_in_jepsen_by
 def unseen_in_jepsen(p: Partition) -> Iterator[Result]:
     """Values that an ok operation sent and no ok operation polled."""
-    sent = p.sends.filter(pl.col("outcome") == "ok").unique("value", keep="first", maintain_order=True)
+    sent = p.sends.filter(outcome="ok").unique("value", keep="first", maintain_order=True)
     for row in sent.join(values_read(p), on="value", how="anti").iter_rows(named=True):
         sentence = (
             f"{row['value']} was acknowledged to {row['process']} at {seconds(row['completed'])} in key {p.topic}, but"
@@ -231,7 +230,7 @@ def _is_hidden_by_open_txn(final: FinalReads | None) -> pl.Expr:
 
 
 def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    cleaned = ranges_in(p.legally_absent.filter(pl.col("reason") == COMPACTED))
+    cleaned = ranges_in(p.legally_absent.filter(reason=COMPACTED))
     offset = sends["offset"].fill_null(MAX_INT64)
     compacted = sends["value"].is_in(superseded(p)["value"].implode())
     return (offset < p.log_start.certain) | pl.Series(cleaned.hold(offset.to_numpy())) | compacted
@@ -263,11 +262,11 @@ def _loss(p: Partition, run: pl.DataFrame, event: int) -> Finding:
     value, at = first["value"], first["offset"]
     permits = f" with acks=1, which permits {'its' if one else 'their'} loss" if first["acks"] == "1" else ""
     if one:
-        lost = f"{value} was acknowledged at {_place(p, run)} by {first['process']} at {seconds(first['completed'])}"
-        lost += permits
+        acknowledged = f"{value} was acknowledged at {_place(p, run)} by {first['process']}"
+        lost = f"{acknowledged} at {seconds(first['completed'])}{permits}"
     else:
-        lost = f"{len(run):,} writes acknowledged at {_place(p, run)} ({some(run['value'].to_list())})"
-        lost += f"{permits}, are gone" if permits else " are gone"
+        lost = f"{len(run):,} writes acknowledged at {_place(p, run)} ({some(run['value'].to_list())}){permits}"
+        lost += ", are gone" if permits else " are gone"
     evidence = [
         (f"{first['process']} sends {value}", first["invoked_at"]),
         (f"{value} acknowledged at offset {at}", first["at"]),
@@ -377,9 +376,8 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
     if doubtful["maybe_compacted"].any():
         return f"compaction may have removed {them}, if the log has a later record with the same key"
     if doubtful["hidden_by_open_txn"].any():
-        return f"{describe_open_transaction(p, p.final.hides if p.final else MAX_INT64)} may hide {them} from the" + (
-            f" final reads{_held_by_leader(p, doubtful)}"
-        )
+        hiding = describe_open_transaction(p, p.final.hides if p.final else MAX_INT64)
+        return f"{hiding} may hide {them} from the final reads{_held_by_leader(p, doubtful)}"
     return f"the final reads ended before {'it was' if len(doubtful) == 1 else 'they were'} acknowledged"
 
 

@@ -60,7 +60,7 @@ def ownership(p: Partition) -> Iterator[Result]:
 
 def _assigned_twice(p: Partition) -> Iterator[Finding]:
     """Generations in `__consumer_offsets` that assign the partition to two members."""
-    assigned = group_evidence(p).filter(pl.col("kind") == "assigned")
+    assigned = group_evidence(p).filter(kind="assigned")
     for _, rows in assigned.group_by("group", "generation", "at", maintain_order=True):
         members = sorted(rows["member"].unique())
         if len(members) > 1:
@@ -113,20 +113,18 @@ def _holds(p: Partition, members: list[str]) -> pl.DataFrame:
     Columns: process, member, generation, since, until, at (place of the assignment), is_revoked (whether a revocation
     ended it), ended_at.
     """
-    marks, context = (
-        p.marks.filter(pl.col("process").is_in(members)),
-        p.context.filter(pl.col("process").is_in(members) & (pl.col("outcome") != "fail")),
-    )
-    begun = marks.filter(pl.col("kind").is_in(["assign", "owned"]) & pl.col("group") & (pl.col("outcome") == "ok"))
+    marks, context = (frame.filter(pl.col("process").is_in(members)) for frame in (p.marks, p.context))
+    begun = marks.filter(pl.col("kind").is_in(["assign", "owned"]), pl.col("group"), outcome="ok")
     begun = begun.unique(["process", "at"], keep="first", maintain_order=True)
     of_all = (pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") == "0")
     ends = pl.concat(
         [
             context.filter(pl.col("kind").is_in(["assign", "crash", "subscribe"]) | of_all),
-            marks.filter((pl.col("kind") == "revoke") & (pl.col("outcome") != "fail")),
+            marks.filter(kind="revoke"),
         ],
         how="diagonal",
-    ).select("process", until="invoked", ended_at="at", is_revoked=pl.col("kind") == "revoke")
+    ).filter(pl.col("outcome") != "fail")
+    ends = ends.select("process", until="invoked", ended_at="at", is_revoked=pl.col("kind") == "revoke")
     holds = begun.select("process", "member", GENERATION, since="completed", at="at").sort("since", "at")
     return holds.join_asof(
         ends.sort("until", "ended_at"),
@@ -244,13 +242,13 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
 def _of_older_generations(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
     """Commits that began after a newer generation was known, with the membership that shows it (`_other`)."""
     known = _memberships(p, members).with_columns(highest=pl.col("generation").cum_max())
-    newest = known.filter(pl.col("generation") == pl.col("highest")).rename(
-        {"process": "process_other", "generation": "generation_other", "completed": "since_other", "at": "at_other"}
+    newest = known.filter(pl.col("generation") == pl.col("highest")).select(
+        process_other="process", generation_other="generation", since_other="completed", at_other="at"
     )
     return (
         commits.sort("begun", "at", "index")
         .join_asof(
-            newest.select("process_other", "generation_other", "since_other", "at_other"),
+            newest,
             left_on="begun",
             right_on="since_other",
             allow_exact_matches=False,

@@ -135,7 +135,7 @@ def int_nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
 
 @once
 def _between_polls(p: Partition) -> pl.DataFrame:
-    empty = p.marks.filter(pl.col("kind") == "empty")
+    empty = p.marks.filter(kind="empty")
     return jepsen_steps.steps_between(p, p.reads, empty, counts=pl.col("outcome") == "ok")
 
 
@@ -150,7 +150,7 @@ def _severity_in_jepsen(p: Partition) -> str:
 
 
 def _skips(p: Partition, within: bool) -> Iterator[Result]:
-    ahead = jumps(p).filter((pl.col("offset") > pl.col("expected")) & (pl.col("inside") == within))
+    ahead = jumps(p).filter(pl.col("offset") > pl.col("expected"), inside=within)
     polled = cache(lambda process: indeterminate_polls(p, [process]))
     for row in ahead.iter_rows(named=True):
         uncommitted = p.settings.reads_uncommitted(row["process"])
@@ -183,7 +183,7 @@ def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offs
 
 
 def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
-    behind = jumps(p).filter((pl.col("offset") < pl.col("expected")) & (pl.col("inside") == within))
+    behind = jumps(p).filter(pl.col("offset") < pl.col("expected"), inside=within)
     for row in behind.iter_rows(named=True):
         sentence = f"{row['process']} {_came_from(row)} back to {row['offset']} of {p.name}"
         values = [value for value in (row["previous_value"], row["value"]) if value is not None]
@@ -247,7 +247,7 @@ def _suspect_rows(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Of
     found = [np.flatnonzero((np.diff(offset) != 1) & (process[1:] == process[:-1])) + 1]
     for code, name in enumerate(names):
         start, end = np.searchsorted(process, [code, code + 1], "left")
-        moved = moves.filter(pl.col("process") == name)["completed"].fill_null(MAX_INT64).to_numpy()
+        moved = moves.filter(process=name)["completed"].fill_null(MAX_INT64).to_numpy()
         first = start + np.searchsorted(time[start:end], moved, "left")
         last = start + np.searchsorted(time[start:end], moved, "right")
         found += [np.arange(low, min(high + 1, end)) for low, high in zip(first, last, strict=True)]

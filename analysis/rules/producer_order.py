@@ -73,8 +73,8 @@ def _finding(logs: ReplicaLogs, row: Row, run: pl.DataFrame) -> Result:
     epochs = f"{what} of producer {row['producer_id']} with epoch {row['producer_epoch']} at {span(first, last)}"
     earlier = f"epoch {row['highest']} at offset {row['highest_at']}"
     evidence = [
-        Evidence(earlier, None, row["highest_file"], None, row["highest_byte"]),
-        Evidence(f"epoch {row['producer_epoch']} at offset {first}", None, row["file"], None, row["byte"]),
+        Evidence(earlier, source=row["highest_file"], byte=row["highest_byte"]),
+        Evidence(f"epoch {row['producer_epoch']} at offset {first}", source=row["file"], byte=row["byte"]),
     ]
     return finding(
         logs,

@@ -116,7 +116,7 @@ def _known(p: Partition) -> pl.DataFrame:
 def _ends(p: Partition) -> pl.DataFrame:
     """End offsets and last stable offsets in the columns of `_known`: a later append is at this offset or behind."""
     return p.end_offsets.select(
-        "offset", pl.lit(None, dtype=pl.String).alias("value"), "process", "completed", "at", how=pl.lit("answered")
+        "offset", pl.lit(None, pl.String).alias("value"), "process", "completed", "at", how=pl.lit("answered")
     )
 
 
@@ -191,7 +191,7 @@ def stale_end_offset(p: Partition) -> Iterator[Result]:
     for row in requests.iter_rows(named=True):
         index = int(np.searchsorted(done, row["invoked"], "left")) - 1
         if index >= 0 and highest[index] >= row["offset"]:
-            witness = known.filter((pl.col("offset") == int(highest[index])) & (pl.col("completed") < row["invoked"]))
+            witness = known.filter(pl.col("completed") < row["invoked"], offset=int(highest[index]))
         elif greatest[np.searchsorted(answered, row["invoked"], "left")] > row["offset"]:
             witness = answers.filter((pl.col("completed") < row["invoked"]) & (pl.col("offset") > row["offset"]))
         else:

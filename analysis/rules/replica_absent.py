@@ -13,7 +13,7 @@ import polars as pl
 from ...histories.tables import Evidence, Finding
 from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.rewrites import events, generations
-from ..replicas.replica_logs import ReplicaLogs, stretches, where
+from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
 from ..wording import brokers, plural, span
 from .findings import finding
 from .judgement import Result, Unknown
@@ -43,12 +43,12 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
     if not acked.height:
         return
-    bounds = logs.extents.filter(pl.col("snapshot") == logs.last)
+    bounds = logs.extents.filter(snapshot=logs.last)
     if not bounds.height:
         yield Unknown(f"no log of {logs.name} was collected")
         return
     if not logs.last_is_dated:
-        yield Unknown(f"the time at which the logs of {logs.name} {where(logs.last)} were copied is not recorded")
+        yield Unknown(f"the time at which the logs of {logs.name} {in_snapshot(logs.last)} were copied is not recorded")
         return
     leader = logs.leader if logs.leader in set(bounds["broker"]) else None
     acked = _expected(logs, acked, bounds)
@@ -86,7 +86,7 @@ def _absent(logs: ReplicaLogs, acked: pl.DataFrame, leader: str | None) -> pl.Da
     """The sends that no log holds (`everywhere`), and those that the leader's log does not hold."""
     held = logs.last_records.filter(pl.col("control").is_null()).select("offset", "value", "broker")
     anywhere = _without(acked, held)
-    in_leader = _without(acked, held.filter(pl.col("broker") == leader)) if leader else anywhere.clear()
+    in_leader = _without(acked, held.filter(broker=leader)) if leader else anywhere.clear()
     return (
         pl.concat([anywhere, in_leader.join(anywhere, on="send", how="anti")])
         .with_columns(everywhere=pl.col("send").is_in(anywhere["send"].implode()))
@@ -107,7 +107,7 @@ def _legally_absent(
 ) -> pl.DataFrame:
     """The numbers of absent sends that retention, delete-records or compaction explain."""
     records = logs.last_records
-    own = bounds.filter(pl.col("broker") == leader) if leader else bounds
+    own = bounds.filter(broker=leader) if leader else bounds
     start = own["start"].min()
     below = absent.filter(pl.col("offset") < start) if start is not None else absent.clear()
     legal = [below.select("send")]
@@ -132,15 +132,15 @@ def _legally_absent(
 
 def _is_outdated(bounds: pl.DataFrame, leader: str | None) -> pl.Expr:
     """Whether these logs are too old to show a send: the final reads returned it, or it is behind their end."""
-    end = (bounds.filter(pl.col("broker") == leader) if leader else bounds)["end"].max()
+    end = (bounds.filter(broker=leader) if leader else bounds)["end"].max()
     return pl.col("held").fill_null(False) | pl.col("offset").is_null() | (pl.col("offset") >= end)
 
 
 def _maybe_present(logs: ReplicaLogs, bounds: pl.DataFrame, absent: pl.DataFrame, leader: str | None) -> pl.DataFrame:
     """The numbers of absent sends that may be in a damaged range, or in a log that was not collected."""
-    damage = logs.damage.filter((pl.col("snapshot") == logs.last) & pl.col("first_offset").is_not_null())
+    damage = logs.damage.filter(pl.col("first_offset").is_not_null(), snapshot=logs.last)
     if leader is not None:
-        damage = damage.filter(pl.col("broker") == leader)
+        damage = damage.filter(broker=leader)
     hidden = [
         absent.filter(
             (pl.col("offset") >= row["first_offset"])
@@ -191,7 +191,7 @@ def _absence(logs: ReplicaLogs, run: pl.DataFrame, leader: str | None) -> Findin
     acknowledged += f" at offset {first}" if first is not None else " without an offset"
     return finding(
         logs,
-        f"{count} of {logs.name}{at} {where(logs.last)} {'is' if run.height == 1 else 'are'} {places}",
+        f"{count} of {logs.name}{at} {in_snapshot(logs.last)} {'is' if run.height == 1 else 'are'} {places}",
         (first, last),
         [Evidence(acknowledged, place=run["place"][0]), *_records_instead(logs, first, leader), *_earlier(logs, run)],
         count=run.height,
@@ -206,9 +206,9 @@ def _records_instead(logs: ReplicaLogs, first: int | None, leader: str | None) -
     """The record that is now at the first absent offset."""
     if first is None:
         return []
-    now = logs.last_records.filter(pl.col("offset") == first)
+    now = logs.last_records.filter(offset=first)
     if leader is not None:
-        now = now.filter(pl.col("broker") == leader)
+        now = now.filter(broker=leader)
     if not now.height:
         end = stretches(logs, logs.last)["last_offset"].max()
         last = f"their last record is at {end}" if isinstance(end, int) else "they are empty"
@@ -224,10 +224,10 @@ def _earlier(logs: ReplicaLogs, run: pl.DataFrame) -> list[Evidence]:
     value = run["value"][0]
     if value is None:
         return []
-    earlier = logs.records.filter((pl.col("snapshot") != logs.last) & (pl.col("value") == value))
+    earlier = logs.records.filter(pl.col("snapshot") != logs.last, value=value)
     return [
         Evidence(
-            f"{where(row['snapshot'])} it was on broker {row['broker']} at offset {row['offset']}",
+            f"{in_snapshot(row['snapshot'])} it was on broker {row['broker']} at offset {row['offset']}",
             source=row["file"],
             byte=row["byte"],
         )

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..replicas.replica_logs import ReplicaLogs, runs, where
+from ..replicas.replica_logs import ReplicaLogs, in_snapshot, runs
 from ..wording import brokers, span
 from .findings import finding
 from .judgement import Result, Unknown
@@ -51,10 +50,8 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
     bounds = logs.extents
     for snapshot in logs.snapshots:
         records = logs.records.filter(pl.col("snapshot") == snapshot)
-        if records["broker"].n_unique() < 2:
-            continue
         marks = _high_watermarks(bounds, snapshot)
-        for run in runs(diverging(records, identical_at(logs, snapshot)), "position", "key"):
+        for run in divergences(logs, snapshot):
             divergence = _divergence(logs, snapshot, records, run, sends, marks)
             yield _finding(logs, divergence, bounds)
             names = [broker for side in divergence.sides for broker in side]
@@ -65,43 +62,9 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
                 )
 
 
-def identical_at(logs: ReplicaLogs, snapshot: str) -> pl.Series:
-    """The first offsets of the ranges that are identical in two replicas."""
-    return logs.identical.filter(pl.col("snapshot") == snapshot)["first_offset"].unique().sort()
-
-
-def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
-    """One row for each offset at which replicas differ, with columns offset, position, brokers, sides and key.
-
-    `sides` names for each of its `brokers` the first broker that has the same record. `position` counts the offsets
-    that two replicas hold; a range that is identical in both counts once.
-    """
-    what = ["leader_epoch", "timestamp", "control"]
-    # A dump has no digest of a record with headers or of a marker.
-    what += ["key", "value"] if records["digest"].null_count() else ["digest"]
-    # An implausible epoch, which the reader makes null, contradicts no other.
-    known = pl.col("leader_epoch").fill_null(pl.col("leader_epoch").max().over("offset"))
-    identified = records.with_columns(known).select("offset", "broker", identity=pl.struct(what).hash())
-    differ = (
-        identified.group_by("offset")
-        .agg(held=pl.len(), differ=pl.col("identity").n_unique() > 1)
-        .filter(pl.col("held") > 1)
-        .sort("offset")
-        .with_row_index("position")
-        .filter("differ")
-    )
-    before = pl.Series(np.searchsorted(identical, differ["offset"]), dtype=pl.UInt32)
-    differ = differ.with_columns(pl.col("position") + before)
-    return (
-        identified.join(differ.select("offset", "position"), on="offset")
-        .sort("offset", "broker")
-        .with_columns(like=pl.col("broker").first().over("offset", "identity"))
-        .group_by("offset", "position", maintain_order=True)
-        .agg(brokers="broker", sides=pl.col("like").str.join("|"))
-        .with_columns(
-            pl.col("position").cast(pl.Int64), key=pl.concat_str(pl.col("brokers").list.join(","), pl.lit("/"), "sides")
-        )
-    )
+def divergences(logs: ReplicaLogs, snapshot: str) -> Iterator[pl.DataFrame]:
+    """The rows of `logs.diverging` of a snapshot, as runs of adjacent offsets at which the same replicas differ."""
+    return runs(logs.diverging.filter(pl.col("snapshot") == snapshot), "position", "key")
 
 
 class Divergence(NamedTuple):
@@ -159,14 +122,14 @@ def winning_side(
 
     Without leader epochs, the side that agrees with the last leader's log. None if neither is known.
     """
-    at = records.filter(pl.col("offset") == first)
+    at = records.filter(offset=first)
     epochs = [at.filter(pl.col("broker").is_in(side))["leader_epoch"].max() for side in sides]
     known = [epoch for epoch in epochs if isinstance(epoch, int)]
     if len(known) == len(sides) and known.count(max(known)) == 1:
         return known.index(max(known))
-    final = logs.last_records.filter(pl.col("offset") == first)
+    final = logs.last_records.filter(offset=first)
     if logs.leader is not None:
-        final = final.filter(pl.col("broker") == logs.leader)
+        final = final.filter(broker=logs.leader)
     digests = final["digest"].unique()
     if len(digests) != 1 or (logs.last == snapshot and logs.leader is None):
         return None
@@ -175,20 +138,20 @@ def winning_side(
 
 
 def _digest(at: pl.DataFrame, side: list[str]) -> int | None:
-    digests = at.filter(pl.col("broker") == side[0])["digest"]
+    digests = at.filter(broker=side[0])["digest"]
     return digests[0] if len(digests) else None
 
 
 def _known_committed(within: pl.DataFrame, side: list[str], sends: pl.DataFrame) -> pl.DataFrame:
     """Sends that were acknowledged or read, and are on this side at the acknowledged offset."""
     proved = sends.filter(pl.col("acknowledged") | pl.col("read").fill_null(False))
-    held = within.filter(pl.col("broker") == side[0]).select("offset", "value")
+    held = within.filter(broker=side[0]).select("offset", "value")
     return proved.join(held, on=["offset", "value"], how="semi").sort("offset")
 
 
 def _high_watermarks(bounds: pl.DataFrame, snapshot: str) -> dict[str, int | None]:
     """The checkpointed high watermark of each broker in a snapshot."""
-    at = bounds.filter(pl.col("snapshot") == snapshot)
+    at = bounds.filter(snapshot=snapshot)
     return dict(zip(at["broker"], at["high_watermark"], strict=True))
 
 
@@ -196,11 +159,10 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
     snapshot, sides, winner, lost = divergence.snapshot, divergence.sides, divergence.winner, divergence.lost
     first, last = divergence.first, divergence.last
     names = " and ".join(map(brokers, sides))
-    sentence = f"{where(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
+    sentence = f"{in_snapshot(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
     if winner is not None:
-        sentence += (
-            f"; {brokers(sides[winner])} {'has' if len(sides[winner]) == 1 else 'have'} those of the later leader"
-        )
+        have = "has" if len(sides[winner]) == 1 else "have"
+        sentence += f"; {brokers(sides[winner])} {have} those of the later leader"
     if lost.height and winner is not None:
         sentence += f"; {lost.height:,} acknowledged or read values are only on the losing side"
     elif divergence.uncommitted:
@@ -209,7 +171,7 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
         logs,
         sentence,
         (first, last),
-        _evidence(divergence, bounds.filter(pl.col("snapshot") == snapshot)),
+        _evidence(divergence, bounds.filter(snapshot=snapshot)),
         count=divergence.offsets,
         severity="note" if divergence.uncommitted else "violation",
         values=lost["value"].drop_nulls() if winner is not None else (),
@@ -231,7 +193,7 @@ def _evidence(divergence: Divergence, bounds: pl.DataFrame) -> Iterator[Evidence
         description += f", epoch {record['leader_epoch']}" if record["leader_epoch"] is not None else ""
         description += f", timestamp {record['timestamp']}" if record["timestamp"] is not None else ""
         description += f", digest {record['digest']:016x}" if record["digest"] is not None else ""
-        for end, mark in bounds.filter(pl.col("broker") == broker).select("end", "high_watermark").iter_rows():
+        for end, mark in bounds.filter(broker=broker).select("end", "high_watermark").iter_rows():
             description += f"; its log ends at {end}"
             description += f"; its checkpointed high watermark is {mark}" if mark is not None else ""
         yield Evidence(description, source=record["file"], byte=record["byte"])

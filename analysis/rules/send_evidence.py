@@ -48,9 +48,9 @@ def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
     """Adds `other`: another value at the same offset that is known from a later time."""
     crowded = p.entries.filter(pl.col("offset").is_duplicated()).select("offset", "value")
     if not len(crowded):
-        return sent.with_columns(other=pl.lit(None, dtype=pl.String), other_at=pl.lit(None, dtype=pl.Int64))
+        return sent.with_columns(other=pl.lit(None, pl.String), other_at=pl.lit(None, pl.Int64))
     reads = p.entries.filter(pl.col("times") > 0).select("offset", "value", "first_read", "first_read_at")
-    acks = p.sends.filter(pl.col("outcome") == "ok").select("offset", "value", acked="completed", acked_at="at")
+    acks = p.sends.filter(outcome="ok").select("offset", "value", acked="completed", acked_at="at")
     known = (
         crowded.join(reads, on=["offset", "value"], how="left")
         .join(acks.unique(["offset", "value"]), on=["offset", "value"], how="left")
@@ -78,7 +78,7 @@ def with_later_end(p: Partition, ends: pl.DataFrame, sent: pl.DataFrame) -> pl.D
     """
     known = pl.max_horizontal("completed", "last_read")
     if not len(ends):
-        return sent.with_columns(later_end=pl.lit(None, dtype=pl.Int64), later_end_at=pl.lit(None, dtype=pl.Int64))
+        return sent.with_columns(later_end=pl.lit(None, pl.Int64), later_end_at=pl.lit(None, pl.Int64))
     offset = sent["offset"].fill_null(-1).to_numpy()
     when = np.maximum(sent.select(known).to_series().fill_null(MAX_INT64).to_numpy(), _last_above(p, offset))
     # From the last answer backwards: the least end of all later answers.
@@ -124,7 +124,7 @@ def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:
     others = p.reads.filter(pl.col("offset").is_in(pl.Series(offset).implode()))
     passed = np.zeros(len(rows), bool)
     for process, low, high in spans.drop_nulls().iter_rows():  # polls may have no offsets
-        own = others.filter(pl.col("process") == process)["offset"].to_numpy()
+        own = others.filter(process=process)["offset"].to_numpy()
         passed |= (offset > low) & (offset < high) & ~np.isin(offset, own)
     held = is_in_leaders_log(p, sent.select("offset", "value")[rows[passed]]).to_numpy()
     found = np.zeros(len(sent), bool)

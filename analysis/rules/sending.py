@@ -83,7 +83,7 @@ def int_send_skip(p: Partition) -> Iterator[Result]:
     ahead = _odd_steps(p).filter((pl.col("offset") > pl.col("previous") + 1) & (pl.col("at") == pl.col("previous_at")))
     for row in ahead.iter_rows(named=True):
         first, last = np.searchsorted(lasting(p), [row["previous"] + 1, row["offset"]], "left")
-        between = np.setdiff1d(lasting(p)[first:last], p.sends.filter(pl.col("at") == row["at"])["offset"].to_numpy())
+        between = np.setdiff1d(lasting(p)[first:last], p.sends.filter(at=row["at"])["offset"].to_numpy())
         if len(between):
             first, last = int(between[0]), int(between[-1])
             yield finding(
@@ -117,7 +117,7 @@ def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
 
 def _without_crash_between(p: Partition, back: pl.DataFrame) -> pl.DataFrame:
     """The pairs of sends whose producer did not crash between their invocations."""
-    crashes = p.context.filter(pl.col("kind") == "crash").select("process", crashed="completed")
+    crashes = p.context.filter(kind="crash").select("process", crashed="completed")
     latest = back.sort("invoked", maintain_order=True).join_asof(
         crashes.drop_nulls().sort("crashed"),
         left_on="invoked",

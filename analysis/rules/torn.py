@@ -49,20 +49,16 @@ def judge_torn(odd: list[pl.DataFrame], beside: list[pl.DataFrame]) -> list[Find
 
     `odd` are PIECES, `beside` those beside them (pieces.beside).
     """
-    known = [pl.DataFrame(schema=PIECES), *odd]
-    pieces = pl.concat(
-        [frame.with_columns(is_odd=pl.lit(True)) for frame in known] + beside, how="diagonal"
-    ).with_columns(is_committed=pl.col("state") == COMMITTED, place=pl.format("{}-{}", "topic", "partition"))
-    of_operation = pl.col("is_committed")
-    torn = pieces.filter(of_operation.any().over("at") & ~of_operation.all().over("at"))
+    known = [frame.with_columns(is_odd=pl.lit(True)) for frame in (pl.DataFrame(schema=PIECES), *odd)]
+    is_committed = pl.col("is_committed")
+    pieces = pl.concat([*known, *beside], how="diagonal").with_columns(
+        is_committed=pl.col("state") == COMMITTED, place=pl.format("{}-{}", "topic", "partition")
+    )
+    torn = pieces.filter(is_committed.any().over("at"), ~is_committed.all().over("at"))
     places = torn.group_by("at", "is_committed").agg(elsewhere=pl.col("place").unique().sort())
-    rows = torn.filter(pl.col("is_odd").fill_null(False)).join(
-        places.with_columns(~pl.col("is_committed")), on=["at", "is_committed"]
-    )
-    groups = rows.sort("topic", "partition", "state", "first_offset", "at").partition_by(
-        "topic", "partition", "state", maintain_order=True
-    )
-    return [_torn(group) for group in groups]
+    rows = torn.filter("is_odd").join(places.with_columns(~is_committed), on=["at", "is_committed"])
+    rows = rows.sort("topic", "partition", "state", "first_offset", "at")
+    return [_torn(group) for group in rows.partition_by("topic", "partition", "state", maintain_order=True)]
 
 
 def _torn(rows: pl.DataFrame) -> Finding:
@@ -78,15 +74,12 @@ def _torn(rows: pl.DataFrame) -> Finding:
     )
     there = "aborted or absent" if first["is_committed"] else "committed"
     records = f"{plural(count, 'record')} in {here} {'is' if count == 1 else 'are'} {state}"
-    evidence = [
-        Evidence(
-            f"{row['process']} writes {row['value']}; its client knows the transaction as {row['outcome']}", row["at"]
-        )
-        for row in rows.head(3).iter_rows(named=True)
-    ]
+    wrote = "{} writes {}; its client knows the transaction as {}"
+    first_rows = rows.head(3).select("process", "value", "outcome", "at").rows()
+    evidence = [Evidence(wrote.format(*about), at) for *about, at in first_rows]
     if state != ABSENT:
         decided = f"{first['value']} at {here}@{first['first_offset']}, its marker at {here}@{first['marker']}"
-        evidence.append(Evidence(decided, None, first["file"], None, first["byte"]))
+        evidence.append(Evidence(decided, source=first["file"], byte=first["byte"]))
     return Finding(
         rule="torn-transaction",
         sentence=f"{subject} {there} in {elsewhere}, but {'its' if len(rows) == 1 else 'their'} {records}",

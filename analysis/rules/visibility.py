@@ -56,9 +56,9 @@ def aborted_read(p: Partition) -> Iterator[Result]:
 @aborted_read.judged_in_jepsen_by
 def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
     """G1a: values that a failed operation sent and an ok operation read, with all their readers."""
-    failed = p.sends.filter(pl.col("outcome") == "fail").unique("value", keep="first")
+    failed = p.sends.filter(outcome="fail").unique("value", keep="first")
     written = failed.select("value", writer="process", written_at="at")
-    read = p.reads.filter(pl.col("outcome") == "ok").join(written, on="value").sort("at")
+    read = p.reads.filter(outcome="ok").join(written, on="value").sort("at")
     for rows in read.partition_by("value", maintain_order=True):
         row, readers = rows.row(0, named=True), distinct(rows["process"])
         each = rows.unique("at", keep="first", maintain_order=True).head(8)
@@ -135,11 +135,11 @@ def _missing(p: Partition) -> tuple[str, int]:
     """Why sends may be missing from the history, and since when (ns); an empty reason if none is missing."""
     if p.context["kind"].is_in(["left out"]).any():
         return "lines of the history are missing or could not be read", MIN_INT64
-    senders = p.context.filter(pl.col("kind") == "sends")["process"]
+    senders = p.context.filter(kind="sends")["process"]
     silent = [name for name in p.settings.producers() if name not in senders]
     if silent:
         return f"run.json names {some(silent)}, but the history has no event of them", MIN_INT64
-    undecided = p.context.filter(pl.col("kind") == "txn without steps").sort("process")
+    undecided = p.context.filter(kind="txn without steps").sort("process")
     if not len(undecided):
         return "", MIN_INT64
     since = undecided["invoked"].min()

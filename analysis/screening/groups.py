@@ -18,6 +18,11 @@ def group_of(settings: Settings) -> pl.Expr:
     return pl.col("process").replace_strict(groups, default="", return_dtype=pl.String).alias("group")
 
 
+def handlers_of(context: pl.DataFrame) -> list[str]:
+    """The processes that record which records they handled."""
+    return context.filter(kind="handles")["process"].unique().sort().to_list()
+
+
 def groups_of(marks: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """The groups (tp, group) with commits or assignments."""
     return marks.filter(IS_OF_GROUP).select("tp", group_of(settings)).unique()
@@ -46,11 +51,11 @@ def contradicting_groups(
     that, a commit, or an assigned offset.
     """
     active = marks.filter(IS_OF_GROUP).with_columns(group_of(settings))
-    yield active.filter(pl.col("group") == "")  # which of these share a group is not known
+    yield active.filter(group="")  # which of these share a group is not known
     commits = active.filter(IS_COMMIT).sort("completed", "at", "index")
     yield commits.filter(pl.col("offset") < pl.col("offset").shift().over("tp", "group"))
     yield commits.join(final, on="tp").filter(pl.col("offset") > pl.col("end"))
-    assigned = active.filter((pl.col("kind") == "assign") & (pl.col("outcome") == "ok"))
+    assigned = active.filter(kind="assign", outcome="ok")
     claimed = pl.concat([frame.select("tp", "group", "offset") for frame in (commits, assigned, first_read)])
     limits = claimed.group_by("tp", "group").agg(limit=pl.col("offset").max())
     yield unhandled.join(limits, on=["tp", "group"]).filter(pl.col("offset") < pl.col("limit"))

@@ -18,7 +18,7 @@ from ...histories.observations import deletions_of
 from ...histories.tables import MIN_INT64
 from ..partitions.evidence import started_ms
 from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_MOVE, POSITION
-from .groups import contradicting_groups, group_of, groups_of, unhandled_records
+from .groups import contradicting_groups, group_of, groups_of, handlers_of, unhandled_records
 from .many_partitions import ManyPartitions
 
 Contradictions = Iterator[pl.DataFrame]  # frames with the column tp
@@ -42,18 +42,9 @@ CYCLES = ("G0", "G1c", "G0-process", "G1c-process", "G0-realtime", "G1c-realtime
 GROUPS = ("consumer-loss", "commit-regression", "commit-beyond-end")
 MEMBERS = ("ownership", "commit-fenced")
 IN_LOGS = ("torn-transaction", "hanging-transaction", "producer-epoch-order", "aborted-index")
+# Without findings here, as ManyPartitions have no brokers' files.
 FILES = (*IN_LOGS, "replica-divergence", "acknowledged-absent", "epoch-order", "checkpoint-order", "log-corruption")
-PROVED = (
-    *LOSS,
-    *VALUES,
-    *CYCLES,
-    *POLLS,
-    *SENDS,
-    *TIME,
-    *GROUPS,
-    *MEMBERS,
-    *FILES,
-)  # FILES: ManyPartitions have no brokers' files
+PROVED = (*LOSS, *VALUES, *CYCLES, *POLLS, *SENDS, *TIME, *GROUPS, *MEMBERS, *FILES)
 
 PREMISES: list[Premise] = []
 MAX_ROWS = 10_000  # of one table of a partition: larger ones are worth their own queries
@@ -71,11 +62,8 @@ def _log_only_grows_by_plain_sends(many: ManyPartitions) -> Contradictions:
     So a value identifies a record and its send, no record is legally absent, and isolation levels make no difference.
     """
     yield many.sends.filter(IS_ODD_SEND)
-    yield (
-        many.sends.group_by("tp")
-        .agg(pl.len(), values=pl.col("value").n_unique())
-        .filter((pl.col("len") > pl.col("values")) | (pl.col("len") > MAX_ROWS))
-    )
+    counts = many.sends.group_by("tp").agg(pl.len(), values=pl.col("value").n_unique())
+    yield counts.filter((pl.col("len") > pl.col("values")) | (pl.col("len") > MAX_ROWS))
     yield many.reads.filter(pl.col("txn") | pl.any_horizontal(pl.col("value", "offset", "completed").is_null()))
     yield many.reads.group_by("tp").len().filter(pl.col("len") > MAX_ROWS)
     yield many.marks.filter(IS_ODD_MARK)
@@ -92,7 +80,7 @@ IS_ODD_MARK = pl.col("txn") | (pl.col("kind") == "delete-records") | (pl.col("st
 
 def has_unknown_deletion(context: pl.DataFrame) -> bool:
     """Whether a fault deleted records of a partition that it does not name."""
-    faults = context.filter((pl.col("kind") == "fault") & (pl.col("outcome") != "fail"))["detail"].unique()
+    faults = context.filter(pl.col("outcome") != "fail", kind="fault")["detail"].unique()
     return any(deletions_of(detail) is None for detail in faults)
 
 
@@ -106,14 +94,10 @@ def _each_offset_has_one_record(many: ManyPartitions) -> Contradictions:
     is_unplaced = pl.col("offset").is_null() | pl.col("completed").is_null()
     yield many.sends.filter(pl.when(acknowledged).then(is_unplaced).otherwise(pl.col("offset").is_not_null()))
     yield many.placed.filter((pl.col("outcome") == "fail") | (pl.col("first_read") < pl.col("invoked")))
-    yield many.reads.join(many.placed, on=["tp", "value"], how="left").filter(
-        pl.col("place").ne_missing(pl.col("offset"))
-    )
-    yield (
-        many.placed.group_by("tp")
-        .agg(pl.len(), places=pl.col("place").n_unique())
-        .filter(pl.col("len") > pl.col("places"))
-    )
+    reads = many.reads.join(many.placed, on=["tp", "value"], how="left")
+    yield reads.filter(pl.col("place").ne_missing(pl.col("offset")))
+    counts = many.placed.group_by("tp").agg(pl.len(), places=pl.col("place").n_unique())
+    yield counts.filter(pl.col("len") > pl.col("places"))
 
 
 @premise_of(*LOSS, *GROUPS)
@@ -162,9 +146,8 @@ def is_maybe_expired(topics: Iterable[str], settings: Settings) -> pl.Expr:
 @premise_of(*TIME, *UNREAD)
 def _ends_grow_in_the_order_of_time(many: ManyPartitions) -> Contradictions:
     """What is written or answered later is at or behind the end of the log that was known before it was invoked."""
-    later = pl.concat(
-        [many.placed.select("tp", "invoked", offset="place"), many.end_offsets.select("tp", "invoked", "offset")]
-    )
+    records = many.placed.select("tp", "invoked", offset="place")
+    later = pl.concat([records, many.end_offsets.select("tp", "invoked", "offset")])
     yield _with_known_end(many, later, "invoked", allow_exact_matches=False).filter(pl.col("offset") < pl.col("end"))
 
 
@@ -208,12 +191,12 @@ def _groups_handle_what_they_commit(many: ManyPartitions) -> Contradictions:
     """A group's commits grow, up to the end of the log that was known then. Its members handled all records below."""
     known = _with_known_end(many, many.marks.filter(IS_COMMIT), "completed", allow_exact_matches=True)
     yield known.filter(pl.col("offset") > pl.col("end").fill_null(0))
-    handlers = many.context.filter(pl.col("kind") == "handles")["process"].unique()
+    handlers = handlers_of(many.context)
     unhandled = unhandled_records(
         groups_of(many.marks, many.settings),
         many.placed.select("tp", "value", offset="place"),
-        many.marks.filter(IS_HANDLED) if len(handlers) else many.reads,
-        handlers.to_list(),
+        many.marks.filter(IS_HANDLED) if handlers else many.reads,
+        handlers,
         many.settings,
     )
     first_read = many.reads.group_by("tp", group_of(many.settings)).agg(pl.col("offset").min())

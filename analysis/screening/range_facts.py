@@ -22,7 +22,7 @@ from ..figures.series import latency, over_time, span_of
 from ..partitions.entries import Ints, Mask
 from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END
 from ..partitions.observations import last_heal
-from .groups import ends_are_known, groups_of, unhandled_records
+from .groups import ends_are_known, groups_of, handlers_of, unhandled_records
 from .premises import GROUPS, IS_ODD_MARK, IS_ODD_SEND, POLLS, PROVED, SENDS, TIME, UNREAD
 from .summaries import handled_again
 
@@ -152,7 +152,7 @@ def _unhandled(
     if not len(groups):
         return []
     placed = of_one(pl.concat([frame.select("offset", "value") for frame in (rows.sends, found)]))
-    handlers = context.filter(pl.col("kind") == "handles")["process"].unique().to_list()
+    handlers = handlers_of(context)
     done = of_one(rows.marks.filter(IS_HANDLED) if handlers else rows.reads)
     return unhandled_records(groups, placed, done, handlers, settings).select("group", "offset").rows()
 

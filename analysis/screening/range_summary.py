@@ -62,7 +62,7 @@ def final_reads_in(facts: Sequence[RangeFacts], rest: Rows, common: Common, sett
 
 def _figures(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common) -> Record:
     own = [{"figures": fact.figures} for fact in facts if fact.figures]
-    unplaced = unplaced_outcomes(common.unplaced.filter(pl.col("topic") == topic))
+    unplaced = unplaced_outcomes(common.unplaced.filter(topic=topic))
     spans = [fact["figures"]["span"] for fact in own]
     if (other := span_of(rest.sends, rest.marks)) is not None:
         spans.append(other)

@@ -16,7 +16,7 @@ from .summaries import summaries_of
 
 MIN_PARTITIONS = 3  # fewer are judged as fast by themselves
 MAX_DRAWN = 4  # plainly valid partitions of a run with figures of their own: one for each batch at least
-TopicPartition = tuple[str, int]
+Key = tuple[str, int]  # topic and partition
 Frames = Mapping[str, pl.DataFrame]
 
 
@@ -24,10 +24,10 @@ class Screened(NamedTuple):
     """The summaries of plainly valid partitions, and the rules that must judge each of the others."""
 
     summaries: list[dict[str, Any]]
-    unproved: dict[TopicPartition, frozenset[str]]
+    unproved: dict[Key, frozenset[str]]
 
     @property
-    def valid(self) -> set[TopicPartition]:
+    def valid(self) -> set[Key]:
         """The plainly valid partitions."""
         return {(summary["topic"], summary["partition"]) for summary in self.summaries}
 
@@ -57,7 +57,7 @@ def chosen_rules(settings: Settings) -> set[str]:
 
 def screen_batch(
     tables: Frames,
-    apart: Collection[TopicPartition],
+    apart: Collection[Key],
     context: pl.DataFrame,
     unplaced: pl.DataFrame,
     shared: Frames,

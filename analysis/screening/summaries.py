@@ -89,7 +89,7 @@ def plain_figures(
 
 def handled_again(marks: pl.DataFrame, settings: Settings, *key: str) -> int:
     """The number of records that a group, or a single consumer, handled again; `key`: columns of the partition."""
-    handled = marks.filter((pl.col("kind") == "handle") & (pl.col("outcome") == "ok"))
+    handled = marks.filter(kind="handle", outcome="ok")
     return len(handled.group_by(*key, owner_of(settings), "offset").len().filter(pl.col("len") > 1))
 
 

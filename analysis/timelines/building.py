@@ -15,7 +15,7 @@ import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
 from ..replicas.leaders import longest_copy
-from ..replicas.replica_logs import ReplicaLogs, is_of_copy, where
+from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy
 from .facts import RESTART, Fact, fact_of
 from .log_facts import HANDLERS
 from .merging import merge_sources
@@ -51,7 +51,7 @@ def build_timeline(
     builder = Builder(logs, dict(clocks), list(faults), config=dict(config), started=started)
     _from_metadata(builder, metadata)
     silent = log_events.filter(pl.col("kind") != "configured")
-    log_events = pl.concat([silent, process_starts(log_events).filter(pl.col("kind") == "configured")])
+    log_events = pl.concat([silent, process_starts(log_events).filter(kind="configured")])
     for row in log_events.sort("time", "line", nulls_last=True).iter_rows(named=True):
         if handler := HANDLERS.get(row["kind"]):
             handler(builder, row, json.loads(row["fields"]))
@@ -89,12 +89,12 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
         elif row["kind"] in TOPICS and row["topic"] == builder.replica_logs.topic:
             kind, verb = TOPICS[row["kind"]]
             message = f"the controller {verb} topic {row['topic']} (id {row['topic_id']})"
-            builder.topic_changes.append(Fact(message, kind, time, row["file"], None, row["byte"]))
+            builder.topic_changes.append(Fact(message, kind, time, source=row["file"], byte=row["byte"]))
         elif row["kind"] in BROKERS and row["broker_id"] is not None:
             broker = str(row["broker_id"])
             event, kind, message = BROKERS[row["kind"]]
-            fact = Fact(message.format(broker), kind, time, row["file"], None, row["byte"], broker=broker)
-            builder.events.append(BrokerEvent(broker, event, time, fact))
+            fact = Fact(message.format(broker), kind, time, source=row["file"], byte=row["byte"], broker=broker)
+            builder.events.append(BrokerEvent(fact, broker, event))
         elif row["kind"] in ("partition", "change") and row["partition"] == builder.replica_logs.partition:
             _partition_row(builder, row, previous, time)
             previous = row
@@ -124,7 +124,7 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     source = (row["file"], None, row["byte"])
     if (text := _move_sentence(name, row, previous)) is not None:
         fact = Fact(text, "reassignment", time, *source, partition=name, brokers=ids(row["replicas"]))
-        builder.moves.append(Move(time, ids(row["adding"]), ids(row["removing"]), fact))
+        builder.moves.append(Move(fact, ids(row["adding"]), ids(row["removing"])))
     if row["leader"] == -1:
         if previous is not None and previous["leader"] != -1:
             builder.term(previous["leader_epoch"]).ended = time
@@ -167,7 +167,7 @@ def _from_files(builder: Builder) -> None:
     for row in sorted(logs.epochs.iter_rows(named=True), key=lambda r: (-turn.get(r["snapshot"], 0), r["broker"])):
         term = builder.term(row["leader_epoch"])
         start = row["start_offset"]
-        message = f"broker {row['broker']}'s leader-epoch-checkpoint {where(row['snapshot'])} begins epoch "
+        message = f"broker {row['broker']}'s leader-epoch-checkpoint {in_snapshot(row['snapshot'])} begins epoch "
         message += f"{term.epoch} at offset {start}"
         fact = fact_of(logs, message, "begins", row, epoch=term.epoch, broker=term.leader, offset=start)
         if term.start is None:
@@ -179,24 +179,24 @@ def _from_files(builder: Builder) -> None:
         own = is_of_copy(row["snapshot"], row["broker"])
         file = pl.concat([logs.segments.filter(own)["file"], logs.batches.filter(own)["file"]])[-1]
         broker, end, snapshot = row["broker"], row["end"], row["snapshot"]
-        message = f"{where(snapshot)} broker {broker}'s log of {name} ended at {end}"
+        message = f"{in_snapshot(snapshot)} broker {broker}'s log of {name} ended at {end}"
         fact = Fact(message, "snapshot", time, file, partition=name, broker=broker, offset=end, snapshot=snapshot)
-        builder.ends.append(LogEnd(broker, end, "snapshot", fact, time, snapshot))
+        builder.ends.append(LogEnd(fact, broker, end, "snapshot", snapshot))
         if row["high_watermark"] is not None:
-            _high_watermark(builder, row, time)
+            _high_watermark(builder, row)
     if builder.version is None and logs.batches.height and logs.batches["magic"].max() == 2:
         builder.version_fact = Fact("the batches are of format v2, which Kafka 0.11 brought", "version")
 
 
-def _high_watermark(builder: Builder, row: dict[str, Any], time: int | None) -> None:
+def _high_watermark(builder: Builder, row: dict[str, Any]) -> None:
     """Adds the checkpointed high watermark of one replica in one snapshot."""
     logs, broker, snapshot = builder.replica_logs, row["broker"], row["snapshot"]
     own = is_of_copy(snapshot, broker) & (pl.col("name") == "high-watermark")
     point = logs.checkpoints.filter(own).row(0, named=True)
     mark = point["offset"]
-    message = f"{where(snapshot)} broker {broker}'s checkpointed high watermark of {logs.name} was {mark}"
+    message = f"{in_snapshot(snapshot)} broker {broker}'s checkpointed high watermark of {logs.name} was {mark}"
     fact = fact_of(logs, message, "high-watermark", point, offset=mark, snapshot=snapshot)
-    builder.ends.append(LogEnd(broker, mark, "high-watermark", fact, time, snapshot))
+    builder.ends.append(LogEnd(fact, broker, mark, "high-watermark", snapshot))
 
 
 def _from_faults(builder: Builder) -> None:
@@ -221,10 +221,10 @@ def _from_faults(builder: Builder) -> None:
             if fault.type == "fault" and fault.kind in DEATHS:
                 text = f"broker {node} {DEATHS[fault.kind]}"
                 died = Fact(text, fault.kind, fault.completed, place=fault.place, broker=node)
-                builder.events.append(BrokerEvent(node, "died", fault.completed, died))
+                builder.events.append(BrokerEvent(died, node, "died"))
             elif fault.type == "heal" and fault.kind == "restart":
                 again = Fact(f"broker {node} was restarted", RESTART, fault.invoked, place=fault.place, broker=node)
-                builder.events.append(BrokerEvent(node, "started", fault.invoked, again))
+                builder.events.append(BrokerEvent(again, node, "started"))
 
 
 def _fault_sentence(fault: Fault, brokers: str) -> str:

@@ -20,17 +20,16 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     """A broker reports that it leads: `starts at leader epoch 2 from offset 487`; with the ISR since 2.5."""
     term = builder.term(fields["leader_epoch"])
     broker, start = row["broker"], fields["offset"]
-    message = f"broker {broker} began to lead {_name(row)} in epoch {term.epoch} from offset {start}"
     isr = ids(fields["isr"]) if "isr" in fields else None
-    if isr is not None:
-        message += f", ISR {fields['isr']}"
+    message = f"broker {broker} began to lead {_name(row)} in epoch {term.epoch} from offset {start}"
+    message += "" if isr is None else f", ISR {fields['isr']}"
     fact = _fact(builder, row, message, "begins", epoch=term.epoch, offset=start, broker=broker, isr=isr)
     # A leader that restarts reports again in the same epoch, from its log end at that time.
     again = term.leader == broker and term.start is not None
     term.name_leader(broker)
     term.claims.setdefault(broker, fact.time)
     if again:
-        builder.ends.append(LogEnd(broker, start, "loaded", fact, fact.time))
+        builder.ends.append(LogEnd(fact, broker, start, "loaded"))
     else:
         term.start = start if term.start is None else term.start
         term.begin(fact.time)
@@ -44,7 +43,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     if fields.get("adding") or fields.get("removing"):
         message = f"broker {broker} led {_name(row)} while a reassignment added {fields['adding']} and removed "
         moved = _fact(builder, row, f"{message}{fields['removing']}", "reassignment", broker=broker)
-        builder.moves.append(Move(moved.time, ids(fields["adding"]), ids(fields["removing"]), moved))
+        builder.moves.append(Move(moved, ids(fields["adding"]), ids(fields["removing"])))
 
 
 def _epochs_of(term: Term, fields: dict[str, Any]) -> None:
@@ -64,18 +63,17 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
     leader = fields.get("leader")
     if leader is not None and leader < 0:
         return
-    term = builder.term(fields["leader_epoch"])
-    followed = "" if leader is None else f" broker {leader}"
-    message = f"broker {row['broker']} followed{followed} in epoch {term.epoch} of {_name(row)}"
+    term, led = builder.term(fields["leader_epoch"]), None
     if leader is not None:
         term.name_leader(str(leader))
+        led = ids([leader])
+    followed = "" if leader is None else f" broker {leader}"
+    message = f"broker {row['broker']} followed{followed} in epoch {term.epoch} of {_name(row)}"
     message += f", with log end {fields['offset']}"
-    led = None if leader is None else ids([leader])
-    fact = _fact(
-        builder, row, message, "followed", epoch=term.epoch, broker=row["broker"], brokers=led, offset=fields["offset"]
-    )
+    about = {"epoch": term.epoch, "broker": row["broker"], "brokers": led, "offset": fields["offset"]}
+    fact = _fact(builder, row, message, "followed", **about)
     term.facts.append(fact)
-    builder.ends.append(LogEnd(row["broker"], fields["offset"], "followed", fact, fact.time))
+    builder.ends.append(LogEnd(fact, row["broker"], fields["offset"], "followed"))
     term.begin(fact.time)
 
 
@@ -151,12 +149,11 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
 
 
 def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    message = (
-        f"the controller elected broker {fields['leader']} leader of {_name(row)}, as no broker of the ISR was alive"
-    )
-    fact = _fact(builder, row, message, "elected-unclean", broker=str(fields["leader"]))
+    leader = str(fields["leader"])
+    message = f"the controller elected broker {leader} leader of {_name(row)}, as no broker of the ISR was alive"
+    fact = _fact(builder, row, message, "elected-unclean", broker=leader)
     # The line has no epoch. _leader_changes assigns it to the next term of this leader.
-    builder.outsiders.append((fact.time, str(fields["leader"]), fact))
+    builder.outsiders.append((fact.time, leader, fact))
 
 
 def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -173,6 +170,7 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
 # By kind of line: the kind of log end, and the wording of its fact.
 LOG_ENDS = {
     "loaded": ("loaded", "broker {} loaded {} with log end {}"),
+    "created": ("loaded", "broker {} had no log of {} and created one, with log end {}"),
     "corruption": ("corruption", "broker {} found its log of {} corrupt and truncated it to offset {}"),
     **dict.fromkeys(("truncate", "truncate-fully"), ("truncated", "broker {} truncated {} to offset {}")),
     "truncate-noop": ("truncated", "broker {} truncated {} to offset {}, which changed nothing"),
@@ -180,13 +178,13 @@ LOG_ENDS = {
 
 
 def _log_end(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    end = fields.get("end_offset", fields.get("offset"))
+    end = 0 if row["kind"] == "created" else fields.get("end_offset", fields.get("offset"))
     if end is None:
         return
     (kind, message), noop = LOG_ENDS[row["kind"]], row["kind"] == "truncate-noop"
     text = message.format(row["broker"], _name(row), end)
     fact = _fact(builder, row, text, "noop" if noop else kind, broker=row["broker"], offset=end)
-    builder.ends.append(LogEnd(row["broker"], end, kind, fact, fact.time, noop=noop))
+    builder.ends.append(LogEnd(fact, row["broker"], end, kind, noop=noop))
 
 
 def _out_of_range(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -227,7 +225,7 @@ def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
 
 def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
     fact = _fact(builder, row, f"broker {row['broker']} started", "started", broker=row["broker"])
-    builder.events.append(BrokerEvent(row["broker"], "started", fact.time, fact))
+    builder.events.append(BrokerEvent(fact, row["broker"], "started"))
 
 
 # By kind of line: the broker's event that a controller saw, and the wording of its fact.
@@ -243,7 +241,7 @@ def _seen(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None
     kind, message = SEEN[row["kind"]]
     for broker in str(fields.get("brokers", row["subject"] or row["broker"])).split(","):
         fact = _fact(builder, row, message.format(broker), row["kind"], broker=broker)
-        builder.events.append(BrokerEvent(broker, kind, fact.time, fact))
+        builder.events.append(BrokerEvent(fact, broker, kind))
 
 
 def _version(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:

@@ -68,7 +68,19 @@ class Term:
 
 
 @dataclass(frozen=True)
-class LogEnd:
+class _Dated:
+    """Something that a fact records."""
+
+    fact: Fact
+
+    @property
+    def time(self) -> int | None:
+        """When it happened (ns); None if that is not known."""
+        return self.fact.time
+
+
+@dataclass(frozen=True)
+class LogEnd(_Dated):
     """The log end offset of a broker when its log was loaded, truncated or copied, or when it began to follow.
 
     The kind "high-watermark" has the checkpointed high watermark instead.
@@ -77,30 +89,24 @@ class LogEnd:
     broker: str
     end: int
     kind: str  # loaded followed snapshot truncated corruption high-watermark
-    fact: Fact
-    time: int | None
     snapshot: str | None = None
     noop: bool = False
 
 
 @dataclass(frozen=True)
-class BrokerEvent:
-    """A broker died, started or was unfenced, at a time (ns) if that is known."""
+class BrokerEvent(_Dated):
+    """A broker died, started or was unfenced."""
 
     broker: str
     kind: str  # died (or was fenced), started, unfenced
-    time: int | None
-    fact: Fact
 
 
 @dataclass(frozen=True)
-class Move:
-    """The replicas that a reassignment adds and removes from a time (ns) on; both empty when it is over (KIP-455)."""
+class Move(_Dated):
+    """The replicas that a reassignment adds and removes from a time on; both empty when it is over (KIP-455)."""
 
-    time: int | None
     adding: frozenset[str]
     removing: frozenset[str]
-    fact: Fact
 
 
 def eligible(before: frozenset[str]) -> str:

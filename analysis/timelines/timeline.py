@@ -109,9 +109,8 @@ class Builder(Timeline):
         if time is None:
             return False
         led = sorted((t.time, t.leader) for t in self.terms.values() if t.time is not None and t.leader is not None)
-        return all(
-            [who for since, who in led if since <= at][-1:] not in ([], [broker]) for at in (time, time + SECOND)
-        )
+        last = [[leader for since, leader in led if since <= at][-1:] for at in (time, time + SECOND)]
+        return all(leaders not in ([], [broker]) for leaders in last)
 
     def at(self, ms: int | None, broker: str | None = None) -> int | None:
         """A wall-clock time (ms) in ns since the start of the run.

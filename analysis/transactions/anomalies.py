@@ -66,7 +66,7 @@ def intermediate_reads(history: TxnHistory, writes: pl.DataFrame, reads: pl.Data
     """G1b: a transaction read a version that another one replaced before it ended. `reads`: key, value, txn."""
     replaced = writes.filter(pl.col("step") < pl.col("step").max().over("txn", "key"))
     pairs = (
-        reads.join(replaced.select("key", "value", pl.col("txn").alias("writer")), on=["key", "value"], how="inner")
+        reads.join(replaced.select("key", "value", pl.col("txn").alias("writer")), on=["key", "value"])
         .filter(pl.col("txn") != pl.col("writer"))
         .select("txn", "key", "value", "writer")
         .unique()
@@ -85,7 +85,7 @@ def lost_updates(history: TxnHistory) -> Iterator[Anomaly]:
         .group_by("txn", "key")
         .agg(pl.col("f", "value").first(), (pl.col("f") == "w").any().alias("writes"))
     )
-    updates = by_key.filter((pl.col("f") == "r") & pl.col("writes")).with_columns(pl.col("value").fill_null(""))
+    updates = by_key.filter(pl.col("writes"), f="r").with_columns(pl.col("value").fill_null(""))
     groups = updates.group_by("key", "value").agg(pl.col("txn").sort()).filter(pl.col("txn").list.len() > 1)
     for key, value, txns in groups.sort(pl.col("txn").list.first(), "key", "value").iter_rows():
         more = f" (so did {len(txns) - 2:,} more)" if len(txns) > 2 else ""

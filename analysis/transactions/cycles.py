@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -46,7 +46,8 @@ def implies(one: str, other: str) -> bool:
     return _BASES.index(base) <= _BASES.index(weaker) and _ORDERS.index(order) <= _ORDERS.index(later)
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True)
+class Step:
     """Why one operation comes before the next of its cycle: ww, wr, rw, process or realtime."""
 
     kind: str
@@ -87,32 +88,13 @@ def join_cycles(found: Iterable[Mapping[str, Cycles]], most: int) -> dict[str, C
     return joined
 
 
-def to_record(found: Mapping[str, Cycles]) -> dict[str, Any]:
-    """The cycles by type as JSON-able values."""
-    return {
-        name: {
-            "count": cycles.count,
-            "shortest": [
-                {"type": cycle.type, "component": cycle.component, "steps": [[*step] for step in cycle.steps]}
-                for cycle in cycles.shortest
-            ],
-        }
-        for name, cycles in found.items()
-    }
-
-
-def from_record(record: Mapping[str, Any]) -> dict[str, Cycles]:
-    """The cycles of `to_record`."""
-    return {
-        name: Cycles(
-            cycles["count"],
-            tuple(
-                Cycle(one["type"], tuple(Step(*step) for step in one["steps"]), tuple(one["component"]))
-                for one in cycles["shortest"]
-            ),
-        )
-        for name, cycles in record.items()
-    }
+def cycles_in(record: Mapping[str, Any]) -> dict[str, Cycles]:
+    """The cycles by type from their JSON, as orjson writes dataclasses."""
+    found = {}
+    for name, cycles in record.items():
+        shortest = [{**one, "steps": tuple(Step(**step) for step in one["steps"])} for one in cycles["shortest"]]
+        found[name] = Cycles(cycles["count"], tuple(Cycle(**one) for one in shortest))
+    return found
 
 
 def cycles_of(dependencies: pl.DataFrame, most: int, as_elle: bool = False, exact: bool = False) -> dict[str, Cycles]:

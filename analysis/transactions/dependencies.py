@@ -89,7 +89,7 @@ def _native(p: Partition) -> pl.DataFrame:
     )
     entries = p.entries.filter(p.committed & ~pl.col("aborted")).select("offset", "value")
     log = entries.filter(pl.col("offset").is_unique()).sort("offset")
-    known = log.join(writers.filter("txn"), on="value", how="inner", maintain_order="left")
+    known = log.join(writers.filter("txn"), on="value", maintain_order="left")
     read = _read_from(writers.drop("txn"), reads).filter(pl.col("target_end") >= pl.col("source_start"))
     return pl.concat([_neighbours(known), read])
 
@@ -118,26 +118,24 @@ def _neighbours_in_jepsen(p: Observations, writers: pl.DataFrame) -> pl.DataFram
     before = chosen.with_columns(pl.all().shift(1).name.prefix("source_")).with_row_index("place")
     last = before.unique("value", keep="last", maintain_order=True).sort("place").drop("place")
     sources = writers.rename({name: f"source_{name}" for name in writers.columns})
-    targets = last.join(writers, on="value", how="inner", maintain_order="left").select(
+    targets = last.join(writers, on="value", maintain_order="left").select(
         "source_offset", "source_value", pl.col(_OPERATION).name.prefix("target_")
     )
-    return _between_two(targets.join(sources, on="source_value", how="inner", maintain_order="left"), "ww")
+    return _between_two(targets.join(sources, on="source_value", maintain_order="left"), "ww")
 
 
 def _neighbours(known: pl.DataFrame) -> pl.DataFrame:
     """The ww dependencies between adjacent rows; each row is an operation, in the order of offsets."""
-    operation = known.select(_OPERATION)
-    pairs = operation.select(pl.all().shift(1).name.prefix("source_"), pl.col(_OPERATION).name.prefix("target_")).slice(
-        1
-    )
-    return _between_two(pairs, "ww")
+    operation = pl.col(_OPERATION)
+    pairs = known.select(operation.shift(1).name.prefix("source_"), operation.name.prefix("target_"))
+    return _between_two(pairs.slice(1), "ww")
 
 
 def _read_from(writers: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
     """The wr dependencies, one for each pair of operations: that of the first value."""
     targets = reads.rename({name: f"target_{name}" for name in _OPERATION if name != "value"})
     sources = writers.rename({name: f"source_{name}" for name in writers.columns if name != "value"})
-    pairs = targets.join(sources, on="value", how="inner", maintain_order="left").with_columns(
+    pairs = targets.join(sources, on="value", maintain_order="left").with_columns(
         source_offset="target_offset", source_value="value", target_value=pl.lit(None, pl.String)
     )
     return _between_two(pairs, "wr").unique(["source_at", "target_at"], keep="first", maintain_order=True)

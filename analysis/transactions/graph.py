@@ -11,13 +11,12 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ...histories.tables import MAX_INT64
+from ..partitions.entries import Ints as Ints
+from ..partitions.entries import Mask as Mask
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Order = Literal["", "process", "realtime"]
 _OPERATION = ("at", "start", "end", "process")
 

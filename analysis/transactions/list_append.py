@@ -32,7 +32,7 @@ class Lists(NamedTuple):
 def lists_of(history: TxnHistory) -> Lists:
     """What the reads of a history show of its lists. No value may be appended twice to a key."""
     reads = (
-        history.steps.filter(pl.col("f") == "r")
+        history.steps.filter(f="r")
         .select("key", pl.col("value").fill_null("").alias("list"), "txn")
         .with_columns(size=pl.col("list").str.count_matches("\n", literal=True).cast(pl.Int64))
     )
@@ -53,7 +53,7 @@ def versions_of(lists: Lists, guessed: bool = False) -> Versions:
     `guessed`: unread appends are in the order of time, too.
     """
     possible = lists.appends.filter(pl.col("outcome") != "fail")
-    known = lists.elements.join(possible, on=["key", "value"], how="inner").sort("key", "position")
+    known = lists.elements.join(possible, on=["key", "value"]).sort("key", "position")
     chain = known.select("key", pl.col("value").shift(1).over("key").fill_null(INITIAL).alias("before"), after="value")
     # An indeterminate transaction without an append that was read may be aborted.
     certain = possible.filter((pl.col("outcome") == "ok") | pl.col("txn").is_in(known["txn"].implode()))
@@ -70,7 +70,7 @@ def versions_of(lists: Lists, guessed: bool = False) -> Versions:
 
 def anomalies_of(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:
     """The anomalies that are not cycles."""
-    joined = lists.reads.join(lists.longest.select("key", longest="list", by="txn"), on="key", how="inner")
+    joined = lists.reads.join(lists.longest.select("key", longest="list", by="txn"), on="key")
     odd = joined.filter(~pl.col("longest").str.starts_with(pl.col("list"))).sort("key", "txn")
     first = odd.unique("key", keep="first", maintain_order=True)
     for key, read, txn, longest, by in first.select("key", "list", "txn", "longest", "by").iter_rows():
@@ -101,7 +101,7 @@ def _of_elements(history: TxnHistory, lists: Lists, seen: pl.DataFrame) -> Itera
     once = seen.unique(["key", "value"], keep="first", maintain_order=True)
     writers = lists.appends.select("key", "value", "outcome", pl.col("txn").alias("writer"))
     of_writers = once.join(writers, on=["key", "value"], how="left", maintain_order="left")
-    aborted = of_writers.filter(pl.col("outcome") == "fail")
+    aborted = of_writers.filter(outcome="fail")
     for key, reader, value, writer in aborted.select("key", "txn", "value", "writer").iter_rows():
         sentence = f"T2 read {shown(value)} of key {_name(history, key)}, which T1 appended, but T1 failed"
         yield Anomaly("G1a", sentence, (writer, reader), (value,))
@@ -114,10 +114,10 @@ def _of_elements(history: TxnHistory, lists: Lists, seen: pl.DataFrame) -> Itera
 
 def _dirty_updates(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:
     """dirty-update: a committed append that came after one of an aborted transaction."""
-    decided = lists.elements.join(lists.appends.filter(pl.col("outcome") != "info"), on=["key", "value"], how="inner")
+    decided = lists.elements.join(lists.appends.filter(pl.col("outcome") != "info"), on=["key", "value"])
     before = pl.col("value", "txn", "outcome").shift(1).over("key").name.prefix("before_")
     pairs = decided.sort("key", "position").with_columns(before)
-    dirty = pairs.filter((pl.col("before_outcome") == "fail") & (pl.col("outcome") == "ok"))
+    dirty = pairs.filter(before_outcome="fail", outcome="ok")
     for key, first, value, one, other in dirty.select("key", "before_value", "value", "before_txn", "txn").iter_rows():
         sentence = f"T2 appended {shown(value)} to key {_name(history, key)} after {shown(first)} of T1, which failed"
         yield Anomaly("dirty-update", sentence, (one, other), (first, value))

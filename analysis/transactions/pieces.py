@@ -1,4 +1,4 @@
-"""What became of each transaction in one partition: the pieces of which a torn transaction does not fit the others.
+"""What became of each transaction in one partition. A transaction is torn if its pieces in several partitions differ.
 
 Most pieces are as their client knows them, and are only needed beside one that is not. So a partition returns the
 few that are not (PIECES), and of the others no more than the operation and what became of it (EXPECTED).
@@ -83,38 +83,24 @@ def pieces_of(p: Partition) -> Pieces:
         return NO_PIECES
     if logs.is_leader_damaged or not is_leader_collected(logs):
         return NO_PIECES
-    sends = p.sends.filter(
-        pl.col("txn") & pl.col("value").is_not_null() & ~pl.col("value").is_in(p.tombstones.implode())
-    )
+    is_named = pl.col("value").is_not_null() & ~pl.col("value").is_in(p.tombstones.implode())
     # A value that was sent twice identifies no record.
-    sends = sends.filter(~pl.col("value").is_duplicated())
+    sends = p.sends.filter(pl.col("txn") & is_named).filter(~pl.col("value").is_duplicated())
     of_leader = logs.records.filter(logs.is_of_leader).sort("offset")
     is_marker = pl.col("control").is_not_null()
     decided = pl.when(is_marker).then("offset").fill_null(strategy="backward").over("producer_id")
     held = with_aborted(of_leader.with_columns(marker=decided)).filter(~is_marker)
-    found = held.select("value", "aborted", "marker", "broker", "file", "byte", place="offset").unique(
-        "value", keep="none"
-    )
+    found = held.select("value", "aborted", "marker", "broker", "file", "byte", place="offset")
+    found = found.unique("value", keep="none")
     whole = logs.leader_start == 0 and logs.compacted is False
     joined = sends.join(found, on="value", how="left", maintain_order="left")
     # An acknowledged transaction is `ok` for its client; what brokers' files resolved is not.
-    known = (
-        pl.when("acknowledged")
-        .then(pl.lit("ok"))
-        .when(pl.col("is_failed"))
-        .then(pl.lit("fail"))
-        .otherwise(pl.lit("info"))
-    )
-    state = (
-        pl.when(pl.col("place").is_null())
-        .then(pl.lit(ABSENT if whole else None, pl.String))
-        .when("aborted")
-        .then(pl.lit(ABORTED))
-        .when(~pl.col("aborted"))
-        .then(pl.lit(COMMITTED))
-    )
     # A resolved failure has no time: the client does not know of it.
-    joined = joined.with_columns(is_failed=(pl.col("outcome") == "fail") & pl.col("completed").is_not_null())
+    is_failed = (pl.col("outcome") == "fail") & pl.col("completed").is_not_null()
+    known = pl.when("acknowledged").then(pl.lit("ok")).when(is_failed).then(pl.lit("fail")).otherwise(pl.lit("info"))
+    aborted = pl.col("aborted").replace_strict({True: ABORTED, False: COMMITTED}, return_dtype=pl.String)
+    absent = pl.lit(ABSENT if whole else None, pl.String)
+    state = pl.when(pl.col("place").is_null()).then(absent).otherwise(aborted)
     joined = joined.with_columns(outcome=known, state=state).drop_nulls("state")
     # Only an acknowledged record is known to have been written.
     joined = joined.filter((pl.col("state") != ABSENT) | (pl.col("outcome") == "ok"))

@@ -50,7 +50,7 @@ def registers_of(history: TxnHistory) -> Registers:
     """What the transactions did to each register. No value may be written twice to a key, and nil never."""
     writes = history.writes()
     steps = history.steps.with_columns(pl.col("value").fill_null(INITIAL))
-    reads = steps.filter(pl.col("f") == "r").select("key", "value", "txn")
+    reads = steps.filter(f="r").select("key", "value", "txn")
     written = writes.select("key", "value")
     unwritten = reads.filter(pl.col("value") != INITIAL).join(written, on=["key", "value"], how="anti")
     seen = writes.join(reads.select("key", "value"), on=["key", "value"], how="semi")["txn"]
@@ -103,7 +103,7 @@ def guessed_versions(registers: Registers) -> Iterator[Versions]:
 def _ordered_by(registers: Registers, moment: str) -> Versions:
     ends = registers.uses.select("key", "txn", pl.col(moment).alias("end"))
     of_writer = registers.finals.join(ends, on=["key", "txn"], how="left").select("key", "value", "end")
-    of_readers = registers.reads.join(ends, on=["key", "txn"], how="inner").select("key", "value", "end")
+    of_readers = registers.reads.join(ends, on=["key", "txn"]).select("key", "value", "end")
     times = pl.concat([of_writer, of_readers]).group_by("key", "value").agg(pl.col("end").min())
     finals = registers.finals.join(times, on=["key", "value"], how="left").sort("key", "end", "txn")
     order = finals.select("key", pl.col("value").shift(1).over("key").fill_null(INITIAL).alias("before"), after="value")
@@ -124,9 +124,8 @@ def _assumed_order(registers: Registers, name: str) -> Iterator[tuple[int, str, 
         return
     known = uses.filter(pl.col("start") > MIN_INT64).sort("key", "start")
     groups: dict[tuple[int, str], list[tuple[int, int, int, str, str]]] = defaultdict(list)
-    for key, txn, start, end, process, first, last in known.select(
-        "key", "txn", "start", "end", "process", "first", "last"
-    ).iter_rows():
+    columns = ("key", "txn", "start", "end", "process", "first", "last")
+    for key, txn, start, end, process, first, last in known.select(columns).iter_rows():
         groups[key, process if name == "sequential" else ""].append((start, end, txn, first, last))
     for (key, _), rows in groups.items():
         for one, other in _next_in_time([row[:2] for row in rows]):
@@ -171,8 +170,8 @@ def anomalies_of(
         else:
             text = f"T1 left key {name} with {version_in_words(before)} and T2 then used {version_in_words(after)}"
         yield Anomaly("cyclic-versions", f"{text}, but another order of its versions is shown, too", (one, other))
-    aborted = registers.writes.filter(pl.col("outcome") == "fail").select("key", "value", pl.col("txn").alias("writer"))
-    pairs = registers.reads.join(aborted, on=["key", "value"], how="inner").unique().sort("txn", "key", "value")
+    aborted = registers.writes.filter(outcome="fail").select("key", "value", pl.col("txn").alias("writer"))
+    pairs = registers.reads.join(aborted, on=["key", "value"]).unique().sort("txn", "key", "value")
     for key, value, reader, writer in pairs.iter_rows():
         sentence = f"T2 read {shown(value)} of key {shown(history.keys[key])}, which T1 wrote, but T1 failed"
         yield Anomaly("G1a", sentence, (writer, reader), (value,))

@@ -37,7 +37,7 @@ class TxnHistory:
 
     def writes(self) -> pl.DataFrame:
         """All writes: txn, step, key, value and the outcome of the transaction."""
-        written = self.steps.lazy().filter(pl.col("f") == "w").select("txn", "step", "key", "value").collect()
+        written = self.steps.lazy().filter(f="w").select("txn", "step", "key", "value").collect()
         return written.with_columns(outcome=self.txns["outcome"].gather(written["txn"]))
 
     def steps_of(self, txn: int) -> list[tuple[str, str, str | None]]:
@@ -73,9 +73,8 @@ def history_of(events: pl.DataFrame, steps: pl.DataFrame, is_whole: bool = True)
     )
     done = pl.when(pl.col("outcome") == "ok").then("at").otherwise(MAX_INT64).alias("end")
     owners = txns.select("txn", "outcome", place="of")
-    known = steps.join(owners, on="place", how="inner", maintain_order="left").filter(
-        (pl.col("f") == "w") | (pl.col("outcome") == "ok")
-    )
+    is_known = (pl.col("f") == "w") | (pl.col("outcome") == "ok")
+    known = steps.join(owners, on="place", maintain_order="left").filter(is_known)
     keys = known["key"].unique(maintain_order=True)
     numbered = known.join(pl.DataFrame({"key": keys}).with_row_index("number"), on="key", maintain_order="left")
     chosen = numbered.select("txn", "step", "f", pl.col("number").cast(pl.Int64).alias("key"), "value")

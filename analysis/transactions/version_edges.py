@@ -37,16 +37,16 @@ def edges_of(versions: Versions) -> tuple[pl.DataFrame, int]:
     """
     order, writers, reads = versions
     writes = writers.rename({"value": "after", "txn": "target"})
-    after = order.join(writes, on=["key", "after"], how="inner")
+    after = order.join(writes, on=["key", "after"])
     source = writers.rename({"value": "before", "txn": "source"})
-    ww = after.join(source, on=["key", "before"], how="inner")
-    wr = reads.rename({"value": "before", "txn": "target"}).join(source, on=["key", "before"], how="inner")
+    ww = after.join(source, on=["key", "before"])
+    wr = reads.rename({"value": "before", "txn": "target"}).join(source, on=["key", "before"])
     readers = reads.unique(["key", "value", "txn"]).rename({"value": "before", "txn": "source"})
     pairs = after.group_by("key", "before").len("n").join(readers.group_by("key", "before").len("m"), ["key", "before"])
     large = pairs.filter(pl.col("n").cast(pl.Int64) * pl.col("m") > MAX_PAIRS)
     if len(large):
         after = after.join(large, on=["key", "before"], how="anti")
-    rw = after.join(readers, on=["key", "before"], how="inner")
+    rw = after.join(readers, on=["key", "before"])
     found = [
         frame.select(
             pl.lit(kind).cast(KINDS).alias("kind"),

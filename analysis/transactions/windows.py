@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ...histories.tables import MAX_INT64
+from ..partitions.entries import Ints
 
-Ints = npt.NDArray[np.int64]
 WINDOWS = {"low": pl.Int64, "high": pl.Int64}  # moments, both inclusive; sorted and disjoint
 MAX_WINDOWS = 100_000  # of a run: nearest ones are joined, which only adds operations that are in no cycle
 

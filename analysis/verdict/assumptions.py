@@ -22,7 +22,7 @@ def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame) -> list[
 def _of_files(damage: pl.DataFrame) -> list[Record]:
     serious = damage.filter(~pl.col("kind").is_in(["torn-tail", "zeros"]))
     out = []
-    left = serious.filter(pl.col("kind") == "left-out")
+    left = serious.filter(kind="left-out")
     if len(left):
         listed = "; ".join(f"{row['source']} {row['reason']}" for row in left.head(MAX_NAMED).iter_rows(named=True))
         sentence = listed + (f" and {len(left) - MAX_NAMED} more (quarantine.jsonl)" if len(left) > MAX_NAMED else "")
@@ -105,10 +105,8 @@ def _resolved_sends(summaries: list[Record]) -> list[Record]:
     resolved = sum(summary["counts"]["resolved"] for summary in summaries)
     if not resolved:
         return []
-    sentence = (
-        f"{plural(resolved, 'send')} without a recorded outcome or offset are in the leader's log: judged as written"
-    )
-    return [assumption("leaders' logs authoritative", True, sentence, ())]
+    sends = f"{plural(resolved, 'send')} without a recorded outcome or offset"
+    return [assumption("leaders' logs authoritative", True, f"{sends} are in the leader's log: judged as written", ())]
 
 
 def unless_counted(count: int, name: str, sentence: str, otherwise: str, touches: tuple[str, ...]) -> Record:

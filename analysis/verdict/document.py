@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import polars as pl
-
 from ...histories.bundle import ROLES, Settings
 from ..causes.incidents import incidents_of, rows_of
 from ..finding_order import worst_rows_first
@@ -205,7 +203,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
 
 def _silent_clients(results: Results) -> list[dict[str, Any]]:
     """The broken assumptions about clients of which the history has no event, though run.json or a file names them."""
-    settings, recorded = results.run.settings, results.context.filter(pl.col("kind") == "events")["process"]
+    settings, recorded = results.run.settings, results.context.filter(kind="events")["process"]
     items = []
     if empty := results.run.empty:
         sentence = f"{some(empty)} {'is' if len(empty) == 1 else 'are'} empty, so what was recorded there is not known"

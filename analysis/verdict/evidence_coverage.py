@@ -26,7 +26,7 @@ def evidence_coverage(p: Partition) -> Record | None:
     held = set(logs.batches["broker"].unique()) | set(logs.records["broker"].unique())
     # A replica that never wrote has an empty log. Its checkpoints and epoch file prove that, if they were collected.
     points = logs.checkpoints.group_by("broker").agg(pl.col("offset").max())
-    empty = set(points.filter(pl.col("offset") == 0)["broker"])
+    empty = set(points.filter(offset=0)["broker"])
     silent = set(logs.epochs["broker"].unique()) - set(points["broker"])
     # If retention removed all records, the log has an empty segment whose name is the next offset.
     collected = held | empty | silent | set(logs.segments["broker"].unique())

@@ -42,9 +42,8 @@ def assumptions_of(results: Results) -> list[Record]:
         sentence = f"{plural(large, 'key')} with too many readers and writers of one version to compare all of them"
         items.append(assumption("all dependencies compared", False, sentence, _OF_ORDER))
     if unwritten := counts.get("unwritten versions", 0):
-        sentence = (
-            f"{plural(unwritten, 'version')} that no transaction wrote: initial values other than nil, or garbage"
-        )
+        sentence = f"{plural(unwritten, 'version')} that no transaction wrote"
+        sentence += ": initial values other than nil, or garbage"
         items.append(assumption("versions written", False, sentence, _OF_ORDER))
     if counts.get("orders not known"):
         sentence = (

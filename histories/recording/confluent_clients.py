@@ -18,7 +18,7 @@ _library = confluent_kafka()
 Callback = Callable[..., Any]
 
 
-class Producer(_library.Producer):  # type: ignore[misc]
+class Producer(_library.Producer):  # type: ignore[misc, name-defined]
     """A confluent_kafka.Producer whose sends and transactions are recorded.
 
     `Producer(recorder, process, config)`: the process that the history names, and confluent-kafka's own arguments.
@@ -126,7 +126,7 @@ class Producer(_library.Producer):  # type: ignore[misc]
             self._transaction = None
 
 
-class Consumer(_library.Consumer):  # type: ignore[misc]
+class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
     """A confluent_kafka.Consumer whose polls, assignments, positions and commits are recorded.
 
     `Consumer(recorder, process, config)`. Asynchronous and automatic commits are recorded when their callback runs, as

@@ -72,15 +72,18 @@ def _bare(scenario: Scenario) -> Scenario:
 
 def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
     known = truth(cluster, scenario, {})
-    latency = known["ack_latency_ms"]
+    latency, lost = known["ack_latency_ms"], str(known["lost_acked_count"])
+    if known["lost_acked_count"]:
+        lost += f", {known['lost_but_read_before']} of them had been read"
+    repeats = (str(sum(one["count"] for one in known[name])) for name in ("duplicates", "reordered"))
     rows = [
         ("records acknowledged", str(known["acknowledged"])),
         *_availability(known),
-        ("acknowledged records that are lost", _lost(known)),
+        ("acknowledged records that are lost", lost),
         ("cause", _causes(cluster) or "nothing was lost"),
         ("elections; unclean ones", f"{known['elections']}, {known['unclean_elections']}"),
         ("ISR shrinks", str(known["isr_shrinks"])),
-        ("duplicates, reordered records", f"{_count(known['duplicates'])}, {_count(known['reordered'])}"),
+        ("duplicates, reordered records", ", ".join(repeats)),
     ]
     if group := group_truth(cluster):
         rows += [
@@ -101,12 +104,8 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
             ("records with more than one", str(processing["copied_twice"])),
         ]
     if latency:
-        rows.append(
-            (
-                "acknowledgement latency (median, 99 %, longest)",
-                f"{latency['median']:.1f} ms, {latency['p99']:.1f} ms, {latency['max']:.1f} ms",
-            )
-        )
+        times = ", ".join(f"{latency[name]:.1f} ms" for name in ("median", "p99", "max"))
+        rows.append(("acknowledgement latency (median, 99 %, longest)", times))
     table = ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)]
     lines = ["\n".join(table)]
     for name, text in result.breaks.items():
@@ -129,13 +128,3 @@ def _causes(cluster: Cluster) -> str:
     """The causes of the losses, or a description where a cause has no name."""
     named = (one.cause if one.cause != "unknown" else f"unnamed: {one.detail}" for one in losses(cluster))
     return ", ".join(dict.fromkeys(named))
-
-
-def _lost(known: dict[str, object]) -> str:
-    if not known["lost_acked_count"]:
-        return "0"
-    return f"{known['lost_acked_count']}, {known['lost_but_read_before']} of them had been read"
-
-
-def _count(found: list[dict[str, int]]) -> int:
-    return sum(one["count"] for one in found)

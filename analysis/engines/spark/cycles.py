@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ....histories.bundle import Settings
 from ...rules.cycles import Found, searches
-from ...transactions.cycles import cycles_of, from_record, join_cycles, to_record
+from ...transactions.cycles import cycles_in, cycles_of, join_cycles
 from ...transactions.windows import join_windows, slices, windows_of, within
 from .blocks import Map, pack, rows_in, unpack
 from .session import shuffle_tasks
@@ -52,7 +52,7 @@ def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) ->
     tasks = min(len(packed) * buckets, shuffle_tasks(session))
     by_bucket = inside.repartition(tasks, "search", "bucket").groupBy("search", "bucket")
     joined = by_bucket.applyInArrow(_finding(text), _FOUND).groupBy("search").applyInArrow(_joining(text), _FOUND)
-    return no_cycles | {row["search"]: from_record(orjson.loads(bytes(row["payload"]))) for row in joined.collect()}
+    return no_cycles | {row["search"]: cycles_in(orjson.loads(bytes(row["payload"]))) for row in joined.collect()}
 
 
 def _spans(text: str) -> Map:
@@ -69,10 +69,8 @@ def _spans(text: str) -> Map:
 
 def _join_spans(table: pa.Table) -> pa.Table:
     windows = join_windows(unpack(payload) for payload in table.column("payload").to_pylist())
-    number = sum(table.column("number").to_pylist())
-    return pa.Table.from_batches(
-        [_batch(search=table.column("search")[0].as_py(), number=number, payload=pack(windows))]
-    )
+    number, search = sum(table.column("number").to_pylist()), table.column("search")[0].as_py()
+    return pa.Table.from_batches([_batch(search=search, number=number, payload=pack(windows))])
 
 
 def _inside(text: str, packed: Mapping[str, bytes], buckets: int) -> Map:
@@ -95,7 +93,7 @@ def _finding(text: str) -> _Table:
         search = searches(Settings.from_json(text))[name]
         rows = pl.concat(unpack(payload) for payload in table.column("payload").to_pylist())
         found = cycles_of(rows, search.most, search.as_elle)
-        return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(to_record(found)))])
+        return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(found))])
 
     return find
 
@@ -103,9 +101,9 @@ def _finding(text: str) -> _Table:
 def _joining(text: str) -> _Table:
     def join(table: pa.Table) -> pa.Table:
         name = table.column("search")[0].as_py()
-        parts = [from_record(orjson.loads(payload)) for payload in table.column("payload").to_pylist()]
+        parts = [cycles_in(orjson.loads(payload)) for payload in table.column("payload").to_pylist()]
         found = join_cycles(parts, searches(Settings.from_json(text))[name].most)
-        return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(to_record(found)))])
+        return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(found))])
 
     return join
 

@@ -162,8 +162,7 @@ def _concluding(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
             unproved = sorted(proof.unproved)
             if proof.summary is not None:
                 yield from to_batches([of_no_partition("summaries", json.dumps([proof.summary]).encode())])
-        yield from to_batches(
-            [("proof", topic, partition, "" if unproved else VALID, 0, json.dumps(unproved).encode())]
-        )
+        name = "" if unproved else VALID
+        yield from to_batches([("proof", topic, partition, name, 0, json.dumps(unproved).encode())])
 
     return conclude

@@ -39,7 +39,7 @@ from .produce import ProduceHandler
 from .queries import QueryHandler
 from .replica import Replica
 from .replica_manager import ReplicaManager
-from .request_threads import RequestThreads
+from .request_threads import Handler, RequestThreads
 
 TICK = 100 * MS  # Kafka's purgatory reaper wakes every 200 ms, its schedulers at their own intervals
 REGISTER_AGAIN = 200 * MS  # a refused registration is tried again
@@ -107,7 +107,7 @@ class Broker:
             on_leader,
         )
         self.coordinators = make_coordinators(process, network, self.manager, self.produces, config, metadata)
-        served = {
+        served: dict[type, Handler] = {
             FetchRequest: self.fetches.handle,
             EpochRequest: self.queries.handle_epochs,
             MetadataRequest: self.queries.handle_metadata,
