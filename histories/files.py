@@ -136,7 +136,7 @@ def head_of(path: Path) -> bytes:
     """The first bytes, decompressed, with at least one whole line; of a damaged file the bytes before the damage."""
     head = bytearray()
     try:
-        for chunk in _chunks(path, compression_of(path)):
+        for chunk in _chunks(path, compression_of(path), HEAD_BYTES):
             seen = len(head)
             head += chunk
             if len(head) >= MAX_HEAD_BYTES or (len(head) >= HEAD_BYTES and head.find(b"\n", seen) >= 0):
@@ -197,11 +197,14 @@ def _lines_of(split: Split) -> Iterator[bytes]:
             yield chunk
 
 
-def _chunks(path: Path, compression: str) -> Iterator[bytes]:
-    """A file's bytes, decompressed. Raises OSError or ValueError where the file is damaged or truncated."""
+def _chunks(path: Path, compression: str, max_bytes: int = 16 * _CHUNK_BYTES) -> Iterator[bytes]:
+    """A file's bytes, decompressed: of gzip at most `max_bytes` at a time.
+
+    Raises OSError or ValueError where the file is damaged or truncated.
+    """
     with path.open("rb") as file:
         if compression == "gzip":
-            yield from _gunzip(iter(lambda: file.read(_CHUNK_BYTES), b""))
+            yield from _gunzip(iter(lambda: file.read(_CHUNK_BYTES), b""), max_bytes)
         elif compression == "zstd":
             yield from _unzstd(iter(lambda: file.read(_ZSTD_SLICE_BYTES), b""))
         else:
@@ -233,15 +236,18 @@ def decompress(payload: bytes, compression: str, max_bytes: int) -> bytes:
     """Bytes in memory, decompressed. Raises ValueError where they are damaged or grow beyond `max_bytes`."""
     slices = (payload[at : at + _ZSTD_SLICE_BYTES] for at in range(0, len(payload), _ZSTD_SLICE_BYTES))
     data = bytearray()
-    for chunk in _gunzip(iter([payload])) if compression == "gzip" else _unzstd(slices):
+    for chunk in _gunzip(iter([payload]), max_bytes + 1) if compression == "gzip" else _unzstd(slices):
         data += chunk
         if len(data) > max_bytes:
             raise ValueError(f"more than {max_bytes >> 20} MiB when decompressed")
     return bytes(data)
 
 
-def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The bytes of all members. Uses zlib, as the gzip module drops what it read before a truncation."""
+def _gunzip(chunks: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
+    """The bytes of all members, at most `max_bytes` at a time.
+
+    Uses zlib, as the gzip module drops what it read before a truncation.
+    """
     decompressor = zlib.decompressobj(wbits=31)
     for chunk in chunks:
         data = chunk
@@ -250,7 +256,7 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
                 decompressor = zlib.decompressobj(wbits=31)
             try:
                 # Bounded output: a decompression bomb costs no memory.
-                yield decompressor.decompress(data, 16 * _CHUNK_BYTES)
+                yield decompressor.decompress(data, max_bytes)
             except zlib.error as error:
                 raise ValueError(str(error)) from error
             data = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail

@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
@@ -78,9 +78,18 @@ def _stop_painter() -> None:
         process.communicate()
 
 
-def paint(folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> list[str]:
-    """Draws the figures into an existing folder, each with the endings (svg, png); returns their headings."""
-    headings = _painted(folder, figures, jobs, endings) if _painters else {}
+def paint(
+    folder: Path,
+    figures: dict[str, Any],
+    jobs: list[Job],
+    endings: Sequence[str],
+    meanwhile: Callable[[], object] = lambda: None,
+) -> list[str]:
+    """Draws the figures into an existing folder, each with the endings (svg, png); returns their headings.
+
+    If the other process draws, `meanwhile` is called as soon as it has the request.
+    """
+    headings = _painted(folder, figures, jobs, endings, meanwhile) if _painters else {}
     return [
         headings[number] if number in headings else _paint_one(folder, figures, job, endings)
         for number, job in enumerate(jobs)
@@ -94,7 +103,9 @@ def _paint_one(folder: Path, figures: dict[str, Any], job: Job, endings: Sequenc
     return figure.get_suptitle()
 
 
-def _painted(folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> dict[int, str]:
+def _painted(
+    folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str], meanwhile: Callable[[], object]
+) -> dict[int, str]:
     """The headings of the figures that the other process drew, by number."""
     process = _painters[0]
     assert process.stdin is not None
@@ -106,6 +117,7 @@ def _painted(folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Se
     try:
         process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
+        meanwhile()
         for line in process.stdout:
             reply = json.loads(line)
             if reply is None:
@@ -147,10 +159,13 @@ def _serve() -> None:
 
 def _load_matplotlib() -> None:
     """Loads what drawing needs, so that the forked processes have it."""
+    from matplotlib import RcParams
     from matplotlib.artist import Artist
 
     # A quarter of the time of loading: the signatures and documentation of `set`, made for each class.
     Artist._update_set_signature_and_docstring = lambda: None  # type: ignore[attr-defined]
+    # A tenth of the time of drawing: each look-up of a setting checks whether it is pyplot's backend.
+    RcParams.__getitem__ = dict.__getitem__  # type: ignore[method-assign]
     import matplotlib.backends.backend_agg
     import matplotlib.backends.backend_svg
     import matplotlib.figure  # noqa: F401

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 from command_line import thinned
+from evidence.test_groups import offset_key, offset_value, write_group_log
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import fetching, publishing, remote
 from logjudge.analysis.engines.spark.connecting import within
@@ -120,6 +121,32 @@ def brokers(bundle: Path) -> Path:
     content[len(content) // 2] ^= 1
     segment.write_bytes(content)
     return folder
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("large", ["", "0"], ids=["decoded", "by headers"])
+def test_coordinators_topics_at_a_uri(
+    spark: Any, bundle: Path, mounted: str, large: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topics of a real run whose hanging transaction and last commits only its coordinators show."""
+    from logjudge.analysis.engines.spark import judge_run
+
+    if large:
+        monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", large)
+    shutil.unpack_archive(
+        Path(__file__).parent / "evidence" / "data" / "transactions" / "hanging.tar.xz", bundle.parent
+    )
+    for state in (bundle.parent / "hanging").rglob("__transaction_state-*"):
+        commit = (offset_key("late", "orders", 0), offset_value(3, 10**6))
+        write_group_log(state.parent / "__consumer_offsets-0", [commit])
+    here = open_run(bundle.parent / "hanging")
+    expected = local.judge_run(here)
+    run = remote.open_run(spark, f"{mounted}/hanging")
+    assert [(part.kind, part.name) for part in run.evidence] == [(part.kind, part.name) for part in here.evidence]
+    results = judge_run(run, spark)
+    assert results.findings().equals(expected.findings())
+    assert {"hanging-transaction", "commit-beyond-end"} <= set(results.findings()["rule"])
+    assert verdict_of(results) == verdict_of(expected)
 
 
 @pytest.mark.spark

@@ -83,8 +83,8 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
     times = gone.select(first=pl.coalesce("acked_from", "completed").min(), last=ACKED_BY.max())
     first_acked, last_acked = times.row(0)
     acked_from = pl.when(pl.col("txn").fill_null(False)).then("invoked").otherwise("completed")
-    others = sends.filter(pl.col("acknowledged"), ~pl.col("value").is_in(finding.values), offset=first)
-    later = others.filter(acked_from > last_acked).sort("completed")
+    is_other = pl.col("acknowledged") & (pl.col("offset") == first) & ~pl.col("value").is_in(finding.values)
+    later = sends.filter(is_other & (acked_from > last_acked)).sort("completed")
     return Lost(
         str(finding.topic),
         int(finding.partition or 0),

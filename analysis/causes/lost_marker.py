@@ -34,7 +34,7 @@ def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
     logs = timeline.replica_logs
     held = logs.last_records["broker"].unique().sort().to_list()
     broker = logs.leader if logs.leader in held else next(iter(held), None)
-    if broker is None or not lost.values:
+    if broker is None or not lost.values or not logs.last_records["transactional"].any():
         return None
     log = with_aborted(logs.last_records.filter(broker=broker).sort("offset"))
     present = log.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(list(lost.values)))

@@ -22,7 +22,6 @@ import polars as pl
 from ...histories.tables import MAX_INT64
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs
-from ..rules.replica_divergence import diverging, identical_at
 from ..timelines.timeline import Timeline
 
 MAX_BLOCKS = 60  # of one log
@@ -46,52 +45,63 @@ def replica_figures(p: Partition) -> Record | None:
 
 
 def _logs(logs: ReplicaLogs) -> list[Record]:
-    bounds = logs.extents.sort("broker")
-    snapshots: list[Record] = []
-    for name in logs.snapshots:
-        ends = bounds.filter(snapshot=name)
-        if not ends.height:
-            continue
-        records = logs.records.filter(snapshot=name)
-        sides, differ = _sides(records, identical_at(logs, name))
-        identical = logs.identical.filter(snapshot=name)
-        whole = [identical.with_columns(offset=pl.col(end)) for end in ("first_offset", "last_offset")]
-        brokers = []
-        for row in ends.select("broker", "start", "end", "high_watermark").iter_rows(named=True):
-            own = pl.concat([records, *whole], how="diagonal").filter(broker=row["broker"])
-            brokers.append({**row, "blocks": _blocks(own, sides)})
-        snapshots.append({"name": name, "time": logs.times.get(name), "brokers": brokers, "differ": differ})
+    blocks, differ = _blocks(logs), _differing_ranges(logs.diverging)
+    brokers: dict[str, list[Record]] = {}
+    for row in logs.extents.sort("broker").iter_rows(named=True):
+        shown = {name: row[name] for name in ("broker", "start", "end", "high_watermark")}
+        own = blocks.get((row["snapshot"], row["broker"]), [])
+        brokers.setdefault(row["snapshot"], []).append({**shown, "blocks": own})
+    snapshots = [
+        {
+            "name": name,
+            "time": logs.times.get(name),
+            "brokers": brokers[name],
+            "differ": differ.get(name, [])[:MAX_RANGES],
+        }
+        for name in logs.snapshots
+        if name in brokers
+    ]
     # Snapshots that show a divergence have precedence.
     chosen = sorted(snapshots, key=lambda snapshot: not snapshot["differ"])[:MAX_SNAPSHOTS]
     return sorted(chosen, key=snapshots.index)
 
 
-def _sides(records: pl.DataFrame, identical: pl.Series) -> tuple[pl.DataFrame, list[list[int]]]:
-    """Columns offset, broker and side of records that differ; and the ranges of these offsets."""
-    schema = {"offset": pl.Int64, "broker": pl.String, "side": pl.String}
-    if records["broker"].n_unique() < 2:
-        return pl.DataFrame(schema=schema), []
-    differing = diverging(records, identical)
-    split = differing.with_columns(pl.col("sides").str.split("|")).explode("brokers", "sides")
-    sides = split.select("offset", broker="brokers", side="sides")
-    runs = differing.sort("position").with_columns(run=(pl.col("position").diff() != 1).fill_null(True).cum_sum())
-    ranges = runs.group_by("run", maintain_order=True).agg(first=pl.col("offset").first(), last=pl.col("offset").last())
-    return sides, [list(row) for row in ranges.select("first", "last").head(MAX_RANGES).iter_rows()]
+def _differing_ranges(diverging: pl.DataFrame) -> dict[str, list[list[int]]]:
+    """The ranges of diverging offsets, by snapshot."""
+    run = (pl.col("position").diff() != 1).fill_null(True).cum_sum().over("snapshot")
+    runs = diverging.sort("snapshot", "position").group_by("snapshot", run.alias("run"), maintain_order=True)
+    ranges: dict[str, list[list[int]]] = {}
+    for name, _, first, last in runs.agg(first=pl.col("offset").first(), last=pl.col("offset").last()).iter_rows():
+        ranges.setdefault(name, []).append([first, last])
+    return ranges
 
 
-def _blocks(records: pl.DataFrame, sides: pl.DataFrame) -> list[list[Any]]:
-    """Adjacent records of one epoch and side as blocks. With too many blocks, the last one has all other records."""
-    placed = records.join(sides, on=["offset", "broker"], how="left").sort("offset")
-    changed = pl.col("leader_epoch").ne_missing(pl.col("leader_epoch").shift())
-    changed = changed | pl.col("side").ne_missing(pl.col("side").shift())
-    numbered = placed.with_columns(block=changed.cum_sum().clip(upper_bound=MAX_BLOCKS))
-    blocks = numbered.group_by("block", maintain_order=True).agg(
-        pl.col("offset").min().alias("first"),
-        pl.col("offset").max().alias("last"),
-        pl.col("leader_epoch").first(),
-        pl.col("side").first(),
+def _blocks(logs: ReplicaLogs) -> dict[tuple[str, str], list[list[Any]]]:
+    """By snapshot and broker: adjacent records of one epoch and side as blocks.
+
+    With too many blocks, the last one has all other records.
+    """
+    at, copy = ("snapshot", "broker", "offset"), ("snapshot", "broker")
+    identical = [
+        logs.identical.lazy().select(*copy, offset=end, leader_epoch="leader_epoch")
+        for end in ("first_offset", "last_offset")
+    ]
+    split = logs.diverging.lazy().with_columns(pl.col("sides").str.split("|")).explode("brokers", "sides")
+    sides = split.select("snapshot", "offset", broker="brokers", side="sides")
+    what = pl.struct("leader_epoch", "side")
+    blocks = (
+        pl.concat([logs.records.lazy().select(*at, "leader_epoch"), *identical])
+        .join(sides, on=at, how="left")
+        .sort(at)
+        .with_columns(block=what.rle_id().over(copy).clip(upper_bound=MAX_BLOCKS - 1))
+        .group_by(*copy, "block", maintain_order=True)
+        .agg(first=pl.col("offset").min(), last=pl.col("offset").max(), which=what.first())
+        .collect()
     )
-    return [list(row) for row in blocks.select("first", "last", "leader_epoch", "side").iter_rows()]
+    found: dict[tuple[str, str], list[list[Any]]] = {}
+    for snapshot, broker, _, first, last, which in blocks.iter_rows():
+        found.setdefault((snapshot, broker), []).append([first, last, which["leader_epoch"], which["side"]])
+    return found
 
 
 def _times(timeline: Timeline) -> Record:

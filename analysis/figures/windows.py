@@ -75,14 +75,18 @@ def _first_two(reads: pl.DataFrame) -> pl.DataFrame:
 
 def _polls_of(p: Partition, reads: pl.DataFrame) -> pl.DataFrame:
     """The polls that returned these records: one row each, with its range of offsets, first and last value."""
-    polls = p.reads.filter(pl.col("at").is_in(reads["at"].unique().implode()))
-    return polls.group_by("at", maintain_order=True).agg(
-        pl.col("process", "outcome", "invoked", "completed", "invoked_at").first(),
-        first=pl.col("offset").min(),
-        last=pl.col("offset").max(),
-        value=pl.col("value").first(),
-        last_value=pl.col("value").last(),
-        records=pl.len(),
+    polls = p.reads.lazy().join(reads.lazy().select("at"), on="at", how="semi", maintain_order="left")
+    return (
+        polls.group_by("at", maintain_order=True)
+        .agg(
+            pl.col("process", "outcome", "invoked", "completed", "invoked_at").first(),
+            first=pl.col("offset").min(),
+            last=pl.col("offset").max(),
+            value=pl.col("value").first(),
+            last_value=pl.col("value").last(),
+            records=pl.len(),
+        )
+        .collect()
     )
 
 
@@ -157,5 +161,4 @@ def _adjacent_operations(
 
 
 def _nearest(rows: pl.DataFrame, distance: pl.Expr, count: int) -> pl.DataFrame:
-    near = rows.with_columns(distance=distance)
-    return near.sort("distance", "at", "index").head(count).drop("distance")
+    return rows.lazy().sort(distance, "at", "index").head(count).collect()

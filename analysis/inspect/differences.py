@@ -6,9 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from ..replicas.replica_logs import ReplicaLogs, runs
+from ..replicas.replica_logs import ReplicaLogs
 from ..rules.log_order import CORRUPT, HARMLESS
-from ..rules.replica_divergence import diverging, identical_at
+from ..rules.replica_divergence import divergences
 
 AROUND = 2  # offsets shown before and after a divergence
 HEAD, TAIL = 4, 2  # offsets of a long divergence that are shown from its beginning and its end
@@ -33,8 +33,7 @@ def differences(logs: ReplicaLogs) -> list[Record]:
         ends = there.filter(pl.col("end") > pl.col("start"))  # an empty log has nothing to compare
         if not ends.height:
             continue
-        several = records["broker"].n_unique() > 1
-        found = list(runs(diverging(records, identical_at(logs, name)), "position", "key")) if several else []
+        found = list(divergences(logs, name))
         brokers = ends.select("broker", "start", "end", "high_watermark").to_dicts()
         snapshots.append(
             {

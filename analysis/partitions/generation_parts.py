@@ -14,10 +14,11 @@ from ..wording import plural
 from .evidence import clocks_of, snapshot_times, started_ms
 from .generation_split import OBSERVED, Frames, Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
-from .topic_generations import TopicGeneration, copies_of, faults_on, generations_of, recorded_changes
+from .topic_generations import TopicCopy, TopicGeneration, copies_of, faults_on, generations_of, recorded_changes
 
 BY_TIME = ("metadata", "log_events")
 LOGS = ("records", "batches", "segments")
+_LOGGED_ID = pl.col("fields").str.json_path_match("$.topic_id")
 
 
 class Generations(NamedTuple):
@@ -61,7 +62,23 @@ def _generations(
     copies = copies_of(tables.get("properties"), snapshot_times(settings))
     metadata = shared.get("metadata")
     recorded, is_complete = ([], False) if metadata is None else recorded_changes(topic, metadata, started_ms(settings))
-    return generations_of(recorded, faults_on(topic, context), copies, is_complete)
+    faults = faults_on(topic, context)
+    found = generations_of(recorded, faults, copies, is_complete)
+    if _has_deletion(found) or not (logged := _logged_copies(tables, shared, context, settings)):
+        return found
+    return generations_of(recorded, faults, [*copies, *logged], is_complete)
+
+
+def _logged_copies(tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings) -> list[TopicCopy]:
+    """The topic ids of the partition in the brokers' own logs, where a broker led it; none if all are the same."""
+    if "log_events" not in tables or started_ms(settings) is None:
+        return []
+    lines = tables["log_events"].with_columns(topic_id=_LOGGED_ID).drop_nulls(["topic_id", "time"])
+    led = lines.filter((pl.col("kind") == "leader") & (pl.col("topic_id") != ""))
+    if led["topic_id"].n_unique() < 2:
+        return []
+    at = _nanoseconds(settings, _clock_offsets(shared, context, settings))
+    return [TopicCopy("server.log", *row) for row in led.select("broker", "topic_id", at).iter_rows()]
 
 
 def _has_deletion(found: Sequence[TopicGeneration]) -> bool:
@@ -155,10 +172,14 @@ def _positions_of_evidence(
         at = _nanoseconds(settings, {})
         out["metadata"] = positions_of_records(tables["metadata"], generations, at, pl.col("topic_id"))
     if "log_events" in tables:
-        clocks = {name: clock.offset for name, clock in clocks_of(shared, context, settings).items()}
-        at, topic_id = _nanoseconds(settings, clocks), pl.col("fields").str.json_path_match("$.topic_id")
-        out["log_events"] = positions_of_records(tables["log_events"], generations, at, topic_id)
+        time = _nanoseconds(settings, _clock_offsets(shared, context, settings))
+        out["log_events"] = positions_of_records(tables["log_events"], generations, time, _LOGGED_ID)
     return out
+
+
+def _clock_offsets(shared: Frames, context: pl.DataFrame, settings: Settings) -> dict[str, int]:
+    """How far each broker's clock is ahead, ms."""
+    return {name: clock.offset for name, clock in clocks_of(shared, context, settings).items()}
 
 
 def _nanoseconds(settings: Settings, ahead: Mapping[str, int]) -> pl.Expr:

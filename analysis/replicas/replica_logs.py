@@ -156,6 +156,41 @@ class ReplicaLogs(TopicPartition):
             start=pl.max_horizontal("start", "log_start")
         )
 
+    @cached_property
+    def diverging(self) -> pl.DataFrame:
+        """One row for each snapshot and offset at which replicas differ.
+
+        Its columns are snapshot, offset, position, brokers, sides and key. `sides` names for each of its `brokers` the
+        first broker that has the same record. `position` counts the offsets of the snapshot that two replicas hold; a
+        range that is identical in two counts once.
+        """
+        what = ["leader_epoch", "timestamp", "control"]
+        # A dump has no digest of a record with headers or of a marker.
+        what += ["key", "value"] if self.records["digest"].null_count() else ["digest"]
+        # An implausible epoch, which the reader makes null, contradicts no other.
+        at = ("snapshot", "offset")
+        known = pl.col("leader_epoch").fill_null(pl.col("leader_epoch").max().over(at))
+        identified = self.records.lazy().with_columns(known).select(*at, "broker", identity=pl.struct(what).hash())
+        held = identified.group_by(at).agg(held=pl.len(), differ=pl.col("identity").n_unique() > 1)
+        twice = held.filter(pl.col("held") > 1).select(*at, "differ")
+        ranges = self.identical.lazy().select("snapshot", offset="first_offset", differ=pl.lit(False)).unique()
+        differ = (
+            pl.concat([twice, ranges])
+            .sort(*at, "differ", descending=[False, False, True])
+            .with_columns(position=pl.int_range(pl.len()).over("snapshot"))
+            .filter("differ")
+            .collect()
+        )
+        return (
+            identified.join(differ.lazy(), on=at)
+            .sort(*at, "broker")
+            .with_columns(like=pl.col("broker").first().over(*at, "identity"))
+            .group_by(*at, "position", maintain_order=True)
+            .agg(brokers="broker", sides=pl.col("like").str.join("|"))
+            .with_columns(key=pl.concat_str(pl.col("brokers").list.join(","), pl.lit("/"), "sides"))
+            .collect()
+        )
+
     def precedes(self, earlier: str, later: str) -> bool:
         """Whether one snapshot is known to be the earlier. An undated one is only known to precede the end."""
         if FINAL in (earlier, later):

@@ -19,6 +19,7 @@ from .rule import NO_BROKER_FILES, Rule
 # A tail that a crash tore off, or that was preallocated: Kafka truncates it at the next start.
 HARMLESS = ("torn-tail", "zeros")
 CORRUPT = ("crc", "magic", "length", "decode", "order")
+COPY = ("snapshot", "broker")  # columns that identify one copy of a log
 
 
 @Rule(
@@ -36,12 +37,15 @@ CORRUPT = ("crc", "magic", "length", "decode", "order")
 ).judged_by_logs
 def epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     """Leader epochs that decrease along a log, that contradict the leader-epoch-checkpoint, or that two brokers led."""
-    batches = logs.batches.filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))
-    for replica in batches.partition_by("snapshot", "broker", maintain_order=True):
-        ordered = replica.sort("base_offset", "byte").with_row_index("position")
-        ordered = ordered.with_columns(pl.col("position").cast(pl.Int64), before=pl.col("leader_epoch").shift())
-        yield from _decreasing_epochs(logs, ordered)
-        yield from _epochs_against_checkpoint(logs, ordered)
+    batches = (
+        logs.batches.lazy()
+        .filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))
+        .sort("base_offset", "byte", maintain_order=True)
+        .with_columns(position=pl.int_range(pl.len()).over(COPY), before=pl.col("leader_epoch").shift().over(COPY))
+        .collect()
+    )
+    yield from _decreasing_epochs(logs, batches)
+    yield from _epochs_against_checkpoint(logs, batches)
     yield from _epochs_with_two_leaders(logs)
 
 
@@ -61,32 +65,44 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
     An entry without a batch (at the log end, or over a gap) is no breach, nor is a batch below the first entry. A batch
     with an epoch later than the last entry means that the checkpoint was copied before the segment.
     """
-    if not len(batches):
-        return
-    snapshot, broker = batches["snapshot"][0], batches["broker"][0]
-    here = is_of_copy(snapshot, broker)
-    entries, start = logs.epochs.filter(here), logs.extents.filter(here)["start"]
-    if not entries.height:
-        return
-    entry = entries.sort("start_offset", "leader_epoch").select(
-        "start_offset", expected="leader_epoch", entry_line="line"
+    entries = (
+        logs.epochs.lazy()
+        .sort("start_offset", "leader_epoch")
+        .select(
+            *(*COPY, "start_offset"),
+            expected="leader_epoch",
+            newest=pl.col("leader_epoch").max().over(COPY),
+            entry_line="line",
+            entry_file="file",
+        )
     )
-    joined = batches.join_asof(entry, left_on="base_offset", right_on="start_offset")
-    newest = entries["leader_epoch"].max()
-    wrong = joined.filter(
-        (pl.col("expected") != pl.col("leader_epoch"))
-        & (pl.col("base_offset") >= (start[0] if len(start) else 0))
-        & ~((pl.col("leader_epoch") > newest) & (pl.col("expected") == newest))
+    wrong = (
+        batches.lazy()
+        .join_asof(
+            entries,
+            left_on="base_offset",
+            right_on="start_offset",
+            by=COPY,
+            strategy="backward",
+            check_sortedness=False,  # both are sorted
+        )
+        .join(logs.extents.lazy().select(*COPY, "start"), on=COPY, how="left", maintain_order="left")
+        .filter(
+            (pl.col("expected") != pl.col("leader_epoch"))
+            & (pl.col("base_offset") >= pl.col("start").fill_null(0))
+            & ~((pl.col("leader_epoch") > pl.col("newest")) & (pl.col("expected") == pl.col("newest")))
+        )
+        .collect()
     )
-    for run in runs(wrong, "position", "leader_epoch", "expected"):
+    for run in (run for copy in wrong.partition_by(COPY) for run in runs(copy, "position", "leader_epoch", "expected")):
         row = {**run.row(0, named=True), "last_offset": run["last_offset"][-1]}
         batch = f"batches of epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
         sentence = (
-            f"{in_snapshot(snapshot)} the leader-epoch-checkpoint of broker {broker} for {logs.name} begins epoch"
-            f" {row['expected']} at offset {row['start_offset']}, but the broker's log has {batch}"
+            f"{in_snapshot(row['snapshot'])} the leader-epoch-checkpoint of broker {row['broker']} for {logs.name}"
+            f" begins epoch {row['expected']} at offset {row['start_offset']}, but the broker's log has {batch}"
         )
         description = f"epoch {row['expected']} begins at offset {row['start_offset']}"
-        entry_line = Evidence(description, source=entries["file"][0], line=row["entry_line"])
+        entry_line = Evidence(description, source=row["entry_file"], line=row["entry_line"])
         yield _batch_finding(logs, sentence, row, batch, entry_line)
 
 
@@ -269,8 +285,7 @@ def log_corruption(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
             yield _damage(logs, row, "note")
         else:
             yield Unknown(f"{row['file']} {row['reason']}")
-    for replica in logs.batches.filter("crc_ok").partition_by("snapshot", "broker", maintain_order=True):
-        yield from _batches_out_of_order(logs, replica)
+    yield from _batches_out_of_order(logs)
 
 
 def _damage(logs: ReplicaLogs, row: Row, severity: str) -> Finding:
@@ -287,23 +302,29 @@ def _damage(logs: ReplicaLogs, row: Row, severity: str) -> Finding:
     )
 
 
-def _batches_out_of_order(logs: ReplicaLogs, replica: pl.DataFrame) -> Iterator[Result]:
-    snapshot, broker = replica["snapshot"][0], replica["broker"][0]
-    ordered = replica.sort("file", "byte").with_columns(
-        before=pl.col("last_offset").shift(), file_before=pl.col("file").shift()
+def _batches_out_of_order(logs: ReplicaLogs) -> Iterator[Result]:
+    before = pl.col("last_offset", "file").shift().over(COPY, order_by=("file", "byte"))
+    odd = (
+        logs.batches.lazy()
+        .filter("crc_ok")
+        .with_columns(before.name.suffix("_before"))
+        .filter(pl.col("base_offset") != pl.col("last_offset_before") + 1)
+        .rename({"last_offset_before": "before"})
+        .sort("snapshot", "broker", "file", "byte")
+        .collect()
     )
-    for row in ordered.filter(pl.col("base_offset") <= pl.col("before")).iter_rows(named=True):
+    for row in odd.filter(pl.col("base_offset") <= pl.col("before")).iter_rows(named=True):
         batch = f"a batch of {span(row['base_offset'], row['last_offset'])} comes after offset {row['before']}"
         sentence = f"{row['file']} at byte {row['byte']}: {batch}"
         yield _batch_finding(logs, sentence, row, batch)
-    here = is_of_copy(snapshot, broker)
-    cleaned = logs.checkpoints.filter(here, name="cleaned").height
-    if logs.compacted or logs.damage.filter(here).height or (cleaned and logs.compacted is None):
+    gaps = odd.filter((pl.col("base_offset") > pl.col("before")) & (pl.col("file") != pl.col("file_before")))
+    if logs.compacted or not gaps.height:
         return
-    gaps = ordered.filter((pl.col("base_offset") > pl.col("before") + 1) & (pl.col("file") != pl.col("file_before")))
-    for row in gaps.iter_rows(named=True):
+    cleaned = logs.checkpoints.filter((pl.col("name") == "cleaned") & (logs.compacted is None)).select(COPY)
+    may_have_gaps = pl.concat([logs.damage.select(COPY), cleaned])
+    for row in gaps.join(may_have_gaps, on=COPY, how="anti", maintain_order="left").iter_rows(named=True):
         missing = span(row["before"] + 1, row["base_offset"] - 1)
         yield Unknown(
-            f"{missing} of broker {broker} {in_snapshot(snapshot)} are in no segment: one is missing between"
-            f" {row['file_before']} and {row['file']}"
+            f"{missing} of broker {row['broker']} {in_snapshot(row['snapshot'])} are in no segment: one is missing"
+            f" between {row['file_before']} and {row['file']}"
         )

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
@@ -50,11 +49,9 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
     """One finding for each snapshot, run of diverging offsets, and grouping of the replicas."""
     bounds = logs.extents
     for snapshot in logs.snapshots:
-        records = logs.records.filter(snapshot=snapshot)
-        if records["broker"].n_unique() < 2:
-            continue
+        records = logs.records.filter(pl.col("snapshot") == snapshot)
         marks = _high_watermarks(bounds, snapshot)
-        for run in runs(diverging(records, identical_at(logs, snapshot)), "position", "key"):
+        for run in divergences(logs, snapshot):
             divergence = _divergence(logs, snapshot, records, run, sends, marks)
             yield _finding(logs, divergence, bounds)
             names = [broker for side in divergence.sides for broker in side]
@@ -65,43 +62,9 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
                 )
 
 
-def identical_at(logs: ReplicaLogs, snapshot: str) -> pl.Series:
-    """The first offsets of the ranges that are identical in two replicas."""
-    return logs.identical.filter(snapshot=snapshot)["first_offset"].unique().sort()
-
-
-def diverging(records: pl.DataFrame, identical: pl.Series) -> pl.DataFrame:
-    """One row for each offset at which replicas differ, with columns offset, position, brokers, sides and key.
-
-    `sides` names for each of its `brokers` the first broker that has the same record. `position` counts the offsets
-    that two replicas hold; a range that is identical in both counts once.
-    """
-    what = ["leader_epoch", "timestamp", "control"]
-    # A dump has no digest of a record with headers or of a marker.
-    what += ["key", "value"] if records["digest"].null_count() else ["digest"]
-    # An implausible epoch, which the reader makes null, contradicts no other.
-    known = pl.col("leader_epoch").fill_null(pl.col("leader_epoch").max().over("offset"))
-    identified = records.with_columns(known).select("offset", "broker", identity=pl.struct(what).hash())
-    differ = (
-        identified.group_by("offset")
-        .agg(held=pl.len(), differ=pl.col("identity").n_unique() > 1)
-        .filter(pl.col("held") > 1)
-        .sort("offset")
-        .with_row_index("position")
-        .filter("differ")
-    )
-    before = pl.Series(np.searchsorted(identical, differ["offset"]), dtype=pl.UInt32)
-    differ = differ.with_columns(pl.col("position") + before)
-    return (
-        identified.join(differ.select("offset", "position"), on="offset")
-        .sort("offset", "broker")
-        .with_columns(like=pl.col("broker").first().over("offset", "identity"))
-        .group_by("offset", "position", maintain_order=True)
-        .agg(brokers="broker", sides=pl.col("like").str.join("|"))
-        .with_columns(
-            pl.col("position").cast(pl.Int64), key=pl.concat_str(pl.col("brokers").list.join(","), pl.lit("/"), "sides")
-        )
-    )
+def divergences(logs: ReplicaLogs, snapshot: str) -> Iterator[pl.DataFrame]:
+    """The rows of `logs.diverging` of a snapshot, as runs of adjacent offsets at which the same replicas differ."""
+    return runs(logs.diverging.filter(pl.col("snapshot") == snapshot), "position", "key")
 
 
 class Divergence(NamedTuple):

@@ -170,6 +170,7 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
 # By kind of line: the kind of log end, and the wording of its fact.
 LOG_ENDS = {
     "loaded": ("loaded", "broker {} loaded {} with log end {}"),
+    "created": ("loaded", "broker {} had no log of {} and created one, with log end {}"),
     "corruption": ("corruption", "broker {} found its log of {} corrupt and truncated it to offset {}"),
     **dict.fromkeys(("truncate", "truncate-fully"), ("truncated", "broker {} truncated {} to offset {}")),
     "truncate-noop": ("truncated", "broker {} truncated {} to offset {}, which changed nothing"),
@@ -177,7 +178,7 @@ LOG_ENDS = {
 
 
 def _log_end(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    end = fields.get("end_offset", fields.get("offset"))
+    end = 0 if row["kind"] == "created" else fields.get("end_offset", fields.get("offset"))
     if end is None:
         return
     (kind, message), noop = LOG_ENDS[row["kind"]], row["kind"] == "truncate-noop"

@@ -9,6 +9,7 @@ predicates or cursors are left out, as histories of keys show neither.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from ...histories.errors import UsageError
@@ -77,19 +78,21 @@ def check_model(name: str) -> None:
         raise UsageError(f"found consistency model {name!r}, expected one of {', '.join(DEMANDED)}")
 
 
-def stronger_or_equal(name: str) -> set[str]:
+@cache
+def stronger_or_equal(name: str) -> frozenset[str]:
     """The models that imply a model, with itself."""
     found = {name}
     for other, model in MODELS.items():  # a model stands after those that it implies
         if found.intersection(model.implied):
             found.add(other)
-    return found
+    return frozenset(found)
 
 
-def forbidden_by(name: str) -> set[str]:
+@cache
+def forbidden_by(name: str) -> frozenset[str]:
     """All anomalies that a model forbids, with those that imply them."""
     direct = {one for other, model in MODELS.items() if name in stronger_or_equal(other) for one in model.forbidden}
-    return direct | {one for one in TYPES if any(other in TYPES and implies(one, other) for other in direct)}
+    return frozenset(direct) | {one for one in TYPES if any(other in TYPES and implies(one, other) for other in direct)}
 
 
 def ruled_out(anomalies: Iterable[str]) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -69,24 +70,26 @@ def process_starts(events: pl.DataFrame) -> pl.DataFrame:
 
     A log and a copy of the console's output record one start twice, in the same millisecond; it counts once.
     """
-    dated = events.filter(pl.col("time").is_not_null()).sort("file", "line")
-    dated = dated.unique(["broker", "kind", "time"], keep="first", maintain_order=True)
-    boots = dated.filter(pl.col("kind") == "boot")
-    without_boot = dated.filter(pl.col("kind") == "configured").join(boots, on="broker", how="anti")
-    return pl.concat([boots, without_boot])
+    is_boot = pl.col("kind") == "boot"
+    starts = events.filter(pl.col("time").is_not_null() & (is_boot | (pl.col("kind") == "configured")))
+    if not starts.height:
+        return starts
+    once = starts.lazy().sort("file", "line").unique(["broker", "kind", "time"], keep="first", maintain_order=True)
+    return once.filter(is_boot | ~is_boot.any().over("broker")).sort(~is_boot, maintain_order=True).collect()
 
 
-def clock_offset(broker: str, boots: pl.DataFrame, faults: Sequence[Fault], started: int) -> Clock:
-    """The clock of one broker, from its `process_starts`; `started` is the start of the run, ms since the epoch."""
-    # Ordered by time, as the names of rolled files do not order them.
-    boots = boots.sort("time", "file", "line")
-    times = boots["time"].to_list()
+def clock_offset(broker: str, boots: Sequence[Mapping[str, Any]], faults: Sequence[Fault], started: int) -> Clock:
+    """The clock of one broker, from its `process_starts` in order of time.
+
+    `started` is the start of the run, ms since the epoch.
+    """
+    times = [boot["time"] for boot in boots]
     restarts = [f for f in faults if f.type == "heal" and f.kind == "restart" and broker in f.nodes]
     kills = [f for f in faults if f.type == "fault" and f.kind == "kill" and broker in f.nodes]
     # The first start is before the history; each later one belongs to the restart of the same number.
     if not restarts or len(times) != len(restarts) + 1:
         return Clock(broker)
-    last_lines = [json.loads(fields).get("alive_until") for fields in boots["fields"][1:]]
+    last_lines = [json.loads(boot["fields"]).get("alive_until") for boot in boots[1:]]
     low, high = [], []
     for restart, boot in zip(restarts, times[1:], strict=True):
         high.append(boot - (started + restart.invoked // 1_000_000))
@@ -114,9 +117,11 @@ def clock_offsets(events: pl.DataFrame, faults: Sequence[Fault], started: int | 
     brokers = sorted(events["broker"].unique())
     if started is None:
         return {broker: Clock(broker) for broker in brokers}
-    boots = process_starts(events)
+    # Ordered by time, as the names of rolled files do not order them.
+    boots = process_starts(events).sort("time", "file", "line").rows(named=True)
     clocks = {
-        broker: clock_offset(broker, boots.filter(pl.col("broker") == broker), faults, started) for broker in brokers
+        broker: clock_offset(broker, [boot for boot in boots if boot["broker"] == broker], faults, started)
+        for broker in brokers
     }
     bounded = [c for c in clocks.values() if c.bounded and not c.conflict]
     if bounded:

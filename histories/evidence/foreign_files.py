@@ -25,6 +25,8 @@ def without_foreign_files(parts: list[Part], nodes: Mapping[Path, Node]) -> list
 
 def _marked(parts: list[Part], reasons: Mapping[Path, str]) -> list[Part]:
     """The parts, with those in the folders of `reasons` left out."""
+    if not reasons:
+        return parts
     out: dict[tuple[str, str, str], Part] = {}
     for part in parts:
         folder = next((above for above in (part.path, *part.path.parents) if above in reasons), None)

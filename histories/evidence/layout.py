@@ -33,6 +33,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 PRODUCER_FILE = re.compile(r"[0-9]{20}\.(txnindex|snapshot)")  # what a broker keeps of the producers of a partition
 COORDINATORS = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactions"}  # kinds of parts
+FOLDERS = ("metadata", *COORDINATORS.values())  # kinds of parts that are a folder
 UNKNOWN_BROKER = "?"
 MAX_DEPTH = 12  # of folders below the opened one
 MAX_ENTRIES = 1_000_000  # files and folders of a run

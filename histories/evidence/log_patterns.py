@@ -139,6 +139,8 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("loaded", "2.5+", "Completed load of Log(",
         r"Completed load of Log\(.*?topic=(?P<topic>[^,]+), partition=(?P<partition>\d+), highWatermark=(?P<high_watermark>\d+),"
         r".*?logStartOffset=(?P<log_start>\d+), logEndOffset=(?P<end_offset>\d+)\)"),
+    # A new and empty log; one of a move between disks of the broker is no replica yet (KIP-113).
+    Pattern("created", "0.8+", "Created log for partition", rf"Created log for partition {TP} in (?!\S+-future )\S+ with"),
     Pattern("high-watermark", "2.4+", "with initial high watermark",
         rf"Log loaded for partition {TP} with initial high watermark (?P<high_watermark>\d+)"),
     Pattern("high-watermark", "0.11-2.3", "with initial high watermark",

@@ -227,7 +227,7 @@ def located(frame: pl.DataFrame, snapshot: str, broker: str, file: str | pl.Expr
     """The frame with its location in front."""
     file = pl.lit(file) if isinstance(file, str) else file
     location = {"snapshot": pl.lit(snapshot), "broker": pl.lit(broker), "file": file}
-    return frame.with_columns(**location).select(*location, pl.exclude(location))
+    return frame.select(*(value.alias(name) for name, value in location.items()), pl.exclude(location))
 
 
 def empty(schema: Schema, with_location: bool = False) -> pl.DataFrame:

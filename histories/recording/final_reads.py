@@ -12,7 +12,7 @@ from .session import Session
 from .topics import metadata
 
 FINAL, ADMIN = "final", "admin"
-IN_SYNC_SECONDS = 60.0
+IN_SYNC_SECONDS = 120.0
 READ_SECONDS = 120.0
 
 

@@ -105,6 +105,14 @@ def read_properties(file: Path) -> dict[str, str]:
     return found
 
 
+# By the reason that librdkafka names; its addresses begin with sasl_ssl:// and the like. The first that fits counts.
+_ADVICE = (
+    ("authentication", "check sasl.mechanism, sasl.username and sasl.password in --client-config"),
+    ("certificate|handshake|ssl routines", "check security.protocol and ssl.ca.location in --client-config"),
+    ("disconnected", "check the address, and whether the listener wants TLS (security.protocol in --client-config)"),
+)
+
+
 class ConnectionErrors(logging.Handler):
     """Collects the connection errors that librdkafka reports and logs: the reason of a timeout."""
 
@@ -127,12 +135,10 @@ class ConnectionErrors(logging.Handler):
         """Why a cluster could not be reached, and what to do."""
         reason = self._last or _text(error)
         advice = "check the address, and that it can be reached from here"
-        if re.search("ssl|certificate|handshake", reason, re.IGNORECASE):
-            advice = "check security.protocol and ssl.ca.location in --client-config"
-        elif re.search("sasl|authenti", reason, re.IGNORECASE):
-            advice = "check sasl.mechanism, sasl.username and sasl.password in --client-config"
-        elif re.search("disconnected|bootstrap", reason, re.IGNORECASE):
-            advice = "check the address, and whether the listener wants TLS (security.protocol in --client-config)"
+        for pattern, other_advice in _ADVICE:
+            if re.search(pattern, reason, re.IGNORECASE):
+                advice = other_advice
+                break
         return f"{bootstrap}: found no usable broker within {CONNECT_SECONDS:.0f} s ({reason[:300]}); {advice}"
 
 

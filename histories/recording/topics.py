@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from .kafka_clients import ClientSettings, confluent_kafka, make, typed
 from .permissions import is_refusal, refusal, refuse
 
 REQUEST_SECONDS = 30.0
-VIEW_SECONDS = 2.0  # a broker that is paused does not answer
+VIEW_SECONDS = 2.0
 # Settings that decide whether a loss is legal; run.json has them also where they are the defaults.
 DECISIVE = (
     "cleanup.policy",
@@ -99,21 +100,40 @@ class BrokerViews:
     def __init__(self, settings: ClientSettings, admin: Any) -> None:
         self._settings, self._admin = settings, admin
         self._clients: dict[str, Any] = {}  # by address
+        self._threads = ThreadPoolExecutor(16, "views")
+        self._pending: dict[tuple[str, str], Future[Any]] = {}  # by address and topic: requests without an answer
 
     def of(self, topic: str) -> list[Any]:
-        """A topic's partitions by number, once for each broker that answers."""
-        found = []
-        for broker in self._admin.list_topics(topic, timeout=REQUEST_SECONDS).brokers.values():
-            address = f"{broker.host}:{broker.port}"
-            if address not in self._clients:
-                self._clients[address] = make("AdminClient", self._settings, {"bootstrap.servers": address})
-            try:
-                about = self._clients[address].list_topics(topic, timeout=VIEW_SECONDS).topics[topic]
-            except confluent_kafka().KafkaException:
-                continue
-            if about.error is None and about.partitions:
-                found.append(about.partitions)
-        return found
+        """A topic's partitions by number, once for each broker that answers.
+
+        A broker that is paused does not answer. On a busy machine every broker may take long, so one answer is awaited.
+        """
+        addresses = [f"{broker.host}:{broker.port}" for broker in self._brokers(topic)]
+        for address in addresses:
+            if (address, topic) not in self._pending:
+                self._pending[address, topic] = self._threads.submit(self._ask, address, topic)
+        requests = [self._pending[address, topic] for address in addresses]
+        if not wait(requests, VIEW_SECONDS).done:
+            wait(requests, REQUEST_SECONDS, FIRST_COMPLETED)
+        answered = [address for address in addresses if self._pending[address, topic].done()]
+        views = [self._pending.pop((address, topic)).result() for address in answered]
+        return [view for view in views if view]
+
+    def _brokers(self, topic: str) -> list[Any]:
+        try:
+            return list(self._admin.list_topics(topic, timeout=REQUEST_SECONDS).brokers.values())
+        except confluent_kafka().KafkaException as error:
+            raise LogjudgeError(f"topic {topic}: the cluster does not answer ({error.args[0].str()})") from error
+
+    def _ask(self, address: str, topic: str) -> Any:
+        """The partitions of a topic as one broker describes them, or None."""
+        if address not in self._clients:
+            self._clients[address] = make("AdminClient", self._settings, {"bootstrap.servers": address})
+        try:
+            about = self._clients[address].list_topics(topic, timeout=REQUEST_SECONDS).topics[topic]
+        except confluent_kafka().KafkaException:
+            return None
+        return about.partitions if about.error is None else None
 
     def are_in_sync(self, topic: str) -> bool:
         """Whether all brokers report that every replica is in sync, and the same leaders."""

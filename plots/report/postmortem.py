@@ -55,9 +55,14 @@ def write_report(
     """Writes report.html, report.md and, if not empty, plots/ with these endings into an existing folder."""
     pictures = _draw_all(folder / "plots", figures, plots) if plots else []
     values = _template_values(verdict, findings, figures, pictures)
-    for name in ("report.html", "report.md"):
-        text = environment(html=name.endswith(".html")).get_template(f"{name}.j2").render(values)
-        (folder / name).write_text(text, encoding="utf-8")
+    for name, template in _templates().items():
+        (folder / name).write_text(template.render(values), encoding="utf-8")
+
+
+def _templates() -> dict[str, Any]:
+    """The templates by the name of the file that they make; loading them takes as long as drawing a figure."""
+    names = ("report.html", "report.md")
+    return {name: environment(html=name.endswith(".html")).get_template(f"{name}.j2") for name in names}
 
 
 def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any]) -> str:
@@ -71,7 +76,8 @@ def _draw_all(folder: Path, figures: dict[str, Any], endings: Sequence[str]) -> 
     folder.mkdir(exist_ok=True)
     jobs = jobs_of(figures)
     pictures: list[dict[str, Any]] = []
-    for job, heading in zip(jobs, paint(folder, figures, jobs, endings), strict=True):
+    headings = paint(folder, figures, jobs, endings, meanwhile=_templates)
+    for job, heading in zip(jobs, headings, strict=True):
         svg = (folder / f"{job.stem}.svg").read_text(encoding="utf-8")
         title = " ".join(map(str, job.subject.values()))
         is_first = not pictures or pictures[-1]["plot"] != job.plot

@@ -39,6 +39,8 @@ WORDINGS = [
     ("0.10.2", "INFO Completed load of log orders-0 with 1 log segments and log end offset 833 in 24 ms (kafka.log.Log)", "loaded", "orders", 0, {"end_offset": 833}),
     ("1.1", "INFO [Log partition=orders-0, dir=/d] Completed load of log with 1 segments, log start offset 0 and log end offset 8 in 3 ms (kafka.log.Log)", "loaded", "orders", 0, {"end_offset": 8}),
     ("4.1", "INFO Completed load of Log(dir=/d/orders-0, topicId=x, topic=orders, partition=0, highWatermark=0, lastStableOffset=0, logStartOffset=0, logEndOffset=918) with 1 segments (kafka.log.LogManager)", "loaded", "orders", 0, {"end_offset": 918, "log_start": 0}),
+    ("0.10.2", "INFO Created log for partition [orders,0] in /d with properties {compression.type -> producer}. (kafka.log.LogManager)", "created", "orders", 0, {}),
+    ("4.1", "INFO Created log for partition orders-0 in /d/orders-0 with properties {} (kafka.log.LogManager)", "created", "orders", 0, {}),
     ("4.1", "WARN [LogLoader partition=orders-0, dir=/d] Corruption found in segment 0, truncating to offset 355 (x)", "corruption", "orders", 0, {"offset": 355}),
     ("4.1", "INFO [UnifiedLog partition=logs-0, dir=/d] Incremented log start offset to 237 due to client delete records request (x.UnifiedLog)", "log-start", "logs", 0, {"offset": 237, "reason": "client delete records request"}),
     ("0.10.2", "INFO Kafka version : 0.10.2.2 (org.apache.kafka.common.utils.AppInfoParser)", "version", None, None, {"version": "0.10.2.2"}),

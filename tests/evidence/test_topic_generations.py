@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import polars as pl
 import pytest
+from logjudge.analysis.partitions import generation_parts
 from logjudge.analysis.partitions.generation_split import copy_positions, split_observed
 from logjudge.analysis.partitions.topic_generations import (
     CREATE,
@@ -16,8 +19,9 @@ from logjudge.analysis.partitions.topic_generations import (
     generations_of,
     recorded_changes,
 )
-from logjudge.histories.evidence.tables import FINAL, LOCATION, METADATA
-from logjudge.histories.tables import MARKS, MAX_INT64, MIN_INT64, READS, SENDS, complete, without_key
+from logjudge.histories.bundle import Settings
+from logjudge.histories.evidence.tables import FINAL, LOCATION, LOG_EVENTS, METADATA
+from logjudge.histories.tables import CONTEXT, MARKS, MAX_INT64, MIN_INT64, READS, SENDS, complete, without_key
 
 S = 1_000_000_000
 OLD, NEW = "J0DgbTaRRgumsVCtWMRZBg", "lnugIDh2Sk6s2r7gl-dRIw"
@@ -138,3 +142,21 @@ def test_a_send_across_the_deletion_belongs_where_its_record_is(offset, value, l
     observed, undecided, _ = split_observed(tables, GENERATIONS, records)
     assert observed["sends"].select("generation", "offset", "acknowledged").rows() == expected
     assert undecided == (len(expected) > 1)
+
+
+def test_ids_in_brokers_logs_are_generations_where_nothing_else_records_a_deletion():
+    """Two topic ids of one partition without metadata log, faults or partition.metadata: the logs were two."""
+    lines = [("1", 1_000, OLD), ("2", 4_000, OLD), ("1", 9_000, NEW)]
+    events = [
+        {"broker": broker, "kind": "leader", "time": time, "fields": json.dumps({"topic_id": topic_id})}
+        for broker, time, topic_id in lines
+    ]
+    settings = Settings(config={"started_at": "1970-01-01T00:00:00Z"})
+    context = pl.DataFrame(schema=CONTEXT)
+
+    def generations(rows: list[dict[str, object]]) -> list[tuple[str | None, Span | None, bool]]:
+        tables = {"log_events": complete(pl.DataFrame(rows), {**LOCATION, **LOG_EVENTS})}
+        return shown(generation_parts._generations("x", tables, tables, context, settings))
+
+    assert [(id_, span) for id_, span, _ in generations(events)] == [(OLD, Span(4 * S, 9 * S)), (NEW, None)]
+    assert len(generations(events[:2])) == 1

@@ -6,13 +6,14 @@ import json
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from command_line import run
 from logjudge.histories.errors import InputError, LogjudgeError, UsageError
 from logjudge.histories.recording.client_recorder import ClientRecorder
-from logjudge.histories.recording.kafka_clients import ClientSettings, read_properties, recorded
+from logjudge.histories.recording.kafka_clients import ClientSettings, ConnectionErrors, read_properties, recorded
 from logjudge.histories.recording.nemesis import Nemesis
 from logjudge.histories.recording.recorder import Recorder
 from logjudge.histories.recording.run import Request, record
@@ -67,6 +68,24 @@ def test_a_wrong_protocol_is_one_sentence_that_names_tls(tmp_path: Path, closing
     (tmp_path / "tls").write_text("security.protocol=SSL\n")
     found = refused("--bootstrap-server", f"127.0.0.1:{closing_port}", "--client-config", "tls")
     assert "--client-config" in found
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        (
+            "sasl_ssl://h:1/bootstrap: SASL authentication error: Authentication failed: Invalid username",
+            "sasl.password",
+        ),
+        ("sasl_ssl://h:1/bootstrap: SSL handshake failed: certificate verify failed", "ssl.ca.location"),
+        ("h:1/bootstrap: Disconnected: connection closed by peer (in state APIVERSION_QUERY)", "wants TLS"),
+        ("sasl_ssl://h:1/bootstrap: Connect to ipv4#h:1 failed: Connection refused", "check the address, and that it"),
+    ],
+)
+def test_the_advice_fits_the_reason(reason: str, advice: str) -> None:
+    errors = ConnectionErrors()
+    errors(SimpleNamespace(name=lambda: "_TRANSPORT", str=lambda: reason))
+    assert advice in errors.sentence("h:1", OSError())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import reduce
 from itertools import groupby
@@ -204,7 +204,10 @@ def pieces_of(session: SparkSession, root: str, files: Sequence[Stored]) -> Data
 
     Files that were read already (`Stored.content`) are left out.
     """
-    homes = {f"{root}/{file.name}": file.home for file in files if file.content is None}
+    homes: dict[str, list[str]] = {}
+    for file in files:
+        if file.content is None:
+            homes.setdefault(f"{root}/{file.name}", []).append(file.home)
     plain = [path for path in homes if not path.endswith(COMPRESSED)]
     packed = [literal(path) for path in homes if path.endswith(COMPRESSED)]  # brokers' older logs, some megabytes each
     frames = [text_of(session, plain)] if plain else []
@@ -224,14 +227,16 @@ def _union(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def _piecing(root: str, homes: dict[str, str]) -> Map:
+def _piecing(root: str, homes: Mapping[str, Sequence[str]]) -> Map:
     def cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         turn = 0
         for (path, start, size), runs in by_split(batches):
             for lines in runs:
-                piece = staged_row(homes[path], path.removeprefix(f"{root}/"), start, size, turn, joined(lines))
-                turn += 1
-                yield pa.RecordBatch.from_pylist([piece], STAGED_SCHEMA)
+                payload = joined(lines)
+                for home in homes[path]:
+                    piece = staged_row(home, path.removeprefix(f"{root}/"), start, size, turn, payload)
+                    turn += 1
+                    yield pa.RecordBatch.from_pylist([piece], STAGED_SCHEMA)
 
     return cut
 

@@ -21,7 +21,7 @@ from ....histories import bundle
 from ....histories.bundle import EXPECTED, Run, Stored, history_names, path_below
 from ....histories.errors import NO_SUCH_FILE, InputError, describe_error
 from ....histories.evidence.checkpoints import MAX_BYTES as MAX_CHECKPOINT_BYTES
-from ....histories.evidence.layout import COORDINATORS, SMALL_FILES, is_text, may_be_evidence, split_part
+from ....histories.evidence.layout import FOLDERS, SMALL_FILES, is_text, may_be_evidence, split_part
 from ....histories.evidence.parts import Part
 from ....histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES, Split
 from .fetching import COMPRESSED, all_names, by_split, frame_of, joined, literal, pieces_of, staged, task_row, text_of
@@ -72,20 +72,18 @@ def _at_uri(run: Run, skeleton: Path, listing: Listing, held: Mapping[str, bytes
     """The run with the paths of its URI instead of the skeleton's."""
     names = [Path(split.path).relative_to(skeleton).as_posix() for split in run.splits]
     splits = [_at_base(split, listing, name) for split, name in zip(run.splits, names, strict=True)]
-    # A file has one task at a URI, so the topics of coordinators are read for their segments alone.
-    found = [part for part in run.evidence if part.kind not in COORDINATORS.values()]
-    evidence = [replace(part, path=part.path.relative_to(skeleton)) for part in found]
-    homes = {name: name for split, name in zip(splits, names, strict=True) if split.reader == "parquet"}
+    evidence = [replace(part, path=part.path.relative_to(skeleton)) for part in run.evidence]
+    homes = {(name, name) for split, name in zip(splits, names, strict=True) if split.reader == "parquet"}
     folders: dict[Path, list[str]] = {}
     for name in filter(may_be_evidence, listing.sizes):
         folders.setdefault(Path(name).parent, []).append(name)
     for part in evidence:
         if part.kind not in ("left-out", "unreadable"):
-            inside = folders.get(part.path, []) if part.kind == "metadata" else [part.path.as_posix()]
+            inside = folders.get(part.path, []) if part.kind in FOLDERS else [part.path.as_posix()]
             homes.update((name, part.path.as_posix()) for name in inside)
     stored = [
         Stored(name, home, size, held.get(name, None if size else b""))
-        for name, home in homes.items()
+        for name, home in sorted(homes)
         for size in [listing.sizes[name]]
     ]
     size = sum(listing.sizes[name] for name in set(names))

@@ -93,8 +93,11 @@ class Sender:
         self._serve(producer.flush, PURGE_SECONDS)
 
     def _serve(self, call: Callable[[float], Any], seconds: float) -> None:
-        """Poll or flush, which raise the fatal errors of an idempotent producer."""
+        """Poll or flush, which raise the fatal errors of an idempotent producer.
+
+        confluent-kafka 2.16.1 raised a SystemError of its own once; what is on its way then stays unknown.
+        """
         try:
             call(seconds)
-        except confluent_kafka().KafkaException:
+        except (confluent_kafka().KafkaException, SystemError):
             self._is_broken = True

@@ -94,15 +94,17 @@ class Transactor:
         producer.produce(topic, value, partition=partition, on_delivery=delivered)
 
     def _connect(self) -> Any:
+        """A producer of the transactional.id, as soon as its coordinator answers, or the session stops."""
         end = time.monotonic() + RETRY_SECONDS
         while True:
             producer = make("Producer", self.session.settings, self._config)
             try:
                 producer.init_transactions(CALL_SECONDS)
             except confluent_kafka().KafkaException as error:
-                refuse(self.name, error.args[0])
-                if time.monotonic() > end:
-                    raise LogjudgeError(f"{self.name}: no transactions are possible ({error.args[0].str()})") from error
+                reason = error.args[0]
+                refuse(self.name, reason)
+                if not reason.retriable() and time.monotonic() > end:
+                    raise LogjudgeError(f"{self.name}: no transactions are possible ({reason.str()})") from error
                 if self.session.stopping.wait(0.5):
                     return producer
             else:
@@ -212,16 +214,15 @@ class Transformer(Transactor):
         self._consumer.assign(self._places(self._positions))  # assign, as seek fails before the first fetch
 
     def reconnected(self) -> None:
-        """Go on where the committed offsets of the group are."""
-        end = time.monotonic() + RETRY_SECONDS
+        """Go on where the committed offsets of the group are, once its coordinator answers."""
         while True:
             try:
                 found = self._consumer.committed(self._places(self._positions), timeout=CALL_SECONDS)
                 break
             except confluent_kafka().KafkaException as error:
                 refuse(self.name, error.args[0])
-                if time.monotonic() > end:
-                    raise LogjudgeError(f"{self.name}: no committed offsets ({error.args[0].str()})") from error
+                if self.session.stopping.wait(0.5):
+                    return
         self._positions = {place.partition: max(0, place.offset) for place in found}
         self.aborted()
 
