@@ -19,7 +19,7 @@ from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.readers import CHECKED
 
-HISTORIES = 10_000 if IS_CAMPAIGN else 300
+HISTORIES = 10_000 if IS_CAMPAIGN else 600
 ORDERS = {"": "", "strong-session-": "session", "strong-": "strong"}
 ALLOWS: dict[str, Callable[[twin.History, str], bool]] = {
     "read-committed": twin.is_read_committed,

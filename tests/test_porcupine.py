@@ -120,7 +120,7 @@ def test_every_model_agrees_with_all_permutations(name: str) -> None:
     model = MODELS[name]
     seen: Counter[bool] = Counter()
 
-    @examples(100, 1000)
+    @examples(250, 1000)
     @given(histories(ACTIONS[name]))
     def check(operations: list[Operation]) -> None:
         expected = is_linearizable(model, operations)
