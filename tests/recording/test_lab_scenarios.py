@@ -1,7 +1,6 @@
 """Real clusters under faults: each scenario gets the verdict and the causes that it states.
 
-`scripts/test --lab` runs all but the short one. That runs with --cluster wherever Java, Kafka's jars and
-confluent-kafka are at hand.
+`scripts/test --lab` runs all; the short one runs wherever Java, Kafka's jars and confluent-kafka are at hand.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ DELETING = ("retention", "delete-records", "compaction")
 
 
 def scenario_cases() -> list[Any]:
-    marks = {True: pytest.mark.cluster, False: pytest.mark.lab}
-    return [pytest.param(name, marks=marks[load(name).is_short]) for name in names()]
+    return [pytest.param(name, marks=() if load(name).is_short else pytest.mark.lab) for name in names()]
 
 
 def lost_values(folder: Path) -> set[str]:
