@@ -24,7 +24,7 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.rules.cycles import RULES_OF_CYCLES
 from logjudge.analysis.transactions import windows
-from logjudge.analysis.transactions.cycles import Cycle, cycles_of, from_record, to_record
+from logjudge.analysis.transactions.cycles import Cycle, cycles_in, cycles_of
 from logjudge.analysis.transactions.dependencies import DEPENDENCIES
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import Run, open_run
@@ -82,7 +82,7 @@ def test_the_same_cycles_as_a_naive_search(random: Random) -> None:
     for cycles in found.values():
         for cycle in cycles.shortest:
             _check_steps(cycle, operations, edges)
-    assert from_record(orjson.loads(orjson.dumps(to_record(found)))) == found
+    assert cycles_in(orjson.loads(orjson.dumps(found))) == found
 
 
 def test_the_shortest_cycle_of_a_component_is_found_in_any_part_of_it() -> None:

@@ -120,11 +120,11 @@ class Run:
             topic,
             partition,
             self.tables.get(here, {}),
-            (*order, FINAL),
-            {name: dated[name]["time"] for name in dated},
-            last_leader(metadata, log_events),
-            assigned_replicas(metadata, config.get("replica.assignment"), partition),
-            None if policy is None else "compact" in policy,
+            snapshots=(*order, FINAL),
+            times={name: dated[name]["time"] for name in dated},
+            leader=last_leader(metadata, log_events),
+            replicas=assigned_replicas(metadata, config.get("replica.assignment"), partition),
+            compacted=None if policy is None else "compact" in policy,
         )
 
     def timeline(self, topic: str, partition: int) -> Timeline:
