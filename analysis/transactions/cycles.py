@@ -92,8 +92,11 @@ def cycles_in(record: Mapping[str, Any]) -> dict[str, Cycles]:
     """The cycles by type from their JSON, as orjson writes dataclasses."""
     found = {}
     for name, cycles in record.items():
-        shortest = [{**one, "steps": tuple(Step(**step) for step in one["steps"])} for one in cycles["shortest"]]
-        found[name] = Cycles(cycles["count"], tuple(Cycle(**one) for one in shortest))
+        shortest = (
+            Cycle(one["type"], tuple(Step(**step) for step in one["steps"]), tuple(one["component"]))
+            for one in cycles["shortest"]
+        )
+        found[name] = Cycles(cycles["count"], tuple(shortest))
     return found
 
 
