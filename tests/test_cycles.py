@@ -198,7 +198,7 @@ def elle_cases() -> Iterator[Any]:
             yield pytest.param(case, ww_deps, id=name, marks=() if seen[kind] <= 4 else pytest.mark.campaign)
 
 
-@pytest.mark.parametrize(("case", "ww_deps"), elle_cases())
+@pytest.mark.parametrize(("case", "ww_deps"), [*elle_cases()])
 def test_finds_the_cycles_of_elle(case: dict[str, Any], ww_deps: bool, tmp_path: Path) -> None:
     file = tmp_path / "history.edn"
     file.write_text(case["history"])
