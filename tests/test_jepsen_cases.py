@@ -106,7 +106,7 @@ def _error(rule: str, error: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def parameters() -> Iterator[Any]:
-    """The cases. Those drawn by lot whose errors, or whose lack of any, three others have wait for a campaign."""
+    """The cases. Of random ones with the same errors, or with none, all but three wait for a campaign."""
     seen: Counter[str] = Counter()
     for case in CASES:
         errors = {rule for rule, errors in _theirs(case).items() if errors}

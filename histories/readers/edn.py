@@ -340,7 +340,7 @@ def excerpt(form: Any) -> str:
 
 
 def by_name(entries: dict[Any, Any]) -> dict[str, Any]:
-    """The entries of a map whose key is a keyword, by the keyword's name."""
+    """The entries of a map that have keywords as keys, by the keyword's name."""
     return {key.name: value for key, value in entries.items() if isinstance(key, Keyword)}
 
 

@@ -229,7 +229,7 @@ def check_events(events: pl.DataFrame, numbered: bool = True, placed: bool = Tru
 
 
 def _bad_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl.Expr:
-    """Selects rows whose list has an item that lacks a needed field, or has a number that a log cannot have."""
+    """Selects rows with an item in the list that lacks a needed field or has a number that a log cannot have."""
     items = events.select("line", column).filter(pl.col(column).list.len() > 0).explode(column)
     field = pl.col(column).struct.field
     numbers = [name for name in needed if name in ("partition", "offset")]

@@ -24,7 +24,7 @@ Convert = Callable[[Any], Any]
 
 
 class AIOKafkaProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
-    """An aiokafka.AIOKafkaProducer whose sends and transactions are recorded.
+    """An aiokafka.AIOKafkaProducer that records its sends and transactions.
 
     `AIOKafkaProducer(recorder, process, **settings)`: the process that the history names, and aiokafka's own arguments.
     Values identify messages, so each must be unique in its topic, and be text or UTF-8 once it is serialized.
@@ -99,7 +99,7 @@ class AIOKafkaProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
 
 
 class AIOKafkaConsumer(aiokafka.AIOKafkaConsumer):  # type: ignore[misc]
-    """An aiokafka.AIOKafkaConsumer whose polls, assignments, positions and commits are recorded.
+    """An aiokafka.AIOKafkaConsumer that records its polls, assignments, positions and commits.
 
     `AIOKafkaConsumer(recorder, process, *topics, **settings)`.
     """

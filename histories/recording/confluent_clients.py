@@ -19,7 +19,7 @@ Callback = Callable[..., Any]
 
 
 class Producer(_library.Producer):  # type: ignore[misc, name-defined]
-    """A confluent_kafka.Producer whose sends and transactions are recorded.
+    """A confluent_kafka.Producer that records its sends and transactions.
 
     `Producer(recorder, process, config)`: the process that the history names, and confluent-kafka's own arguments.
     Values identify messages, so each must be unique in its topic, and be text or UTF-8.
@@ -31,7 +31,7 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
         self._recorder, self._process = recorder, process
         self._on_delivery = config.get("on_delivery")
         self._transaction: Transaction | None = None
-        self._is_commit_open = False  # whether a commit was requested whose outcome is not known
+        self._is_commit_open = False  # whether a commit was requested and its outcome is not known
         super().__init__(config)
         recorder.configure(process, **recorded(config))
 
@@ -127,7 +127,7 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
 
 
 class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
-    """A confluent_kafka.Consumer whose polls, assignments, positions and commits are recorded.
+    """A confluent_kafka.Consumer that records its polls, assignments, positions and commits.
 
     `Consumer(recorder, process, config)`. Asynchronous and automatic commits are recorded when their callback runs, as
     automatic ones.

@@ -104,7 +104,7 @@ def bound_member(h: PartHistory, m: Members, value: int) -> bool:
 
 @compiled_in_place
 def find_contradiction(h: PartHistory, m: Members) -> tuple[int, int]:
-    """A value whose operations contradict each other, and an operation that missed it while present; -1 for none."""
+    """A value with operations that contradict each other, and one that missed it while present; -1 for none."""
     for value in range(h.values):
         if not bound_member(h, m, value):
             return value, -1
