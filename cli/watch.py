@@ -13,8 +13,9 @@ import click
 from ..histories.errors import InputError
 from ..histories.files import local_path
 from ..histories.output_folder import name_of
-from .check import DEFAULT_OUT, EXITS, judge_and_write
+from .check import DEFAULT_OUT, EXITS
 from .forms import from_option
+from .judging import Judged, Task, judge
 from .main import EXIT_UNKNOWN
 from .output import printable
 from .paths import LocalPath
@@ -97,7 +98,7 @@ class _Watch:
         self._count = 0
         self._size = 0  # bytes, at the beginning of the last round
         self._lines = 0  # that were judged
-        self._judged: tuple[dict[str, Any], str] | None = None  # verdict.json and headline
+        self._judged: Judged | None = None
         self.verdict = ""
 
     def judge_on(self) -> Round | None:
@@ -109,7 +110,7 @@ class _Watch:
         if self._judged is None or size != self._size:
             folder = f"{self._out.rstrip('/')}/{self._name}"
             try:
-                self._judged = judge_and_write(str(self._run), "", folder, self._engine, (), self._options)
+                self._judged = judge(Task(str(self._run), self._name, folder, (), self._options), self._engine)
             except InputError:
                 if self._judged or self._has_begun() or not self._run.exists():
                     raise
@@ -118,7 +119,8 @@ class _Watch:
             call = self._engine.last
             assert call is not None
             whole, lines = call.whole, sum(position.lines for position in call.state.positions.values())
-        report, headline = self._judged
+        report, headline = self._judged.report, self._judged.headline
+        assert report is not None
         took, unread = time.monotonic() - began, max(self._bytes() - size, 0)
         at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         done = Round(at, lines - self._lines, took, took if unread else 0.0, unread, whole)
