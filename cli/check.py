@@ -148,7 +148,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
         report, is_bug = None, False
         try:
             report, headline = judge_and_write(run, name if len(runs) > 1 else "", folder, engine, rules, options)
-        except Exception as error:
+        except BaseException as error:
             if len(runs) == 1 and not options["form"]:
                 raise
             headline, is_bug = report_failure(error, run)
