@@ -90,6 +90,6 @@ def judge_or_report(task: Task, engine: Engine) -> Judged:
     began, started = datetime.now(UTC), time.monotonic()
     try:
         return judge(task, engine)
-    except Exception as error:
+    except BaseException as error:
         headline, is_bug = report_failure(error, task.path)
     return Judged(task.path, task.name, task.folder, began, time.monotonic() - started, None, headline, is_bug)
