@@ -13,9 +13,10 @@ import click
 from ..histories.errors import ClusterError, InputError, UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.output_folder import name_of
-from .check import DEFAULT_OUT, EXITS, judge_and_write
+from .check import DEFAULT_OUT, EXITS
 from .engines import Spark, engine_options
 from .forms import from_option
+from .judging import Judged, Task, judge
 from .main import EXIT_UNKNOWN
 from .output import printable
 from .paths import AnyPath, LocalPath
@@ -163,7 +164,7 @@ class _Watch:
         self._rounds: list[Round] = []  # the last ones
         self._count = 0
         self._size = 0  # bytes, at the beginning of the last round
-        self._judged: tuple[dict[str, Any], str] | None = None  # verdict.json and headline
+        self._judged: Judged | None = None
         self.verdict = ""
 
     def judge_on(self) -> Round | None:
@@ -177,7 +178,7 @@ class _Watch:
         if self._judged is None or size != self._size:
             folder = f"{self._out.rstrip('/')}/{self._name}"
             try:
-                self._judged = judge_and_write(str(run), "", folder, self._engine, (), self._options)
+                self._judged = judge(Task(str(run), self._name, folder, (), self._options), self._engine)
             except InputError:
                 if self._judged or has_begun(run) or not run.exists():
                     raise
@@ -187,7 +188,8 @@ class _Watch:
             assert call is not None
             read = sum(position.lines for position in call.state.positions.values())
             whole, lines = call.whole, read - self._engine.lines_before
-        report, headline = self._judged
+        report, headline = self._judged.report, self._judged.headline
+        assert report is not None
         took, unread = time.monotonic() - began, self._source.unread
         at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         behind = self._source.behind(took)
