@@ -221,7 +221,7 @@ def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Findi
         for rule, judgement in judgements.items()
         for number, finding in enumerate(judgement.findings)
     ]
-    return accept_consequences(link_consequences(findings), p)
+    return accept_consequences(link_consequences(findings, p), p)
 
 
 def configured_severity(finding: Finding, settings: Settings) -> str:
