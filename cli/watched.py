@@ -158,7 +158,7 @@ class Streamed(Source):
 
 def config_in(file: Path | None) -> dict[str, Any]:
     """The content of a run.json. Raises InputError."""
-    from ..histories.bundle import config_of
+    from ..histories.settings import config_of
 
     if file is None:
         return {}

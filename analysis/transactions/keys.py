@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.bundle import Settings
+from ...histories.settings import Settings
 from . import list_append, rw_register
 from .anomalies import Anomaly, collect, repeated_writes
 from .txn_history import TxnHistory

@@ -21,8 +21,9 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
-from ....histories.bundle import Run, Settings
+from ....histories.bundle import Run
 from ....histories.files import Block, Split, blocks
+from ....histories.settings import Settings
 from ...results import Results
 from ...rules.anomalies import ANOMALIES
 from ...transactions.anomalies import Anomaly, collect

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from ..config import Config
+from ..brokers.part import Parts
+from ..brokers.produce import ProduceHandler
 from ..requests import INVALID_STATE, NOT_LEADER, OLD_PRODUCER
 from ..storage.batches import Batch
 from ..storage.transactions import MARKER, is_commit
@@ -58,9 +58,8 @@ class Member:
 class GroupCoordinator(LogCoordinator[GroupRecord]):
     """The group on this broker."""
 
-    def __init__(self, *arguments: Any, records: list[GroupRecord], ledger: GroupLedger) -> None:
-        config: Config = arguments[-1]
-        super().__init__(*arguments, log=config.group_log, records=records)
+    def __init__(self, parts: Parts, produces: ProduceHandler, records: list[GroupRecord], ledger: GroupLedger) -> None:
+        super().__init__(parts, produces, parts[-1].group_log, records)
         self.ledger = ledger
 
     def _drop_state(self) -> None:
