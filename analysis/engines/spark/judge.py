@@ -159,6 +159,11 @@ def is_small(run: Run) -> bool:
     return is_whole(run, _expanded_bytes(run))
 
 
+def needs_no_spark(run: Run) -> bool:
+    """Whether a run of transactions is judged before Spark would have started."""
+    return run.settings.dialect in DIALECTS and is_small(run)
+
+
 def _expanded_bytes(run: Run) -> int:
     """The bytes of the run's files, about, if none were compressed."""
     is_packed = any(split.compression or split.reader == "parquet" for split in run.splits)

@@ -144,6 +144,7 @@ def one_each(session: SparkSession, tasks: list[dict[str, Any]]) -> DataFrame:
 
 
 def store(frame: DataFrame, stored: list[DataFrame]) -> DataFrame:
+    """The frame, which Spark computes once and stores; the caller unpersists what is in `stored`."""
     from pyspark import StorageLevel
 
     stored.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
