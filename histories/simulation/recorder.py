@@ -175,8 +175,8 @@ class Recorder(History):
         )
         return f'"offsets":[{places}]'
 
-    def crash(self, head: EventHead) -> None:
-        self._instant(head, '"f":"crash","reason":"killed"')
+    def crash(self, head: EventHead, reason: str) -> None:
+        self._instant(head, f'"f":"crash","reason":"{reason}"')
 
     # --- administrators and faults
 

@@ -52,10 +52,11 @@ class ConsumerStart:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerCrash:
-    """A consumer dies; by partition, the ends of what it had read, handled and committed."""
+    """A consumer's process ends; by partition, the ends of what it had read, handled and committed."""
 
     time: int
     consumer: str
+    reason: str
     read: dict[int, int]
     handled: dict[int, int]
     committed: dict[int, int]
@@ -237,9 +238,9 @@ class Tracer(History):
         change = MemberChange(head.time, head.process, membership.generation, partitions, offsets, error)
         self.client_events.append(change)
 
-    def crash(self, head: EventHead) -> None:
+    def crash(self, head: EventHead, reason: str) -> None:
         ends = (dict(ends[head.process]) for ends in (self._read, self._handled, self._committed))
-        self.client_events.append(ConsumerCrash(head.time, head.process, *ends))
+        self.client_events.append(ConsumerCrash(head.time, head.process, reason, *ends))
 
     def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
         self.client_events.append(FaultEvent(time, kind, nodes, heal, extra))

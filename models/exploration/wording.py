@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..replication.clients.consumer import KILLED
 from ..replication.events import Followed, Led, Shrunk, Truncated
 from ..replication.ledger import offsets
 from ..replication.partition_state import PartitionState
@@ -64,7 +65,8 @@ def client_sentence(event: ClientEvent) -> str:
             for verb, ends in (("read", event.read), ("handled", event.handled), ("committed", event.committed))
             if ends
         ]
-        return f"{event.consumer} crashes" + (f"; it had {', '.join(progress)}" if progress else "")
+        how = "crashes" if event.reason == KILLED else f"ends: {event.reason}"
+        return f"{event.consumer} {how}" + (f"; it had {', '.join(progress)}" if progress else "")
     if isinstance(event, MemberChange):
         return _member_sentence(event)
     if isinstance(event, FailedTransaction):
@@ -274,6 +276,14 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     ),
     "transaction-timed-out": lambda node, name, epoch, lasted: (
         f"coordinator {node} aborts {name}'s transaction of epoch {epoch}, as it is open for {lasted / 1_000_000:.1f} s"
+    ),
+    "static-member-replaced": lambda node, old, new, generation: (
+        f"coordinator {node} gives the place of {old} in generation {generation} to {new}, as both have one"
+        " group.instance.id"
+    ),
+    "offsets-expired": lambda node, partitions, is_dead: (
+        f"coordinator {node} removes the expired offsets of partition{'s' if len(partitions) > 1 else ''}"
+        f" {_named(partitions)}{', and the group' if is_dead else ''}"
     ),
     "session-ended": lambda node, member, generation: (
         f"coordinator {node} removes {member} from generation {generation}, as its session ended"

@@ -97,6 +97,9 @@ class Config:
     group_heartbeat: int = 3 * SECOND
     max_poll_interval: int = 300 * SECOND
     group_delay: int = 3 * SECOND
+    static_members: str = "none"  # own | shared: each member has a group.instance.id of its own, or all have the same
+    offsets_retention: int = 10080 * 60 * SECOND
+    offsets_check: int = 600 * SECOND
     group_load_time: int = 20 * MS
     handle_time: int = 0
     isolation: str = "read_uncommitted"
@@ -160,6 +163,10 @@ class Config:
         """The topics of applications, with their partitions."""
         own = {self.topic: range(self.partitions)}
         return {**own, self.copies_topic: self.copies} if self.copies else own
+
+    def instance_of(self, client: str) -> str:
+        """The group.instance.id of a member (KIP-345); empty: it is a dynamic member."""
+        return {"own": client, "shared": "shared"}.get(self.static_members, "")
 
     def topic_of(self, partition: int) -> tuple[str, int]:
         """The topic of a replicated partition, and its number in the topic."""

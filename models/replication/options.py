@@ -92,6 +92,9 @@ OPTIONS: dict[str, Option] = {
     "max.poll.interval.ms": Option("max_poll_interval", MS, least=1),
     "group.initial.rebalance.delay.ms": Option("group_delay", MS),
     "simulation.group.load.ms": Option("group_load_time", MS),
+    "simulation.static.members": Option("static_members"),
+    "offsets.retention.minutes": Option("offsets_retention", 60 * SECOND, least=1),
+    "offsets.retention.check.interval.ms": Option("offsets_check", MS, least=1),
     "simulation.handle.ms": Option("handle_time", MS),
     "simulation.consumer.start.ms": Option("start_late", MS),
     "simulation.producer.start.ms": Option("producers_start", MS),
@@ -262,6 +265,10 @@ def check(config: Config) -> None:
     commits = ("none", "after", "before", *(("auto",) if config.strategy else ()))
     if config.commit not in commits:
         raise ConfigError(f"simulation.commit must be {', '.join(commits)}, not {config.commit!r}")
+    if config.static_members not in ("none", "own", "shared"):
+        raise ConfigError(f"simulation.static.members must be none, own or shared, not {config.static_members!r}")
+    if config.static_members != "none" and not config.strategy:
+        raise ConfigError("simulation.static.members needs a group: set partition.assignment.strategy")
     _check_transactions(config)
     _check_processing(config)
     _check_placement(config)

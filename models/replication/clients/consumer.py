@@ -22,6 +22,7 @@ from ..storage.transactions import readable
 from .client import Client
 
 TICK = 100 * MS
+KILLED = "killed"  # why a process ended
 
 
 class Consumer(Client):
@@ -102,7 +103,7 @@ class Consumer(Client):
         """Whether it is at the ends of these logs (start, end; None: no leader), or dead."""
         return not self.alive or all(r is not None and self.position[p] >= r[1] for p, r in enumerate(ranges))
 
-    def crash(self) -> None:
+    def crash(self, reason: str = KILLED) -> None:
         """The process dies."""
         if not self.alive:
             return
@@ -111,7 +112,7 @@ class Consumer(Client):
             request.closed = True
         for broker in self.connections:
             self.reconnect(broker)
-        self._history.crash(self.head(self.next_op()))
+        self._history.crash(self.head(self.next_op()), reason)
 
     # --- the application
 

@@ -14,11 +14,22 @@ from typing import Any
 from ..config import MS
 from ..coordinators.assignors import ASSIGNORS, COOPERATIVE
 from ..coordinators.group_ledger import GroupLedger
-from ..coordinators.requests import COMMIT, FETCH, HEARTBEAT, JOIN, LEAVE, REBALANCING, RETRIABLE, SYNC, GroupRequest
+from ..coordinators.requests import (
+    COMMIT,
+    FENCED_INSTANCE,
+    FETCH,
+    HEARTBEAT,
+    JOIN,
+    LEAVE,
+    REBALANCING,
+    RETRIABLE,
+    SYNC,
+    GroupRequest,
+)
 from ..event_loop import PausableTimer
 from ..partition_state import NO_LEADER
 from ..ports import Membership, Records
-from .consumer import Consumer
+from .consumer import KILLED, Consumer
 
 RETRY = 100 * MS
 STABLE = "stable"
@@ -31,6 +42,7 @@ class GroupConsumer(Consumer):
         super().__init__(*arguments)
         self.loop = self._timer = PausableTimer(self.loop)
         self.group = group
+        self._instance = self.config.instance_of(self.name)
         self._leave_group()
         self._last_poll = 0
 
@@ -59,11 +71,17 @@ class GroupConsumer(Consumer):
         self._begin_poll()
         self.loop.at(self.loop.now + RETRY, self._tick, self.incarnation)
 
-    def crash(self) -> None:
+    def crash(self, reason: str = KILLED) -> None:
         """The process dies; the coordinator removes it when its session ends."""
         if self.alive:
             self.group.on_owned(self.member, self.generation, (), self.loop.now)
-        super().crash()
+        super().crash(reason)
+
+    def _lose_membership(self, error: str) -> None:
+        """The coordinator does not know the member any more. FencedInstanceIdException ends the application."""
+        if error == FENCED_INSTANCE:
+            self.crash(error)
+        self._is_lost = True
 
     def pause(self) -> None:
         """SIGSTOP, or a long garbage collection: the process does nothing, and its kernel keeps what arrives."""
@@ -211,7 +229,9 @@ class GroupConsumer(Consumer):
             self.refresh()
             return None
         member = (self.name, *self._membership())
-        return self.transmit(GroupRequest, leader, reply, self._on_group_closed, kind, *member, **content)
+        return self.transmit(
+            GroupRequest, leader, reply, self._on_group_closed, kind, *member, instance=self._instance, **content
+        )
 
     def _membership(self) -> Membership:
         return Membership(self.member, self.generation)
@@ -240,7 +260,7 @@ class GroupConsumer(Consumer):
             self._needs_rejoin = True
             self._begin_poll()
         elif error:
-            self._is_lost = True
+            self._lose_membership(error)
             self._phase = ""
             self._begin_poll()
         else:
@@ -268,9 +288,9 @@ class GroupConsumer(Consumer):
         elif error == REBALANCING:
             self._needs_rejoin = True
         else:
-            self._is_lost = True
+            self._lose_membership(error)
         then, self._then, self._committing = self._then, None, {}
-        if then is not None:
+        if then is not None and self.alive:
             then()
 
     # --- time
@@ -315,7 +335,8 @@ class GroupConsumer(Consumer):
                 if request is not None:
                     self._on_group_closed(request)
         if now - self._last_poll > self.config.max_poll_interval:
-            self._sent(LEAVE, lambda _: None)
+            if not self._instance:
+                self._sent(LEAVE, lambda _: None)
             self._is_lost = True
         elif now >= self._due_heartbeat and (
             self._heartbeat_request is None or now - self._heartbeat_request.sent > RETRY * 10
@@ -335,4 +356,4 @@ class GroupConsumer(Consumer):
         elif response.error == REBALANCING:
             self._needs_rejoin = True
         elif response.error:
-            self._is_lost = True
+            self._lose_membership(response.error)

@@ -13,6 +13,7 @@ from typing import Any
 from ..coordinators.requests import GroupRequest
 from ..copy_ledger import CopyLedger
 from ..ports import Records
+from .consumer import KILLED
 from .group_consumer import STABLE, GroupConsumer
 from .outputs import Owner, PlainOutput, TransactionalOutput, Work
 
@@ -48,11 +49,11 @@ class Processor(GroupConsumer):
         self._output = self._make_output(self.config.producers + self.index, self._owner)
         self._output.start()
 
-    def crash(self) -> None:
+    def crash(self, reason: str = KILLED) -> None:
         """The process dies, with its producer."""
         if self.alive and self._output is not None:
             self._output.close()
-        super().crash()
+        super().crash(reason)
 
     def has_caught_up(self, ranges: Any) -> bool:
         """As a member of a group, with nothing left to be copied."""

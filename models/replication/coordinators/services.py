@@ -57,7 +57,7 @@ class CoordinatorServices:
     ) -> None:
         parts = (process, network, manager, produces)
         leader_of = partial(_leader_of, metadata)
-        self.groups = GroupCoordinator(*parts, config, records=logs.group_records, ledger=logs.group)
+        self.groups = GroupCoordinator(*parts, config, records=logs.group_records, ledger=logs.group, rules=rules)
         self.transactions = TransactionCoordinator(
             *parts,
             config,
