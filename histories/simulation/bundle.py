@@ -194,7 +194,7 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
 
 def _writes(name: str, config: Config, names: tuple[str, ...]) -> dict[str, Any]:
     """What a processor is configured with, beside what a consumer is."""
-    if config.processing == "none":
+    if not config.copies:
         return {}
     own = kafka_names(config, (*names, "transaction.timeout.ms"))
     if config.processing != "exactly-once":

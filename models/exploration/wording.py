@@ -116,6 +116,11 @@ _FAULTS: dict[str, Callable[[str, dict[str, object]], tuple[str, str]]] = {
         f"the disk of broker {nodes} is slow: {parameters.get('amount', 0)} ms more for each request",
         f"the disk of broker {nodes} is no longer slow",
     ),
+    "add-partitions": lambda *_: ("an administrator adds partitions to the topic", ""),
+    "consumer-seek": lambda nodes, parameters: (
+        f"the application of consumer {nodes} seeks to offset {parameters.get('amount', 0)}",
+        "",
+    ),
     "consumer-pause": lambda nodes, _: (f"the process of consumer {nodes} is paused", f"consumer {nodes} goes on"),
     "disk-full": lambda nodes, _: (f"the disk of broker {nodes} is full", f"the disk of broker {nodes} has room again"),
     "partition": _partition,

@@ -32,6 +32,7 @@ class Config:
     brokers: int = 3
     topic: str = "orders"
     partitions: int = 1
+    added_partitions: int = 0  # of them, those that the fault add-partitions creates
     replication_factor: int = 3
     assignment: str = "round-robin"  # of replicas to brokers, see placement.py
     assignment_start: int = 0
@@ -85,6 +86,7 @@ class Config:
     idempotence: bool = True
     delivery_timeout: int = 120 * SECOND
     request_timeout: int = 30 * SECOND
+    metadata_age: int = 300 * SECOND  # used only if partitions are added
     # consumers
     consumers: int = 1
     offset_reset: str = "earliest"
@@ -112,6 +114,8 @@ class Config:
     transaction_cleanup: int = 10 * SECOND
     transaction_records: int = 5  # sent in one transaction
     transaction_aborts: int = 100  # of 1000 transactions the application aborts so many
+    poison: str = "none"  # crash | skip | dead-letter: what members do with a record that they cannot handle
+    poison_value: int = 100  # that record: this value of producer 0 in partition 0
     processing: str = "none"  # exactly-once | at-least-once: the group copies each record to another topic
     # the run
     ops: int = 1000
@@ -126,7 +130,15 @@ class Config:
     @property
     def copies(self) -> range:
         """The numbers of the partitions that the group writes, behind those that it reads."""
-        return range(self.partitions, self.partitions * (1 if self.processing == "none" else 2))
+        dead_letters = int(self.poison == "dead-letter")
+        return range(
+            self.partitions, self.partitions + (dead_letters if self.processing == "none" else self.partitions)
+        )
+
+    @property
+    def first_partitions(self) -> int:
+        """How many partitions the topic has at the start."""
+        return self.partitions - self.added_partitions
 
     @property
     def data_partitions(self) -> int:
@@ -156,7 +168,7 @@ class Config:
     @property
     def copies_topic(self) -> str:
         """The topic that the group writes."""
-        return f"{self.topic}-copies"
+        return f"{self.topic}-{'copies' if self.poison == 'none' else 'dead-letters'}"
 
     @property
     def topics(self) -> dict[str, range]:

@@ -31,6 +31,7 @@ OPTIONS: dict[str, Option] = {
     "simulation.brokers": Option("brokers", least=1, most=99),
     "simulation.topic": Option("topic"),
     "num.partitions": Option("partitions", least=1, most=10_000),
+    "simulation.partitions.added": Option("added_partitions", most=9_999),
     "default.replication.factor": Option("replication_factor", least=1),
     "simulation.assignment": Option("assignment"),
     "simulation.assignment.start": Option("assignment_start", most=98),
@@ -80,6 +81,7 @@ OPTIONS: dict[str, Option] = {
     "enable.idempotence": Option("idempotence"),
     "delivery.timeout.ms": Option("delivery_timeout", MS),
     "request.timeout.ms": Option("request_timeout", MS),
+    "metadata.max.age.ms": Option("metadata_age", MS, least=1),
     "simulation.consumers": Option("consumers", most=1000),
     "auto.offset.reset": Option("offset_reset"),
     "max.poll.records": Option("max_poll_records", least=1),
@@ -105,6 +107,8 @@ OPTIONS: dict[str, Option] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": Option("transaction_cleanup", MS, least=1),
     "simulation.transaction.records": Option("transaction_records", least=1),
     "simulation.transaction.aborts": Option("transaction_aborts", most=1000),
+    "simulation.poison": Option("poison"),
+    "simulation.poison.value": Option("poison_value"),
     "simulation.processing": Option("processing"),
     "simulation.ops": Option("ops", least=1),
     "simulation.send.interval.us": Option("interval", least=1),
@@ -271,6 +275,8 @@ def check(config: Config) -> None:
         raise ConfigError("simulation.static.members needs a group: set partition.assignment.strategy")
     _check_transactions(config)
     _check_processing(config)
+    _check_poison(config)
+    _check_added_partitions(config)
     _check_placement(config)
 
 
@@ -298,6 +304,32 @@ def _check_processing(config: Config) -> None:
             f"simulation.processing={config.processing} commits offsets {where}: set simulation.commit to {commit!r}, "
             f"not {config.commit!r}"
         )
+
+
+def _check_poison(config: Config) -> None:
+    known = ("none", "crash", "skip", "dead-letter")
+    if config.poison not in known:
+        raise ConfigError(f"simulation.poison must be {', '.join(known)}, not {config.poison!r}")
+    if config.poison == "none":
+        return
+    if not config.strategy or config.commit != "after" or config.processing != "none":
+        raise ConfigError(
+            f"simulation.poison={config.poison} needs a group (partition.assignment.strategy) without "
+            "simulation.processing, and simulation.commit=after"
+        )
+
+
+def _check_added_partitions(config: Config) -> None:
+    if config.added_partitions >= config.partitions:
+        raise ConfigError(
+            f"simulation.partitions.added must be less than num.partitions, {config.partitions}, not "
+            f"{config.added_partitions}"
+        )
+    if config.added_partitions and not config.strategy:
+        # KafkaConsumer.assign: only a group gets new partitions.
+        raise ConfigError("simulation.partitions.added needs a group: set partition.assignment.strategy")
+    if config.added_partitions and (config.transactional or config.copies):
+        raise ConfigError("simulation.partitions.added is not simulated together with transactions or other topics")
 
 
 def _check_placement(config: Config) -> None:

@@ -18,7 +18,8 @@ from logjudge.models.replication.config import MS, SECOND, ConfigError
 from logjudge.models.replication.events import ClusterEvent
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
-from test_consumer_groups import INVARIANTS, QUICK, scenario
+
+from .test_consumer_groups import INVARIANTS, QUICK, scenario
 
 
 def restarted(away_ms: int, **more: Any) -> Cluster:

@@ -108,8 +108,8 @@ def _drop(*_: object) -> None:
     """Forget offsets."""
 
 
-def _apply(offsets: GroupOffsets, _: int, partition: int, offset: int, at: int) -> None:
-    offsets.commit(partition, offset, at)
+def _apply(offsets: GroupOffsets, _: int, record: GroupRecord, at: int) -> None:
+    offsets.commit(record, at)
 
 
 def _replay_plain(replay: Callable[..., None]) -> Callable[..., None]:

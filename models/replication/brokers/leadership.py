@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..config import Config
 from ..events import Followed, Led
-from ..partition_state import NO_LEADER, LeaderAndIsr, PartitionState
+from ..partition_state import ABSENT, NO_LEADER, LeaderAndIsr, PartitionState
 from ..rules import Rules
 from .disk import Disk
 from .fetch import FetchHandler
@@ -57,6 +57,8 @@ class Leadership:
             return
         self.controller_epoch = max(self.controller_epoch, request.controller_epoch)
         for partition, state in request.states:
+            if state is ABSENT:
+                continue
             known = self.metadata.get(partition)
             if known is None or state.epoch > known.epoch or state.version >= known.version:
                 self.metadata[partition] = state

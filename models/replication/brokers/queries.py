@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..network import Network
-from ..partition_state import PartitionState
+from ..partition_state import ABSENT, PartitionState
 from ..requests import NONE, NOT_LEADER, ApiVersionsRequest, EpochRequest, MetadataRequest, OffsetsRequest, Request
 from ..rules import Rules
 from .process import Process
@@ -42,11 +42,10 @@ class QueryHandler:
 
     def handle_metadata(self, request: MetadataRequest) -> None:
         """Metadata, from this broker's cache."""
-        request.leaders = [
-            (state.leader, state.epoch, state.isr)
-            for state in (self._metadata.get(partition) for partition in range(self._partitions))
-            if state is not None
-        ]
+        known = [self._metadata.get(partition) for partition in range(self._partitions)]
+        if any(known):
+            states = [state or ABSENT for state in known]
+            request.leaders = [(state.leader, state.epoch, state.isr) for state in states]
         self._reply(request)
 
     def handle_offsets(self, request: OffsetsRequest) -> None:

@@ -71,6 +71,7 @@ class Consumer(Client):
         self._poll_deadline = 0
         self._poll_acknowledged: dict[int, int] = {}
         self._retry_at = 0
+        self._seek_to: int | None = None
 
     def next_op(self) -> int:
         """The number of this process's next operation."""
@@ -119,6 +120,8 @@ class Consumer(Client):
     def _begin_poll(self, incarnation: int | None = None) -> None:
         if not self.alive or self.finished or (incarnation is not None and incarnation != self.incarnation):
             return
+        if self._seek_to is not None:
+            self._seek(self._seek_to)
         now = self.loop.now
         self._polling = True
         self._poll_op = self.next_op()
@@ -128,6 +131,18 @@ class Consumer(Client):
         self._fetch()
         if self._buffer:
             self._end_poll()
+
+    def seek(self, offset: int) -> None:
+        """Continue at this offset of each partition, from the next poll on (KafkaConsumer.seek)."""
+        self._seek_to = offset
+
+    def _seek(self, offset: int) -> None:
+        self._seek_to = None
+        self._reset = []
+        for partition in self.assigned:
+            self.position[partition], self.last_epoch[partition] = offset, -1
+            self._buffer.pop(partition, None)
+        self._history.seek(self.head(self.next_op()), [(partition, offset) for partition in self.assigned])
 
     def _end_poll(self) -> None:
         """Return the buffered records, up to max.poll.records, and continue to fetch."""

@@ -54,6 +54,7 @@ class GroupConsumer(Consumer):
         self._heartbeat_request: GroupRequest | None = None
         self._target: tuple[int, ...] = ()  # what the group assigned
         self._needs_rejoin = self._is_lost = False
+        self._shared_out = 0  # how many partitions this member shared out as the group's leader
         self._committing: dict[int, int] = {}
         self._commit_op, self._is_unsure = 0, False
         self._then: Callable[[], None] | None = None  # after the commit
@@ -98,6 +99,7 @@ class GroupConsumer(Consumer):
         if not self.alive:
             return True
         is_at_rest = self._phase == STABLE and not self._needs_rejoin and not self._is_lost
+        is_at_rest = is_at_rest and self.count_partitions(self.config.partitions) == self.config.partitions
         return is_at_rest and all(ranges[p] is not None and self.position[p] >= ranges[p][1] for p in self.assigned)
 
     # --- polls
@@ -168,11 +170,12 @@ class GroupConsumer(Consumer):
         self._history.revoke(self.head(self.next_op()), tuple(partitions), self._membership())
 
     def _joined(self, response: GroupRequest) -> None:
-        self.member, self.generation = response.member, response.generation
+        self.member, self.generation, self._shared_out = response.member, response.generation, 0
         self._last_heartbeat_response = self.loop.now
         shares = {}
         if response.members:
-            shares = ASSIGNORS[self.config.strategy](self.config.partitions, response.members)
+            self._shared_out = self.count_partitions(self.config.partitions)
+            shares = ASSIGNORS[self.config.strategy](self._shared_out, response.members)
         self._phase = SYNC
         self._send_request(SYNC, assignments=shares)
 
@@ -216,6 +219,12 @@ class GroupConsumer(Consumer):
         if offset is None:
             self._reset.append(partition)
         return offset
+
+    def on_leaders(self) -> None:
+        """The group's leader joins again if the topic has more partitions (rejoinNeededOrPending)."""
+        if 0 < self._shared_out < self.count_partitions(self.config.partitions) and self._phase == STABLE:
+            self._shared_out, self._needs_rejoin = 0, True
+        super().on_leaders()
 
     # --- requests to the coordinator
 
@@ -301,6 +310,8 @@ class GroupConsumer(Consumer):
         if not self.alive or incarnation != self.incarnation:
             return
         now, config = self.loop.now, self.config
+        if config.added_partitions and now >= self.metadata_at + config.metadata_age:
+            self.refresh()
         request = self._request
         is_joining = request is not None and request.kind in (JOIN, SYNC)
         limit = config.max_poll_interval if is_joining else config.request_timeout

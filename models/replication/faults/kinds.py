@@ -216,6 +216,17 @@ def controller_pause(target: Target, fault: Fault) -> Heal:
     return heal
 
 
+def add_partitions(target: Target, _: Fault) -> None:
+    """An administrator adds partitions to the topic (simulation.partitions.added)."""
+    target.quorum.add_partitions()
+
+
+def consumer_seek(target: Target, fault: Fault) -> None:
+    """The application of a consumer seeks to the offset `amount` of each partition that it reads."""
+    for index in fault.nodes:
+        target.consumers[index].seek(fault.amount)
+
+
 def consumer_crash(target: Target, fault: Fault) -> Heal:
     """A consumer's process dies; it restarts from its committed offsets."""
     target.hold("consumer", fault)
@@ -296,7 +307,9 @@ FAULTS: dict[str, Callable[[Target, Fault], Heal | None]] = {
     "clock-skew": clock_skew,
     "controller-crash": controller_crash,
     "controller-pause": controller_pause,
+    "add-partitions": add_partitions,
     "consumer-crash": consumer_crash,
+    "consumer-seek": consumer_seek,
     "consumer-pause": consumer_pause,
     "delete-records": delete_records,
     "preferred-election": preferred_election,
