@@ -30,7 +30,7 @@ from .transactions.pieces import NO_PIECES, Expected, Pieces, bounded_pieces
 from .verdict.consequences import accept_consequences, link_consequences
 
 if TYPE_CHECKING:
-    from ..histories.bundle import Settings
+    from ..histories.settings import Settings
 
 MAX_DRAWN = 6  # cycles of a run
 
@@ -221,7 +221,7 @@ def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Findi
         for rule, judgement in judgements.items()
         for number, finding in enumerate(judgement.findings)
     ]
-    return accept_consequences(link_consequences(findings), p)
+    return accept_consequences(link_consequences(findings, p), p)
 
 
 def configured_severity(finding: Finding, settings: Settings) -> str:

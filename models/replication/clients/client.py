@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..config import MS, SECOND
+from ..config import MS, SECOND, Config
 from ..event_loop import Timer
+from ..ledger import Ledger
 from ..network import Connection, Network
 from ..partition_state import NO_LEADER
-from ..ports import EventHead, Inboxes
+from ..ports import EventHead, History, Inboxes
 from ..requests import Callback, MetadataRequest, Request
 from ..rules import Rules
 
@@ -20,18 +22,33 @@ METADATA_PAUSE = 100 * MS  # retry.backoff.ms
 AnyRequest = TypeVar("AnyRequest", bound=Request)
 
 
+@dataclass(frozen=True, slots=True)
+class ClientParts:
+    """The parts of a run that all clients use."""
+
+    network: Network
+    inboxes: Inboxes
+    rules: Rules
+    config: Config
+    ledger: Ledger
+    history: History
+
+
 class Client:
     """Has (leader, leader epoch, ISR) of each partition, and refreshes them when a broker refuses a request."""
 
-    def __init__(self, node: int, name: str, network: Network, inboxes: Inboxes, rules: Rules, partitions: int) -> None:
+    def __init__(self, node: int, name: str, parts: ClientParts) -> None:
         self.node = node
         self.name = name
-        self.network = network
-        self.loop: Timer = network.loop
-        self._inboxes = inboxes
-        self._rules = rules
-        self._broker_ids = tuple(inboxes)
-        self.leaders: list[tuple[int, int, tuple[int, ...]]] = [(NO_LEADER, -1, ()) for _ in range(partitions)]
+        self.network = parts.network
+        self.loop: Timer = parts.network.loop
+        self.config = parts.config
+        self._inboxes = parts.inboxes
+        self._rules = parts.rules
+        self._ledger = parts.ledger
+        self._history = parts.history
+        self._broker_ids = tuple(parts.inboxes)
+        self.leaders: list[tuple[int, int, tuple[int, ...]]] = [(NO_LEADER, -1, ())] * parts.config.logs
         self.connections = {broker: Connection(node) for broker in self._broker_ids}
         self._refresh: MetadataRequest | None = None  # the request in flight
         self._next_broker = node

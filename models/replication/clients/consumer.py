@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..config import MS, SECOND, Config
+from ..config import MS, SECOND
 from ..coordinators.offsets import OffsetCoordinator
-from ..ledger import Ledger
-from ..network import Network
 from ..partition_state import NO_LEADER
-from ..ports import History, Inboxes, Records
+from ..ports import Records
 from ..requests import NOT_AVAILABLE, OUT_OF_RANGE, TRUNCATED, FetchPart, FetchRequest, OffsetsRequest, Request
-from ..rules import Rules
 from ..storage.batches import Batch
 from ..storage.transactions import readable
-from .client import Client
+from .client import Client, ClientParts
 
 TICK = 100 * MS
 KILLED = "killed"  # why a process ended
@@ -33,24 +30,16 @@ class Consumer(Client):
         node: int,
         index: int,
         name: str,
-        network: Network,
-        inboxes: Inboxes,
-        rules: Rules,
-        config: Config,
+        parts: ClientParts,
         coordinator: OffsetCoordinator,
-        ledger: Ledger,
-        history: History,
         on_goal: Callable[[], None],
     ) -> None:
-        super().__init__(node, name, network, inboxes, rules, config.logs)
-        self.assigned: Sequence[int] = range(config.partitions)
+        super().__init__(node, name, parts)
+        self.assigned: Sequence[int] = range(self.config.partitions)
         self.index = index
-        self.config = config
-        self.committed = config.isolation == "read_committed"
-        self._has_markers = config.transactional
+        self.committed = self.config.isolation == "read_committed"
+        self._has_markers = self.config.transactional
         self._coordinator = coordinator
-        self._ledger = ledger
-        self._history = history
         self._on_goal = on_goal
         self.alive = False
         self.incarnation = 0

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections import deque
 from random import Random
 
-from ..config import MS, SECOND, Config
-from ..ledger import Ledger
-from ..network import FIRST_CLIENT, Network
+from ..config import MS, SECOND
+from ..network import FIRST_CLIENT
 from ..partition_state import NO_LEADER
-from ..ports import History, Inboxes
 from ..producer_batch import ProducerBatch
 from ..requests import (
     DUPLICATE,
@@ -28,8 +26,7 @@ from ..requests import (
     ApiVersionsRequest,
     ProduceRequest,
 )
-from ..rules import Rules
-from .client import Client
+from .client import Client, ClientParts
 from .partitioners import PARTITIONERS
 
 TICK = 100 * MS
@@ -39,24 +36,11 @@ SETUP_TIMEOUT = 10 * SECOND  # socket.connection.setup.timeout.ms
 class Producer(Client):
     """RecordAccumulator and Sender in one; the values of each partition are numbered from 0."""
 
-    def __init__(
-        self,
-        index: int,
-        ops: int,
-        network: Network,
-        inboxes: Inboxes,
-        rules: Rules,
-        config: Config,
-        ledger: Ledger,
-        history: History,
-        rng: Random,
-    ) -> None:
-        super().__init__(FIRST_CLIENT + index, f"p{index}", network, inboxes, rules, config.logs)
+    def __init__(self, index: int, ops: int, parts: ClientParts, rng: Random) -> None:
+        super().__init__(FIRST_CLIENT + index, f"p{index}", parts)
+        config = self.config
         self.index = index
         self.ops = ops
-        self.config = config
-        self._ledger = ledger
-        self._history = history
         self._rng = rng
         self._known = config.first_partitions  # partitions of the topic
         self._choose = PARTITIONERS[config.partitioner](rng, self._known, config.keys)

@@ -15,7 +15,7 @@ from ..config import MS, NEVER, Config
 from ..events import ClusterEvent, Listener
 from ..network import FIRST_CONTROLLER, QUORUM, Network
 from ..partition_state import ABSENT, PartitionState
-from ..ports import ControlledBroker, PartitionChanges
+from ..ports import ControlledBroker, OnStored
 from ..requests import AlterIsrRequest
 from ..rules import Rules, VoteOf
 from .controller import Controller
@@ -26,34 +26,13 @@ TICK = 100 * MS
 class Quorum:
     """Sessions and partition states; passes each change to the active controller."""
 
-    __slots__ = (
-        "_brokers",
-        "_due_prefer",
-        "_listener",
-        "_on_change",
-        "_planned",
-        "_vacant_until",
-        "config",
-        "controller",
-        "controllers",
-        "epoch",
-        "incarnations",
-        "leaving",
-        "live",
-        "loop",
-        "network",
-        "rules",
-        "sessions",
-        "states",
-    )
-
     def __init__(
         self,
         network: Network,
         brokers: Mapping[int, ControlledBroker],
         rules: Rules,
         config: Config,
-        on_change: PartitionChanges,
+        on_stored: OnStored,
         listener: Listener | None,
     ) -> None:
         self.network = network
@@ -61,7 +40,7 @@ class Quorum:
         self.rules = rules
         self.config = config
         self._brokers = brokers
-        self._on_change = on_change
+        self._on_stored = on_stored
         self._listener = listener
         self.sessions: dict[int, int] = {}  # broker -> when its session ends
         self.incarnations: dict[int, int] = {}
@@ -115,7 +94,7 @@ class Quorum:
             if state is ABSENT:
                 state = _created(self._planned[partition])
                 self.states[partition] = controller.view[partition] = state
-                self._on_change(partition, state, state)
+                self._on_stored(partition, state, state)
                 self.report(QUORUM, "stored", partition, None, state)
                 controller.broadcast((partition,))
         controller.reconcile()
@@ -313,7 +292,7 @@ class Quorum:
 
     def _store(self, partition: int, state: PartitionState) -> None:
         before, self.states[partition] = self.states[partition], state
-        self._on_change(partition, before, state)
+        self._on_stored(partition, before, state)
         self.report(QUORUM, "stored", partition, before, state)
 
     # --- ISR

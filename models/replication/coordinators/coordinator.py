@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from ..config import Config
+from ..brokers.part import Parts
+from ..brokers.produce import ProduceHandler
 from ..requests import INVALID_STATE, NOT_LEADER, OLD_PRODUCER
-from ..rules import Rules
 from ..storage.batches import Batch
 from ..storage.transactions import MARKER, is_commit
 from .group_ledger import GroupLedger
@@ -61,10 +60,9 @@ class Member:
 class GroupCoordinator(LogCoordinator[GroupRecord]):
     """The group on this broker."""
 
-    def __init__(self, *arguments: Any, records: list[GroupRecord], ledger: GroupLedger, rules: Rules) -> None:
-        config: Config = arguments[-1]
-        super().__init__(*arguments, log=config.group_log, records=records)
-        self.ledger, self._rules = ledger, rules
+    def __init__(self, parts: Parts, produces: ProduceHandler, records: list[GroupRecord], ledger: GroupLedger) -> None:
+        super().__init__(parts, produces, parts[-1].group_log, records)
+        self.ledger = ledger
 
     def _drop_state(self) -> None:
         self._state, self._generation, self._leader = EMPTY, 0, ""
