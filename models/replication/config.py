@@ -36,8 +36,8 @@ def setting(
     """A field of Config with its names in Kafka or the simulator, and its range in the unit of these names.
 
     Names that end in `.ms`, `.seconds` or `.minutes` give the unit; other numbers are counts, bytes or microseconds.
-    Intervals are at least 1, because simulated time would stop otherwise. `per_broker`: brokers may differ; other settings belong to
-    the cluster, its topic or its clients.
+    Intervals are at least 1, because simulated time would stop otherwise. `per_broker`: brokers may differ; other
+    settings belong to the cluster, its topic or its clients.
     """
     limits = {"least": least, "most": most, "choices": choices, "per_broker": per_broker}
     return field(default=default, metadata={"names": names, **limits})
