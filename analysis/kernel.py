@@ -31,7 +31,7 @@ from .transactions.pieces import NO_PIECES, Expected, Pieces, bounded_pieces
 from .verdict.consequences import accept_consequences, link_consequences
 
 if TYPE_CHECKING:
-    from ..histories.bundle import Settings
+    from ..histories.settings import Settings
 
 MAX_DRAWN = 6  # cycles of a run
 

@@ -13,10 +13,11 @@ from dataclasses import replace
 
 import polars as pl
 
-from ..histories.bundle import Run, Settings
+from ..histories.bundle import Run
 from ..histories.files import blocks
 from ..histories.readers import READERS
 from ..histories.readers import transaction_lines as lines
+from ..histories.settings import Settings
 from .kernel import MAX_DRAWN, configured_severity, of_run
 from .results import Results
 from .rules.anomalies import findings_of_anomalies, severities_under

@@ -179,7 +179,9 @@ class Terminated(BaseException):
         self.number = number
 
 
-def _raise_on_termination() -> None:
+def prepare_process() -> None:
+    """Makes SIGTERM and SIGHUP raise Terminated, and sets what fits many small queries."""
+
     def terminate(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
         raise Terminated(number)
@@ -187,9 +189,12 @@ def _raise_on_termination() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
             signal.signal(number, terminate)
+    gc.set_threshold(GC_THRESHOLD)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that nothing here needs
 
 
-def _end(code: int) -> NoReturn:
+def end_process(code: int) -> NoReturn:
     """Ends the process after removing temporary files, without waiting for running threads.
 
     It also skips the teardown of modules, which takes a tenth of a second.
@@ -209,10 +214,7 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 a bug, 128 + N after signal N."""
-    _raise_on_termination()
-    gc.set_threshold(GC_THRESHOLD)
-    sys.setswitchinterval(SWITCH_SECONDS)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that nothing here needs
+    prepare_process()
     if sys.stdout is None or sys.stderr is None:  # closed by the caller, as with >&-
         nowhere = open(os.devnull, "w")  # noqa: PTH123, SIM115
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
@@ -225,9 +227,9 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False, prog_name="logjudge", color=colour)
     except click.exceptions.Abort:
-        _end(128 + signal.SIGINT)
+        end_process(128 + signal.SIGINT)
     except Terminated as ended:
-        _end(128 + ended.number)
+        end_process(128 + ended.number)
     except click.ClickException as error:
         error.show()
         code = EXIT_USAGE
@@ -239,4 +241,4 @@ def main() -> None:
             raise
         report_bug(error)
         code = EXIT_CRASH
-    _end(code if isinstance(code, int) else EXIT_VALID)
+    end_process(code if isinstance(code, int) else EXIT_VALID)

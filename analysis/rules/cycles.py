@@ -23,7 +23,7 @@ from .judgement import Judgement, judge_later
 from .rule import Rule
 
 if TYPE_CHECKING:
-    from ...histories.bundle import Settings
+    from ...histories.settings import Settings
 
 MAX_VIOLATIONS, MAX_PERMITTED = 100, 20  # components of a type that become findings; the last one counts the others
 # By suffix of a rule's name: what it adds to the summary, and when two transactions are neighbours.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ...histories.bundle import ROLES, Settings
+from ...histories.settings import ROLES, Settings
 from ..causes.incidents import incidents_of, rows_of
 from ..finding_order import worst_rows_first
 from ..partitions.topic_generations import Span, in_words

@@ -7,7 +7,7 @@ import pytest
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.rules.loss import lost_write
-from logjudge.histories.bundle import Settings
+from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS
 
 from .replica_texts import logs

@@ -14,7 +14,7 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
-from ....histories.bundle import Settings
+from ....histories.settings import Settings
 from ...rules.cycles import Found, searches
 from ...transactions.cycles import cycles_in, cycles_of, join_cycles
 from ...transactions.windows import join_windows, slices, windows_of, within

@@ -24,11 +24,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....histories.bundle import Run, Settings, Stored, path_below
+from ....histories.bundle import Run, Stored, path_below
 from ....histories.evidence.layout import split_part
 from ....histories.evidence.parts import Part
 from ....histories.files import BLOCK_BYTES, HANDED_ON_BLOCK_BYTES, SPLIT_BYTES, Block, Split
 from ....histories.parsing import parse_blocks
+from ....histories.settings import Settings
 from ...stages import Parts, pair_and_observe, read_evidence, read_split
 from . import handing_on
 from .blocks import BLOCK, SCHEMA, Map, blocks_of_parts, first_turn, rows_in, unpack

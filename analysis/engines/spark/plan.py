@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from ....histories.bundle import Run, Settings
+from ....histories.bundle import Run
 from ....histories.evidence.parts import Part
 from ....histories.files import SPLIT_BYTES, Split
 from ....histories.pairing import PLACED_EVENTS
+from ....histories.settings import Settings
 from ...batches import Unit, batches_of
 from ...stages import (
     REFERRING_TABLES,
