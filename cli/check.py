@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import shlex
 import sys
-import time
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +13,17 @@ from click.core import ParameterSource
 
 from ..histories.errors import UsageError
 from ..histories.files import is_uri
-from ..histories.output_folder import name_of
 from ..histories.readers import CHECKED
 from .check_help import CommandWithRules
 from .completing import completed
 from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
 from .forms import from_formats
-from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, report_failure, worst_exit
+from .judging import Judged, Task, is_quiet, judge, judge_or_report
+from .judging_processes import are_for_processes, judge_in_processes
+from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
+from .output import render
 from .paths import AnyPath, LocalPath
-from .progress import Progress
-from .runs import Judged, check_index, names_of, write_index
+from .runs import check_index, names_of, write_index
 from .runs import render as render_runs
 from .stepping import SteppingEngine
 
@@ -125,8 +122,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     a URI that Spark reads (s3a://, hdfs://, ...), or - for standard input.
 
     Histories of transactions on lists or registers, as Elle checks them (--from elle-append, elle-register), are
-    judged for isolation anomalies and the consistency models that these rule out. They are judged in this process,
-    whatever the engine, and only from local files.
+    judged for isolation anomalies and the consistency models that these rule out.
 
     Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown.
     """
@@ -142,19 +138,19 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     if indexed:
         check_index(out or DEFAULT_OUT)
     engine = _engine(runs, spark, options["state"])
+    tasks = [
+        Task(run, name, folder, rules, options, len(runs) > 1)
+        for run, name, folder in zip(runs, names, targets, strict=True)
+    ]
     judged: list[Judged] = []
-    for run, name, folder in zip(runs, names, targets, strict=True):
-        began, started = datetime.now(UTC), time.monotonic()
-        report, is_bug = None, False
-        try:
-            report, headline = judge_and_write(run, name if len(runs) > 1 else "", folder, engine, rules, options)
-        except Exception as error:
-            if len(runs) == 1 and not options["form"]:
-                raise
-            headline, is_bug = report_failure(error, run)
-        judged.append(Judged(run, name, folder, began, time.monotonic() - started, report, headline, is_bug))
+    for run in _judged(tasks, engine):
+        judged.append(run)
+        if run.report and not is_quiet(options):
+            click.echo(render(run.report, run.folder, run.seconds))
+            if engine.remark:
+                click.echo(engine.remark, err=True)
     index = write_index(out or DEFAULT_OUT, judged) if indexed else None
-    if len(runs) > 1 and not (options["quiet"] or options["as_json"] or options["form"]):
+    if len(runs) > 1 and not is_quiet(options):
         click.echo(render_runs(judged, index))
     _print_for_machines(judged, options)
     if not options["quiet"] and not any(map(is_uri, (*runs, *targets))):
@@ -164,48 +160,15 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     return worst_exit(EXITS["crashed" if run.is_bug else run.verdict] for run in judged)
 
 
-def judge_and_write(
-    path: str, name: str, folder: str, engine: Engine, rules: tuple[str, ...], options: dict[str, Any]
-) -> tuple[dict[str, Any], str]:
-    """verdict.json of a run, and its headline. A run without a configured name gets `name`, if not empty."""
-    from ..analysis.figures import merge_figures
-    from ..analysis.rules import DIALECTS
-    from ..analysis.rules.selection import check_applicable
-    from ..analysis.verdict.document import report_of
-    from ..analysis.verdict.provenance import provenance_of
-    from ..plots.painting import start_painter
-    from ..plots.report import headline
-    from ..plots.report.saved import write_result
-
-    started = time.monotonic()
-    quiet = options["quiet"] or options["as_json"] or options["form"] is not None
-    with Progress(name or name_of(path), quiet) as progress:
-        engine.check_target(folder, progress)
-        run = engine.open_run(path, options["reader"], progress)
-        check_applicable(rules, run.settings.dialect)
-        settings = ("allow", "strict", "ww_deps", "model", "keys")
-        chosen = {key: options[key] for key in settings if key in options}
-        if name and not run.settings.config.get("name"):
-            chosen["name"] = name
-        run = dataclasses.replace(run, settings=dataclasses.replace(run.settings, rules=rules, **chosen))
-        if options["plots"] != "none":
-            start_painter()
-        results = engine.judge(run, progress)
-        results.refuse_unusable()
-        command_line = shlex.join(["logjudge", *sys.argv[1:]])
-        judged_by = engine.name if run.settings.dialect not in DIALECTS else LocalEngine.name
-        report = {**report_of(results, judged_by), "provenance": provenance_of(run, command_line)}
-        report = engine.described(report, results)
-        progress("writing", 0, 1, "reports")
-        figures = merge_figures(results.records, results.context, results.run.settings)
-        engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
-    if not quiet:
-        from .output import render
-
-        click.echo(render(report, folder, time.monotonic() - started))
-        if engine.remark:
-            click.echo(engine.remark, err=True)
-    return report, headline(report, figures["impact"])
+def _judged(tasks: list[Task], engine: Engine) -> Iterator[Judged]:
+    """The tasks in their order. An error of one does not stop the others, unless they would fail like it."""
+    if isinstance(engine, LocalEngine) and are_for_processes([task.path for task in tasks]):
+        yield from judge_in_processes(tasks, engine)
+    elif len(tasks) == 1 and not tasks[0].options["form"]:
+        yield judge(tasks[0], engine)
+    else:
+        for task in tasks:
+            yield judge_or_report(task, engine)
 
 
 def _engine(runs: tuple[str, ...], spark: Spark | None, state: Path | None) -> Engine:

@@ -153,7 +153,7 @@ def command(
             judgement = judge_history(model, history, timeout, memory << 20, map_payloads)
             shrunk = _shrunk(judgement) if minimal else None
             outcomes[name] = _outcome(judgement, shrunk)
-        except Exception as error:
+        except BaseException as error:
             message, is_bug = report_failure(error, name)
             outcomes[name] = {"verdict": "crashed" if is_bug else "broken", "error": message}
             continue

@@ -66,7 +66,12 @@ def print_error(error: LogjudgeError) -> None:
     click.echo(f"logjudge: {printable(without_scratch(str(error)))}", err=True)
 
 
-def report_bug(error: Exception, name: str | None = None) -> None:
+def _is_failure(error: BaseException) -> bool:
+    """Whether an error is an Exception, or a panic of polars, which is none; signals and exits are neither."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def report_bug(error: BaseException, name: str | None = None) -> None:
     """Prints the traceback of a bug of logjudge, and the input that caused it."""
     import traceback
 
@@ -79,25 +84,27 @@ def report_bug(error: Exception, name: str | None = None) -> None:
     )
 
 
-def report_failure(error: Exception, name: str) -> tuple[str, bool]:
+def report_failure(error: BaseException, name: str) -> tuple[str, bool]:
     """Prints why one input failed; returns the sentence, and whether it is a bug of logjudge.
 
-    Raises the error again if the next input would fail too: closed output, a full disk, or no Spark.
+    Raises the error again if it ends the process, or if the next input would fail too: closed output, a full disk, or
+    no Spark.
     """
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    if full or isinstance(
-        error, BrokenPipeError | click.exceptions.Abort | click.ClickException | MissingComponentError
-    ):
+    fatal = (BrokenPipeError, click.exceptions.Abort, click.ClickException, MissingComponentError)
+    if full or isinstance(error, fatal) or not _is_failure(error):
         raise error
     known = error if isinstance(error, LogjudgeError) else _refusal(error)
     if known is not None:
         print_error(known)
         return str(known), False
     report_bug(error, name)
-    return f"a bug of logjudge: {type(error).__name__}: {error}", True
+    # A failure of a worker of Spark comes with its traceback; the last line names it.
+    lines = str(error).strip().splitlines()
+    return f"a bug of logjudge: {': '.join([type(error).__name__, *lines[-1:]])}", True
 
 
-def _refusal(error: Exception) -> LogjudgeError | None:
+def _refusal(error: BaseException) -> LogjudgeError | None:
     """The sentence for an error of the environment; None for any other error."""
     if not isinstance(error, OSError) or error.errno not in ENVIRONMENT_ERRORS:
         return None
@@ -172,7 +179,9 @@ class Terminated(BaseException):
         self.number = number
 
 
-def _raise_on_termination() -> None:
+def prepare_process() -> None:
+    """Makes SIGTERM and SIGHUP raise Terminated, and sets what fits many small queries."""
+
     def terminate(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
         raise Terminated(number)
@@ -180,9 +189,12 @@ def _raise_on_termination() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP
             signal.signal(number, terminate)
+    gc.set_threshold(GC_THRESHOLD)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that nothing here needs
 
 
-def _end(code: int) -> NoReturn:
+def end_process(code: int) -> NoReturn:
     """Ends the process after removing temporary files, without waiting for running threads.
 
     It also skips the teardown of modules, which takes a tenth of a second.
@@ -202,10 +214,7 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: 0 valid, 1 a breach, 2 bad usage or input, 3 unknown, 70 a bug, 128 + N after signal N."""
-    _raise_on_termination()
-    gc.set_threshold(GC_THRESHOLD)
-    sys.setswitchinterval(SWITCH_SECONDS)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that nothing here needs
+    prepare_process()
     if sys.stdout is None or sys.stderr is None:  # closed by the caller, as with >&-
         nowhere = open(os.devnull, "w")  # noqa: PTH123, SIM115
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
@@ -218,16 +227,18 @@ def main() -> None:
     try:
         code = cli.main(standalone_mode=False, prog_name="logjudge", color=colour)
     except click.exceptions.Abort:
-        _end(128 + signal.SIGINT)
+        end_process(128 + signal.SIGINT)
     except Terminated as ended:
-        _end(128 + ended.number)
+        end_process(128 + ended.number)
     except click.ClickException as error:
         error.show()
         code = EXIT_USAGE
     except LogjudgeError as error:
         print_error(error)
         code = EXIT_USAGE
-    except Exception as error:
+    except BaseException as error:
+        if not _is_failure(error):
+            raise
         report_bug(error)
         code = EXIT_CRASH
-    _end(code if isinstance(code, int) else EXIT_VALID)
+    end_process(code if isinstance(code, int) else EXIT_VALID)

@@ -6,9 +6,8 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +15,7 @@ from ..analysis.wording import clipped
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.output_folder import name_of
+from .judging import Judged
 from .output import COLOURS, printable
 
 if TYPE_CHECKING:
@@ -26,24 +26,6 @@ ORDER = ("invalid", "error", "unknown", "not-judged", "valid")  # worst first, a
 MAX_LINES = 200
 # File names that are the same in many runs, so they do not identify one.
 GENERIC = frozenset(("history", "run", "brokers", "data", "kafka-logs", "server", "stdout"))
-
-
-class Judged(NamedTuple):
-    """One run of a call; `report` is None if it could not be judged."""
-
-    path: str  # as given on the command line
-    name: str
-    folder: str
-    began: datetime  # UTC
-    seconds: float  # duration of the judging
-    report: dict[str, Any] | None  # verdict.json
-    headline: str  # or the error
-    is_bug: bool = False  # logjudge crashed
-
-    @property
-    def verdict(self) -> str:
-        """The verdict, or "error" if the run could not be judged."""
-        return self.report["verdict"] if self.report else "error"
 
 
 def names_of(runs: Sequence[str]) -> list[str]:

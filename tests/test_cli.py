@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from command_line import CLEAN, LOSSY, ROOT, check, run, shell
 from logjudge.analysis.rules import ANOMALIES, RULES
+from logjudge.cli.judging import Judged
 from logjudge.cli.main import COMMANDS, cli
 from logjudge.histories.errors import LogjudgeError
 
@@ -214,7 +216,9 @@ def test_a_run_that_waits_for_spark_by_default_mentions_the_local_engine_once(
     report = {"verdict": "valid", "counts": {"operations": operations}, "rules": {}, "assumptions": []}
     report["input"] = {"engine": "spark"}
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("logjudge.cli.check.judge_and_write", lambda *_: (report, "no breach"))
+    judged = Judged("r", "r", "r", datetime.now(UTC), 1.0, report, "no breach")
+    monkeypatch.setattr("logjudge.cli.judging.judge", lambda *_: judged)
+    monkeypatch.setattr("logjudge.cli.check.render", lambda *_: "")
     assert run("check", "one", "two", *options).stderr == ""
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     assert run("check", "one", "two", *options).stderr.count("small run: --engine local") == hinted

@@ -7,14 +7,18 @@ import re
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 from urllib.parse import unquote
 
 import pytest
 from click.testing import CliRunner, Result
 from figure_cases import FINAL, HOSTILE, Script, lossy, write_run
+from logjudge.cli import judging_processes
+from logjudge.cli.judging import Judged, Task
 from logjudge.cli.main import cli
-from logjudge.cli.runs import Judged, names_of, render, write_index
-from logjudge.histories.errors import UsageError
+from logjudge.cli.runs import names_of, render, write_index
+from logjudge.histories.errors import MissingComponentError, UsageError
 
 
 def check(*paths: Path, out: Path, options: tuple[str, ...] = ()) -> Result:
@@ -109,3 +113,51 @@ def test_hostile_names_stay_text(name: str, tmp_path: Path) -> None:
     assert not page.tags & {"script", "svg", "img", "b onload"}
     assert [unquote(link) for link in page.links] == [f"{name.replace('/', '')}/report.html"]
     assert all(line.isprintable() for line in render(runs, None).replace("\x1b", "").splitlines())
+
+
+def test_many_small_runs_are_judged_in_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs = [write_run(tmp_path / f"r{number}", lossy() if number % 3 else valid(), FINAL) for number in range(8)]
+    (tmp_path / "torn.jsonl").write_text("no history\n")
+    runs.insert(5, tmp_path / "torn.jsonl")
+    many = check(*runs, out=tmp_path / "o", options=("--json",))
+    printed = capfd.readouterr().err
+    monkeypatch.setattr(judging_processes, "FEWEST_RUNS", 100)
+    one = check(*runs, out=tmp_path / "o", options=("--json",))
+    assert many.return_value == one.return_value == 1
+    assert printed == one.stderr
+    assert untimed(many) == untimed(one)
+    assert [report["input"]["name"] for report in untimed(one)][:6] == ["r0", "r1", "r2", "r3", "r4", "r5"]
+
+
+def untimed(result: Result) -> list[dict[str, Any]]:
+    """The printed reports, without the time of each judging."""
+    reports = json.loads(result.stdout)
+    for report in reports:
+        report.pop("provenance", None)
+    return list(reports)
+
+
+def test_a_process_that_dies_costs_only_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [write_run(tmp_path / f"r{number}", valid(), FINAL) for number in range(8)]
+    begun = judging_processes._Worker.judge
+
+    def killed(self: Any, task: Task) -> Judged | None:
+        if task.name == "r3":
+            self._process.kill()
+        return begun(self, task)
+
+    monkeypatch.setattr(judging_processes._Worker, "judge", killed)
+    result = check(*runs, out=tmp_path / "o")
+    assert result.return_value == 70
+    assert "8 runs: 1 error, 7 valid" in result.output
+    assert "ended with code -9" in result.output
+
+
+def test_an_error_that_every_run_would_meet_ends_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [write_run(tmp_path / f"r{number}", valid(), FINAL) for number in range(8)]
+    missing = MissingComponentError("found no matplotlib")
+    monkeypatch.setattr(judging_processes._Worker, "judge", lambda *_: None)  # as a process replies to such an error
+    monkeypatch.setattr("logjudge.cli.judging.judge", Mock(side_effect=missing))
+    assert check(*runs, out=tmp_path / "o").exception is missing

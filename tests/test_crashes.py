@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 from logjudge.analysis.engines.local import judge_run
 from logjudge.cli.engines import LocalEngine
-from logjudge.cli.main import EXIT_CRASH, cli
+from logjudge.cli.main import EXIT_CRASH, cli, main
 from logjudge.histories.bundle import open_run
 from notation import parse
+from polars.exceptions import PanicException
 
 OFFSETLESS = """\
 {:type :invoke, :f :send, :value [[:send 1 1]], :process 0, :index 0, :time 0}
@@ -41,12 +42,15 @@ def invoked(*arguments: str) -> Any:
     return CliRunner().invoke(cli, list(arguments), standalone_mode=False)
 
 
-def test_the_other_runs_are_judged(runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [IndexError, PanicException])  # polars' panics are not Exceptions
+def test_the_other_runs_are_judged(
+    error: type[BaseException], runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     judge = LocalEngine.judge
 
     def crash(engine: LocalEngine, run: Any, progress: Any) -> Any:
         if run.settings.name == "first":
-            raise IndexError("out of bounds")
+            raise error("out of bounds")
         return judge(engine, run, progress)
 
     monkeypatch.setattr(LocalEngine, "judge", crash)
@@ -55,9 +59,28 @@ def test_the_other_runs_are_judged(runs: list[str], tmp_path: Path, monkeypatch:
     assert done.return_value == EXIT_CRASH
     second, third, failed = json.loads(done.stdout)
     assert (second["verdict"], third["verdict"]) == ("valid", "invalid")
-    assert failed == {"input": {"name": "first"}, "error": "a bug of logjudge: IndexError: out of bounds"}
+    assert failed == {"input": {"name": "first"}, "error": f"a bug of logjudge: {error.__name__}: out of bounds"}
     assert f"this is a bug of logjudge in {runs[0]}" in done.stderr
     assert sorted(path.name for path in out.iterdir()) == ["index.html", "second", "third"]
+
+
+@pytest.mark.parametrize(("error", "code"), [(PanicException, EXIT_CRASH), (SystemExit, 9)])
+def test_a_panic_is_a_crash_and_not_a_breach(
+    error: type[BaseException], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raise_error(*_: Any, **__: Any) -> None:
+        raise error(9)
+
+    monkeypatch.setattr(cli, "main", raise_error)
+    monkeypatch.setattr("logjudge.cli.main._raise_on_termination", lambda: None)
+    ended: list[int] = []
+    monkeypatch.setattr("logjudge.cli.main._end", ended.append)
+    if code == EXIT_CRASH:
+        main()
+        assert ended == [code]
+    else:
+        with pytest.raises(SystemExit):
+            main()
 
 
 def test_a_crash_in_a_lone_run_is_raised(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

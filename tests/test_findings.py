@@ -193,6 +193,7 @@ def test_acks_1_is_named_and_can_be_allowed(tmp_path: Path) -> None:
     assert other.of("lost-write")[0]["severity"] == "violation"
 
 
+COPY = "{p.acks=1} p:a@0 p:b@1 p:u.. c:<a@0,b@1,u@2 nemesis:kill"
 REPLACED = "{p.acks=1} p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill q:x@1 end=2"
 
 
@@ -223,6 +224,16 @@ REPLACED = "{p.acks=1} p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill q:x@1 end=2"
             "{p.acks=1} p:a@0 p:b@1 c:<a@0,b@1 c:commit=4 nemesis:kill end=1 final:<a@0",
             "commit-beyond-end",
             "violation",
+        ),
+        # The cut took a copy with it that a consumer had read; its producer sent the record again (KIP-101 on 0.10.2).
+        (f"{COPY} q:x@1 q:y@2 p:..u@3 final:<a@0,x@1,y@2,u@3", "inconsistent-offsets", "permitted"),
+        (f"{COPY} q:x@1 q:y@2 p:..u@3 final:<a@0,x@1,y@2,u@3", "realtime-order", "permitted"),
+        (f"{COPY} q:x@1 q:y@2 d:<y@2,z@2 p:..u@3 final:<a@0,x@1,y@2,u@3", "inconsistent-offsets", "violation"),
+        # A producer aborted a record between the lost ones.
+        (
+            "{p.acks=1} p:a@0 p:(e@1)! p:b@2 r:<a@0,e@1,b@2 nemesis:kill q:x@1 q:y@2 final:<a@0,x@1,y@2",
+            "inconsistent-offsets",
+            "permitted",
         ),
         # What replaced the loss goes before an offset that nobody lost, or a writer's that asked for more.
         ("{p.acks=1} p:a@0 p:e@2 nemesis:kill q:x@1 q:y@2 final:<a@0,x@1,y@2", "realtime-order", "violation"),

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 import polars as pl
 
-from ...histories.bundle import Run, Settings
+from ...histories.bundle import Run
 from ...histories.files import HANDED_ON_BLOCK_BYTES, Block, Split, blocks
 from ...histories.pairing import PLACED_EVENTS
+from ...histories.settings import Settings
 from ...histories.tables import CONTEXT, SENDS
 from ..batches import Unit, batches_of
 from ..kernel import Judged, judge_pieces, judge_unit, judge_whole_run, screen_batch, to_frame
@@ -40,6 +41,8 @@ from .store import ObservationStore
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
+
+SMALL_BYTES = 8 << 20
 Progress = Callable[..., None]  # what, done, of how many, unit
 
 
@@ -109,7 +112,7 @@ class Gathering:
 
 
 def is_transactional(run: Run) -> bool:
-    """Whether a run has transactions on lists or registers, which are judged in this process alone."""
+    """Whether a run has transactions on lists or registers."""
     return run.settings.dialect in DIALECTS
 
 
@@ -144,14 +147,15 @@ def judge_units(
     results, units, common = gathered.results, gathered.units, gathered.common
     order = sorted(units)
 
+    each = _mapping_for(results.run)
     # A Jepsen history is one unit, so all cores share the partitions within it.
-    each = on_all_cores if len(order) == 1 else map
+    within = each if len(order) == 1 else map
 
     def judge(unit: Unit) -> Judged:
-        return judge_unit(*unit, units.pop(unit), common, settings, each, unproved.get(unit))
+        return judge_unit(*unit, units.pop(unit), common, settings, within, unproved.get(unit))
 
     whole = Judged([], [], [], [], [])
-    for done, judged in enumerate(on_all_cores(judge, order)):
+    for done, judged in enumerate(each(judge, order)):
         progress("judging", done, len(order), "partitions")
         results.add_judged(to_frame(judged.findings), judged.summaries)
         whole.dependencies.extend(judged.dependencies)
@@ -197,12 +201,13 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
     """
     gathering = Gathering(run)
     take, results, units = gathering.take, gathering.results, gathering.units
-    for number, all_parts in on_all_cores(lambda item: _read(*item, run.settings), _readings(run.splits)):
+    each = _mapping_for(run)
+    for number, all_parts in each(lambda item: _read(*item, run.settings), _readings(run.splits)):
         progress("reading", number, len(run.splits))
         for parts in all_parts:
             take(parts)
         results.add_lines(number, sum(parts.counts.get("lines", 0) for parts in all_parts))
-    for done, parts in enumerate(on_all_cores(read_evidence, run.evidence)):
+    for done, parts in enumerate(each(read_evidence, run.evidence)):
         progress("reading brokers' files", done, len(run.evidence))
         take(parts)
     take(close_waiting(gathering.waiting, run.settings))
@@ -212,7 +217,7 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
         lookups.append(lookups_of("marks", pl.DataFrame({"offset": [offset]}, schema={"offset": pl.Int64})))
         chosen = choose_batches(unit, frames, lookups if run.splits else None, run.settings)
         take(chosen)
-        for parts in on_all_cores(lambda job: decode_batches(*job), chosen.jobs):
+        for parts in each(lambda job: decode_batches(*job), chosen.jobs):
             take(parts)
     return gathering.gathered()
 
@@ -229,6 +234,12 @@ def _readings(splits: Iterable[Split]) -> Iterator[tuple[Split, Block | None]]:
 def _read(split: Split, block: Block | None, settings: Settings) -> tuple[int, list[Parts]]:
     """The split's number, and the Parts of the split or of one block of it."""
     return split.number, list(read_block(split, block, settings) if block else read_split(split, settings))
+
+
+def _mapping_for(run: Run) -> Callable[[Callable[[Item], Done], Iterable[Item]], Iterator[Done]]:
+    """`on_all_cores`, or `map` for a small run: its queries are short, so threads mostly wait for the interpreter."""
+    size = run.bytes + sum((part.end or 0) - part.start for part in run.evidence)
+    return on_all_cores if size > SMALL_BYTES else map
 
 
 def on_all_cores(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:

@@ -92,7 +92,7 @@ def _divergence(
     first, last = int(run["offset"][0]), int(run["offset"][-1])
     sides = _sides(run["brokers"][0].to_list(), run["sides"][0].split("|"))
     within = records.filter(pl.col("offset").is_between(first, last))
-    winner = winning_side(logs, snapshot, records, first, sides)
+    winner = _winning_side(logs, snapshot, within, first, sides)
     # A retry may have written the dead leader's record again at the same offset: only one copy was acknowledged.
     of_winner = pl.col("broker").is_in([] if winner is None else sides[winner])
     elected = within.filter(of_winner)["value"].drop_nulls().implode()
@@ -115,15 +115,15 @@ def _sides(names: list[str], like: list[str]) -> list[list[str]]:
     return list(sides.values())
 
 
-def winning_side(
-    logs: ReplicaLogs, snapshot: str, records: pl.DataFrame, first: int, sides: list[list[str]]
+def _winning_side(
+    logs: ReplicaLogs, snapshot: str, within: pl.DataFrame, first: int, sides: list[list[str]]
 ) -> int | None:
-    """The side that was elected later: the one with the greater leader epoch at the first diverging offset.
+    """The side that was elected later: the one with the greatest leader epoch among the diverging records.
 
+    The first of them may be older: a disk restored from a copy leads again behind what the copy holds.
     Without leader epochs, the side that agrees with the last leader's log. None if neither is known.
     """
-    at = records.filter(offset=first)
-    epochs = [at.filter(pl.col("broker").is_in(side))["leader_epoch"].max() for side in sides]
+    epochs = [within.filter(pl.col("broker").is_in(side))["leader_epoch"].max() for side in sides]
     known = [epoch for epoch in epochs if isinstance(epoch, int)]
     if len(known) == len(sides) and known.count(max(known)) == 1:
         return known.index(max(known))
@@ -133,6 +133,7 @@ def winning_side(
     digests = final["digest"].unique()
     if len(digests) != 1 or (logs.last == snapshot and logs.leader is None):
         return None
+    at = within.filter(offset=first)
     same = [number for number, side in enumerate(sides) if _digest(at, side) == digests[0]]
     return same[0] if len(same) == 1 else None
 

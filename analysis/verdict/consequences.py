@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ...histories.tables import Finding
+from ...histories.tables import MAX_INT64, Finding
 from ..causes.losses import LOSSES
 from ..partitions.partition import Partition
 from ..rules import RULES
@@ -16,10 +16,10 @@ from ..rules import RULES
 OF_RANGES = ("replica-divergence",)  # rules whose findings may span records that were never committed
 
 
-def link_consequences(findings: list[Finding]) -> list[Finding]:
+def link_consequences(findings: list[Finding], p: Partition | None = None) -> list[Finding]:
     """The findings with `related` filled in. It links a loss and its consequences, and adjacent losses of one event, in
     both directions. If only the brokers' logs show the loss, its consequences are related to the acknowledged-absent
-    finding.
+    finding. `p` identifies unacknowledged copies that vanished with a loss.
     """
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     absent = [finding for finding in findings if finding.rule == "acknowledged-absent"]
@@ -27,9 +27,10 @@ def link_consequences(findings: list[Finding]) -> list[Finding]:
         return findings
     lost_by_value = {value: loss for loss in losses for value in loss.values}
     absent_by_value = {value: loss for loss in absent for value in loss.values}
+    replaced = _replaced_witnesses(findings, losses, p)
     related: dict[str, list[str]] = {}
     for finding in findings:
-        for loss in _losses_of(finding, losses, lost_by_value):
+        for loss in _losses_of(finding, losses, lost_by_value) or replaced.get(finding.id, ()):
             related.setdefault(finding.id, []).append(loss.id)
             related.setdefault(loss.id, []).append(finding.id)
         if finding.rule not in LOSSES and finding.id not in related:
@@ -68,21 +69,59 @@ def accept_consequences(findings: list[Finding], p: Partition | None = None) -> 
     return [replace(finding, severity="permitted") if is_accepted(finding) else finding for finding in findings]
 
 
+def _replaced_witnesses(
+    findings: list[Finding], losses: list[Finding], p: Partition | None
+) -> dict[str, list[Finding]]:
+    """By finding: the losses that also removed its witness, an unacknowledged copy of a record that is not lost.
+
+    The witness is the first value of the finding, at an offset behind the finding. An inconsistent-offsets finding that
+    overlaps a loss proves that other records replaced it there.
+    """
+    lost = {value for loss in losses for value in loss.values}
+    seen = [one for one in findings if RULES[one.rule].follows == "value" and not lost.issuperset(one.values[:1])]
+    replaced = [
+        (finding, [loss for loss in losses if _overlap(finding, loss)])
+        for finding in findings
+        if finding.rule == "inconsistent-offsets"
+    ]
+    if p is None or not seen or not replaced:
+        return {}
+    copies = p.entries.filter(~pl.col("sent_ok"), pl.col("value").is_in({finding.values[0] for finding in seen}))
+    witnesses = {}
+    for finding in seen:
+        last = finding.last_offset if finding.last_offset is not None else MAX_INT64
+        read = (pl.col("value") == finding.values[0]) & (pl.col("first_read_at") == finding.evidence[0].place)
+        for offset in copies.filter(read, pl.col("offset") > last)["offset"]:
+            witnesses[finding.id] = [loss for other, of in replaced for loss in of if _holds(other, offset)]
+    return witnesses
+
+
 class _Unacknowledged(NamedTuple):
-    """Records that may have been written but were never acknowledged: their values and offsets."""
+    """Records that were never acknowledged: their values, and a mask of the entries of the partition.
+
+    A record that was acknowledged at one offset may have a copy at another, as its producer sent it again. The copy is
+    unacknowledged too.
+    """
 
     values: frozenset[str]
-    offsets: frozenset[int]
+    entries: pl.DataFrame  # offset, value, is_unacknowledged; sorted by offset
 
     @staticmethod
     def of(p: Partition | None) -> _Unacknowledged:
         if p is None:
-            return _Unacknowledged(frozenset(), frozenset())
+            schema = {"offset": pl.Int64, "value": pl.String, "is_unacknowledged": pl.Boolean}
+            return _Unacknowledged(frozenset(), pl.DataFrame(schema=schema))
         named = p.sends.filter(pl.col("value").is_not_null())
-        sent = named.filter(~pl.col("acknowledged") & (pl.col("outcome") != "fail"))["value"]
-        values = frozenset(sent) - frozenset(named.filter("acknowledged")["value"])
-        placed = p.entries.filter(pl.col("value").is_in(list(values)))
-        return _Unacknowledged(values, frozenset(placed["offset"]))
+        values = frozenset(named["value"]) - frozenset(named.filter("acknowledged")["value"])
+        acknowledged = p.entries.filter("sent_ok")["value"]
+        is_copy = ~pl.col("sent_ok") & pl.col("value").is_in(acknowledged.implode())
+        known = pl.col("value").is_in(list(values)) | is_copy
+        return _Unacknowledged(values, p.entries.select("offset", "value", is_unacknowledged=known))
+
+    def within(self, first: int, last: int) -> pl.DataFrame:
+        """The entries from offset first to last, both inclusive."""
+        start, end = self.entries["offset"].search_sorted(pl.Series([first, last + 1]))
+        return self.entries[start:end]
 
 
 def _is_covered(finding: Finding, losses: list[Finding], unacknowledged: _Unacknowledged) -> bool:
@@ -92,16 +131,18 @@ def _is_covered(finding: Finding, losses: list[Finding], unacknowledged: _Unackn
     others = [value for value in finding.values if value not in lost and value not in unacknowledged.values]
     if of_records and (others or lost.isdisjoint(finding.values)):
         return False
-    if finding.rule == "inconsistent-offsets" and len(others) > finding.count:
-        return False  # an offset held two values in addition to the lost one
     if finding.first_offset is None or finding.last_offset is None:
         return of_records and finding.count <= sum(loss.count for loss in losses)
+    within = unacknowledged.within(finding.first_offset, finding.last_offset)
+    if finding.rule == "inconsistent-offsets":
+        # Each offset may hold one more value: that of the record that replaced it.
+        rest = within.filter(~pl.col("is_unacknowledged") & ~pl.col("value").is_in(lost))
+        return len(within) > 0 and not rest["offset"].is_duplicated().any()
     beside = _offsets_outside(finding.first_offset, finding.last_offset, losses)
-    # The values of such a finding include every committed record of its range.
-    known = of_records and finding.rule in OF_RANGES
-    return (known or unacknowledged.offsets.issuperset(beside)) and finding.count <= sum(
-        loss.count for loss in losses
-    ) + len(beside)
+    if of_records:
+        # The values of such a finding include every committed record of its range.
+        return finding.rule in OF_RANGES or finding.count <= sum(loss.count for loss in losses)
+    return set(within.filter("is_unacknowledged")["offset"]).issuperset(beside)
 
 
 def _offsets_outside(first: int, last: int, losses: list[Finding]) -> list[int]:
@@ -122,6 +163,10 @@ def _losses_of(finding: Finding, losses: list[Finding], lost_by_value: dict[str,
     if follows == "offset":
         return [loss for loss in losses if _overlap(finding, loss)]
     return []
+
+
+def _holds(finding: Finding, offset: int) -> bool:
+    return _overlap(finding, Finding("", "", first_offset=offset, last_offset=offset))
 
 
 def _overlap(one: Finding, other: Finding) -> bool:

@@ -44,6 +44,12 @@ def test_a_retry_at_the_offset_of_a_dead_leader_s_copy_is_a_note():
     assert (finding.severity, finding.values) == ("note", [])
 
 
+def test_a_disk_restored_from_a_copy_wins_if_it_led_again_later():
+    """The copy ends with a record of epoch 0 that the election of epoch 1 had replaced elsewhere (backup-x)."""
+    [finding] = judge_divergence(of(logs("1: 0a 1b 2y@4\n2: 0a 1c@1 2d@1")), sends("d@2", "y@2")).findings
+    assert (finding.first_offset, finding.last_offset, finding.values) == (1, 2, ["d"])
+
+
 @pytest.mark.parametrize(
     ("marks", "known", "unknown"),
     [((), (), 1), ((), ("x@1",), 0), ((("high-watermark", "1", 1), ("high-watermark", "2", 2)), (), 0)],

@@ -30,10 +30,11 @@ from ..rules import Rules
 from .deletes import DeleteHandler
 from .disk import Disk
 from .fetch import FetchHandler
-from .fetcher import FetcherContext, FetcherManager
+from .fetcher import FetcherManager
 from .inbox import Inbox
 from .isr_manager import IsrManager
 from .leadership import Leadership, OnLeader
+from .part import Parts
 from .process import DOWN, RUNNING, STARTING, Process
 from .produce import ProduceHandler
 from .queries import QueryHandler
@@ -81,32 +82,17 @@ class Broker:
             process, network, self.replicas, controller, rules, config, ledger, rng, self.manager.advance
         )
         self.threads = RequestThreads(process, config)
-        self.produces = ProduceHandler(
-            process, network, self.manager, self.disk, config, ledger, uids.__next__, self.threads
-        )
-        self.deletes = DeleteHandler(process, self.manager, controller, config)
-        self.fetches = FetchHandler(
-            process, network, self.manager, rules, config, self.isr.expand, self.deletes.complete
-        )
+        parts: Parts = (process, network, self.manager, rules, config)
+        self.produces = ProduceHandler(*parts, self.disk, ledger, uids.__next__, self.threads)
+        self.deletes = DeleteHandler(*parts, controller)
+        self.fetches = FetchHandler(*parts, self.isr.expand, self.deletes.complete)
         self.manager.connect(self.fetches.wake_followers, self.fetches.wake_consumers, self.produces.complete)
-        self.queries = QueryHandler(process, network, self.manager, rules, metadata, config.logs)
-        self.fetchers = FetcherManager(
-            FetcherContext(process, network, inboxes, self.manager, self.disk, rules, config)
-        )
+        self.queries = QueryHandler(*parts, metadata)
+        self.fetchers = FetcherManager(parts, self.disk, inboxes)
         self.leadership = Leadership(
-            process,
-            self.manager,
-            self.isr,
-            self.fetchers,
-            self.produces,
-            self.fetches,
-            self.disk,
-            rules,
-            config,
-            metadata,
-            on_leader,
+            *parts, self.isr, self.fetchers, self.produces, self.fetches, self.disk, metadata, on_leader
         )
-        self.coordinators = make_coordinators(process, network, self.manager, self.produces, config, metadata)
+        self.coordinators = make_coordinators(parts, self.produces, metadata)
         served: dict[type, Handler] = {
             FetchRequest: self.fetches.handle,
             EpochRequest: self.queries.handle_epochs,

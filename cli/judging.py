@@ -1,0 +1,93 @@
+"""Judges one run and writes its results: for `check`, `watch`, and the processes that judge many runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from .engines import Engine
+from .main import report_failure
+from .progress import Progress
+
+
+class Task(NamedTuple):
+    """A run to judge; `options` are those of `logjudge check`."""
+
+    path: str
+    name: str  # distinct among the runs of a call
+    folder: str  # of the results
+    rules: tuple[str, ...]
+    options: dict[str, Any]
+    is_one_of_many: bool = False  # then a run without a configured name gets `name`
+
+
+class Judged(NamedTuple):
+    """One run of a call; `report` is None if it could not be judged."""
+
+    path: str  # as given on the command line
+    name: str
+    folder: str
+    began: datetime  # UTC
+    seconds: float  # duration of the judging
+    report: dict[str, Any] | None  # verdict.json
+    headline: str  # or the error
+    is_bug: bool = False  # logjudge crashed
+
+    @property
+    def verdict(self) -> str:
+        """The verdict, or "error" if the run could not be judged."""
+        return self.report["verdict"] if self.report else "error"
+
+
+def is_quiet(options: dict[str, Any]) -> bool:
+    """Whether the options of `check` leave no room on stdout for text."""
+    return bool(options["quiet"] or options["as_json"] or options["form"])
+
+
+def judge(task: Task, engine: Engine) -> Judged:
+    """Judges a run and writes its results. Raises LogjudgeError."""
+    from ..analysis.figures import merge_figures
+    from ..analysis.rules.selection import check_applicable
+    from ..analysis.verdict.document import report_of
+    from ..analysis.verdict.provenance import provenance_of
+    from ..plots.painting import start_painter
+    from ..plots.report import headline
+    from ..plots.report.saved import write_result
+
+    began, started = datetime.now(UTC), time.monotonic()
+    path, name, folder, rules, options, is_one_of_many = task
+    with Progress(name, is_quiet(options)) as progress:
+        engine.check_target(folder, progress)
+        run = engine.open_run(path, options["reader"], progress)
+        check_applicable(rules, run.settings.dialect)
+        settings = ("allow", "strict", "ww_deps", "model", "keys")
+        chosen = {key: options[key] for key in settings if key in options}
+        if is_one_of_many and not run.settings.config.get("name"):
+            chosen["name"] = name
+        run = dataclasses.replace(run, settings=dataclasses.replace(run.settings, rules=rules, **chosen))
+        if options["plots"] != "none":
+            start_painter()
+        results = engine.judge(run, progress)
+        results.refuse_unusable()
+        command_line = shlex.join(["logjudge", *sys.argv[1:]])
+        report = {**report_of(results, engine.judged_by(run)), "provenance": provenance_of(run, command_line)}
+        report = engine.described(report, results)
+        progress("writing", 0, 1, "reports")
+        figures = merge_figures(results.records, results.context, results.run.settings)
+        engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
+    first = headline(report, figures["impact"])
+    return Judged(path, name, folder, began, time.monotonic() - started, report, first)
+
+
+def judge_or_report(task: Task, engine: Engine) -> Judged:
+    """As `judge`, but an error is printed on stderr. Raises the errors that the next run would meet, too."""
+    began, started = datetime.now(UTC), time.monotonic()
+    try:
+        return judge(task, engine)
+    except BaseException as error:
+        headline, is_bug = report_failure(error, task.path)
+    return Judged(task.path, task.name, task.folder, began, time.monotonic() - started, None, headline, is_bug)
