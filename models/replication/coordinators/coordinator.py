@@ -212,7 +212,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
     def _assigned(self, record: GroupRecord, error: str, base: int) -> None:  # noqa: ARG002
         """Send the members their partitions, once the generation is stored."""
         if not error:
-            self.ledger.on_generation(record.generation, self._process.loop.now)
+            self.ledger.generations.setdefault(record.generation, self._process.loop.now)
         if self._state != COMPLETING or self._generation != record.generation:
             return
         if error:

@@ -30,10 +30,6 @@ class GroupLedger:
     handled: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # partition -> ranges, in order of time
     _open: dict[tuple[str, int], Hold] = field(default_factory=dict)
 
-    def on_generation(self, generation: int, time: int) -> None:
-        """The assignment of a generation is stored."""
-        self.generations.setdefault(generation, time)
-
     def on_commit(self, record: GroupRecord, time: int) -> None:
         """A coordinator accepted a commit, and it is replicated."""
         self.accepted.append((record, time))
