@@ -84,6 +84,8 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
             ("records handled again", str(group["handled_again"])),
             ("longest time of a partition without an owner", f"{group['longest_without_owner'] / SECOND:.1f} s"),
         ]
+        if "behind" in group:
+            rows.append(("records that the group is behind at the end", str(group["behind"])))
     if transactions := known.get("transactions"):
         ends = ", ".join(str(transactions[name]) for name in ("committed", "aborted", "undecided"))
         rows += [

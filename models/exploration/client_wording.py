@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from ..replication.clients.consumer import KILLED
 from ..replication.ports import Membership
 
 Offsets = list[tuple[int, int | None]]  # by partition
@@ -17,12 +18,13 @@ def consumer_start(consumer: str, offsets: Offsets) -> str:
     return f"{consumer} has no committed offset and starts by auto.offset.reset"
 
 
-def consumer_crash(consumer: str, reached: Mapping[str, Mapping[int, int]]) -> str:
-    """A consumer dies. `reached`: by what it did, and by partition, the offset up to which it did."""
+def consumer_crash(consumer: str, reason: str, reached: Mapping[str, Mapping[int, int]]) -> str:
+    """A consumer's process ends. `reached`: by what it did, and by partition, the offset up to which it did."""
     progress = [
         f"{verb} up to offset {', '.join(str(ends[p]) for p in sorted(ends))}" for verb, ends in reached.items() if ends
     ]
-    return f"{consumer} crashes" + (f"; it had {', '.join(progress)}" if progress else "")
+    how = "crashes" if reason == KILLED else f"ends: {reason}"
+    return f"{consumer} {how}" + (f"; it had {', '.join(progress)}" if progress else "")
 
 
 def failed_transaction(producer: str, outcome: str, error: str) -> str:
@@ -81,6 +83,11 @@ _FAULTS: dict[str, Callable[[str, dict[str, object]], tuple[str, str]]] = {
     "slow-disk": lambda nodes, parameters: (
         f"the disk of broker {nodes} is slow: {parameters.get('amount', 0)} ms more for each request",
         f"the disk of broker {nodes} is no longer slow",
+    ),
+    "add-partitions": lambda *_: ("an administrator adds partitions to the topic", ""),
+    "consumer-seek": lambda nodes, parameters: (
+        f"the application of consumer {nodes} seeks to offset {parameters.get('amount', 0)}",
+        "",
     ),
     "consumer-pause": lambda nodes, _: (f"the process of consumer {nodes} is paused", f"consumer {nodes} goes on"),
     "disk-full": lambda nodes, _: (f"the disk of broker {nodes} is full", f"the disk of broker {nodes} has room again"),

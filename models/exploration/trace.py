@@ -157,10 +157,10 @@ class Tracer(History):
     def revoke(self, head: EventHead, partitions: tuple[int, ...], membership: Membership) -> None:  # noqa: ARG002
         self.sentences.append((head.time, f"{head.process} gives up {wording.named_partitions(partitions)}"))
 
-    def crash(self, head: EventHead) -> None:
+    def crash(self, head: EventHead, reason: str) -> None:
         ends = {"read": self._read, "handled": self._handled, "committed": self._committed}
         reached = {verb: by_consumer[head.process] for verb, by_consumer in ends.items()}
-        self.sentences.append((head.time, wording.consumer_crash(head.process, reached)))
+        self.sentences.append((head.time, wording.consumer_crash(head.process, reason, reached)))
 
     def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
         if sentence := wording.fault(kind, nodes, heal, extra):

@@ -157,6 +157,14 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     "transaction-timed-out": lambda node, name, epoch, lasted: (
         f"coordinator {node} aborts {name}'s transaction of epoch {epoch}, as it is open for {lasted / 1_000_000:.1f} s"
     ),
+    "static-member-replaced": lambda node, old, new, generation: (
+        f"coordinator {node} gives the place of {old} in generation {generation} to {new}, as both have one"
+        " group.instance.id"
+    ),
+    "offsets-expired": lambda node, partitions, is_dead: (
+        f"coordinator {node} removes the expired offsets of partition{'s' if len(partitions) > 1 else ''}"
+        f" {', '.join(map(str, partitions))}{', and the group' if is_dead else ''}"
+    ),
     "session-ended": lambda node, member, generation: (
         f"coordinator {node} removes {member} from generation {generation}, as its session ended"
     ),

@@ -16,6 +16,7 @@ from .clients.client import ClientParts
 from .clients.consumer import Consumer
 from .clients.group_consumer import GroupConsumer
 from .clients.outputs import Owner, PlainOutput, TransactionalOutput
+from .clients.poison import DeadLetterConsumer, PoisonedConsumer
 from .clients.processor import Output, Processor
 from .clients.producer import Producer
 from .clients.transactional_producer import TransactionalProducer
@@ -105,8 +106,11 @@ class Cluster:
             return PlainOutput(index, parts, owner, next(self.copies.pids))
 
         member: Callable[..., GroupConsumer] = partial(GroupConsumer, group=self.group)
-        if config.processing != "none":
-            member = partial(Processor, group=self.group, copies=self.copies, make_output=output)
+        if config.poison in ("crash", "skip"):
+            member = partial(PoisonedConsumer, group=self.group)
+        elif config.copies:
+            member = Processor if config.processing != "none" else DeadLetterConsumer
+            member = partial(member, group=self.group, copies=self.copies, make_output=output)
 
         def consumer(number: int, index: int, name: str) -> Consumer:
             node = FIRST_CLIENT + config.producers + number

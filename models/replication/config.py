@@ -35,9 +35,9 @@ def setting(
 ) -> Any:
     """A field of Config with its names in Kafka or the simulator, and its range in the unit of these names.
 
-    Names that end in `.ms` or `.seconds` give the unit; other numbers are counts, bytes or microseconds. Intervals are
-    at least 1, because simulated time would stop otherwise. `per_broker`: brokers may differ; other settings belong to
-    the cluster, its topic or its clients.
+    Names that end in `.ms`, `.seconds` or `.minutes` give the unit; other numbers are counts, bytes or microseconds.
+    Intervals are at least 1, because simulated time would stop otherwise. `per_broker`: brokers may differ; other
+    settings belong to the cluster, its topic or its clients.
     """
     limits = {"least": least, "most": most, "choices": choices, "per_broker": per_broker}
     return field(default=default, metadata={"names": names, **limits})
@@ -51,6 +51,8 @@ class Config:
     brokers: int = setting(3, "simulation.brokers", least=1, most=99)
     topic: str = setting("orders", "simulation.topic")
     partitions: int = setting(1, "num.partitions", least=1, most=10_000)
+    # of them, those that the fault add-partitions creates
+    added_partitions: int = setting(0, "simulation.partitions.added", most=9_999)
     replication_factor: int = setting(3, "default.replication.factor", least=1)
     assignment: str = setting("round-robin", "simulation.assignment", choices=ASSIGNMENTS)  # of replicas: placement.py
     assignment_start: int = setting(0, "simulation.assignment.start", most=98)
@@ -115,6 +117,8 @@ class Config:
     idempotence: bool = setting(True, "enable.idempotence")
     delivery_timeout: int = setting(120 * SECOND, "delivery.timeout.ms")
     request_timeout: int = setting(30 * SECOND, "request.timeout.ms", per_broker=True)
+    # used only if partitions are added
+    metadata_age: int = setting(300 * SECOND, "metadata.max.age.ms", least=1)
     # consumers
     consumers: int = setting(1, "simulation.consumers", most=1000)
     # none is not modelled: the Java consumer throws, and its application decides what happens next
@@ -131,6 +135,10 @@ class Config:
     max_poll_interval: int = setting(300 * SECOND, "max.poll.interval.ms", least=1)
     group_delay: int = setting(3 * SECOND, "group.initial.rebalance.delay.ms")
     group_load_time: int = setting(20 * MS, "simulation.group.load.ms")
+    # own | shared: each member has a group.instance.id of its own, or all have the same
+    static_members: str = setting("none", "simulation.static.members", choices=("none", "own", "shared"))
+    offsets_retention: int = setting(10080 * 60 * SECOND, "offsets.retention.minutes", least=1)
+    offsets_check: int = setting(600 * SECOND, "offsets.retention.check.interval.ms", least=1)
     handle_time: int = setting(0, "simulation.handle.ms")
     isolation: str = setting("read_uncommitted", "isolation.level", choices=("read_uncommitted", "read_committed"))
     start_late: int = setting(0, "simulation.consumer.start.ms")
@@ -147,6 +155,9 @@ class Config:
     transaction_records: int = setting(5, "simulation.transaction.records", least=1)  # sent in one transaction
     # of 1000 transactions the application aborts so many
     transaction_aborts: int = setting(100, "simulation.transaction.aborts", most=1000)
+    # what members do with a record that they cannot handle, and which: this value of producer 0 in partition 0
+    poison: str = setting("none", "simulation.poison", choices=("none", "crash", "skip", "dead-letter"))
+    poison_value: int = setting(100, "simulation.poison.value")
     # exactly-once | at-least-once: the group copies each record to another topic
     processing: str = setting("none", "simulation.processing", choices=("none", "exactly-once", "at-least-once"))
     # the run
@@ -163,7 +174,15 @@ class Config:
     @property
     def copies(self) -> range:
         """The numbers of the partitions that the group writes, behind those that it reads."""
-        return range(self.partitions, self.partitions * (1 if self.processing == "none" else 2))
+        dead_letters = int(self.poison == "dead-letter")
+        return range(
+            self.partitions, self.partitions + (dead_letters if self.processing == "none" else self.partitions)
+        )
+
+    @property
+    def first_partitions(self) -> int:
+        """How many partitions the topic has at the start."""
+        return self.partitions - self.added_partitions
 
     @property
     def data_partitions(self) -> int:
@@ -193,13 +212,17 @@ class Config:
     @property
     def copies_topic(self) -> str:
         """The topic that the group writes."""
-        return f"{self.topic}-copies"
+        return f"{self.topic}-{'copies' if self.poison == 'none' else 'dead-letters'}"
 
     @property
     def topics(self) -> dict[str, range]:
         """The topics of applications, with their partitions."""
         own = {self.topic: range(self.partitions)}
         return {**own, self.copies_topic: self.copies} if self.copies else own
+
+    def instance_of(self, client: str) -> str:
+        """The group.instance.id of a member (KIP-345); empty: it is a dynamic member."""
+        return {"own": client, "shared": "shared"}.get(self.static_members, "")
 
     def topic_of(self, partition: int) -> tuple[str, int]:
         """The topic of a replicated partition, and its number in the topic."""

@@ -25,10 +25,11 @@ class Option(NamedTuple):
     type: type
 
 
+UNITS = {".ms": MS, ".seconds": SECOND, ".minutes": 60 * SECOND}
 OPTIONS: dict[str, Option] = {
     name: Option(
         attribute=setting.name,
-        scale=MS if name.endswith(".ms") else SECOND if name.endswith(".seconds") else 1,
+        scale=next((scale for unit, scale in UNITS.items() if name.endswith(unit)), 1),
         least=setting.metadata["least"],
         most=setting.metadata["most"],
         choices=setting.metadata["choices"],
@@ -158,6 +159,7 @@ def check(config: Config) -> None:
     if config.commit not in commits:
         raise ConfigError(f"simulation.commit must be {', '.join(commits)}, not {config.commit!r}")
     _check_processing(config)
+    _check_group(config)
     _check_racks(config)
     if config.transactional and not config.idempotence:
         raise ConfigError("transactions need enable.idempotence=true")
@@ -175,6 +177,28 @@ def _check_processing(config: Config) -> None:
             f"simulation.processing={config.processing} commits offsets {where}: set simulation.commit to {commit!r}, "
             f"not {config.commit!r}"
         )
+
+
+def _check_group(config: Config) -> None:
+    if config.static_members != "none" and not config.strategy:
+        raise ConfigError("simulation.static.members needs a group: set partition.assignment.strategy")
+    if config.poison != "none" and not (config.strategy and config.commit == "after" and config.processing == "none"):
+        raise ConfigError(
+            f"simulation.poison={config.poison} needs a group (partition.assignment.strategy) without "
+            "simulation.processing, and simulation.commit=after"
+        )
+    if not config.added_partitions:
+        return
+    if config.added_partitions >= config.partitions:
+        raise ConfigError(
+            f"simulation.partitions.added must be less than num.partitions, {config.partitions}, not "
+            f"{config.added_partitions}"
+        )
+    if not config.strategy:
+        # KafkaConsumer.assign: only a group gets new partitions.
+        raise ConfigError("simulation.partitions.added needs a group: set partition.assignment.strategy")
+    if config.transactional or config.copies:
+        raise ConfigError("simulation.partitions.added is not simulated together with transactions or other topics")
 
 
 def _check_racks(config: Config) -> None:

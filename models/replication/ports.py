@@ -181,8 +181,8 @@ class History:
     def revoke(self, head: EventHead, partitions: tuple[int, ...], membership: Membership) -> None:
         """A member gives partitions up."""
 
-    def crash(self, head: EventHead) -> None:
-        """A consumer's process dies."""
+    def crash(self, head: EventHead, reason: str) -> None:
+        """A consumer's process ends."""
 
     def end_offsets(self, invoked: int, time: int, offsets: dict[int, tuple[int, int]]) -> None:
         """An administrator lists (log start, high watermark) by partition."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..events import Followed, Led
-from ..partition_state import NO_LEADER, LeaderAndIsr, PartitionState
+from ..partition_state import ABSENT, NO_LEADER, LeaderAndIsr, PartitionState
 from .disk import Disk
 from .fetch import FetchHandler
 from .fetcher import FetcherManager
@@ -50,6 +50,8 @@ class Leadership(BrokerPart):
             return
         self.controller_epoch = max(self.controller_epoch, request.controller_epoch)
         for partition, state in request.states:
+            if state is ABSENT:
+                continue
             known = self.metadata.get(partition)
             if known is None or state.epoch > known.epoch or state.version >= known.version:
                 self.metadata[partition] = state

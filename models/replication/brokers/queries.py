@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..partition_state import PartitionState
+from ..partition_state import ABSENT, PartitionState
 from ..requests import NONE, NOT_LEADER, ApiVersionsRequest, EpochRequest, MetadataRequest, OffsetsRequest
 from .part import BrokerPart
 
@@ -34,11 +34,10 @@ class QueryHandler(BrokerPart):
 
     def handle_metadata(self, request: MetadataRequest) -> None:
         """Metadata, from this broker's cache."""
-        request.leaders = [
-            (state.leader, state.epoch, state.isr)
-            for state in (self._metadata.get(partition) for partition in range(self._config.logs))
-            if state is not None
-        ]
+        known = [self._metadata.get(partition) for partition in range(self._config.logs)]
+        if any(known):
+            states = [state or ABSENT for state in known]
+            request.leaders = [(state.leader, state.epoch, state.isr) for state in states]
         self._reply(request)
 
     def handle_offsets(self, request: OffsetsRequest) -> None:

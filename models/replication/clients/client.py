@@ -53,6 +53,7 @@ class Client:
         self._refresh: MetadataRequest | None = None  # the request in flight
         self._next_broker = node
         self._next_refresh = 0
+        self.metadata_at = 0  # when the last response arrived
 
     def head(self, op: int) -> EventHead:
         """The head of an event that happens now."""
@@ -102,6 +103,7 @@ class Client:
         if request is not self._refresh:
             return
         self._refresh = None
+        self.metadata_at = self.loop.now
         for partition, new in enumerate(request.leaders):
             known = self.leaders[partition]
             if new[1] >= known[1] or not self._rules.era.epochs_in_log:
@@ -110,3 +112,7 @@ class Client:
 
     def on_leaders(self) -> None:
         """Called after each metadata response."""
+
+    def count_partitions(self, most: int) -> int:
+        """How many of the topic's first partitions exist by the known metadata; `most` are the topic's."""
+        return sum(epoch >= 0 for _, epoch, _ in self.leaders[:most])

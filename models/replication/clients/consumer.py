@@ -19,6 +19,7 @@ from ..storage.transactions import readable
 from .client import Client, ClientParts
 
 TICK = 100 * MS
+KILLED = "killed"  # why a process ended
 
 
 class Consumer(Client):
@@ -59,6 +60,7 @@ class Consumer(Client):
         self._poll_deadline = 0
         self._poll_acknowledged: dict[int, int] = {}
         self._retry_at = 0
+        self._seek_to: int | None = None
 
     def next_op(self) -> int:
         """The number of this process's next operation."""
@@ -91,7 +93,7 @@ class Consumer(Client):
         """Whether it is at the ends of these logs (start, end; None: no leader), or dead."""
         return not self.alive or all(r is not None and self.position[p] >= r[1] for p, r in enumerate(ranges))
 
-    def crash(self) -> None:
+    def crash(self, reason: str = KILLED) -> None:
         """The process dies."""
         if not self.alive:
             return
@@ -100,13 +102,15 @@ class Consumer(Client):
             request.closed = True
         for broker in self.connections:
             self.reconnect(broker)
-        self._history.crash(self.head(self.next_op()))
+        self._history.crash(self.head(self.next_op()), reason)
 
     # --- the application
 
     def _begin_poll(self, incarnation: int | None = None) -> None:
         if not self.alive or self.finished or (incarnation is not None and incarnation != self.incarnation):
             return
+        if self._seek_to is not None:
+            self._seek(self._seek_to)
         now = self.loop.now
         self._polling = True
         self._poll_op = self.next_op()
@@ -116,6 +120,18 @@ class Consumer(Client):
         self._fetch()
         if self._buffer:
             self._end_poll()
+
+    def seek(self, offset: int) -> None:
+        """Continue at this offset of each partition, from the next poll on (KafkaConsumer.seek)."""
+        self._seek_to = offset
+
+    def _seek(self, offset: int) -> None:
+        self._seek_to = None
+        self._reset = []
+        for partition in self.assigned:
+            self.position[partition], self.last_epoch[partition] = offset, -1
+            self._buffer.pop(partition, None)
+        self._history.seek(self.head(self.next_op()), [(partition, offset) for partition in self.assigned])
 
     def _end_poll(self) -> None:
         """Return the buffered records, up to max.poll.records, and continue to fetch."""

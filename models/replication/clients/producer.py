@@ -42,7 +42,8 @@ class Producer(Client):
         self.index = index
         self.ops = ops
         self._rng = rng
-        self._choose = PARTITIONERS[config.partitioner](rng, config.partitions, config.keys)
+        self._known = config.first_partitions  # partitions of the topic
+        self._choose = PARTITIONERS[config.partitioner](rng, self._known, config.keys)
         self.pid = index
         self.epoch = 0  # producer epoch, raised after a gap in the sequence (KIP-360)
         self.generated = 0
@@ -332,7 +333,11 @@ class Producer(Client):
             self.finished = True
 
     def on_leaders(self) -> None:
-        """Send the batches that now have a leader."""
+        """Send the batches that now have a leader; choose from the partitions that the topic has now."""
+        known = self.count_partitions(self.config.partitions)
+        if known > self._known:
+            self._known = known
+            self._choose = PARTITIONERS[self.config.partitioner](self._rng, known, self.config.keys)
         self._drain(None)
 
     def _tick(self, _: None) -> None:
@@ -343,6 +348,8 @@ class Producer(Client):
             return
         self.loop.at(now + TICK, self._tick)
         config = self.config
+        if config.added_partitions and now >= self.metadata_at + config.metadata_age:
+            self.refresh()
         for broker in self._broker_ids:
             waiting = self._in_flight[broker]
             # With acks=0 the socket buffer of a blocked connection is full.

@@ -14,7 +14,7 @@ from typing import Any
 from ..config import MS, NEVER, Config
 from ..events import ClusterEvent, Listener
 from ..network import FIRST_CONTROLLER, QUORUM, Network
-from ..partition_state import PartitionState
+from ..partition_state import ABSENT, PartitionState
 from ..ports import ControlledBroker, OnStored
 from ..requests import AlterIsrRequest
 from ..rules import Rules, VoteOf
@@ -47,6 +47,7 @@ class Quorum:
         self.live: list[int] = []
         self.leaving: list[int] = []  # in controlled shutdown: they still get changes, but lead nothing
         self.states: list[PartitionState] = []
+        self._planned: list[tuple[int, ...]] = []  # the replicas of all partitions
         self.epoch = 0
         self.controllers = [
             Controller(FIRST_CONTROLLER + i, self, network, brokers, rules, config, self.report)
@@ -70,12 +71,33 @@ class Quorum:
         self._renew_all()
 
     def create(self, assignment: list[tuple[int, ...]]) -> None:
-        """Create the topic with all replicas in the ISR and the first of each as leader."""
-        self.states = [PartitionState(replicas, replicas[0], 0, replicas, 0) for replicas in assignment]
+        """Create the topics, except for the partitions that are added later."""
+        self._planned = assignment
+        later = range(self.config.first_partitions, self.config.partitions)
+        self.states = [ABSENT if p in later else _created(replicas) for p, replicas in enumerate(assignment)]
         self._start_epoch(self.controllers[0])
         for partition, state in enumerate(self.states):
-            self.report(QUORUM, "stored", partition, None, state)
+            if state is not ABSENT:
+                self.report(QUORUM, "stored", partition, None, state)
         self.loop.at(self.loop.now + TICK, self._tick)
+
+    def add_partitions(self) -> None:
+        """Create the partitions that the topic lacks (kafka-topics --alter), once a controller is active.
+
+        Simplification: they are placed as if the topic had had them from the start.
+        """
+        controller = self.controller
+        if controller is None or not controller.is_running:
+            self.loop.at(self.loop.now + TICK, lambda _: self.add_partitions())
+            return
+        for partition, state in enumerate(self.states):
+            if state is ABSENT:
+                state = _created(self._planned[partition])
+                self.states[partition] = controller.view[partition] = state
+                self._on_stored(partition, state, state)
+                self.report(QUORUM, "stored", partition, None, state)
+                controller.broadcast((partition,))
+        controller.reconcile()
 
     # --- sessions
 
@@ -331,3 +353,8 @@ class Quorum:
             return node.vote(partition, epoch)
 
         return vote
+
+
+def _created(replicas: tuple[int, ...]) -> PartitionState:
+    """A new partition: all replicas are in the ISR, and the first leads."""
+    return PartitionState(replicas, replicas[0], 0, replicas, 0)

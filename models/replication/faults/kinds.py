@@ -191,6 +191,17 @@ def controller_pause(target: Target, fault: Fault) -> Lasting:
     return None
 
 
+def add_partitions(target: Target, _: Fault) -> None:
+    """An administrator adds partitions to the topic (simulation.partitions.added)."""
+    target.quorum.add_partitions()
+
+
+def consumer_seek(target: Target, fault: Fault) -> None:
+    """The application of a consumer seeks to the offset `amount` of each partition that it reads."""
+    for index in fault.nodes:
+        target.consumers[index].seek(fault.amount)
+
+
 def consumer_crash(target: Target, fault: Fault) -> Lasting:
     """A consumer's process dies; it restarts from its committed offsets."""
     target.hold("consumer", fault)
@@ -251,6 +262,6 @@ def cancel_reassignment(target: Target, fault: Fault) -> None:
 _ALL: tuple[Callable[[Target, Fault], Lasting | None], ...] = (
     *(crash, power_loss, shutdown, pause, slow_disk, disk_full, partition, one_way, delay, loss, duplication),
     *(clock_skew, controller_crash, controller_pause, consumer_crash, consumer_pause),
-    *(delete_records, preferred_election, reassignment, cancel_reassignment),
+    *(delete_records, preferred_election, reassignment, cancel_reassignment, add_partitions, consumer_seek),
 )
 FAULTS = {kind.__name__.replace("_", "-"): kind for kind in _ALL}
