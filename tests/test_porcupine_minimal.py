@@ -250,26 +250,29 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize(("values", "method"), [(200, "search"), (3_000, "monitor")])
 @pytest.mark.parametrize("name", sorted(WRONG))
-def test_the_witness_of_a_long_history_is_its_minimal_failure(name: str) -> None:
-    """Thousands of right operations, one after the other, and a few wrong ones at nine tenths."""
+def test_a_monitor_explains_what_it_or_a_search_decided(name: str, values: int, method: str) -> None:
+    """Right operations, one after the other, and a few wrong ones at nine tenths."""
     insert, take = MODELS[name].functions[:2]
     right = [
         action
-        for value in range(3_000)
+        for value in range(values)
         for action in (Action(insert, value, None), Action(take, value if name == "set" else None, value))
     ]
-    actions = [*right[:5_400], *(Action(*fields) for fields in WRONG[name]), *right[5_400:]]
+    at = 18 * values // 10
+    actions = [*right[:at], *(Action(*fields) for fields in WRONG[name]), *right[at:]]
     operations = [Operation(action, 2 * place, 2 * place + 1) for place, action in enumerate(actions)]
     result = check_operations(MODELS[name], operations)
     part = result.worst
     assert part is not None
     assert part.verdict == "illegal"
-    assert part.method == "monitor"
+    assert part.method == method
+    assert 2 <= len(part.witness) <= 4
     minimal = minimal_failure(MODELS[name], operations, part)
     assert minimal is not None
     assert 1 <= len(minimal.operations) <= 4
-    assert all(5_400 <= i < 5_404 for i in minimal.operations)
+    assert all(at <= i < at + 4 for i in minimal.operations)
     judgement = Judgement(MODELS[name], history_of(operations), result)
     assert "contradict" in "".join(evidence(judgement))
     assert draw(judgement, None)

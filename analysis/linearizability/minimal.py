@@ -8,6 +8,7 @@ whatever the others did. More certain operations never turn a failure into a suc
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,12 +45,15 @@ class Minimal:
 def doubting(model: Model[Any], budget: Budget | None = None) -> Model[frozenset[Hashable]]:
     """A model of sets of states: those that are possible if each doubted action may not have happened.
 
-    Its steps are counted as work of the budget.
+    Its steps are counted as work of the budget, and its states as memory.
     """
 
     def step(states: frozenset[Hashable], action: Action) -> frozenset[Hashable] | None:
         if budget is not None:
             budget.work -= len(states)
+            budget.memory -= len(states) * sys.getsizeof(next(iter(states)))
+            if budget.memory < 0:
+                budget.work = 0
         doubted = action.f == MAYBE
         performed = action.value if doubted else action
         after = {model.step(state, performed) for state in states} - {None}
@@ -142,23 +146,32 @@ def minimal_failure(model: Model[Any], operations: Sequence[Operation], part: Pa
     """A few operations that show why a part of a history is illegal.
 
     `part` is the engine's result; None is returned if it is not illegal. The witness of a monitor has few operations
-    already. Its inserts are left out if another operation of the witness returned the value, as that proves them. After
-    WORK the fewest operations so far are returned.
+    already; other failures are shrunk.
     """
     if part.witness:
-        actions = [operations[i].action for i in part.witness]
-        proved = {action.result for action in actions if action.f in ANSWERS}
-        named = zip(part.witness, actions, strict=True)
-        return Minimal([i for i, action in named if action.f not in INSERTS or action.value not in proved], [])
+        return _needed(operations, part.witness)
     if part.blocked is None or part.verdict != "illegal":
         return None
-    last = operations[part.blocked].end
+    return _shrink_to_blocked(model, operations, part, part.blocked)
+
+
+def _needed(operations: Sequence[Operation], witness: Sequence[int]) -> Minimal:
+    """A witness without its inserts if another of its operations returned the value, as that proves them."""
+    actions = [operations[i].action for i in witness]
+    proved = {action.result for action in actions if action.f in ANSWERS}
+    named = zip(witness, actions, strict=True)
+    return Minimal([i for i, action in named if action.f not in INSERTS or action.value not in proved], [])
+
+
+def _shrink_to_blocked(model: Model[Any], operations: Sequence[Operation], part: Part, blocked: int) -> Minimal:
+    """The operations that block `blocked`; after WORK the fewest so far."""
+    last = operations[blocked].end
     assert last is not None
     # Operations that were called after the end of the blocked operation cannot affect it.
     concerned = [i for i in part.operations if operations[i].call <= last]
     completed = [i for i in concerned if operations[i].end is not None]
     completed.sort(key=lambda i: (operations[i].end or 0, i))
-    upto = completed[: completed.index(part.blocked) + 1]
+    upto = completed[: completed.index(blocked) + 1]
     recent, before = upto[-RECENT:], upto[:-RECENT]
     shrinker = _Shrinker(model, operations, [_Start(frozenset((model.initial,)), frozenset())])
     if len(concerned) <= DOUBTED and shrinker.fails(recent, concerned):
