@@ -20,7 +20,7 @@ from ...models.porcupine.steps import Budget, Steps, number_actions
 
 # Limits of one check; a set of operations that exceeds them counts as one that does not fail. Work is counted and not
 # time (candidates of the search, steps of the model, operations), so that the result is the same on any machine.
-CHECK_WORK, MEMORY = 1_000_000, 512 << 20
+CHECK_WORK, MEMORY = 1_000_000, 256 << 20
 WORK = 5_000_000  # for the initial states, and for shrinking: 5 to 20 seconds
 RECENT = 200  # operations that are shrunk; those that ended earlier stay certain if they are needed
 DOUBTED = 2000  # the most operations that are doubted together: with more, too many states are possible
@@ -45,7 +45,7 @@ class Minimal:
 def doubting(model: Model[Any], budget: Budget | None = None) -> Model[frozenset[Hashable]]:
     """A model of sets of states: those that are possible if each doubted action may not have happened.
 
-    Its steps are counted as work of the budget, and its states as memory.
+    Its steps are counted as work of the budget, and its states as memory. Once that ran out, a step changes nothing.
     """
 
     def step(states: frozenset[Hashable], action: Action) -> frozenset[Hashable] | None:
@@ -54,6 +54,7 @@ def doubting(model: Model[Any], budget: Budget | None = None) -> Model[frozenset
             budget.memory -= len(states) * sys.getsizeof(next(iter(states)))
             if budget.memory < 0:
                 budget.work = 0
+                return states
         doubted = action.f == MAYBE
         performed = action.value if doubted else action
         after = {model.step(state, performed) for state in states} - {None}
@@ -120,7 +121,7 @@ class _Shrinker:
         model = replace(doubting(self.model, budget), initial=start.states)
         verdict = check_within(model, history, budget).verdict
         self.work -= work - budget.work + len(history)
-        return verdict == "illegal"
+        return verdict == "illegal" and budget.work > 0
 
     def shrink(self, certain: list[int], doubted: list[int]) -> list[int]:
         """The certain operations that Zeller's ddmin leaves (complements only).
