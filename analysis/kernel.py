@@ -18,6 +18,7 @@ from .batches import Unit, by_unit
 from .causes.explaining import explain
 from .figures import MAX_PARTITIONS, badness, own_figures_of
 from .finding_order import SEVERITIES
+from .partitions.foreign_clock import clock_set_back
 from .partitions.partition import Partition
 from .partitions.unit import OBSERVED, Common, Tables, partitions_of
 from .rules import RULES, Judgement, Rule
@@ -30,7 +31,7 @@ from .transactions.pieces import NO_PIECES, Expected, Pieces, bounded_pieces
 from .verdict.consequences import accept_consequences, link_consequences
 
 if TYPE_CHECKING:
-    from ..histories.bundle import Settings
+    from ..histories.settings import Settings
 
 MAX_DRAWN = 6  # cycles of a run
 
@@ -204,6 +205,9 @@ def _judgement(p: Partition, rule: Rule) -> Judgement:
         if len(in_both) < len(findings) or len(in_both) < len(otherwise):
             unknowns.append(f"the topic {p.topic} may have been deleted, and the findings in {p.name} depend on it")
         findings = in_both
+    timed = "process clock" in rule.assumes and p.settings.dialect != "jepsen"  # whose order is that of its lines
+    if timed and findings and (clock := clock_set_back(p)):
+        findings, unknowns = [], [*unknowns, clock]
     unknowns += [reason for need, reason in p.ambiguous if need in rule.needs]
     return Judgement(tuple(findings), tuple(dict.fromkeys(unknowns)), judgement.missing_settings)
 

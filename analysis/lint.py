@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import polars as pl
 
 from ..histories.bundle import Run
 from .engines.local import Gathered, gather
 from .kernel import judge_unit, to_frame
+from .partitions.foreign_clock import INVOCATIONS, set_back
 from .partitions.unit import OBSERVED
 from .verdict.document import verdict_of
 from .wording import plural, some
@@ -36,6 +38,7 @@ def lint(run: Run) -> Lint:
     gathered = gather(replace(run, settings=settings, evidence=()))
     silent = processes_without_completion(gathered)
     results = gathered.results
+    went_back = times_going_back(gathered)
     for unit in sorted(gathered.units):
         judged = judge_unit(*unit, gathered.units[unit], gathered.common, settings)
         results.add_judged(to_frame(judged.findings), judged.summaries)
@@ -45,10 +48,27 @@ def lint(run: Run) -> Lint:
         for one in verdict_of(results)["assumptions"]
         if not one["holds"] and one["name"] not in LEFT_TO_OTHERS
     ]
+    if went_back:
+        broken.append(went_back)
     if silent:
         count = plural(len(silent), "process", "processes")
         broken.append(f"no operation of {count} ever completes ({some(silent)}): are completions recorded?")
     return Lint(results.quarantine(), tuple(broken))
+
+
+def times_going_back(gathered: Gathered) -> str:
+    """Which processes have a clock that was set back, and where the first one was, as a sentence; empty if none has."""
+    frames = [frame for tables in gathered.units.values() for name in OBSERVED for frame in tables.get(name, ())]
+    timed = [frame.select(INVOCATIONS) for frame in frames if len(frame)]
+    found = set_back(pl.concat(timed)).unique("process", keep="first", maintain_order=True) if timed else pl.DataFrame()
+    places: list[dict[str, Any]] = [{"place": row["place"]} for row in found.to_dicts()[:1]]
+    if not places:
+        return ""
+    gathered.results.locate(places)
+    by = ", ".join(f"{row['process']} by {plural(row['hours'], 'hour')}" for row in found.head(3).to_dicts())
+    more = f" and {plural(len(found) - 3, 'more process', 'more processes')}" if len(found) > 3 else ""
+    where = f"{places[0]['source']}:{places[0]['line']}"
+    return f"the times of a process go back, first at {where} ({by}{more}): was a clock set back?"
 
 
 def processes_without_completion(gathered: Gathered) -> list[str]:

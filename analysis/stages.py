@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from ..histories.bundle import Settings
 from ..histories.evidence.part_blocks import read_part
 from ..histories.evidence.parts import Part
 from ..histories.evidence.tables import LOOKUPS
@@ -22,6 +21,7 @@ from ..histories.files import Block, Split
 from ..histories.observations import count_indeterminate_failures, observe
 from ..histories.pairing import PLACED_EVENTS, pair, pair_remaining
 from ..histories.parsing import Parsed, parse_blocks, parse_split
+from ..histories.settings import Settings
 from ..histories.tables import CONTEXT, OPERATIONS, complete
 from .batches import WHOLE, Unit, by_unit, split_small
 from .replicas.identical_batches import decode, jobs, split_identical_batches

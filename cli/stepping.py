@@ -25,6 +25,11 @@ class SteppingEngine(LocalEngine):
         self._before: State | None = None
         self.last: Call | None = None
 
+    @property
+    def lines_before(self) -> int:
+        """Lines that calls before the last one read."""
+        return sum(position.lines for position in self._before.positions.values()) if self._before else 0
+
     def check_target(self, folder: str, progress: Progress) -> None:
         from ..analysis.incremental.state import load_state
 

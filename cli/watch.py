@@ -10,29 +10,31 @@ from urllib.parse import quote
 
 import click
 
-from ..histories.errors import InputError
-from ..histories.files import local_path
+from ..histories.errors import ClusterError, InputError, UsageError
+from ..histories.files import is_uri, local_path
 from ..histories.output_folder import name_of
 from .check import DEFAULT_OUT, EXITS
+from .engines import Spark, engine_options
 from .forms import from_option
 from .judging import Judged, Task, judge
 from .main import EXIT_UNKNOWN
 from .output import printable
-from .paths import LocalPath
-from .progress import note
+from .paths import AnyPath, LocalPath
+from .progress import Progress, note
 from .runs import check_index, write_page
 from .stepping import SteppingEngine
+from .watched import LocalRun, Source, Streamed, Topic, bytes_of, config_in, has_begun, refuse_stream_options
 
 if TYPE_CHECKING:
     from ..plots.report.live import Round
 
-HISTORIES = ("*.jsonl", "history/*.jsonl")  # of a bundle
 _AS_CHECK = {"allow": (), "strict": False, "ww_deps": False, "plots": "findings"}
 _SILENT = {"quiet": True, "as_json": False, "form": None}
+_KAFKA = "kafka://"
 
 
 @click.command
-@click.argument("run", metavar="RUN", type=LocalPath(readable=False, path_type=str))
+@click.argument("run", metavar="RUN", type=AnyPath())
 @click.option(
     "--out",
     metavar="FOLDER",
@@ -56,48 +58,112 @@ _SILENT = {"quiet": True, "as_json": False, "form": None}
     help="Time from the beginning of a round to the next.",
 )
 @click.option("--idle", metavar="SECONDS", type=click.FloatRange(0), help="End if nothing was appended for so long.")
+@click.option("--run-json", metavar="FILE", type=LocalPath(), help="For a topic or with Spark: the run's settings.")
+@click.option(
+    "--client-config",
+    metavar="FILE",
+    type=LocalPath(),
+    help="For a topic: settings of the client, such as TLS and SASL.",
+)
 @from_option
-def command(run: str, out: str, state: Path | None, every: float, idle: float | None, reader: str | None) -> int:
+@engine_options(default="local")
+def command(run: str, out: str, state: Path | None, every: float, idle: float | None, **options: Any) -> int:
     """Judge a run while it goes on: a line for each round, a live page, and a report.
 
-    RUN is a run bundle or a history that grows. A round judges what was appended since the last one. Ctrl-C ends the
-    watching: page, report and state stay as the last round wrote them, and `watch` or `check --state` goes on.
+    RUN is a run bundle or a history that grows, or kafka://HOST:PORT/TOPIC, a topic with an event in each message.
+    With --spark it is a folder or a URI that gets new history files, or a topic, and Spark reads it as a stream. A
+    round judges what was appended since the last one. Ctrl-C ends the watching: page, report and state stay as the
+    last round wrote them, and `watch` or `check --state` goes on.
 
     Exit code: that of the last verdict, as of `check`; 3 without one.
     """
     name = name_of(run)
     check_index(out)
-    watch = _Watch(Path(run), name, out, SteppingEngine(state or local_path(out) / f"{name}.state"), every, reader)
+    state = state or local_path(out) / f"{name}.state"
     local_path(out).mkdir(parents=True, exist_ok=True)
-    appended = time.monotonic()
+    source = _source(run, state, options)
+    reader = options["reader"] if isinstance(source, LocalRun) else "native"
+    watch = _Watch(source, name, out, SteppingEngine(state), every, reader)
     try:
-        while True:
-            began = time.monotonic()
-            done = watch.judge_on()
-            now = time.monotonic()
-            appended = now if done and done.lines else appended
-            if idle is not None and now - appended >= idle:
-                break
-            # A round on the whole history takes long: at most half of the time, as the run needs the machine as well.
-            time.sleep(max(began + every - now, now - began if done and done.whole else 0.0, 0.0))
+        if isinstance(source, Streamed):
+            _follow_stream(source, watch, state.with_suffix(".checkpoint"), every, idle)
+        else:
+            _follow(watch, every, idle)
     except KeyboardInterrupt:
         note(f"{printable(name)}: watching ended; the results are in {out}")
+    finally:
+        source.close()
     return EXITS[watch.verdict] if watch.verdict else EXIT_UNKNOWN
+
+
+def _source(run: str, state: Path, options: dict[str, Any]) -> Source:
+    spark: Spark | None = options["spark"]
+    if spark is None and not run.startswith(_KAFKA):
+        if is_uri(run):
+            raise UsageError(f"found {run}, expected a local path, or --spark, which reads folders at URIs")
+        if options["run_json"] or options["client_config"]:
+            raise UsageError(f"found --run-json or --client-config with {run}, expected them for a topic")
+        return LocalRun(local_path(run))
+    refuse_stream_options(options["reader"])
+    config, client = config_in(options["run_json"]), {}
+    if options["client_config"]:
+        from ..histories.recording.kafka_clients import read_properties
+
+        client = read_properties(options["client_config"])
+    copy = state.with_suffix(".events")
+    if spark is None:
+        return Topic(run, client, copy, config)
+    with Progress(name_of(run)) as progress:
+        session = spark.open(progress)
+    return Streamed(session, run, client, copy, config)
+
+
+def _follow(watch: _Watch, every: float, idle: float | None) -> None:
+    """Judges in rounds until nothing was appended for `idle` seconds."""
+    appended, problem = time.monotonic(), ""
+    while True:
+        began, done = time.monotonic(), None
+        try:
+            done, problem = watch.judge_on(), ""
+        except ClusterError as error:  # it may come back
+            if str(error) != problem:
+                note(f"{error}; trying again until Ctrl-C")
+            problem = str(error)
+        now = time.monotonic()
+        appended = now if done and done.lines else appended
+        if idle is not None and now - appended >= idle:
+            return
+        # A round on the whole history takes long: at most half of the time, as the run needs the machine as well.
+        time.sleep(max(began + every - now, now - began if done and done.whole else 0.0, 0.0))
+
+
+def _follow_stream(source: Streamed, watch: _Watch, checkpoint: Path, every: float, idle: float | None) -> None:
+    """Judges after each batch until none came for `idle` seconds."""
+    stream = source.follow(checkpoint, every, watch.judge_on)
+    since: float | None = None
+    try:
+        while since is None or idle is None or time.monotonic() - since < idle:
+            stream.wait(0.2)
+            if stream.has_data():
+                since = None
+            elif since is None and stream.is_waiting():
+                since = time.monotonic()
+    finally:
+        stream.stop()
 
 
 class _Watch:
     """A run that is watched, with its rounds so far."""
 
     def __init__(
-        self, run: Path, name: str, out: str, engine: SteppingEngine, every: float, reader: str | None
+        self, source: Source, name: str, out: str, engine: SteppingEngine, every: float, reader: str | None
     ) -> None:
-        self._run, self._name, self._out, self._every = run, name, out, every
+        self._source, self._name, self._out, self._every = source, name, out, every
         self._engine = engine
         self._options = {**_AS_CHECK, **_SILENT, "reader": reader}
         self._rounds: list[Round] = []  # the last ones
         self._count = 0
         self._size = 0  # bytes, at the beginning of the last round
-        self._lines = 0  # that were judged
         self._judged: Judged | None = None
         self.verdict = ""
 
@@ -105,27 +171,31 @@ class _Watch:
         """One round: judges what was appended, prints a line and writes the page. None: there is no history yet."""
         from ..plots.report.live import SHOWN_ROUNDS, Round, page_of
 
-        began, size = time.monotonic(), self._bytes()
-        whole, lines = "", self._lines
+        began, run = time.monotonic(), self._source.run
+        self._source.fetch()
+        size = bytes_of(run)
+        whole, lines = "", 0
         if self._judged is None or size != self._size:
             folder = f"{self._out.rstrip('/')}/{self._name}"
             try:
-                self._judged = judge(Task(str(self._run), self._name, folder, (), self._options), self._engine)
+                self._judged = judge(Task(str(run), self._name, folder, (), self._options), self._engine)
             except InputError:
-                if self._judged or self._has_begun() or not self._run.exists():
+                if self._judged or has_begun(run) or not run.exists():
                     raise
                 note(f"{printable(self._name)}: waiting for the first line of a history")
                 return None
             call = self._engine.last
             assert call is not None
-            whole, lines = call.whole, sum(position.lines for position in call.state.positions.values())
+            read = sum(position.lines for position in call.state.positions.values())
+            whole, lines = call.whole, read - self._engine.lines_before
         report, headline = self._judged.report, self._judged.headline
         assert report is not None
-        took, unread = time.monotonic() - began, max(self._bytes() - size, 0)
+        took, unread = time.monotonic() - began, self._source.unread()
         at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        done = Round(at, lines - self._lines, took, took if unread else 0.0, unread, whole)
+        behind = self._source.behind(took)
+        done = Round(at, lines, took, behind, unread, self._source.unit, whole)
         self._rounds = [*self._rounds[1 - SHOWN_ROUNDS :], done]
-        self._count, self._lines, self._size, self.verdict = self._count + 1, lines, size, report["verdict"]
+        self._count, self._size, self.verdict = self._count + 1, size, report["verdict"]
         write_page(self._out, page_of(report, headline, quote(self._name), self._count, self._rounds, self._every))
         note(self._line(report, done))
         return done
@@ -137,14 +207,3 @@ class _Watch:
         if done.whole:
             parts.append(f"judged the whole history: {done.whole}")
         return f"{done.at[11:19]} {printable(self._name)}: {self.verdict.upper()}, {'; '.join(parts)}"
-
-    def _files(self) -> list[Path]:
-        found = [file for pattern in HISTORIES for file in self._run.glob(pattern)]
-        return found if self._run.is_dir() else [self._run]
-
-    def _bytes(self) -> int:
-        return sum(file.stat().st_size for file in self._files() if file.is_file())
-
-    def _has_begun(self) -> bool:
-        """Whether a history has a whole line."""
-        return any(b"\n" in file.open("rb").readline() for file in self._files() if file.is_file())

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import orjson
 import polars as pl
 
-from .bundle import Settings
 from .outcomes import is_indeterminate
+from .settings import Settings
 from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS, complete, no_rows
 
 

@@ -22,7 +22,8 @@ from logjudge.analysis.figures.faults import STOPS, fault_bands
 from logjudge.analysis.figures.offsets import MAX_BLOCKS
 from logjudge.analysis.kernel import findings_of, judge
 from logjudge.analysis.partitions.partition import Partition
-from logjudge.histories.bundle import Settings, open_run
+from logjudge.histories.bundle import open_run
+from logjudge.histories.settings import Settings
 from logjudge.histories.tables import CONTEXT, READS, SENDS, complete, without_key
 from logjudge.plots import unread
 

@@ -19,11 +19,12 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.cli.main import cli
 from logjudge.histories import files
-from logjudge.histories.bundle import config_of, open_run
+from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError, LogjudgeError
 from logjudge.histories.evidence import layout
 from logjudge.histories.files import blocks
 from logjudge.histories.readers import parquet
+from logjudge.histories.settings import config_of
 from notation import History, parse
 
 NO_HISTORY = {

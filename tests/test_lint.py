@@ -141,3 +141,18 @@ def test_the_schema_refuses_what_the_reader_refuses(field: str, value: object) -
     changed = {**SAMPLES[0], field: value}
     assert not SCHEMA.is_valid(changed)
     assert len(native.parse(json.dumps(changed).encode())[1]) == 1
+
+
+def test_a_clock_that_was_set_back_is_named(tmp_path: Path) -> None:
+    day = 86_400 * 10**9
+    events = [
+        send(kind, op, f"v{op}", op * 10**7 + (kind == "ok") * 10**6 - 3 * day * (op >= 30), **about)
+        for op in range(60)
+        for kind, about in (("invoke", {}), ("ok", {"offset": op}))
+    ]
+    found = lint(tmp_path, [*events, *CLEAN[2:3], poll("ok", 40_000_000, *((op, f"v{op}") for op in range(60)))])
+    assert found.return_value == 3
+    assert (
+        "the times of a process go back, first at history.jsonl:61 (p by 71 hours): was a clock set back?"
+        in found.output
+    )

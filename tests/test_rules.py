@@ -10,7 +10,7 @@ import pytest
 from combined_corpus import JudgedRun
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.rules import RULES
-from logjudge.histories.bundle import Settings
+from logjudge.histories.settings import Settings
 from notation import judge
 from rules_corpus import Case, load, rule_of, shown
 

@@ -114,3 +114,25 @@ def test_one_record_out_of_order_by_hours_is_a_breach(tmp_path: Path) -> None:
     events = [{**event, "time": event["time"] + 3 * HOUR_NS} if event in late else event for event in history.events]
     rules = judge(replace(history, events=events), tmp_path).verdict["rules"]
     assert rules["realtime-order"]["verdict"] == rules["phantom-read"]["verdict"] == "invalid"
+
+
+def test_a_clock_that_was_set_back_breaks_no_rule(tmp_path: Path) -> None:
+    """After the first third of the run, NTP sets the clock of the clients' machine back by three hours."""
+    history = two_producers()
+    third = len(history.events) // 3
+    set_back = [{**event, "time": event["time"] - 3 * HOUR_NS} for event in history.events[third:]]
+    judged = judge(replace(history, events=history.events[:third] + set_back), tmp_path)
+    assert not [rule for rule, about in judged.verdict["rules"].items() if about["verdict"] == "invalid"]
+    [reason] = [item["says"] for item in judged.verdict["assumptions"] if item["name"] == "evidence sufficient"]
+    assert "the times of c go back by 2 hours" in reason
+
+
+def test_another_clock_is_found_beside_a_loss(tmp_path: Path) -> None:
+    """q's records took the offsets of p's last ones: the log is not in the order of time there."""
+    writes = " ".join(f"p:v{i}@{i}" for i in range(60)) + " nemesis:kill "
+    writes += " ".join(f"q:w{i}@{i}" for i in range(50, 110))
+    survived = [f"v{i}@{i}" for i in range(50)] + [f"w{i}@{i}" for i in range(50, 110)]
+    polls = " ".join(f"c:<{record}" for record in survived)
+    history = timed(0, SECOND // 10, f"{writes} {polls} end=110 final:<{','.join(survived)}")
+    rules = judge(with_clock("c", lambda time: time - 3 * HOUR_NS, history), tmp_path).verdict["rules"]
+    assert [rules[name]["verdict"] for name in ("lost-write", "phantom-read")] == ["invalid", "unknown"]

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 import polars as pl
 
-from ...histories.bundle import Run, Settings
+from ...histories.bundle import Run
 from ...histories.files import HANDED_ON_BLOCK_BYTES, Block, Split, blocks
 from ...histories.pairing import PLACED_EVENTS
+from ...histories.settings import Settings
 from ...histories.tables import CONTEXT, SENDS
 from ..batches import Unit, batches_of
 from ..kernel import Judged, judge_pieces, judge_unit, judge_whole_run, screen_batch, to_frame
@@ -111,7 +112,7 @@ class Gathering:
 
 
 def is_transactional(run: Run) -> bool:
-    """Whether a run has transactions on lists or registers, which are judged in this process alone."""
+    """Whether a run has transactions on lists or registers."""
     return run.settings.dialect in DIALECTS
 
 

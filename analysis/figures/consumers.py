@@ -11,7 +11,7 @@ from ..partitions.partition import Partition
 from ..rules.loss import outcomes_of_sends
 
 if TYPE_CHECKING:
-    from ...histories.bundle import Settings
+    from ...histories.settings import Settings
 
 MAX_CONSUMERS = 40
 

@@ -32,7 +32,7 @@ from .faults import fault_bands
 from .series import OF_ACKNOWLEDGED
 
 if TYPE_CHECKING:
-    from ...histories.bundle import Settings
+    from ...histories.settings import Settings
 
 FORMAT = 1
 MAX_PARTITIONS = 16  # partitions with figures of their own

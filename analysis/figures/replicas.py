@@ -121,6 +121,9 @@ def _times(timeline: Timeline) -> Record:
     ]
     lives = sorted({(e.time, e.broker, e.kind) for e in timeline.events if e.time is not None})
     ends = [(e.time, e.broker, e.end, e.kind) for e in timeline.ends if e.time is not None and not e.noop]
+    # A broker's first log is empty when it creates it; a log that is empty again was deleted.
+    first = {broker: place for place, (_, broker, _, _) in reversed([*enumerate(ends)])}
+    ends = [row for n, row in enumerate(ends) if row[2:] != (0, "loaded") or first[row[1]] != n]
     moves = [[m.time, sorted(m.adding), sorted(m.removing)] for m in timeline.moves if m.time is not None]
     return {
         **({"moves": moves[:MAX_MOMENTS]} if moves else {}),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from ...histories.bundle import Settings
+from ...histories.settings import Settings
 from ...histories.tables import MIN_INT64
 from ..batches import Unit
 from ..engines.store import ObservationStore

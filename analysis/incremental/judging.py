@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ...histories.appended import Position, end_of_lines, position_at, refuse_rewritten
-from ...histories.bundle import Run, Settings
+from ...histories.bundle import Run
 from ...histories.files import Split
+from ...histories.settings import Settings
 from ..batches import Unit
 from ..engines.local import Progress, judge_run, judge_units
 from ..partitions.offset_ranges import MAX_RANGES, REST

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ...histories.bundle import Settings
+from ...histories.settings import Settings
 from ..batches import Unit
 from ..engines.local import Progress, on_all_cores
 from ..engines.store import ObservationStore

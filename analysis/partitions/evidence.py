@@ -7,10 +7,10 @@ from datetime import datetime
 
 import polars as pl
 
-from ...histories.bundle import Settings
 from ...histories.evidence.clock import Clock, Fault, clock_offsets
 from ...histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, empty
 from ...histories.observations import json_object
+from ...histories.settings import Settings
 from ...histories.tables import OUTCOME
 from ..replicas.leaders import assigned_replicas, last_leader
 from ..replicas.replica_logs import ReplicaLogs, replica_logs_of

@@ -1,5 +1,8 @@
 """Finds a process whose times contradict all others in a partition: another unit, or a clock that is hours off.
 
+Or a process whose clock was set back: in its file, many operations were invoked hours before the
+previous ones.
+
 A log bounds clocks: whatever has a lower offset was appended earlier, and a record is appended after its send was
 invoked, before it was acknowledged, and before it was read. A process has another clock if its times contradict the
 others, but agree with all of them once they are shifted by hours or multiplied by a unit. After a breach by a broker no
@@ -22,6 +25,8 @@ HOUR_NS = 3_600 * 10**9
 MIN_RECORDS = 20  # of a process; fewer may agree with anything
 MAX_PROCESSES = 100  # with the most records; each takes a pass over the partition
 
+INVOCATIONS = ("process", "invoked", "invoked_at")
+
 Times = npt.NDArray[np.float64]
 
 
@@ -35,7 +40,9 @@ class _Log(NamedTuple):
 
 @once
 def foreign_clock(p: Observations) -> str:
-    """A clause that names the process with a clock that contradicts all others; empty if there is none."""
+    """A clause that names a process whose clock contradicts all others or was set back; empty if there is none."""
+    if went_back := clock_set_back(p):
+        return went_back
     log, names = _log(p)
     counts = np.bincount(log.process, minlength=len(names))
     for process in map(int, np.argsort(-counts, kind="stable")[:MAX_PROCESSES]):
@@ -47,11 +54,42 @@ def foreign_clock(p: Observations) -> str:
     return ""
 
 
+@once
+def clock_set_back(p: Observations) -> str:
+    """A clause that names a process with a clock that was set back; empty if there is none."""
+    operations = [frame.select(INVOCATIONS) for frame in (p.sends.filter(~pl.col("synthetic")), p.reads, p.marks)]
+    for process, hours, _ in set_back(pl.concat(operations)).head(1).iter_rows():
+        return f"the times of {process} go back by {plural(hours, 'hour')}"
+    return ""
+
+
+def set_back(operations: pl.DataFrame) -> pl.DataFrame:
+    """Where the clock of a process was set back: MIN_RECORDS operations are hours after those on the next lines.
+
+    A single operation may be out of order. Takes the columns INVOCATIONS; returns process, hours, and the place of the
+    first invocation by the new clock, sorted by place.
+    """
+    of_file = ("process", pl.col("invoked_at") // (1 << 32))
+    before = pl.col("invoked").rolling_min(MIN_RECORDS).shift().over(of_file)
+    after = pl.col("invoked").reverse().rolling_max(MIN_RECORDS).reverse().over(of_file)
+    return (
+        operations.drop_nulls()
+        .sort("invoked_at", maintain_order=True)
+        .with_columns(hours=(before - after) // HOUR_NS)
+        .filter(pl.col("hours") >= 1)
+        .select("process", "hours", place="invoked_at")
+    )
+
+
 def _log(p: Observations) -> tuple[_Log, list[str]]:
     placed = pl.col("offset").is_not_null() & pl.col("process").is_not_null()
-    sends = p.sends.filter(placed & ~pl.col("synthetic")).select("offset", "process", "invoked", "completed")
-    reads = p.reads.filter(placed).select("offset", "process", pl.lit(None, pl.Int64).alias("invoked"), "completed")
-    rows = pl.concat([sends, reads]).sort("offset", maintain_order=True)
+    columns = ("offset", "process", "value", "completed")
+    sends = p.sends.filter(placed & ~pl.col("synthetic")).select(*columns, "invoked")
+    reads = p.reads.filter(placed).select(*columns, pl.lit(None, pl.Int64).alias("invoked"))
+    rows = pl.concat([sends, reads])
+    # Records that took the place of lost ones are later than what follows in the log.
+    replaced = rows.group_by("offset").agg(pl.col("value").n_unique()).filter(pl.col("value") > 1)
+    rows = rows.join(replaced, on="offset", how="anti").sort("offset", maintain_order=True)
     names = rows["process"].unique().sort()
     codes = names.search_sorted(rows["process"]).to_numpy().astype(np.int64)
     earliest = rows["invoked"].cast(pl.Float64).fill_null(-np.inf).to_numpy()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.bundle import Settings
+from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
 from ..wording import plural
 from .evidence import clocks_of, snapshot_times, started_ms

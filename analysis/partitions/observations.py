@@ -23,7 +23,7 @@ from .tombstones import name_tombstones
 from .topic_generations import TopicGeneration
 
 if TYPE_CHECKING:
-    from ...histories.bundle import Settings
+    from ...histories.settings import Settings
 
 Result = TypeVar("Result")
 Observed = TypeVar("Observed", bound="Observations")

@@ -12,7 +12,7 @@ from .evidence import longest_copies, on_clock_of_history
 from .observations import Observations, once
 
 if TYPE_CHECKING:
-    from ...histories.bundle import Settings
+    from ...histories.settings import Settings
 
 DATED = ("began", "added", "prepared", "completed", "last_time")  # ms; the same with `_ns` on the history's clock
 

@@ -18,7 +18,7 @@ from .topic_generations import TopicGeneration
 from .transaction_evidence import confirmed_producers, coordinated
 
 if TYPE_CHECKING:
-    from ...histories.bundle import Settings
+    from ...histories.settings import Settings
 
 Tables = dict[str, list[pl.DataFrame]]
 OBSERVED = {"sends": SENDS, "reads": READS, "marks": MARKS}

@@ -45,6 +45,7 @@ from .rule import Rule
     ),
     example="p:a@0 p:b@1 c:<a@0 c:commit=2",
     needs=("groups",),
+    assumes=("process clock",),
     explained_as="missed",
 ).judged_by
 def consumer_loss(p: Partition) -> Iterator[Result]:
@@ -202,6 +203,7 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
     ),
     example="p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
     needs=("commits",),
+    assumes=("process clock",),
 ).judged_by
 def commit_regression(p: Partition) -> Iterator[Result]:
     """Commits below an earlier one of the group, if no member sought back in between."""

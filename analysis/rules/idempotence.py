@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ...histories.bundle import idempotence
+from ...histories.settings import idempotence
 from ..partitions.partition import Partition
 
 

@@ -21,6 +21,7 @@ from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import plural, some
 from .findings import Row, distinct, finding, seconds, where
 from .judgement import MissingSetting, Result, Unknown, missing_isolation_levels
+from .replica_absent import acknowledged_absent
 from .rule import Rule
 from .send_evidence import passed_over, sends_with_reads, with_later_end, with_other_value
 
@@ -46,11 +47,12 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
     ),
     unknown_when=(
         "The run has no final reads. A poll without a known outcome may have read the value. An open transaction may "
-        "hide it from read_committed final reads. A deletion that is not certain may have removed it: its outcome is "
-        "unknown, it goes beyond the log's end, or later reads contradict it. Retention may have removed it: all "
-        "records below are older than retention.ms, or the log is limited in size. A tombstone is missing and run.json "
-        "does not set cleanup.policy. On a compacted topic another record of the same key may be the later one. None "
-        "of these explains an offset that holds another value, or an end that went back."
+        "hide it from read_committed final reads, unless the brokers' last logs lack it. A deletion that is not "
+        "certain may have removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict "
+        "it. Retention may have removed it: all records below are older than retention.ms, or the log is limited in "
+        "size. A tombstone is missing and run.json does not set cleanup.policy. On a compacted topic another record "
+        "of the same key may be the later one. None of these explains an offset that holds another value, or an end "
+        "that went back."
     ),
     in_jepsen="No ok operation read the value, its writer must have committed, and a later value was read.",
     example="p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill p:x@1 end=2 final:<a@0,x@1",
@@ -163,7 +165,8 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     """The outcome of each acknowledged value, one row each: `lost`, `legal`, `doubtful`, or none of them.
 
     The proofs that it is gone are `replaced` (by the value `other`), `shrunk` (a later end offset, `later_end`, is at
-    or below its offset), `absent` (from the final reads) and `passed` (one consumer read before and behind it).
+    or below its offset), `absent` (from the final reads), `passed` (one consumer read before and behind it) and
+    `not_in_logs` (an open transaction may hide it from the final reads, but the brokers' last logs lack it).
     A doubtful one may be gone legally or not: `maybe_deleted`, `maybe_compacted`, `hidden` (a poll without a known
     outcome may have returned it), or `hidden_by_open_txn`. Columns of reads: first_read, first_reader, first_read_at,
     last_read, in_final.
@@ -184,9 +187,11 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
         hidden_by_open_txn=_is_hidden_by_open_txn(final),
         maybe_compacted=pl.col("value").is_in(maybe_compacted(p)["value"].implode()),
     )
+    sends = sends.with_columns(not_in_logs=_is_not_in_logs(p, sends))
     # No deletion and no compaction gives an offset to another record, or moves the log's end back.
     truncated = pl.col("replaced") | pl.col("shrunk")
-    missed = (pl.col("absent") | (pl.col("passed") & pl.lit(final is None))) & ~pl.col("legal")
+    missed = pl.col("absent") | pl.col("not_in_logs") | (pl.col("passed") & pl.lit(final is None))
+    missed = missed & ~pl.col("legal")
     maybe_legal = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")
     lost = (truncated | (missed & ~maybe_legal)) & ~pl.col("in_final")
     if final is None:
@@ -227,6 +232,13 @@ def _is_hidden_by_open_txn(final: FinalReads | None) -> pl.Expr:
     if final is None or final.hides == MAX_INT64:
         return pl.lit(False)
     return (pl.col("offset") >= final.hides).fill_null(pl.col("first_read").is_null())
+
+
+def _is_not_in_logs(p: Partition, sends: pl.DataFrame) -> pl.Series:
+    """Whether an open transaction may hide it from the final reads, but acknowledged-absent finds it in no log."""
+    hidden = sends["hidden_by_open_txn"] & ~sends["in_final"]
+    absent = acknowledged_absent.judges["native"](p).findings if hidden.any() else ()
+    return hidden & sends["value"].is_in([value for finding in absent for value in finding.values])
 
 
 def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
@@ -312,6 +324,8 @@ def _proof_of_loss(p: Partition, run: pl.DataFrame) -> str:
         return f"{offsets} now hold other records ({others[0]}, … {replaced - 1:,} more)"
     if run["shrunk"].any():
         return f"a later end offset is {run['later_end'].drop_nulls()[0]}"
+    if run["not_in_logs"].any():
+        return f"the brokers' last logs do not have {'it' if one else 'them'}"
     if run["absent"].any() and p.final:
         return f"the final reads reached offset {p.final.end} without {'it' if one else 'them'}"
     return "a later record was read"

@@ -44,6 +44,7 @@ from .rule import Rule
     ),
     example="p:a@0 p:b@1 p:e@2 c:<a@0 c:<e@2 d:<a@0,b@1,e@2",
     needs=("reads",),
+    assumes=("process clock",),
     follows="offset",
     of_records=True,
 ).judged_by
@@ -99,6 +100,7 @@ def int_poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
     ),
     example="p:a@0 p:b@1 c:<a@0,b@1 c:<a@0",
     needs=("reads",),
+    assumes=("process clock",),
     follows="offset",
 ).judged_by
 def nonmonotonic_poll(p: Partition) -> Iterator[Result]:

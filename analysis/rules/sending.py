@@ -30,7 +30,7 @@ from .rule import Rule
     in_jepsen="The same, over ok and undecided operations, and always a violation.",
     example="p:a@1 p:b@0",
     needs=("acknowledged",),
-    assumes=("invocations",),
+    assumes=("invocations", "process clock"),
     follows="value",
 ).judged_by
 def nonmonotonic_send(p: Partition) -> Iterator[Result]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 import polars as pl
 
-from ...histories.bundle import Settings
+from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
 from ..partitions.entries import Ints
 from ..partitions.marks import IS_COMMIT, IS_OF_GROUP

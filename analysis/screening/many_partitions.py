@@ -14,7 +14,7 @@ from ..partitions.marks import IS_LOG_END, IS_POSITION
 from ..partitions.observations import last_heal
 
 if TYPE_CHECKING:
-    from ...histories.bundle import Settings
+    from ...histories.settings import Settings
 
 KEY = ("topic", "partition")
 TABLES = ("sends", "reads", "marks")

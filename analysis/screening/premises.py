@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.bundle import Settings
 from ...histories.observations import deletions_of
+from ...histories.settings import Settings
 from ...histories.tables import MIN_INT64
 from ..partitions.evidence import started_ms
 from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_MOVE, POSITION

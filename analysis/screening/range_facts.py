@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...histories.bundle import Settings
+from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..figures.bins import bins_over
 from ..figures.series import latency, over_time, span_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from ...histories.bundle import Settings
+from ...histories.settings import Settings
 from ..figures.bins import bins_of, bins_over
 from ..figures.merge import latency_of, series_of
 from ..figures.series import outcomes, span_of, unplaced_outcomes

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from ...histories.bundle import Settings
+from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64, no_rows, without_key
 from ..partitions.generation_parts import topics_with_deletions
 from ..partitions.marks import IS_COMMIT, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION

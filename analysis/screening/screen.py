@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from ...histories.bundle import Settings
+from ...histories.settings import Settings
 from ..partitions.generation_parts import topics_with_deletions
 from ..rules import RULES
 from .many_partitions import ManyPartitions

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.bundle import Settings
+from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
 from ..figures.bins import Bins, bins_over
 from ..figures.breaches import TOTALS

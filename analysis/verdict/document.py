@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ...histories.bundle import ROLES, Settings
+from ...histories.settings import ROLES, Settings
 from ..causes.incidents import incidents_of, rows_of
 from ..finding_order import worst_rows_first
 from ..partitions.topic_generations import Span, in_words
@@ -198,7 +198,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
         # No client is recorded, so the assumptions about clients do not apply.
         unread = [_well_formed(results)] if results.left_out else []
         return [assumption("clients recorded", False, NO_CLIENTS, ()), *unread, *rest]
-    return [*items, _final_reads(results), *rest]
+    return [*items, *_final_reads(results), *rest]
 
 
 def _silent_clients(results: Results) -> list[dict[str, Any]]:
@@ -273,22 +273,23 @@ def _why_no_final_reader(settings: Settings) -> str:
     return f"as run.json lacks {' and '.join(missing)}"
 
 
-def _final_reads(results: Results) -> dict[str, Any]:
+def _final_reads(results: Results) -> list[dict[str, Any]]:
+    """The assumption that final reads covered all that was acknowledged; empty if nothing was that could be read."""
     touched = tuple(name for name, rule in RULES.items() if rule.needs_final)
     concerned = _needing_final_reads(results)
     if results.run.settings.dialect == "jepsen":
-        return assumption("final reads complete", True, "a Jepsen history counts as final", touched)
+        return [assumption("final reads complete", True, "a Jepsen history counts as final", touched)]
     if not concerned:
-        return assumption("final reads complete", True, "nothing was acknowledged", touched)
+        return []
     without = [s["label"] for s in concerned if s["final"] is None]
     short = [s["label"] for s in concerned if s["final"] and not s["final"]["complete"]]
     if not without and not short:
         readers = sorted({name for summary in concerned for name in summary["final"]["processes"]})
         sentence = f"{', '.join(readers)} read every partition to its end"
-        return assumption("final reads complete", True, sentence, touched)
+        return [assumption("final reads complete", True, sentence, touched)]
     reasons = []
     if without:
         reasons.append(f"no final read of {some(without)} is recorded, {_why_no_final_reader(results.run.settings)}")
     if short:
         reasons.append(f"{some(short)}: the final reads do not cover the log from start to end")
-    return assumption("final reads complete", False, "; ".join(reasons), touched)
+    return [assumption("final reads complete", False, "; ".join(reasons), touched)]

@@ -8,7 +8,7 @@ log.dirs on several disks of a broker share no partition and stay together.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -79,33 +79,50 @@ def _logged_id(parts: list[Part], named: str) -> str | None:
     return ids.pop().decode() if len(ids) == 1 else None
 
 
+Copies = dict[Path, Part]  # the copies of one partition's log: their folders, each with one of its files
+
+
 def duplicate_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, str]:
     """Folders to leave out, with the reason: the entire log.dir with its checkpoints, where it is one."""
-    held: dict[tuple[str, str], dict[tuple[str, int | None], dict[Path, Part]]] = {}
+    left_out: dict[Path, str] = {}
+    for broker, partitions in _copied_partitions(parts):
+        judged: dict[tuple[Path, ...], Path | None] = {}  # by the log.dirs with copies of a partition
+        for copies in partitions:
+            dirs = tuple(folder.parent for folder in copies)
+            if dirs not in judged:
+                judged[dirs] = _judged(dirs, _shared_partitions(dirs, partitions), broker, nodes)
+            for folder, reason in _unjudged(copies, judged[dirs], nodes).items():
+                left_out.setdefault(folder, reason)
+    return left_out
+
+
+def _copied_partitions(parts: list[Part]) -> Iterator[tuple[str, list[Copies]]]:
+    """For each broker of each snapshot, the partitions of which it has several logs."""
+    held: dict[tuple[str, str], dict[tuple[str, int | None], Copies]] = {}
     for part in sorted(parts, key=lambda part: (len(part.path.parts), part.path.parts)):
         if part.kind in OF_LOGS and part.topic is not None:
-            copies = held.setdefault((part.snapshot, part.broker), {}).setdefault((part.topic, part.partition), {})
-            copies.setdefault(part.path.parent, part)
-    out: dict[Path, str] = {}
+            partitions = held.setdefault((part.snapshot, part.broker), {})
+            partitions.setdefault((part.topic, part.partition), {}).setdefault(part.path.parent, part)
     for (_, broker), partitions in held.items():
-        decided: dict[tuple[Path, ...], Path | None] = {}
-        for copies in partitions.values():
-            if len(copies) < 2:
-                continue
-            dirs = tuple(folder.parent for folder in copies)
-            if dirs not in decided:
-                shared = [
-                    found for found in partitions.values() if all(dir_ / min(found).name in found for dir_ in dirs)
-                ]
-                decided[dirs] = _judged(dirs, [min(found).name for found in shared], broker, nodes)
-            judged = decided[dirs]
-            for folder, part in copies.items():
-                if folder.parent != judged:
-                    # A backup may be inside its own log.dir.
-                    is_log_dir = folder.parent in nodes and not (judged and judged.is_relative_to(folder.parent))
-                    other = None if judged is None else copies[judged / folder.name]
-                    out.setdefault(folder.parent if is_log_dir else folder, _reason(part, other, nodes))
-    return out
+        yield broker, [copies for copies in partitions.values() if len(copies) > 1]
+
+
+def _shared_partitions(dirs: tuple[Path, ...], partitions: list[Copies]) -> list[str]:
+    """The names of the partitions that all of these log.dirs hold."""
+    return [min(copies).name for copies in partitions if all(dir_ / min(copies).name in copies for dir_ in dirs)]
+
+
+def _unjudged(copies: Copies, judged: Path | None, nodes: Mapping[Path, Node]) -> dict[Path, str]:
+    """What to leave out so that only the copy in the log.dir `judged` remains (None: no copy), with the reasons."""
+    found: dict[Path, str] = {}
+    for folder, part in copies.items():
+        if folder.parent == judged:
+            continue
+        # A backup may be inside its own log.dir.
+        is_log_dir = folder.parent in nodes and not (judged and judged.is_relative_to(folder.parent))
+        other = None if judged is None else copies[judged / folder.name]
+        found.setdefault(folder.parent if is_log_dir else folder, _reason(part, other, nodes))
+    return found
 
 
 def _judged(dirs: tuple[Path, ...], partitions: list[str], broker: str, nodes: Mapping[Path, Node]) -> Path | None:

@@ -180,6 +180,7 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
             "group.id": GROUP if config.strategy else f"direct-{consumer.name}",
             "enable.auto.commit": config.commit == "auto",
             "isolation.level": config.isolation,
+            **({"group.instance.id": config.instance_of(consumer.name)} if config.static_members != "none" else {}),
             **kafka_names(config, CONSUMER_NAMES + (GROUP_NAMES if config.strategy else ())),
         }
     processes["admin"] = {"role": "admin", **({"isolation.level": "read_committed"} if config.transactional else {})}
@@ -193,7 +194,7 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
 
 def _writes(name: str, config: Config, names: tuple[str, ...]) -> dict[str, Any]:
     """What a processor is configured with, beside what a consumer is."""
-    if config.processing == "none":
+    if not config.copies:
         return {}
     own = kafka_names(config, (*names, "transaction.timeout.ms"))
     if config.processing != "exactly-once":

@@ -28,15 +28,17 @@ def group_content(cluster: Cluster, magic: int) -> Content:
     """The content of the group's log. Brokers of format 2 write version 3 of the values, older ones version 1."""
     version = 3 if magic == 2 else 1
 
-    def content(batch: Batch, index: int) -> tuple[bytes, bytes]:
+    def content(batch: Batch, index: int) -> tuple[bytes, bytes | None]:
         record = cluster.coordinator_logs.group_records[batch.first + index]
         if record.offset is None:
             key = write_versioned(GROUP_KEY, GROUP_KEY_FIELDS, {"group": GROUP})
-            return key, write_versioned(version, GROUP_VALUE, _generation(cluster, record))
+            dead = record.is_tombstone
+            return key, None if dead else write_versioned(version, GROUP_VALUE, _generation(cluster, record))
         partition, offset = record.offset
         place = {"group": GROUP, "topic": cluster.config.topic, "partition": partition}
         value = {"offset": offset, "metadata": "", "commitTimestamp": epoch_ms(record.time)}
-        return write_versioned(1, OFFSET_KEY, place), write_versioned(version, OFFSET_VALUE, value)
+        key = write_versioned(1, OFFSET_KEY, place)
+        return key, None if record.is_tombstone else write_versioned(version, OFFSET_VALUE, value)
 
     return content
 
@@ -48,6 +50,7 @@ def _generation(cluster: Cluster, record: GroupRecord) -> dict[str, Any]:
     members = [
         {
             "memberId": member,
+            "groupInstanceId": config.instance_of(client) or None,
             "clientId": client,
             "clientHost": "/127.0.0.1",
             "rebalanceTimeout": config.max_poll_interval // 1000,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 from ...models.exploration.group_truth import group_truth
@@ -59,15 +60,7 @@ def digest(text: str) -> str:
 
 def _bare(scenario: Scenario) -> Scenario:
     """Without the parts that the page shows elsewhere."""
-    return Scenario(
-        scenario.name,
-        scenario.variant,
-        scenario.seed,
-        scenario.options,
-        scenario.per_broker,
-        scenario.faults,
-        defaults=scenario.defaults,
-    )
+    return replace(scenario, title="", story="", source="", picture="swimlane", breaks=(), causes=(), trace=None)
 
 
 def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
@@ -91,6 +84,8 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
             ("records handled again", str(group["handled_again"])),
             ("longest time of a partition without an owner", f"{group['longest_without_owner'] / SECOND:.1f} s"),
         ]
+        if "behind" in group:
+            rows.append(("records that the group is behind at the end", str(group["behind"])))
     if transactions := known.get("transactions"):
         ends = ", ".join(str(transactions[name]) for name in ("committed", "aborted", "undecided"))
         rows += [

@@ -27,6 +27,7 @@ class Recorder(History):
     def __init__(self, out: TextIO, config: Config) -> None:
         self._out = out
         self._topic = config.topic
+        self._partitions = config.partitions
         places = map(config.topic_of, range(config.data_partitions))
         self._places = [f'"topic":"{topic}","partition":{number}' for topic, number in places]
         self.sources: Mapping[tuple[int, int, int], tuple[int, int]] = {}  # of copies, see CopyLedger
@@ -175,8 +176,8 @@ class Recorder(History):
         )
         return f'"offsets":[{places}]'
 
-    def crash(self, head: EventHead) -> None:
-        self._instant(head, '"f":"crash","reason":"killed"')
+    def crash(self, head: EventHead, reason: str) -> None:
+        self._instant(head, f'"f":"crash","reason":"{reason}"')
 
     # --- administrators and faults
 
@@ -196,8 +197,10 @@ class Recorder(History):
             fault["nodes"] = [f"c{n}" for n in nodes]
         if not heal:
             fault.update(extra)
-        if kind == "delete-records":
+        if kind in ("delete-records", "add-partitions"):
             fault["topic"] = self._topic
+        if kind == "add-partitions":
+            fault["partitions"] = self._partitions
         function = "heal" if heal else "fault"
         text = json.dumps(fault, separators=(",", ":"))
         self._instant(EventHead(time, "nemesis", self._nemesis), f'"f":"{function}","fault":{text}')

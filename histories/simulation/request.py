@@ -18,7 +18,7 @@ from .bundle import Written, write_bundle
 
 DRAWABLE = ", ".join(PATTERNS)
 FILE_ONLY = f"Only in a scenario file (--config): {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
-OF_READERS = ("consumer-crash", "delete-records")  # faults that matter after the last send, too
+OF_READERS = ("consumer-crash", "consumer-seek", "delete-records")  # faults that matter after the last send, too
 MIN_LOAD_US = 120 * SECOND  # duration of the load in a run with faults
 
 

@@ -30,7 +30,8 @@ TRANSACTIONAL, CONTROL = 0x10, 0x20
 ABORTED = struct.Struct(">hqqqq")  # version, producer id, first and last offset, last stable offset (AbortedTxn)
 
 
-Content = Callable[[Batch, int], tuple[bytes | None, bytes]]  # key and value of a record, by its number in the batch
+Content = Callable[[Batch, int], tuple[bytes | None, bytes | None]]
+# key and value of a record, by its number in the batch
 
 
 def values_of(partition: int) -> Content:
@@ -85,7 +86,7 @@ def message_set(batch: Batch, content: Content) -> bytes:
         key, text = content(batch, index)
         # magic, attributes, timestamp, key (length -1: none), value
         head = struct.pack(">bbqi", 1, 0, timestamp, -1 if key is None else len(key)) + (key or b"")
-        body = head + struct.pack(">i", len(text)) + text
+        body = head + struct.pack(">i", -1 if text is None else len(text)) + (text or b"")
         found.append(struct.pack(">qiI", batch.base + index, len(body) + 4, zlib.crc32(body)) + body)
     return b"".join(found)
 

@@ -10,11 +10,16 @@ from ..replication.ledger import Breach
 
 
 def one_owner(cluster: Cluster) -> list[Breach]:
-    """Within a generation a partition has one owner at a time."""
+    """Within a generation a partition has one owner at a time.
+
+    A static member's new process replaces the old one within the generation; the old one notices at its next request.
+    """
     found: list[Breach] = []
     held = sorted(cluster.group.holds, key=lambda hold: (hold.partition, hold.generation, hold.since))
     for one, other in pairwise(held):
         same = (one.partition, one.generation) == (other.partition, other.generation)
+        instances = [hold.member.rpartition("-")[0] for hold in (one, other)]
+        same = same and (cluster.config.static_members == "none" or instances[0] != instances[1])
         if same and one.member != other.member and other.since < one.until:
             text = f"{one.member} and {other.member} own the partition in generation {one.generation}"
             found.append(Breach("one-owner", other.since, one.partition, text))
@@ -24,8 +29,9 @@ def one_owner(cluster: Cluster) -> list[Breach]:
 def no_fenced_commit(cluster: Cluster) -> list[Breach]:
     """No commit of a generation is accepted once a newer one has its assignment."""
     found: list[Breach] = []
-    for record, time in cluster.group.accepted:
-        newer = [g for g, since in cluster.group.generations.items() if g > record.generation and since < record.time]
+    for record, time, life in cluster.group.accepted:
+        generations = [(g, since) for (of, g), since in cluster.group.generations.items() if of == life]
+        newer = [g for g, since in generations if g > record.generation and since < record.time]
         if newer:
             text = f"{record.member} commits in generation {record.generation}, though {max(newer)} has begun"
             found.append(Breach("no-fenced-commit", time, cluster.config.group_log, text))

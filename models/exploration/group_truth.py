@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..replication.cluster import Cluster
+from .processing_invariants import committed_offsets
 
 
 def group_truth(cluster: Cluster) -> dict[str, Any] | None:
@@ -16,12 +17,21 @@ def group_truth(cluster: Cluster) -> dict[str, Any] | None:
         return None
     group = cluster.group
     partitions = range(cluster.config.partitions)
+    lag = {"behind": _lag(cluster)} if cluster.config.poison != "none" else {}
     return {
         "generations": len(group.generations),
         "commits": len(group.acknowledged),
         "handled_again": sum(_handled_again(ranges) for ranges in group.handled.values()),
         "longest_without_owner": max((_longest_gap(cluster, partition) for partition in partitions), default=0),
+        **lag,
     }
+
+
+def _lag(cluster: Cluster) -> int:
+    """The number of records from the committed offsets to the ends of the logs."""
+    done = committed_offsets(cluster) or {}
+    ends = enumerate(cluster.log_ranges()[: cluster.config.partitions])
+    return sum(log[1] - max(log[0], done.get(partition, 0)) for partition, log in ends if log is not None)
 
 
 def _handled_again(ranges: list[tuple[int, int]]) -> int:

@@ -11,9 +11,9 @@ from ..replication.events import ClusterEvent, arguments
 from ..replication.ledger import Breach, offsets
 from ..replication.scenario import Scenario
 from .invariants import breaches
-from .trace import Step, TraceEvent, Tracer
+from .trace import SEND, Step, TraceEvent, Tracer
 from .truth import adjacent_losses, losses
-from .wording import EVENT_SENTENCES, OF_PARTITION, client_sentence, load_sentence, step_sentence
+from .wording import EVENT_SENTENCES, OF_PARTITION, load_sentence, step_sentence
 
 Line = tuple[int, str, bool]  # time, sentence, whether it must not be omitted
 LOSS_INVARIANTS = ("no-acknowledged-loss", "no-committed-loss")
@@ -53,14 +53,10 @@ def narrate(
 
 
 def _client_lines(tracer: Tracer) -> list[Line]:
-    lines: list[Line] = []
-    times = tracer.send_times()
+    times = [event.time for event in tracer.events if event.step.action == SEND]
+    lines = [(time, sentence, True) for time, sentence in tracer.sentences]
     if times:
-        lines.append((times[0], load_sentence(times, tracer.acknowledged, tracer.retried), True))
-    for event in tracer.client_events:
-        sentence = client_sentence(event)
-        if sentence:
-            lines.append((event.time, sentence, True))
+        lines.insert(0, (times[0], load_sentence(times, tracer.acknowledged, tracer.retried), True))
     return lines
 
 

@@ -64,7 +64,7 @@ def _breaches(cluster: Cluster, invariant: str, is_broken: Callable[[int, bool],
 def _sources(cluster: Cluster) -> Iterator[tuple[Place, int, bool]]:
     """The sources that consumers see, how many copies each has, and whether it is below the committed offset."""
     config = cluster.config
-    offsets = committed_offsets(cluster) if config.copies else None
+    offsets = committed_offsets(cluster) if config.processing != "none" else None
     if offsets is None or any(cluster.leader_log(partition) is None for partition in config.copies):
         return
     copies = visible_copies(cluster)

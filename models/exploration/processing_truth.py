@@ -12,7 +12,7 @@ from .processing_invariants import committed_offsets, dated_copies, visible_copi
 
 def processing_truth(cluster: Cluster) -> dict[str, Any] | None:
     """The numbers of records below the committed offsets, and of committed copies; None: the group copies nothing."""
-    if not cluster.config.copies:
+    if cluster.config.processing == "none":
         return None
     handled = sum((committed_offsets(cluster) or {}).values())
     copies = visible_copies(cluster)

@@ -18,8 +18,6 @@ from ..replication.faults.kinds import FAULTS
 class Draw:
     """Small draws from one generator. Only `random()` is used: its sequence is the same in every Python."""
 
-    __slots__ = ("_rng",)
-
     def __init__(self, seed: int) -> None:
         self._rng = Random(seed)
 

@@ -1,4 +1,4 @@
-"""The trace of a run: what clients and faults did to which values, as data for its narrative (narrative.py).
+"""The trace of a run for its narrative (narrative.py): what clients did to which values, and sentences for the rest.
 
 Tracing is off unless a narrative is requested.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..replication.clients.transactional_producer import BY_APPLICATION
 from ..replication.cluster import Cluster
+from ..replication.ledger import offsets as span
 from ..replication.ports import EventHead, History, Membership, Records
 from ..replication.producer_batch import ProducerBatch
+from . import client_wording as wording
 
 SEND, APPEND, ACKNOWLEDGED, GIVE_UP, READ, HANDLE = "send", "append", "acknowledged", "give-up", "read", "handle"
 
@@ -41,70 +43,6 @@ class TraceEvent:
     base: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerStart:
-    """A consumer starts at committed or reset offsets; None where auto.offset.reset decides."""
-
-    time: int
-    consumer: str
-    offsets: tuple[int | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerCrash:
-    """A consumer dies; by partition, the ends of what it had read, handled and committed."""
-
-    time: int
-    consumer: str
-    read: dict[int, int]
-    handled: dict[int, int]
-    committed: dict[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class HandledAgain:
-    """A consumer's application handles offsets that it had handled before."""
-
-    time: int
-    consumer: str
-    base: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class FaultEvent:
-    """A fault begins or ends."""
-
-    time: int
-    kind: str
-    nodes: tuple[int, ...]
-    ends: bool
-    parameters: dict[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class MemberChange:
-    """A member of a group gets or gives up partitions, or its commit is refused with an error."""
-
-    time: int
-    consumer: str
-    generation: int
-    partitions: tuple[int, ...]
-    offsets: tuple[int | None, ...] = ()  # where it starts to read the partitions that it gets
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FailedTransaction:
-    """A transaction ends neither committed nor aborted by its application."""
-
-    time: int
-    producer: str
-    outcome: str
-    error: str
-
-
-ClientEvent = ConsumerStart | ConsumerCrash | HandledAgain | FaultEvent | MemberChange | FailedTransaction
 _Ends = dict[int, int]  # partition -> offset
 
 
@@ -113,7 +51,7 @@ class Tracer(History):
 
     def __init__(self) -> None:
         self.events: list[TraceEvent] = []
-        self.client_events: list[ClientEvent] = []
+        self.sentences: list[tuple[int, str]] = []  # time, event of a consumer, a transaction or a fault
         self.acknowledged = 0  # values
         self.retried = 0  # batches that took more than one attempt
         self._cluster: Cluster | None = None
@@ -125,10 +63,6 @@ class Tracer(History):
         """Trace leaders' appends too. Call it before the first event."""
         self._cluster = cluster
         cluster.ledger.append_listener = self._appended
-
-    def send_times(self) -> list[int]:
-        """The time of each value's send."""
-        return [event.time for event in self.events if event.step.action == SEND]
 
     # --- producers
 
@@ -159,7 +93,7 @@ class Tracer(History):
             self.acknowledged += len(sends)
             self._committed[head.process].update(offsets)
         elif error != BY_APPLICATION:
-            self.client_events.append(FailedTransaction(head.time, head.process, outcome, error))
+            self.sentences.append((head.time, wording.failed_transaction(head.process, outcome, error)))
 
     def _appended(self, batch: ProducerBatch) -> None:
         assert self._cluster is not None
@@ -191,7 +125,7 @@ class Tracer(History):
             base = min(batch.base for p, batch in records if p == partition)
             end = min(max(batch.end for p, batch in records if p == partition), ends.get(partition, 0))
             if base < end:
-                self.client_events.append(HandledAgain(head.time, head.process, base, end))
+                self.sentences.append((head.time, f"{head.process} handles {span(base, end)} again"))
         self.events.extend(_events(head.time, Step(head.process, HANDLE), records))
         _raise_ends(ends, records)
 
@@ -200,8 +134,7 @@ class Tracer(History):
 
     def assign(self, head: EventHead, offsets: list[tuple[int, int | None]]) -> None:
         if head.process != "final":
-            starts = tuple(offset for _, offset in offsets)
-            self.client_events.append(ConsumerStart(head.time, head.process, starts))
+            self.sentences.append((head.time, wording.consumer_start(head.process, offsets)))
 
     def committed(
         self, head: EventHead, offsets: list[tuple[int, int]], outcome: str, error: str, membership: Membership
@@ -209,8 +142,7 @@ class Tracer(History):
         if outcome == "ok":
             self._committed[head.process].update(offsets)
         else:
-            places = tuple(partition for partition, _ in offsets)
-            self._add_change(head, membership, places, error=error)
+            self.sentences.append((head.time, wording.refused_commit(head.process, offsets, error, membership)))
 
     def assign_by_group(
         self,
@@ -220,29 +152,19 @@ class Tracer(History):
         membership: Membership,
     ) -> None:
         if offsets:
-            places, starts = zip(*offsets, strict=True)
-            self._add_change(head, membership, places, starts)
+            self.sentences.append((head.time, wording.member_start(head.process, offsets, membership)))
 
-    def revoke(self, head: EventHead, partitions: tuple[int, ...], membership: Membership) -> None:
-        self._add_change(head, membership, partitions)
+    def revoke(self, head: EventHead, partitions: tuple[int, ...], membership: Membership) -> None:  # noqa: ARG002
+        self.sentences.append((head.time, f"{head.process} gives up {wording.named_partitions(partitions)}"))
 
-    def _add_change(
-        self,
-        head: EventHead,
-        membership: Membership,
-        partitions: tuple[int, ...],
-        offsets: tuple[int | None, ...] = (),
-        error: str = "",
-    ) -> None:
-        change = MemberChange(head.time, head.process, membership.generation, partitions, offsets, error)
-        self.client_events.append(change)
-
-    def crash(self, head: EventHead) -> None:
-        ends = (dict(ends[head.process]) for ends in (self._read, self._handled, self._committed))
-        self.client_events.append(ConsumerCrash(head.time, head.process, *ends))
+    def crash(self, head: EventHead, reason: str) -> None:
+        ends = {"read": self._read, "handled": self._handled, "committed": self._committed}
+        reached = {verb: by_consumer[head.process] for verb, by_consumer in ends.items()}
+        self.sentences.append((head.time, wording.consumer_crash(head.process, reason, reached)))
 
     def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
-        self.client_events.append(FaultEvent(time, kind, nodes, heal, extra))
+        if sentence := wording.fault(kind, nodes, heal, extra):
+            self.sentences.append((time, sentence))
 
 
 def _events(time: int, step: Step, records: Records) -> Iterator[TraceEvent]:

@@ -80,6 +80,8 @@ def longest_silence(cluster: Cluster) -> int:
         if partition in cluster.config.copies:
             continue  # what a group writes is no part of the load
         before = cluster.config.producers_start
+        if partition >= cluster.config.first_partitions:
+            before = next((ack.time for ack in acks), before)  # it was added later
         for ack in acks:
             longest = max(longest, ack.time - before)
             before = ack.time

@@ -1,27 +1,14 @@
-"""The sentences of a narrative, one function for each kind of event. Code never parses them."""
+"""The sentences of a narrative about producers and brokers, one for each kind of event. Code never parses them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from ..replication.events import Followed, Led, Shrunk, Truncated
-from ..replication.ledger import offsets
 from ..replication.partition_state import PartitionState
-from .trace import (
-    ACKNOWLEDGED,
-    APPEND,
-    GIVE_UP,
-    SEND,
-    ClientEvent,
-    ConsumerCrash,
-    ConsumerStart,
-    FailedTransaction,
-    HandledAgain,
-    MemberChange,
-    Step,
-)
+from .trace import ACKNOWLEDGED, APPEND, GIVE_UP, SEND, Step
 
-# --- clients
+# --- producers
 
 
 def step_sentence(step: Step, producer: int, first: int, end: int) -> str:
@@ -48,111 +35,6 @@ def load_sentence(times: list[int], acknowledged: int, retried: int) -> str:
         text += f", {retried} {'batches' if retried > 1 else 'batch'} sent more than once"
     return text
 
-
-def client_sentence(event: ClientEvent) -> str:
-    """An event of a consumer or a fault, as a sentence; empty if another event reports the same."""
-    if isinstance(event, ConsumerStart):
-        known = dict.fromkeys(str(offset) for offset in event.offsets if offset is not None)
-        if known:
-            return f"{event.consumer} starts at offset {', '.join(known)}"
-        return f"{event.consumer} has no committed offset and starts by auto.offset.reset"
-    if isinstance(event, HandledAgain):
-        return f"{event.consumer} handles {offsets(event.base, event.end)} again"
-    if isinstance(event, ConsumerCrash):
-        progress = [
-            f"{verb} up to offset {', '.join(str(ends[p]) for p in sorted(ends))}"
-            for verb, ends in (("read", event.read), ("handled", event.handled), ("committed", event.committed))
-            if ends
-        ]
-        return f"{event.consumer} crashes" + (f"; it had {', '.join(progress)}" if progress else "")
-    if isinstance(event, MemberChange):
-        return _member_sentence(event)
-    if isinstance(event, FailedTransaction):
-        verb = "is over" if event.outcome == "fail" else "ends with an unknown outcome"
-        return f"{event.producer}'s transaction {verb}: {event.error}"
-    fault = _FAULTS.get(event.kind)
-    return fault(_named(event.nodes), event.parameters)[event.ends] if fault is not None else ""
-
-
-def _member_sentence(event: MemberChange) -> str:
-    places = f"partition{'s' if len(event.partitions) > 1 else ''} {_named(event.partitions)}"
-    if event.error:
-        return f"{event.consumer}'s commit of {places} in generation {event.generation} is refused: {event.error}"
-    if not event.offsets:
-        return f"{event.consumer} gives up {places}"
-    known = [str(offset) for offset in event.offsets if offset is not None]
-    begins = f" from offset{'s' if len(known) > 1 else ''} {', '.join(known)}" if known else " by auto.offset.reset"
-    return f"{event.consumer} owns {places} in generation {event.generation}{begins}"
-
-
-def _named(nodes: tuple[int, ...]) -> str:
-    return ", ".join(map(str, nodes))
-
-
-def _partition(nodes: str, parameters: dict[str, object]) -> tuple[str, str]:
-    sides = f"node {nodes} and {_target(parameters)}"
-    return f"{sides} no longer reach each other", f"{sides} reach each other again"
-
-
-def _one_way(nodes: str, parameters: dict[str, object]) -> tuple[str, str]:
-    messages = f"messages from node {nodes} to {_target(parameters)}"
-    return f"{messages} are lost", f"{messages} arrive again"
-
-
-def _target(parameters: dict[str, object]) -> str:
-    to = parameters.get("to")
-    return f"node {', '.join(to)}" if isinstance(to, list) else "all other servers"
-
-
-def _share(parameters: dict[str, object]) -> str:
-    return f"{parameters.get('amount', 0)} of 1000 messages"
-
-
-# The beginning and the end of a fault. Brokers and consumers report their own stops and starts.
-_FAULTS: dict[str, Callable[[str, dict[str, object]], tuple[str, str]]] = {
-    "slow-disk": lambda nodes, parameters: (
-        f"the disk of broker {nodes} is slow: {parameters.get('amount', 0)} ms more for each request",
-        f"the disk of broker {nodes} is no longer slow",
-    ),
-    "consumer-pause": lambda nodes, _: (f"the process of consumer {nodes} is paused", f"consumer {nodes} goes on"),
-    "disk-full": lambda nodes, _: (f"the disk of broker {nodes} is full", f"the disk of broker {nodes} has room again"),
-    "partition": _partition,
-    "one-way": _one_way,
-    "delay": lambda nodes, parameters: (
-        f"messages between broker {nodes} and the others take {parameters.get('amount', 0)} ms longer",
-        f"messages between broker {nodes} and the others are no longer delayed",
-    ),
-    "loss": lambda _, parameters: (
-        f"{_share(parameters)} are lost with their connections",
-        "messages are no longer lost",
-    ),
-    "duplication": lambda _, parameters: (f"{_share(parameters)} arrive twice", "messages no longer arrive twice"),
-    "clock-skew": lambda nodes, parameters: (
-        f"the clock of broker {nodes} jumps by {parameters.get('amount', 0)} ms",
-        f"the clock of broker {nodes} jumps back",
-    ),
-    "controller-crash": lambda nodes, _: (
-        f"controller {nodes} crashes" if nodes else "the active controller crashes",
-        "the crashed controller starts again",
-    ),
-    "controller-pause": lambda nodes, _: (
-        f"controller {nodes} is paused" if nodes else "the active controller is paused",
-        "the paused controller resumes",
-    ),
-    "delete-records": lambda _, parameters: (
-        f"an administrator deletes the records below offset {parameters.get('amount', 0)} (DeleteRecords)",
-        "",
-    ),
-    "reassignment": lambda nodes, parameters: (
-        f"an administrator reassigns partition {parameters.get('amount', 0)} to brokers {nodes}",
-        "",
-    ),
-    "cancel-reassignment": lambda _, parameters: (
-        f"an administrator cancels the reassignment of partition {parameters.get('amount', 0)}",
-        "",
-    ),
-    "preferred-election": lambda *_: ("an administrator starts an election of the preferred leaders", ""),
-}
 
 # --- brokers, quorum and controllers
 
@@ -274,6 +156,14 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     ),
     "transaction-timed-out": lambda node, name, epoch, lasted: (
         f"coordinator {node} aborts {name}'s transaction of epoch {epoch}, as it is open for {lasted / 1_000_000:.1f} s"
+    ),
+    "static-member-replaced": lambda node, old, new, generation: (
+        f"coordinator {node} gives the place of {old} in generation {generation} to {new}, as both have one"
+        " group.instance.id"
+    ),
+    "offsets-expired": lambda node, partitions, is_dead: (
+        f"coordinator {node} removes the expired offsets of partition{'s' if len(partitions) > 1 else ''}"
+        f" {', '.join(map(str, partitions))}{', and the group' if is_dead else ''}"
     ),
     "session-ended": lambda node, member, generation: (
         f"coordinator {node} removes {member} from generation {generation}, as its session ended"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,24 +143,23 @@ def _places_of_appends(actions: Sequence[Action], counts: Counts, written: Seque
     Every linearization appends such a value there, so the search does not try it elsewhere.
     """
     times: Counter[tuple[Any, str]] = Counter()
-    gets: list[tuple[str, str, Any]] = []
+    contents: list[tuple[str, str, Any]] = []  # the key as text, the content, the key
     for (f, value, result, key), count, completed in zip(actions, *counts, strict=True):
         if f != "get" and value:
             times[key, value] += count
         elif f == "get" and completed and result and isinstance(result, str):
-            gets.append((str(key), result, key))
+            contents.append((str(key), result, key))
     places: dict[tuple[Any, str], int] = {}
     known, lengths = frozenset(written), sorted({len(value) for value in written})
-    before, at, number = ("", ""), 0, 0
+    parsed = ("", "")  # the key and the content before
+    at = number = 0  # the characters and the values of it that are parsed
     # In this order most contents begin with the one before, whose values are not parsed again.
-    for name, text, key in sorted(gets, key=lambda get: get[:2]):
-        if name != before[0] or not text.startswith(before[1]):
+    for name, content, key in sorted(contents, key=itemgetter(0, 1)):
+        if name != parsed[0] or not content.startswith(parsed[1]):
             at = number = 0
-        before = name, text
-        while at < len(text):
-            value = next((text[at : at + size] for size in lengths if text[at : at + size] in known), "")
-            if not value:
-                break
+        parsed = name, content
+        # No value is a prefix of another, so at most one fits.
+        while value := next((content[at : at + size] for size in lengths if content[at : at + size] in known), ""):
             if times[key, value] == 1:
                 places.setdefault((key, value), number)
             at, number = at + len(value), number + 1

@@ -9,16 +9,15 @@ A configuration is `front`, the first operation by end that is not linearized; t
 and not linearized); the state; and the used pending operations. Open operations are short tuples, and each alternative
 has its own, so there is nothing to undo.
 
-A dive follows the first alternative from a configuration on. A round of it has two steps, in one function because a
-call would cost as much as either. First it linearizes the observations that fit, advances the front, and looks the
-configuration up in the memo. Then it linearizes the first operation that the state allows; the ones after it become an
-alternative.
+A dive follows the first alternative from a configuration on. A round of it linearizes the observations that fit,
+advances the front, and looks the configuration up in the memo. Then it linearizes the first operation that the state
+allows; the ones after it become an alternative.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -40,6 +39,7 @@ Path = tuple[int, Any] | None  # the last operation, and the path before it
 # did); and the first of the other open operations that was not tried next (NEW: the configuration was not visited).
 # It is a plain tuple, because thousands are made in a millisecond.
 Configuration = tuple[Path, int, int, Operations, Operations, Operations, int, int, int]
+Advance = Callable[[Path, int, int, Operations, Operations, int], tuple[Path, int, int, Operations, Operations]]
 NEW = -1
 FRONT_OF = itemgetter(1)
 DEAD_END, GAVE_UP, LINEARIZED = range(3)  # how a dive ends
@@ -85,6 +85,7 @@ class QuickSearch:
         self.history_locals = (
             n, steps.width, steps.observes, self.action_of, self.calls, self.ends, self.by_call, first_pending,
         )  # fmt: skip
+        self.advance = self._make_advance(steps)
         self.search_locals = (steps.table.get, steps.compute, self.memo, self.alternatives, self.waiting_in_dive)
 
     def run(self) -> Literal["ok", "illegal", None]:
@@ -99,59 +100,32 @@ class QuickSearch:
 
     def _dive(self, configuration: Configuration) -> int:
         """Follow the first alternative from a configuration on, until DEAD_END, GAVE_UP or LINEARIZED."""
-        n, width, observes, action_of, calls, ends, by_call, first_pending = self.history_locals
+        n, width, _, action_of, calls, ends, by_call, first_pending = self.history_locals
         get, compute, memo, alternatives, waiting = self.search_locals
         path, front, called, observations, updates, used, state, state_without, start = configuration
-        upcoming, remembered = by_call[called], len(memo)
+        advance = self.advance
         while True:
-            row, before = state * width, path
             if start == NEW:
-                # The front starts at -1, before all operations.
-                for operation in observations:
-                    after = get(row + action_of[operation])
-                    if after == state or (after is None and compute(state, action_of[operation]) == state):
-                        path = (operation, path)
-                        observations = tuple([other for other in observations if other != operation])
-                horizon = ends[front]
-                while front not in updates and front not in observations:
-                    # Every operation that was called by the front's end is open or linearized.
-                    front += 1
-                    while calls[front] <= horizon and front not in observations and front not in updates:
-                        front += 1
-                    if front == n:
-                        self.path = path
-                        return LINEARIZED
-                    horizon = ends[front]
-                    while calls[upcoming] <= horizon:
-                        action = action_of[upcoming]
-                        if not observes[action]:
-                            # In the order of their ends: the first to end is tried first.
-                            late = updates and upcoming < updates[-1]
-                            updates = tuple(sorted((*updates, upcoming))) if late else (*updates, upcoming)
-                        else:
-                            after = get(row + action)
-                            if after == state or (after is None and compute(state, action) == state):
-                                path = (upcoming, path)
-                            else:
-                                observations += (upcoming,)
-                        called += 1
-                        upcoming = by_call[called]
+                before, remembered = path, len(memo)
+                path, front, called, observations, updates = advance(path, front, called, observations, updates, state)
+                if front == n:
+                    self.path = path
+                    return LINEARIZED
                 memo.add((front, observations, updates, state, used))
                 if len(memo) == remembered:  # it was known (sizes are compared to hash it only once)
                     return DEAD_END
                 if len(memo) > self.limit and self._gives_up(front, path):
                     return GAVE_UP
-                remembered = len(memo)
                 if path is not before:
                     # The pending operation may have made one of these observations possible.
                     state_without = -1
-                if first_pending <= horizon:
+                if first_pending <= ends[front]:
                     waiting.append((path, front, called, observations, updates, used, state, state_without, NEW))
                 start = 0
-            at = start
-            for operation in updates[start:] if start else updates:
+            for place in range(start, len(updates)):
+                operation = updates[place]
                 action = action_of[operation]
-                after, at = get(row + action), at + 1
+                after = get(state * width + action)
                 if after is None:
                     after = compute(state, action)
                 if after >= 0 and (state_without < 0 or self.steps.after(state_without, action) != after):
@@ -160,14 +134,57 @@ class QuickSearch:
                 if start == 0 and front >= self.best:
                     self._keep_dead_end(front, state, path)
                 return DEAD_END
-            if at < len(updates):
-                alternatives.append((path, front, called, observations, updates, used, state, state_without, at))
+            if place + 1 < len(updates):
+                alternatives.append((path, front, called, observations, updates, used, state, state_without, place + 1))
             path = (operation, path)
-            updates = updates[1:] if at == 1 else updates[: at - 1] + updates[at:]
+            updates = updates[:place] + updates[place + 1 :]
             state, state_without, start = after, -1, NEW
-            if not updates and not observations and calls[by_call[called + 1]] > ends[upcoming] < first_pending:
+            if not updates and not observations and calls[by_call[called + 1]] > ends[by_call[called]] < first_pending:
                 path, front, called, state = self._place_sequential(path, front, called, state)
-                upcoming = by_call[called]
+
+    def _make_advance(self, steps: Steps) -> Advance:
+        """The function `advance`: a closure, because attribute look-ups would cost more than most of its steps."""
+        n, calls, ends, by_call, action_of = self.n, self.calls, self.ends, self.by_call, self.action_of
+        width, observes, get, compute = steps.width, steps.observes, steps.table.get, steps.compute
+
+        def advance(
+            path: Path, front: int, called: int, observations: Operations, updates: Operations, state: int
+        ) -> tuple[Path, int, int, Operations, Operations]:
+            """Linearize the observations that fit the state, and advance the front over what is linearized.
+
+            With each step of the front (which starts at -1, before all operations) the operations open that were called
+            by its end. Until then, all of those are open or linearized.
+            """
+            upcoming, row = by_call[called], state * width
+            unchecked, observations = observations, ()
+            while True:
+                for operation in unchecked:
+                    after = get(row + action_of[operation])
+                    if after == state or (after is None and compute(state, action_of[operation]) == state):
+                        path = (operation, path)
+                    else:
+                        observations += (operation,)
+                if front in updates or front in observations:
+                    break
+                horizon = ends[front]
+                front += 1
+                while calls[front] <= horizon and front not in observations and front not in updates:
+                    front += 1
+                if front == n:
+                    break
+                unchecked, horizon = (), ends[front]
+                while calls[upcoming] <= horizon:
+                    if observes[action_of[upcoming]]:
+                        unchecked += (upcoming,)
+                    else:
+                        # In the order of their ends: the first to end is tried first.
+                        is_late = updates and upcoming < updates[-1]
+                        updates = tuple(sorted((*updates, upcoming))) if is_late else (*updates, upcoming)
+                    called += 1
+                    upcoming = by_call[called]
+            return path, front, called, observations, updates
+
+        return advance
 
     def _place_sequential(self, path: Path, front: int, called: int, state: int) -> tuple[Path, int, int, int]:
         """Linearize operations that overlap with no other in order, without memo: there is no other choice."""

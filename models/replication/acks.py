@@ -25,22 +25,18 @@ class Loss:
     epoch: int
 
 
+@dataclass(slots=True, eq=False)
 class Ack:
     """An acknowledged batch: values `first` … of a producer at offsets `base` up to `end`."""
 
-    __slots__ = ("acks", "base", "end", "epoch", "first", "isr", "producer", "time")
-
-    def __init__(
-        self, base: int, end: int, producer: int, first: int, acks: int, time: int, epoch: int, isr: tuple[int, ...]
-    ) -> None:
-        self.base = base
-        self.end = end
-        self.producer = producer
-        self.first = first
-        self.acks = acks
-        self.time = time
-        self.epoch = epoch  # the leader epoch that appended it
-        self.isr = isr  # in the quorum's state at that time
+    base: int
+    end: int
+    producer: int
+    first: int
+    acks: int
+    time: int
+    epoch: int  # the leader epoch that appended it
+    isr: tuple[int, ...]  # in the quorum's state at that time
 
     def overlaps(self, batch: Batch) -> bool:
         """Whether a log's batch has some of these values at the acknowledged offsets."""
@@ -79,8 +75,6 @@ def _is_in(log: ReplicaLog, base: int, end: int, producer: int, first: int) -> b
 
 class Acks(Rows):
     """The acknowledgements of a partition, in order of time; a row has the fields of an Ack."""
-
-    __slots__ = ("losses", "passed")
 
     def __init__(self) -> None:
         super().__init__()

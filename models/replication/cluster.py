@@ -12,9 +12,11 @@ from random import Random
 
 from .brokers.broker import Broker
 from .brokers.replica import Replica
+from .clients.client import ClientParts
 from .clients.consumer import Consumer
 from .clients.group_consumer import GroupConsumer
 from .clients.outputs import Owner, PlainOutput, TransactionalOutput
+from .clients.poison import DeadLetterConsumer, PoisonedConsumer
 from .clients.processor import Output, Processor
 from .clients.producer import Producer
 from .clients.transactional_producer import TransactionalProducer
@@ -83,47 +85,37 @@ class Cluster:
                 self._on_leader,
                 self.record_state,
                 listener,
-                partial(CoordinatorServices, rules=rules, inboxes=inboxes, logs=self.coordinator_logs),
+                partial(CoordinatorServices, inboxes=inboxes, logs=self.coordinator_logs),
             )
             inboxes[broker] = self.brokers[broker].inbox.receive
         self.coordinator = OffsetCoordinator()
         self._make_clients(rng, history)
 
     def _make_clients(self, rng: Random, history: History) -> None:
-        config, rules, inboxes = self.config, self.rules, self.inboxes
+        config = self.config
+        parts = ClientParts(self.network, self.inboxes, self.rules, config, self.ledger, history)
         in_transactions = config.transactions != "none"
         make = partial(TransactionalProducer, transactions=self.transactions) if in_transactions else Producer
         self.producers: list[Producer] = [
-            make(i, ops, self.network, inboxes, rules, config, self.ledger, history, Random(_draw(rng)))
-            for i, ops in enumerate(_shares(config.ops, config.producers))
+            make(i, ops, parts, Random(_draw(rng))) for i, ops in enumerate(_shares(config.ops, config.producers))
         ]
 
         def output(index: int, owner: Owner) -> Output:
-            parts = (index, 1, self.network, inboxes, rules, config, self.ledger, history, Random(0))
             if config.processing == "exactly-once":
-                return TransactionalOutput(*parts, owner=owner, transactions=self.transactions)
-            return PlainOutput(*parts, owner=owner, pid=next(self.copies.pids))
+                return TransactionalOutput(index, parts, owner, self.transactions)
+            return PlainOutput(index, parts, owner, next(self.copies.pids))
 
         member: Callable[..., GroupConsumer] = partial(GroupConsumer, group=self.group)
-        if config.processing != "none":
-            member = partial(Processor, group=self.group, copies=self.copies, make_output=output)
+        if config.poison in ("crash", "skip"):
+            member = partial(PoisonedConsumer, group=self.group)
+        elif config.copies:
+            member = Processor if config.processing != "none" else DeadLetterConsumer
+            member = partial(member, group=self.group, copies=self.copies, make_output=output)
 
         def consumer(number: int, index: int, name: str) -> Consumer:
             node = FIRST_CLIENT + config.producers + number
             make = member if config.strategy and number < config.consumers else Consumer
-            return make(
-                node,
-                index,
-                name,
-                self.network,
-                inboxes,
-                rules,
-                config,
-                self.coordinator,
-                self.ledger,
-                history,
-                self._on_final_read,
-            )
+            return make(node, index, name, parts, self.coordinator, self._on_final_read)
 
         self.consumers = [consumer(i, i, f"c{i}") for i in range(config.consumers)]
         self.final_reader = consumer(config.consumers, 0, "final")
@@ -180,7 +172,7 @@ class Cluster:
         return replica if replica is not None and replica.is_leader else None
 
     def leader_log(self, partition: int) -> ReplicaLog | None:
-        """The log of a partition's leader; None as for `leader_replica`."""
+        """The log of `leader_replica`."""
         replica = self.leader_replica(partition)
         return replica.log if replica is not None else None
 

@@ -13,6 +13,7 @@ from .storage.segments import Limits
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+ASSIGNMENTS = ("round-robin", "shifted", "kafka")
 PARTITIONERS = ("random", "round-robin", "sticky", "key")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 MS = 1_000  # microseconds
@@ -24,106 +25,164 @@ class ConfigError(ValueError):
     """A setting that does not exist, or an invalid value. The message is one sentence for the user."""
 
 
+def setting(
+    default: Any,
+    *names: str,
+    least: int = 0,
+    most: int = NEVER,
+    choices: tuple[str, ...] = (),
+    per_broker: bool = False,
+) -> Any:
+    """A field of Config with its names in Kafka or the simulator, and its range in the unit of these names.
+
+    Names that end in `.ms`, `.seconds` or `.minutes` give the unit; other numbers are counts, bytes or microseconds.
+    Intervals are at least 1, because simulated time would stop otherwise. `per_broker`: brokers may differ; other
+    settings belong to the cluster, its topic or its clients.
+    """
+    limits = {"least": least, "most": most, "choices": choices, "per_broker": per_broker}
+    return field(default=default, metadata={"names": names, **limits})
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """Defaults are those of Kafka 4.1 (server, topic, clients), unless a comment names another source."""
 
     # the cluster and its topic
-    brokers: int = 3
-    topic: str = "orders"
-    partitions: int = 1
-    replication_factor: int = 3
-    assignment: str = "round-robin"  # of replicas to brokers, see placement.py
-    assignment_start: int = 0
-    rack: str = ""  # of one broker
-    min_insync_replicas: int = 1
-    unclean_election: bool = False
-    auto_rebalance: bool = True
-    imbalance_check: int = 300 * SECOND
-    imbalance_percentage: int = 10
+    brokers: int = setting(3, "simulation.brokers", least=1, most=99)
+    topic: str = setting("orders", "simulation.topic")
+    partitions: int = setting(1, "num.partitions", least=1, most=10_000)
+    # of them, those that the fault add-partitions creates
+    added_partitions: int = setting(0, "simulation.partitions.added", most=9_999)
+    replication_factor: int = setting(3, "default.replication.factor", least=1)
+    assignment: str = setting("round-robin", "simulation.assignment", choices=ASSIGNMENTS)  # of replicas: placement.py
+    assignment_start: int = setting(0, "simulation.assignment.start", most=98)
+    rack: str = setting("", "broker.rack", per_broker=True)  # of one broker
+    min_insync_replicas: int = setting(1, "min.insync.replicas", least=1, per_broker=True)
+    unclean_election: bool = setting(False, "unclean.leader.election.enable")
+    auto_rebalance: bool = setting(True, "auto.leader.rebalance.enable")
+    imbalance_check: int = setting(300 * SECOND, "leader.imbalance.check.interval.seconds", least=1)
+    imbalance_percentage: int = setting(10, "leader.imbalance.per.broker.percentage", most=100)
     # replication
-    lag_time_max: int = 30 * SECOND
-    lag_max_messages: int = 4000  # Kafka before 0.9 only
-    fetch_wait_max: int = 500 * MS
-    fetch_backoff: int = 1 * SECOND
-    socket_timeout: int = 30 * SECOND
-    fetchers: int = 1  # of a follower for each leader: num.replica.fetchers
-    fetch_max_batches: int = 1000  # replica.fetch.max.bytes, counted in batches
+    lag_time_max: int = setting(30 * SECOND, "replica.lag.time.max.ms", least=2, per_broker=True)
+    lag_max_messages: int = setting(4000, "replica.lag.max.messages", per_broker=True)  # Kafka before 0.9 only
+    fetch_wait_max: int = setting(500 * MS, "replica.fetch.wait.max.ms", per_broker=True)
+    fetch_backoff: int = setting(1 * SECOND, "replica.fetch.backoff.ms", least=1, per_broker=True)
+    socket_timeout: int = setting(30 * SECOND, "replica.socket.timeout.ms", per_broker=True)
+    # of a follower for each leader: num.replica.fetchers
+    fetchers: int = setting(1, "num.replica.fetchers", least=1, most=1000)
+    # replica.fetch.max.bytes, counted in batches
+    fetch_max_batches: int = setting(1000, "simulation.replica.fetch.max.batches", least=1, per_broker=True)
     # disks
-    hw_checkpoint: int = 5 * SECOND
-    recovery_checkpoint: int = 60 * SECOND
-    start_checkpoint: int = 60 * SECOND
-    flush_messages: int = NEVER
-    flush_ms: int = NEVER
-    writeback: int = 30 * SECOND  # Linux writes dirty pages back after dirty_expire_centisecs
-    segment_bytes: int = 1 << 30
-    segment_time: int = NEVER  # Kafka's 7 days, like those of retention, are longer than any run
-    retention_bytes: int = NEVER
-    retention_time: int = NEVER
-    retention_check: int = 300 * SECOND
-    recovery_time: int = 200 * MS  # loading the logs at a start
+    hw_checkpoint: int = setting(5 * SECOND, "replica.high.watermark.checkpoint.interval.ms", least=1, per_broker=True)
+    recovery_checkpoint: int = setting(60 * SECOND, "log.flush.offset.checkpoint.interval.ms", least=1, per_broker=True)
+    start_checkpoint: int = setting(
+        60 * SECOND, "log.flush.start.offset.checkpoint.interval.ms", least=1, per_broker=True
+    )
+    flush_messages: int = setting(NEVER, "flush.messages", least=1, per_broker=True)
+    flush_ms: int = setting(NEVER, "flush.ms", least=1, per_broker=True)
+    # Linux writes dirty pages back after dirty_expire_centisecs
+    writeback: int = setting(30 * SECOND, "simulation.writeback.ms", least=1, per_broker=True)
+    segment_bytes: int = setting(1 << 30, "segment.bytes", least=14)
+    # Kafka's 7 days, like those of retention, are longer than any run
+    segment_time: int = setting(NEVER, "segment.ms", least=1)
+    retention_bytes: int = setting(NEVER, "retention.bytes")
+    retention_time: int = setting(NEVER, "retention.ms")
+    retention_check: int = setting(300 * SECOND, "log.retention.check.interval.ms", least=1)
+    recovery_time: int = setting(200 * MS, "simulation.recovery.ms", per_broker=True)  # loading the logs at a start
     # threads of a broker
-    network_threads: int = 3
-    handler_threads: int = 8
-    queued_max_requests: int = 500
-    request_time: int = 0  # microseconds that a handler thread is busy with one request
+    network_threads: int = setting(3, "num.network.threads", least=1, most=1000, per_broker=True)
+    handler_threads: int = setting(8, "num.io.threads", least=1, most=1000, per_broker=True)
+    queued_max_requests: int = setting(500, "queued.max.requests", least=1, per_broker=True)
+    # microseconds that a handler thread is busy with one request
+    request_time: int = setting(0, "simulation.request.us", per_broker=True)
     # controller
-    session_timeout: int = 9 * SECOND
-    heartbeat: int = 2 * SECOND
-    controller_timeout: int = 2 * SECOND  # until another controller takes over
-    controllers: int = 2
+    session_timeout: int = setting(9 * SECOND, "broker.session.timeout.ms", "zookeeper.session.timeout.ms", least=2)
+    heartbeat: int = setting(2 * SECOND, "broker.heartbeat.interval.ms", least=1, per_broker=True)
+    # until another controller takes over
+    controller_timeout: int = setting(2 * SECOND, "simulation.controller.failover.ms")
+    controllers: int = setting(2, "simulation.controllers", least=1, most=99)
     # producers
-    producers: int = 2
-    acks: int = -1
-    linger: int = 5 * MS
-    partitioner: str = "random"  # clients/partitioners.py; Kafka's default is sticky
-    keys: int = 1000  # of the partitioner key
-    batch_records: int = 163  # batch.size of 16384 bytes, at about 100 bytes a record
-    retries: int = 2147483647
-    retry_backoff: int = 100 * MS
-    max_in_flight: int = 5
-    idempotence: bool = True
-    delivery_timeout: int = 120 * SECOND
-    request_timeout: int = 30 * SECOND
+    producers: int = setting(2, "simulation.producers", least=1, most=1000)
+    acks: int = setting(-1, "acks")
+    linger: int = setting(5 * MS, "linger.ms")
+    partitioner: str = setting(
+        "random", "partitioner.class", choices=PARTITIONERS
+    )  # clients/partitioners.py; Kafka's default is sticky
+    keys: int = setting(1000, "simulation.keys", least=1, most=1_000_000)  # of the partitioner key
+    # batch.size of 16384 bytes, at about 100 bytes a record
+    batch_records: int = setting(163, "simulation.batch.records", least=1)
+    retries: int = setting(2147483647, "retries")
+    retry_backoff: int = setting(100 * MS, "retry.backoff.ms")
+    max_in_flight: int = setting(5, "max.in.flight.requests.per.connection", least=1)
+    idempotence: bool = setting(True, "enable.idempotence")
+    delivery_timeout: int = setting(120 * SECOND, "delivery.timeout.ms")
+    request_timeout: int = setting(30 * SECOND, "request.timeout.ms", per_broker=True)
+    # used only if partitions are added
+    metadata_age: int = setting(300 * SECOND, "metadata.max.age.ms", least=1)
     # consumers
-    consumers: int = 1
-    offset_reset: str = "earliest"
-    max_poll_records: int = 500
-    poll_timeout: int = 500 * MS
-    commit: str = "none"  # none | after | before (handling what was polled), auto (in polls, in a group)
-    auto_commit_interval: int = 5 * SECOND
-    strategy: str = ""  # the assignor of the consumers' group; empty: each consumer assigns itself everything
-    group_session: int = 45 * SECOND
-    group_heartbeat: int = 3 * SECOND
-    max_poll_interval: int = 300 * SECOND
-    group_delay: int = 3 * SECOND
-    group_load_time: int = 20 * MS
-    handle_time: int = 0
-    isolation: str = "read_uncommitted"
-    start_late: int = 0
-    producers_start: int = 1 * SECOND
-    producers_stagger: int = 0  # how much later each producer starts than the one before it
+    consumers: int = setting(1, "simulation.consumers", most=1000)
+    # none is not modelled: the Java consumer throws, and its application decides what happens next
+    offset_reset: str = setting("earliest", "auto.offset.reset", choices=("earliest", "latest"))
+    max_poll_records: int = setting(500, "max.poll.records", least=1)
+    poll_timeout: int = setting(500 * MS, "simulation.poll.timeout.ms", least=1)
+    # none | after | before (handling what was polled), auto (in polls, in a group)
+    commit: str = setting("none", "simulation.commit")
+    auto_commit_interval: int = setting(5 * SECOND, "auto.commit.interval.ms", least=1)
+    # the assignor of the consumers' group; empty: each consumer assigns itself everything
+    strategy: str = setting("", "partition.assignment.strategy")
+    group_session: int = setting(45 * SECOND, "session.timeout.ms", least=2)
+    group_heartbeat: int = setting(3 * SECOND, "heartbeat.interval.ms", least=1)
+    max_poll_interval: int = setting(300 * SECOND, "max.poll.interval.ms", least=1)
+    group_delay: int = setting(3 * SECOND, "group.initial.rebalance.delay.ms")
+    group_load_time: int = setting(20 * MS, "simulation.group.load.ms")
+    # own | shared: each member has a group.instance.id of its own, or all have the same
+    static_members: str = setting("none", "simulation.static.members", choices=("none", "own", "shared"))
+    offsets_retention: int = setting(10080 * 60 * SECOND, "offsets.retention.minutes", least=1)
+    offsets_check: int = setting(600 * SECOND, "offsets.retention.check.interval.ms", least=1)
+    handle_time: int = setting(0, "simulation.handle.ms")
+    isolation: str = setting("read_uncommitted", "isolation.level", choices=("read_uncommitted", "read_committed"))
+    start_late: int = setting(0, "simulation.consumer.start.ms")
+    producers_start: int = setting(1 * SECOND, "simulation.producer.start.ms")
+    # how much later each producer starts than the one before it
+    producers_stagger: int = setting(0, "simulation.producer.stagger.ms")
     # transactions
-    transactions: str = "none"  # own | shared: each producer has a transactional.id of its own, or all have the same
-    transaction_timeout: int = 60 * SECOND
-    transaction_cleanup: int = 10 * SECOND
-    transaction_records: int = 5  # sent in one transaction
-    transaction_aborts: int = 100  # of 1000 transactions the application aborts so many
-    processing: str = "none"  # exactly-once | at-least-once: the group copies each record to another topic
+    # own | shared: each producer has a transactional.id of its own, or all have the same
+    transactions: str = setting("none", "simulation.transactions", choices=("none", "own", "shared"))
+    transaction_timeout: int = setting(60 * SECOND, "transaction.timeout.ms", least=1)
+    transaction_cleanup: int = setting(
+        10 * SECOND, "transaction.abort.timed.out.transaction.cleanup.interval.ms", least=1
+    )
+    transaction_records: int = setting(5, "simulation.transaction.records", least=1)  # sent in one transaction
+    # of 1000 transactions the application aborts so many
+    transaction_aborts: int = setting(100, "simulation.transaction.aborts", most=1000)
+    # what members do with a record that they cannot handle, and which: this value of producer 0 in partition 0
+    poison: str = setting("none", "simulation.poison", choices=("none", "crash", "skip", "dead-letter"))
+    poison_value: int = setting(100, "simulation.poison.value")
+    # exactly-once | at-least-once: the group copies each record to another topic
+    processing: str = setting("none", "simulation.processing", choices=("none", "exactly-once", "at-least-once"))
     # the run
-    ops: int = 1000
-    interval: int = 2 * MS  # mean time between two sends of one producer, or two bursts of them
-    burst: int = 1  # records sent at once
-    latency: int = 200  # one way, microseconds
-    jitter: int = 300
-    settle: int = 10 * SECOND  # quiet time between the last heal and the final reads
+    ops: int = setting(1000, "simulation.ops", least=1)
+    # mean time between two sends of one producer, or two bursts of them
+    interval: int = setting(2 * MS, "simulation.send.interval.us", least=1)
+    burst: int = setting(1, "simulation.burst.records", least=1)  # records sent at once
+    latency: int = setting(200, "simulation.latency.us")  # one way, microseconds
+    jitter: int = setting(300, "simulation.jitter.us")
+    settle: int = setting(10 * SECOND, "simulation.settle.ms")  # quiet time between the last heal and the final reads
     horizon: int = 3600 * SECOND
-    per_broker: tuple[tuple[int, tuple[tuple[str, Any], ...]], ...] = field(default=())
+    per_broker: tuple[tuple[int, tuple[tuple[str, Any], ...]], ...] = ()
 
     @property
     def copies(self) -> range:
         """The numbers of the partitions that the group writes, behind those that it reads."""
-        return range(self.partitions, self.partitions * (1 if self.processing == "none" else 2))
+        dead_letters = int(self.poison == "dead-letter")
+        return range(
+            self.partitions, self.partitions + (dead_letters if self.processing == "none" else self.partitions)
+        )
+
+    @property
+    def first_partitions(self) -> int:
+        """How many partitions the topic has at the start."""
+        return self.partitions - self.added_partitions
 
     @property
     def data_partitions(self) -> int:
@@ -153,13 +212,17 @@ class Config:
     @property
     def copies_topic(self) -> str:
         """The topic that the group writes."""
-        return f"{self.topic}-copies"
+        return f"{self.topic}-{'copies' if self.poison == 'none' else 'dead-letters'}"
 
     @property
     def topics(self) -> dict[str, range]:
         """The topics of applications, with their partitions."""
         own = {self.topic: range(self.partitions)}
         return {**own, self.copies_topic: self.copies} if self.copies else own
+
+    def instance_of(self, client: str) -> str:
+        """The group.instance.id of a member (KIP-345); empty: it is a dynamic member."""
+        return {"own": client, "shared": "shared"}.get(self.static_members, "")
 
     def topic_of(self, partition: int) -> tuple[str, int]:
         """The topic of a replicated partition, and its number in the topic."""

@@ -23,6 +23,8 @@ class Era:
     consumers_validate: bool = True  # consumers check whether their position survived a truncation (KIP-320)
     # A new leader's ListOffsets has no end before its high watermark reached the start of its epoch (KIP-207).
     hides_lagging_mark: bool = True
+    # Committed offsets expire after their commit, not after the group became empty, as since 2.1 (KIP-211).
+    expires_active_offsets: bool = False
     reads_followers: bool = False  # consumers may fetch from followers (KIP-392)
     defaults: Mapping[str, Any] = field(default_factory=dict)  # settings with another default than in 4.1
     absent: tuple[str, ...] = ()  # settings that did not exist yet
@@ -41,6 +43,7 @@ _ZOOKEEPER: dict[str, Any] = {
     "fences_together": True,  # KafkaController.onBrokerFailure
     "consumers_validate": False,
     "hides_lagging_mark": False,
+    "expires_active_offsets": True,
 }
 ERAS: dict[str, Era] = {
     "0.10": Era(

@@ -27,8 +27,6 @@ class Timer(Protocol):
 class PausableTimer:
     """The event loop as a process sees it that may be paused: what is due meanwhile happens when it goes on."""
 
-    __slots__ = ("_is_paused", "_loop", "_waiting")
-
     def __init__(self, loop: Timer) -> None:
         self._loop = loop
         self._is_paused = False
@@ -63,8 +61,6 @@ class PausableTimer:
 
 class EventLoop:
     """Schedules actions and runs them in order; `now` is the simulated clock."""
-
-    __slots__ = ("_heap", "_order", "now", "processed", "stopped")
 
     def __init__(self) -> None:
         self.now = 0

@@ -9,6 +9,7 @@ arrive. Simplification: bandwidth is unlimited.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
@@ -21,16 +22,14 @@ FIRST_CLIENT = 201
 _WIDTH = 1 << 20
 
 
+@dataclass(slots=True, eq=False)
 class Connection:
     """One TCP connection from a requesting node to a broker; the requester opens a new one when it breaks."""
 
-    __slots__ = ("blocked_since", "blocked_sources", "closed", "node")
-
-    def __init__(self, node: int) -> None:
-        self.node = node  # the requester
-        self.blocked_sources: tuple[int, ...] = ()  # the ends whose messages no longer arrive
-        self.blocked_since = NEVER  # when the first message was dropped
-        self.closed = False  # by the broker
+    node: int  # the requester
+    blocked_sources: tuple[int, ...] = ()  # the ends whose messages no longer arrive
+    blocked_since: int = NEVER  # when the first message was dropped
+    closed: bool = False  # by the broker
 
 
 class Message(Protocol):
@@ -47,22 +46,6 @@ class Message(Protocol):
 
 class Network:
     """The links between nodes, with their faults."""
-
-    __slots__ = (
-        "_blocked",
-        "_cut",
-        "_extra",
-        "_held",
-        "_last",
-        "_paused",
-        "_random",
-        "duplicate",
-        "faulty",
-        "jitter",
-        "latency",
-        "loop",
-        "lose",
-    )
 
     def __init__(self, loop: EventLoop, rng: Random, latency: int, jitter: int) -> None:
         self.loop = loop

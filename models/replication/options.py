@@ -7,138 +7,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
 
-from .config import ASSIGNORS, MS, NEVER, PARTITIONERS, SECOND, Config, ConfigError
-from .placement import ASSIGNMENTS
+from .config import ASSIGNORS, MS, SECOND, Config, ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One setting: its attribute of Config, the factor from its unit to ours, and its range.
-
-    Intervals are at least 1, because simulated time would stop otherwise.
-    """
+class Option(NamedTuple):
+    """One setting: its attribute of Config, the factor from its unit to ours, and its values."""
 
     attribute: str
-    scale: int = 1
-    least: int = 0
-    most: int = NEVER
+    scale: int
+    least: int
+    most: int
+    choices: tuple[str, ...]
+    per_broker: bool
+    type: type
 
 
+UNITS = {".ms": MS, ".seconds": SECOND, ".minutes": 60 * SECOND}
 OPTIONS: dict[str, Option] = {
-    "simulation.brokers": Option("brokers", least=1, most=99),
-    "simulation.topic": Option("topic"),
-    "num.partitions": Option("partitions", least=1, most=10_000),
-    "default.replication.factor": Option("replication_factor", least=1),
-    "simulation.assignment": Option("assignment"),
-    "simulation.assignment.start": Option("assignment_start", most=98),
-    "broker.rack": Option("rack"),
-    "min.insync.replicas": Option("min_insync_replicas", least=1),
-    "unclean.leader.election.enable": Option("unclean_election"),
-    "auto.leader.rebalance.enable": Option("auto_rebalance"),
-    "leader.imbalance.check.interval.seconds": Option("imbalance_check", SECOND, least=1),
-    "leader.imbalance.per.broker.percentage": Option("imbalance_percentage", most=100),
-    "replica.lag.time.max.ms": Option("lag_time_max", MS, least=2),
-    "replica.lag.max.messages": Option("lag_max_messages"),
-    "num.replica.fetchers": Option("fetchers", least=1, most=1000),
-    "replica.fetch.wait.max.ms": Option("fetch_wait_max", MS),
-    "replica.fetch.backoff.ms": Option("fetch_backoff", MS, least=1),
-    "replica.socket.timeout.ms": Option("socket_timeout", MS),
-    "simulation.replica.fetch.max.batches": Option("fetch_max_batches", least=1),
-    "replica.high.watermark.checkpoint.interval.ms": Option("hw_checkpoint", MS, least=1),
-    "log.flush.offset.checkpoint.interval.ms": Option("recovery_checkpoint", MS, least=1),
-    "log.flush.start.offset.checkpoint.interval.ms": Option("start_checkpoint", MS, least=1),
-    "flush.messages": Option("flush_messages", least=1),
-    "flush.ms": Option("flush_ms", MS, least=1),
-    "simulation.writeback.ms": Option("writeback", MS, least=1),
-    "segment.bytes": Option("segment_bytes", least=14),
-    "segment.ms": Option("segment_time", MS, least=1),
-    "retention.bytes": Option("retention_bytes"),
-    "retention.ms": Option("retention_time", MS),
-    "log.retention.check.interval.ms": Option("retention_check", MS, least=1),
-    "simulation.recovery.ms": Option("recovery_time", MS),
-    "num.network.threads": Option("network_threads", least=1, most=1000),
-    "num.io.threads": Option("handler_threads", least=1, most=1000),
-    "queued.max.requests": Option("queued_max_requests", least=1),
-    "simulation.request.us": Option("request_time"),
-    "broker.session.timeout.ms": Option("session_timeout", MS, least=2),
-    "zookeeper.session.timeout.ms": Option("session_timeout", MS, least=2),
-    "broker.heartbeat.interval.ms": Option("heartbeat", MS, least=1),
-    "simulation.controller.failover.ms": Option("controller_timeout", MS),
-    "simulation.controllers": Option("controllers", least=1, most=99),
-    "simulation.producers": Option("producers", least=1, most=1000),
-    "acks": Option("acks"),
-    "partitioner.class": Option("partitioner"),
-    "simulation.keys": Option("keys", least=1, most=1_000_000),
-    "linger.ms": Option("linger", MS),
-    "simulation.batch.records": Option("batch_records", least=1),
-    "retries": Option("retries"),
-    "retry.backoff.ms": Option("retry_backoff", MS),
-    "max.in.flight.requests.per.connection": Option("max_in_flight", least=1),
-    "enable.idempotence": Option("idempotence"),
-    "delivery.timeout.ms": Option("delivery_timeout", MS),
-    "request.timeout.ms": Option("request_timeout", MS),
-    "simulation.consumers": Option("consumers", most=1000),
-    "auto.offset.reset": Option("offset_reset"),
-    "max.poll.records": Option("max_poll_records", least=1),
-    "simulation.poll.timeout.ms": Option("poll_timeout", MS, least=1),
-    "simulation.commit": Option("commit"),
-    "auto.commit.interval.ms": Option("auto_commit_interval", MS, least=1),
-    "partition.assignment.strategy": Option("strategy"),
-    "session.timeout.ms": Option("group_session", MS, least=2),
-    "heartbeat.interval.ms": Option("group_heartbeat", MS, least=1),
-    "max.poll.interval.ms": Option("max_poll_interval", MS, least=1),
-    "group.initial.rebalance.delay.ms": Option("group_delay", MS),
-    "simulation.group.load.ms": Option("group_load_time", MS),
-    "simulation.handle.ms": Option("handle_time", MS),
-    "simulation.consumer.start.ms": Option("start_late", MS),
-    "simulation.producer.start.ms": Option("producers_start", MS),
-    "simulation.producer.stagger.ms": Option("producers_stagger", MS),
-    "isolation.level": Option("isolation"),
-    "simulation.transactions": Option("transactions"),
-    "transaction.timeout.ms": Option("transaction_timeout", MS, least=1),
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": Option("transaction_cleanup", MS, least=1),
-    "simulation.transaction.records": Option("transaction_records", least=1),
-    "simulation.transaction.aborts": Option("transaction_aborts", most=1000),
-    "simulation.processing": Option("processing"),
-    "simulation.ops": Option("ops", least=1),
-    "simulation.send.interval.us": Option("interval", least=1),
-    "simulation.burst.records": Option("burst", least=1),
-    "simulation.latency.us": Option("latency"),
-    "simulation.jitter.us": Option("jitter"),
-    "simulation.settle.ms": Option("settle", MS),
-}
-
-# Options that may differ from broker to broker; the others belong to the cluster, its topic or its clients.
-BROKER_OPTIONS = frozenset(
-    (
-        "rack",
-        "min_insync_replicas",
-        "lag_time_max",
-        "lag_max_messages",
-        "fetch_wait_max",
-        "fetch_backoff",
-        "socket_timeout",
-        "fetch_max_batches",
-        "hw_checkpoint",
-        "recovery_checkpoint",
-        "start_checkpoint",
-        "flush_messages",
-        "flush_ms",
-        "writeback",
-        "recovery_time",
-        "network_threads",
-        "handler_threads",
-        "queued_max_requests",
-        "request_time",
-        "heartbeat",
-        "request_timeout",
+    name: Option(
+        attribute=setting.name,
+        scale=next((scale for unit, scale in UNITS.items() if name.endswith(unit)), 1),
+        least=setting.metadata["least"],
+        most=setting.metadata["most"],
+        choices=setting.metadata["choices"],
+        per_broker=setting.metadata["per_broker"],
+        type=type(setting.default),
     )
-)
-
-_TYPES: dict[str, type] = {f.name: type(f.default) for f in fields(Config)}
+    for setting in fields(Config)
+    for name in setting.metadata.get("names", ())
+}
 
 
 def parse(name: str, value: Any) -> tuple[str, Any]:
@@ -146,7 +46,7 @@ def parse(name: str, value: Any) -> tuple[str, Any]:
     option = OPTIONS.get(name)
     if option is None:
         raise ConfigError(f"unknown configuration {name!r}")
-    kind = _TYPES[option.attribute]
+    kind = option.type
     if name == "acks" and value in ("all", "-1", -1):
         return "acks", -1
     if name == "acks" and value in ("0", "1"):
@@ -157,6 +57,9 @@ def parse(name: str, value: Any) -> tuple[str, Any]:
         raise ConfigError(f"{name} must be a whole number, not {value!r}")
     if kind is str and not isinstance(value, str):
         raise ConfigError(f"{name} must be text, not {value!r}")
+    if option.choices and value not in option.choices:
+        *others, last = option.choices
+        raise ConfigError(f"{name} must be {', '.join(others)} or {last}, not {value!r}")
     if kind is not int or name == "acks":
         return option.attribute, value
     if not option.least <= value <= option.most // option.scale:
@@ -210,13 +113,13 @@ def _with_producer_defaults(config: Config, named: Mapping[str, Any]) -> Config:
 
 def _check_brokers(config: Config) -> None:
     """Refuse options for single brokers without effect."""
-    names = {option.attribute: name for name, option in OPTIONS.items()}
+    shared = {option.attribute: name for name, option in OPTIONS.items() if not option.per_broker}
     for node, options in config.per_broker:
         if not 1 <= node <= config.brokers:
             raise ConfigError(f"options for broker {node}, but the brokers are 1 to {config.brokers}")
         for attribute, _ in options:
-            if attribute not in BROKER_OPTIONS:
-                raise ConfigError(f"{names[attribute]} cannot differ from broker to broker (broker {node})")
+            if attribute in shared:
+                raise ConfigError(f"{shared[attribute]} cannot differ from broker to broker (broker {node})")
 
 
 def check_heartbeats(config: Config) -> None:
@@ -250,36 +153,19 @@ def check(config: Config) -> None:
             f"delivery.timeout.ms must be at least linger.ms + request.timeout.ms, "
             f"{(config.linger + config.request_timeout) // MS}, not {config.delivery_timeout // MS}"
         )
-    if config.offset_reset not in ("earliest", "latest"):
-        # With none the Java consumer throws, and its application decides what happens next.
-        raise ConfigError(
-            f"auto.offset.reset must be earliest or latest (none is not modelled), not {config.offset_reset!r}"
-        )
-    if config.partitioner not in PARTITIONERS:
-        raise ConfigError(f"partitioner.class must be {', '.join(PARTITIONERS)}, not {config.partitioner!r}")
     if config.strategy and config.strategy not in ASSIGNORS:
         raise ConfigError(f"partition.assignment.strategy must be {', '.join(ASSIGNORS)}, not {config.strategy!r}")
     commits = ("none", "after", "before", *(("auto",) if config.strategy else ()))
     if config.commit not in commits:
         raise ConfigError(f"simulation.commit must be {', '.join(commits)}, not {config.commit!r}")
-    _check_transactions(config)
     _check_processing(config)
-    _check_placement(config)
-
-
-def _check_transactions(config: Config) -> None:
-    if config.isolation not in ("read_uncommitted", "read_committed"):
-        raise ConfigError(f"isolation.level must be read_uncommitted or read_committed, not {config.isolation!r}")
-    if config.transactions not in ("none", "own", "shared"):
-        raise ConfigError(f"simulation.transactions must be none, own or shared, not {config.transactions!r}")
+    _check_group(config)
+    _check_racks(config)
     if config.transactional and not config.idempotence:
         raise ConfigError("transactions need enable.idempotence=true")
 
 
 def _check_processing(config: Config) -> None:
-    known = ("none", "exactly-once", "at-least-once")
-    if config.processing not in known:
-        raise ConfigError(f"simulation.processing must be {', '.join(known)}, not {config.processing!r}")
     if config.processing == "none":
         return
     if not config.strategy:
@@ -293,10 +179,29 @@ def _check_processing(config: Config) -> None:
         )
 
 
-def _check_placement(config: Config) -> None:
-    if config.assignment not in ASSIGNMENTS:
-        known = ", ".join(ASSIGNMENTS)
-        raise ConfigError(f"simulation.assignment must be one of {known}, not {config.assignment!r}")
+def _check_group(config: Config) -> None:
+    if config.static_members != "none" and not config.strategy:
+        raise ConfigError("simulation.static.members needs a group: set partition.assignment.strategy")
+    if config.poison != "none" and not (config.strategy and config.commit == "after" and config.processing == "none"):
+        raise ConfigError(
+            f"simulation.poison={config.poison} needs a group (partition.assignment.strategy) without "
+            "simulation.processing, and simulation.commit=after"
+        )
+    if not config.added_partitions:
+        return
+    if config.added_partitions >= config.partitions:
+        raise ConfigError(
+            f"simulation.partitions.added must be less than num.partitions, {config.partitions}, not "
+            f"{config.added_partitions}"
+        )
+    if not config.strategy:
+        # KafkaConsumer.assign: only a group gets new partitions.
+        raise ConfigError("simulation.partitions.added needs a group: set partition.assignment.strategy")
+    if config.transactional or config.copies:
+        raise ConfigError("simulation.partitions.added is not simulated together with transactions or other topics")
+
+
+def _check_racks(config: Config) -> None:
     racks = config.racks
     if racks and config.assignment != "kafka":
         raise ConfigError("racks need simulation.assignment=kafka; the other assignments ignore them")

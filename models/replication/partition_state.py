@@ -24,6 +24,9 @@ class PartitionState:
     recalled: bool = False  # the leader was the last known leader, elected because ISR and ELR were empty
 
 
+ABSENT = PartitionState((), NO_LEADER, -1, (), -1)  # a partition that is not created yet
+
+
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
     """A controller's message to a broker: LeaderAndIsr with UpdateMetadata, or the next records of the metadata log."""

@@ -95,19 +95,9 @@ class Controller(Protocol):
         """ISRs changed, with ZooKeeper."""
 
 
-class PartitionChanges(Protocol):
-    """Called with every change of a partition's state."""
-
-    def __call__(self, partition: int, before: PartitionState, after: PartitionState) -> None:
-        """The quorum stored a change."""
-
-
-class AppendListener(Protocol):
-    """Called with every batch that a leader appended."""
-
-    def __call__(self, batch: ProducerBatch) -> None:
-        """A leader appended this batch."""
-
+# Called with every change of a partition that the quorum stored: the partition, its state before, and after.
+OnStored = Callable[[int, PartitionState, PartitionState], None]
+AppendListener = Callable[[ProducerBatch], None]  # called with every batch that a leader appended
 
 Records = list[tuple[int, Batch]]  # partition and records, as a poll returns them
 
@@ -191,8 +181,8 @@ class History:
     def revoke(self, head: EventHead, partitions: tuple[int, ...], membership: Membership) -> None:
         """A member gives partitions up."""
 
-    def crash(self, head: EventHead) -> None:
-        """A consumer's process dies."""
+    def crash(self, head: EventHead, reason: str) -> None:
+        """A consumer's process ends."""
 
     def end_offsets(self, invoked: int, time: int, offsets: dict[int, tuple[int, int]]) -> None:
         """An administrator lists (log start, high watermark) by partition."""

@@ -78,34 +78,21 @@ class Run:
         if not ready and loop.now - since < (LEADER_TIMEOUT if leaderless else SETTLE_TIMEOUT):
             loop.at(loop.now + CHECK, self._settle, since)
             return
-        ends = {
-            partition: log for partition, log in enumerate(ranges) if log is not None and self._has_known_end(partition)
-        }
+        ends = {number: log for number, log in enumerate(ranges) if log is not None and self._has_known_end(number)}
         if len(ends) < cluster.config.data_partitions:
             loop.stop()
             return
         self._history.end_offsets(loop.now, loop.now + 2 * cluster.network.latency, ends)
         cluster.final_reader.goal = {partition: end for partition, (_, end) in ends.items()}
         loop.at(loop.now + 5 * MS, cluster.final_reader.start)
-        loop.at(loop.now + SETTLE_TIMEOUT, _stop, cluster)
+        loop.at(loop.now + SETTLE_TIMEOUT, lambda _: loop.stop())
 
     def _has_known_end(self, partition: int) -> bool:
         """Whether the leader's high watermark has reached the start of its epoch (KIP-207).
 
         Simplification: the run waits for it in all variants, though before 2.2 a leader reported the lagging mark.
         """
-        state = self._cluster.quorum.states[partition]
-        if state.leader == NO_LEADER:
+        replica = self._cluster.leader_replica(partition)
+        if replica is None or replica.epoch != self._cluster.quorum.states[partition].epoch:
             return False
-        replica = self._cluster.brokers[state.leader].replicas.get(partition)
-        return (
-            replica is not None
-            and replica.is_leader
-            and replica.epoch == state.epoch
-            and replica.hw >= replica.epoch_start
-        )
-
-
-def _stop(cluster: Cluster) -> None:
-    """End the final reads without a result."""
-    cluster.loop.stop()
+        return replica.hw >= replica.epoch_start

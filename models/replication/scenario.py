@@ -52,6 +52,8 @@ class Scenario:
             raise ConfigError(f"{LAG_MAX_MESSAGES} only exists in the variant lag-max-messages, not in {self.variant}")
         if config.transactional and era.zookeeper:
             raise ConfigError(f"transactions are simulated with KRaft only, not with the variant {self.variant}")
+        if config.static_members != "none" and era.zookeeper:
+            raise ConfigError(f"static members exist since 2.3 (KIP-345), not in the variant {self.variant}")
         if not era.zookeeper:
             check_heartbeats(config)
         for fault in self.faults:

@@ -18,9 +18,9 @@ from logjudge.analysis.replicas.leaders import last_leader
 from logjudge.analysis.replicas.replica_logs import complete_sends, replica_logs_of
 from logjudge.analysis.rules.identity import duplicate
 from logjudge.analysis.rules.sending import nonmonotonic_send
-from logjudge.histories.bundle import Settings
 from logjudge.histories.evidence.clock import Fault
 from logjudge.histories.evidence.tables import LOG_EVENTS, METADATA, empty
+from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS, Finding
 
 from .conftest import duplicate_cause

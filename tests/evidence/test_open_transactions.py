@@ -7,7 +7,7 @@ import pytest
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.rules.loss import lost_write
-from logjudge.histories.bundle import Settings
+from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS
 
 from .replica_texts import logs
@@ -45,8 +45,8 @@ def test_a_value_that_the_leader_holds_at_another_offset_is_not_lost():
     assert lost_values("1: 0a 1x 2y 3b", leader="2") == ["b"]
 
 
-def why_unknown(held):
-    """Why it is not known whether c and d are lost: the final reads stop at b, which t left open at offset 1."""
+def lost_and_unknown(held):
+    """Which of c and d are lost, and why the others are unknown: the final reads stop at b, which t left open."""
     config = {"format": 1, "final": True, "processes": PROCESSES}
     settings = Settings(config=config)
     sends = [
@@ -72,19 +72,24 @@ def why_unknown(held):
     replica_logs = None if tables is None else replica_logs_of("x", 0, tables, leader="1")
     p = Partition("x", 0, settings, *frames, replica_logs=replica_logs)
     judgement = lost_write.judges["native"](p)
-    assert judgement.findings == ()
-    [unknown] = [text for text in judgement.unknowns if "open transaction" in text]
-    return unknown.split(": ")[1]
+    lost = [value for finding in judgement.findings for value in finding.values]
+    return lost, [text.split(": ")[1] for text in judgement.unknowns if "open transaction" in text]
 
 
 @pytest.mark.parametrize(
-    ("held", "ids", "rest"),
+    ("held", "lost", "ids", "rest"),
     [
-        ("1: 0a 1b 2c 3d", "tx-t, producer id 7", "; the leader's log holds all of them"),
-        ("1: 0a 1b 2c", "tx-t, producer id 7", "; the leader's log holds 1 of them"),
-        (None, "tx-t", ""),
+        ("1: 0a 1b 2c 3d", [], "tx-t, producer id 7", "them from the final reads; the leader's log holds all of them"),
+        ("1: 0a 1b 2c", ["d"], "tx-t, producer id 7", "it from the final reads; the leader's log holds all of them"),
+        (None, [], "tx-t", "them from the final reads"),
     ],
 )
-def test_an_open_transaction_is_named_where_it_is_known(held, ids, rest):
+def test_an_open_transaction_is_named_where_it_is_known_and_hides_nothing_that_no_log_holds(held, lost, ids, rest):
     transaction = f"an open transaction of t (transactional.id {ids}) with its first record at x-0@1"
-    assert why_unknown(held) == f"{transaction} may hide them from the final reads{rest}"
+    assert lost_and_unknown(held) == (lost, [f"{transaction} may hide {rest}"])
+
+
+def test_an_open_transaction_hides_nothing_if_no_log_holds_the_records():
+    assert lost_and_unknown("1: 0a 1b") == (["c", "d"], [])
+    # Records that are in a log of unknown age, or in no collected one, may be there.
+    assert lost_and_unknown("2: 0a 1b")[0] == []

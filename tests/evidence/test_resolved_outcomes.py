@@ -14,7 +14,8 @@ from logjudge.analysis.partitions.evidence import collected_logs
 from logjudge.analysis.partitions.log_start import log_start_with
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.resolved_outcomes import legal_absences, resolve_outcomes
-from logjudge.histories.bundle import Settings, open_run
+from logjudge.histories.bundle import open_run
+from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, complete, without_key
 
 

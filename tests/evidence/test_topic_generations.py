@@ -19,8 +19,8 @@ from logjudge.analysis.partitions.topic_generations import (
     generations_of,
     recorded_changes,
 )
-from logjudge.histories.bundle import Settings
 from logjudge.histories.evidence.tables import FINAL, LOCATION, LOG_EVENTS, METADATA
+from logjudge.histories.settings import Settings
 from logjudge.histories.tables import CONTEXT, MARKS, MAX_INT64, MIN_INT64, READS, SENDS, complete, without_key
 
 S = 1_000_000_000

@@ -201,7 +201,7 @@ def test_a_session_of_kraft_must_outlast_its_heartbeats() -> None:
         ({"simulation.brokers": 2}, "needs as many brokers"),
         ({"min.insync.replicas": "two"}, "must be a whole number"),
         ({"auto.offset.reset": "middle"}, "must be earliest or latest"),
-        ({"auto.offset.reset": "none"}, "none is not modelled"),
+        ({"auto.offset.reset": "none"}, "must be earliest or latest, not 'none'"),
     ],
 )
 def test_impossible_configurations_are_refused(options: dict[str, Any], sentence: str) -> None:

@@ -27,6 +27,7 @@ from logjudge.models.exploration.processing_truth import copied
 from logjudge.models.replication.config import SECOND, Config, ConfigError
 from logjudge.models.replication.coordinators.coordinator import GroupCoordinator
 from logjudge.models.replication.coordinators.group_offsets import GroupOffsets
+from logjudge.models.replication.coordinators.requests import GroupRecord
 from logjudge.models.replication.event_loop import EventLoop, PausableTimer
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.options import configure
@@ -46,11 +47,11 @@ def test_offsets_of_transactions_count_from_their_marker_and_the_latest_record_w
     offsets = GroupOffsets()
     for at, (step, pid, partition, offset) in enumerate(steps):
         if step == "plain":
-            offsets.commit(partition, offset, at)
+            offsets.commit(GroupRecord(1, offset=(partition, offset)), at)
         elif step == "pending":
             offsets.expect(pid, [partition])
             assert not offsets.are_stable([partition])
-            offsets.add_pending(pid, partition, offset, at)
+            offsets.add_pending(pid, GroupRecord(1, offset=(partition, offset)), at)
         else:
             offsets.end_transaction(pid, step == "commit")
     ends = [(at, pid, step) for at, (step, pid, _, _) in enumerate(steps) if step in ("commit", "abort")]
@@ -69,7 +70,7 @@ def test_offsets_of_transactions_count_from_their_marker_and_the_latest_record_w
 def test_offsets_that_were_not_written_do_not_keep_a_partition_unstable() -> None:
     offsets = GroupOffsets()
     offsets.expect(1, [0, 1])
-    offsets.add_pending(1, 1, 5, 0)
+    offsets.add_pending(1, GroupRecord(1, offset=(1, 5)), 0)
     offsets.give_up(1, [0, 1])
     assert (offsets.are_stable([0]), offsets.are_stable([1])) == (True, False)
 
@@ -107,8 +108,8 @@ def _drop(*_: object) -> None:
     """Forget offsets."""
 
 
-def _apply(offsets: GroupOffsets, _: int, partition: int, offset: int, at: int) -> None:
-    offsets.commit(partition, offset, at)
+def _apply(offsets: GroupOffsets, _: int, record: GroupRecord, at: int) -> None:
+    offsets.commit(record, at)
 
 
 def _replay_plain(replay: Callable[..., None]) -> Callable[..., None]:

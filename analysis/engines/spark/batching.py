@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from ....histories.bundle import Settings
+from ....histories.settings import Settings
 from ....histories.tables import CONTEXT, SENDS
 from ...batches import Unit
 from ...kernel import judge_unit, judge_whole_run, screen_batch, to_frame

@@ -14,7 +14,7 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
-from ....histories.bundle import Settings
+from ....histories.settings import Settings
 from ...rules.cycles import Found, searches
 from ...transactions.cycles import cycles_in, cycles_of, join_cycles
 from ...transactions.windows import join_windows, slices, windows_of, within
@@ -92,7 +92,11 @@ def _finding(text: str) -> _Table:
         name = table.column("search")[0].as_py()
         search = searches(Settings.from_json(text))[name]
         rows = pl.concat(unpack(payload) for payload in table.column("payload").to_pylist())
-        found = cycles_of(rows, search.most, search.as_elle)
+        if search.exact:  # the one of the key that appeared first counts, as of `edges_of`
+            rows = rows.sort("key_appeared").unique(
+                ["source_at", "target_at", "kind"], keep="first", maintain_order=True
+            )
+        found = cycles_of(rows, search.most, search.as_elle, search.exact)
         return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(found))])
 
     return find

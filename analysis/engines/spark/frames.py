@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from ....histories.bundle import Run, Settings
+from ....histories.bundle import Run
 from ....histories.errors import UsageError
 from ....histories.event_frames import SOURCE, check_columns, json_lines
 from ....histories.files import HANDED_ON_BLOCK_BYTES, Block, Split
 from ....histories.parsing import parse_blocks
+from ....histories.settings import Settings
 from ....histories.tables import EVENTS
 from ...stages import pair_and_observe
 from .blocks import BLOCK, Map, blocks_of_parts, first_turn

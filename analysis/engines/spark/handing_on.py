@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ....histories.bundle import Settings
 from ....histories.files import HANDED_ON_BLOCK_BYTES, SPLIT_BYTES, Block, Split, blocks
+from ....histories.settings import Settings
 from ...stages import read_block
 from .blocks import BLOCK, Map, blocks_of_parts, first_turn, rows_in
 

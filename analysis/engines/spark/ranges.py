@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ....histories.bundle import Run, Settings
+from ....histories.bundle import Run
+from ....histories.settings import Settings
 from ...batches import Unit
 from ...partitions.offset_ranges import REST, by_range
 from ...partitions.unit import OBSERVED, Common, Tables

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
-from ....histories.bundle import Run, Settings
+from ....histories.bundle import Run
 from ....histories.evidence.parts import Part
 from ....histories.files import Split
+from ....histories.settings import Settings
 from .. import local
 from .blocks import BLOCK, of_no_partition, pack, rows_in, to_batches
 from .plan import refuse_missing, tasks_of

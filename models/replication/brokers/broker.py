@@ -30,10 +30,11 @@ from ..rules import Rules
 from .deletes import DeleteHandler
 from .disk import Disk
 from .fetch import FetchHandler
-from .fetcher import FetcherContext, FetcherManager
+from .fetcher import FetcherManager
 from .inbox import Inbox
 from .isr_manager import IsrManager
 from .leadership import Leadership, OnLeader
+from .part import Parts
 from .process import DOWN, RUNNING, STARTING, Process
 from .produce import ProduceHandler
 from .queries import QueryHandler
@@ -75,38 +76,21 @@ class Broker:
         self.process = process = Process(broker, network.loop, listener)
         self.replicas: dict[int, Replica] = {}
         metadata: dict[int, PartitionState] = {}
-        self.disk = Disk(process, self.replicas, config, rng, ledger, self.stop)
         self.manager = ReplicaManager(self.replicas, config, ledger)
-        self.isr = IsrManager(
-            process, network, self.replicas, controller, rules, config, ledger, rng, self.manager.advance
-        )
+        parts: Parts = (process, network, self.manager, rules, config)
+        self.disk = Disk(*parts, rng, ledger, self.stop)
+        self.isr = IsrManager(*parts, controller, ledger, rng)
         self.threads = RequestThreads(process, config)
-        self.produces = ProduceHandler(
-            process, network, self.manager, self.disk, config, ledger, uids.__next__, self.threads
-        )
-        self.deletes = DeleteHandler(process, self.manager, controller, config)
-        self.fetches = FetchHandler(
-            process, network, self.manager, rules, config, self.isr.expand, self.deletes.complete
-        )
+        self.produces = ProduceHandler(*parts, self.disk, ledger, uids.__next__, self.threads)
+        self.deletes = DeleteHandler(*parts, controller)
+        self.fetches = FetchHandler(*parts, self.isr.expand, self.deletes.complete)
         self.manager.connect(self.fetches.wake_followers, self.fetches.wake_consumers, self.produces.complete)
-        self.queries = QueryHandler(process, network, self.manager, rules, metadata, config.logs)
-        self.fetchers = FetcherManager(
-            FetcherContext(process, network, inboxes, self.manager, self.disk, rules, config)
-        )
+        self.queries = QueryHandler(*parts, metadata)
+        self.fetchers = FetcherManager(parts, self.disk, inboxes)
         self.leadership = Leadership(
-            process,
-            self.manager,
-            self.isr,
-            self.fetchers,
-            self.produces,
-            self.fetches,
-            self.disk,
-            rules,
-            config,
-            metadata,
-            on_leader,
+            *parts, self.isr, self.fetchers, self.produces, self.fetches, self.disk, metadata, on_leader
         )
-        self.coordinators = make_coordinators(process, network, self.manager, self.produces, config, metadata)
+        self.coordinators = make_coordinators(parts, self.produces, metadata)
         served: dict[type, Handler] = {
             FetchRequest: self.fetches.handle,
             EpochRequest: self.queries.handle_epochs,
@@ -205,16 +189,13 @@ class Broker:
         self._on_stop()
 
     def _open_requests(self) -> list[Request]:
-        found: list[Request] = list(self.fetches.parked_followers())
-        found.extend(self.inbox.deferred())
-        found.extend(self.fetches.parked_consumers())
-        found.extend(self.coordinators.parked())
+        fetches = self.fetches
+        found: list[Request] = [*fetches.parked_followers(), *self.inbox.deferred(), *fetches.parked_consumers()]
+        found += self.coordinators.parked()
         for request in self.produces.pending_in_purgatories():
             if request not in found:
                 found.append(request)
-        found.extend(self.produces.queued())
-        found.extend(self.threads.waiting())
-        return found
+        return [*found, *self.produces.queued(), *self.threads.waiting()]
 
     def pause(self) -> None:
         """SIGSTOP."""

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..config import Config
 from ..ports import Controller
-from .process import Process
+from .part import BrokerPart
 from .replica import Replica
-from .replica_manager import ReplicaManager
 
 
 @dataclass(slots=True, eq=False)
-class DeleteHandler:
+class DeleteHandler(BrokerPart):
     """Deletes as leader, and responds once the followers deleted too (DelayedDeleteRecords)."""
 
-    _process: Process
-    _manager: ReplicaManager
     _controller: Controller
-    _config: Config
 
     def handle(self, partition: int, offset: int) -> None:
         """Delete the records below an offset, never beyond the high watermark."""

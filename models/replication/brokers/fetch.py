@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ..config import Config
-from ..network import Network
 from ..requests import (
     NONE,
     NOT_AVAILABLE,
@@ -17,21 +15,14 @@ from ..requests import (
     FetchRequest,
     FetchResult,
 )
-from ..rules import Rules
-from .process import Process
+from .part import BrokerPart
 from .replica import Replica
-from .replica_manager import ReplicaManager
 
 
 @dataclass(slots=True, eq=False)
-class FetchHandler:
+class FetchHandler(BrokerPart):
     """Serves records (ReplicaManager.fetchMessages), and records the progress of followers."""
 
-    _process: Process
-    _network: Network
-    _manager: ReplicaManager
-    _rules: Rules
-    _config: Config
     _expand_isr: Callable[[Replica, int], None]
     _complete_deletes: Callable[[Replica], None]
     _parked: dict[tuple[int, int], FetchRequest] = field(default_factory=dict, init=False)  # by follower and fetcher
@@ -63,14 +54,14 @@ class FetchHandler:
                 self._expand_isr(replica, follower)
             self._manager.advance(replica)
         if urgent:
-            self._network.send(self._process.id, follower, request.reply, request)
+            self._reply(request)
         else:
             request.deadline = self._process.loop.now + self._config.fetch_wait_max
             self._parked[follower, request.fetcher] = request
 
     def _handle_consumer(self, request: FetchRequest) -> None:
         if self._read_all(request):
-            self._network.send(self._process.id, request.node, request.reply, request)
+            self._reply(request)
             return
         request.deadline = self._process.loop.now + self._config.fetch_wait_max
         for part in request.parts:
@@ -122,10 +113,9 @@ class FetchHandler:
         return (partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
 
     def _respond(self, request: FetchRequest) -> None:
-        if request.closed:
-            return
-        self._read_all(request)
-        self._network.send(self._process.id, request.node, request.reply, request)
+        if not request.closed:
+            self._read_all(request)
+            self._reply(request)
 
     # --- parked requests
 

@@ -9,10 +9,9 @@ epoch in the leader's log, and then fetches it. Simplification: in all versions 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
-from ..config import Config
-from ..network import Connection, Network
+from ..network import Connection
 from ..ports import Inboxes
 from ..requests import (
     NONE,
@@ -22,33 +21,17 @@ from ..requests import (
     FetchRequest,
     FetchResult,
 )
-from ..rules import Rules
 from .disk import Disk
-from .process import Process
+from .part import BrokerPart, Parts
 from .replica import Replica
-from .replica_manager import ReplicaManager
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherContext:
-    """The parts of a broker that its fetchers use."""
-
-    process: Process
-    network: Network
-    inboxes: Inboxes
-    manager: ReplicaManager
-    disk: Disk
-    rules: Rules
-    config: Config
 
 
 class FetcherManager:
     """The fetchers of one broker, by leader and number (ReplicaFetcherManager)."""
 
-    __slots__ = ("_context", "fetchers")
-
-    def __init__(self, context: FetcherContext) -> None:
-        self._context = context
+    def __init__(self, parts: Parts, disk: Disk, inboxes: Inboxes) -> None:
+        self._make = partial(Fetcher, parts, disk, inboxes)
+        self._count = parts[-1].fetchers
         self.fetchers: dict[tuple[int, int], Fetcher] = {}
 
     def restart(self) -> None:
@@ -57,10 +40,10 @@ class FetcherManager:
 
     def follow(self, replica: Replica, leader: int) -> None:
         """Fetch a partition from this leader."""
-        number = replica.partition % self._context.config.fetchers
+        number = replica.partition % self._count
         fetcher = self.fetchers.get((leader, number))
         if fetcher is None:
-            fetcher = self.fetchers[leader, number] = Fetcher(self._context, leader, number)
+            fetcher = self.fetchers[leader, number] = self._make(leader, number)
         fetcher.add(replica)
 
     def stop(self, partition: int) -> None:
@@ -79,19 +62,16 @@ class FetcherManager:
             fetcher.close()
 
 
-class Fetcher:
+class Fetcher(BrokerPart):
     """ReplicaFetcherThread: truncate, then repeatedly fetch, append, and update the high watermark."""
 
-    __slots__ = (
-        *("_context", "_number", "closed", "connection", "epochs_to_request", "fetching", "leader", "request"),
-        "wait_until",
-    )
-
-    def __init__(self, context: FetcherContext, leader: int, number: int) -> None:
-        self._context = context
+    def __init__(self, parts: Parts, disk: Disk, inboxes: Inboxes, leader: int, number: int) -> None:
+        super().__init__(*parts)
+        self._disk = disk
+        self._inbox = inboxes[leader]
         self._number = number
         self.leader = leader
-        self.connection = Connection(context.process.id)
+        self.connection = Connection(self._process.id)
         self.epochs_to_request: dict[int, int] = {}  # partitions to truncate -> the epoch whose end is requested
         self.fetching: list[int] = []
         self.request: FetchRequest | EpochRequest | None = None
@@ -101,7 +81,7 @@ class Fetcher:
     def close(self) -> None:
         """The broker stops; later responses are ignored."""
         self.closed = True
-        self._context.network.abandon(self.connection)
+        self._network.abandon(self.connection)
         if self.request is not None:
             self.request.closed = True
 
@@ -109,9 +89,9 @@ class Fetcher:
         """Follow this leader in a new epoch."""
         partition = replica.partition
         self.remove(partition)
-        offset = self._context.rules.initial_truncation(replica)
+        offset = self._rules.initial_truncation(replica)
         if offset is not None:
-            self._context.disk.truncate(replica, offset, "high-watermark", ())
+            self._disk.truncate(replica, offset, "high-watermark", ())
             self._start_fetching(replica)
         else:
             self.epochs_to_request[partition] = replica.log.last_epoch
@@ -130,27 +110,27 @@ class Fetcher:
     def _start_fetching(self, replica: Replica) -> None:
         self.epochs_to_request.pop(replica.partition, None)
         self.fetching.append(replica.partition)
-        self._context.process.report("fetching", replica.partition, self.leader, replica.log.end, replica.epoch)
+        self._process.report("fetching", replica.partition, self.leader, replica.log.end, replica.epoch)
 
     def step(self, _: None = None) -> None:
         """Send the next request, if none is in flight."""
-        now = self._context.process.loop.now
+        now = self._process.loop.now
         if self.closed or self.request is not None or now < self.wait_until:
             return
         if self.epochs_to_request or self.fetching:
             request = self.request = self._epoch_request(now) if self.epochs_to_request else self._fetch_request(now)
-            self._context.network.send(request.node, self.leader, self._context.inboxes[self.leader], request)
+            self._network.send(request.node, self.leader, self._inbox, request)
 
     def _epoch_request(self, now: int) -> EpochRequest:
-        node, replicas = self._context.process.id, self._context.manager.replicas
+        node, replicas = self._process.id, self._manager.replicas
         parts = [(partition, replicas[partition].epoch, epoch) for partition, epoch in self.epochs_to_request.items()]
         return EpochRequest(node, self.leader, now, self.on_epochs, self.on_closed, self.connection, parts)
 
     def _fetch_request(self, now: int) -> FetchRequest:
-        node, limit = self._context.process.id, self._context.config.fetch_max_batches
+        node, limit = self._process.id, self._config.fetch_max_batches
         parts: list[FetchPart] = []
         for partition in self.fetching:
-            replica = self._context.manager.replicas[partition]
+            replica = self._manager.replicas[partition]
             log = replica.log
             parts.append((partition, log.end, replica.epoch, log.last_epoch, log.start))
         callbacks = self.on_fetched, self.on_closed
@@ -160,16 +140,16 @@ class Fetcher:
 
     def _back_off(self) -> None:
         """Wait before the next request (replica.fetch.backoff.ms)."""
-        loop = self._context.process.loop
-        self.wait_until = loop.now + self._context.config.fetch_backoff
+        loop = self._process.loop
+        self.wait_until = loop.now + self._config.fetch_backoff
         loop.at(self.wait_until, self.step)
 
     def on_closed(self, request: FetchRequest | EpochRequest) -> None:
         """The connection closed: drop the request in flight, and wait before the next one."""
         if request.connection is not self.connection or self.closed:
             return
-        self._context.network.abandon(self.connection)
-        self.connection = Connection(self._context.process.id)
+        self._network.abandon(self.connection)
+        self.connection = Connection(self._process.id)
         if self.request is not None:
             self.request.closed = True
             self.request = None
@@ -178,25 +158,25 @@ class Fetcher:
     def tick(self, now: int) -> None:
         """Give up a request without a response (replica.socket.timeout.ms)."""
         request = self.request
-        if request is not None and now - request.sent > self._context.config.socket_timeout:
+        if request is not None and now - request.sent > self._config.socket_timeout:
             self.on_closed(request)
 
     def on_epochs(self, request: EpochRequest) -> None:
         """Truncate by the response, which contains the end of our last epoch in the leader's log."""
-        if self._context.process.defer(self.on_epochs, request) or request is not self.request or self.closed:
+        if self._process.defer(self.on_epochs, request) or request is not self.request or self.closed:
             return
         self.request = None
         failed = False
         for partition, error, epoch, end in request.results:
             if partition not in self.epochs_to_request:
                 continue
-            replica = self._context.manager.replicas[partition]
+            replica = self._manager.replicas[partition]
             if error:
                 failed = True
                 continue
-            offset, final = self._context.rules.truncation_for(replica, epoch, end)
+            offset, final = self._rules.truncation_for(replica, epoch, end)
             reason = "epoch" if end >= 0 else "high-watermark"
-            self._context.disk.truncate(replica, offset, reason, (epoch, end))
+            self._disk.truncate(replica, offset, reason, (epoch, end))
             if final:
                 self._start_fetching(replica)
             else:
@@ -208,7 +188,7 @@ class Fetcher:
 
     def on_fetched(self, request: FetchRequest) -> None:
         """Append the records, update the high watermark, fetch again."""
-        if request is not self.request or self.closed or self._context.process.defer(self.on_fetched, request):
+        if request is not self.request or self.closed or self._process.defer(self.on_fetched, request):
             return
         self.request = None
         failed = False
@@ -228,18 +208,18 @@ class Fetcher:
 
     def _append(self, result: FetchResult) -> None:
         partition, _, batches, mark, start, epoch_start = result
-        replica = self._context.manager.replicas[partition]
+        replica = self._manager.replicas[partition]
         log = replica.log
         if batches:
-            if self._context.disk.is_full:
-                self._context.disk.fail()
+            if self._disk.is_full:
+                self._disk.fail()
                 return
             for batch in batches:
                 # A batch that does not continue the log is from a response before a truncation.
                 if batch.base != log.end:
                     break
                 log.append(batch)
-            self._context.manager.after_append(replica)
+            self._manager.after_append(replica)
         if start > log.start:
             log.advance_start(start)
         if replica.log_view != replica.epoch and log.end >= epoch_start:
@@ -248,18 +228,18 @@ class Fetcher:
         if new != replica.hw:
             # The follower's mark may go back: it is always the leader's (Log.updateHighWatermark).
             replica.hw = new
-            self._context.manager.wake_consumers(replica)
+            self._manager.wake_consumers(replica)
 
     def _handle_error(self, result: FetchResult) -> bool:
         """Handle an error of one partition; returns whether to back off."""
         partition, error, _, _, start, _ = result
-        replica = self._context.manager.replicas[partition]
-        self._context.process.report("fetch-error", partition, self.leader, error, replica.log.end)
+        replica = self._manager.replicas[partition]
+        self._process.report("fetch-error", partition, self.leader, error, replica.log.end)
         if error == OUT_OF_RANGE:
             end = result[3]  # the leader's log end. Simplification: it comes with the error, not by ListOffsets
             if end < replica.log.end:
                 # Old brokers with unclean elections disabled halted here; simplification: they truncate.
-                self._context.disk.truncate(replica, end, "out-of-range", (end,))
+                self._disk.truncate(replica, end, "out-of-range", (end,))
             elif start > replica.log.end:
                 replica.log.restart_at(start)
                 replica.hw = start

@@ -5,35 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..config import Config
 from ..events import Followed, Led
-from ..partition_state import NO_LEADER, LeaderAndIsr, PartitionState
-from ..rules import Rules
+from ..partition_state import ABSENT, NO_LEADER, LeaderAndIsr, PartitionState
 from .disk import Disk
 from .fetch import FetchHandler
 from .fetcher import FetcherManager
 from .isr_manager import IsrManager
-from .process import Process
+from .part import BrokerPart
 from .produce import ProduceHandler
 from .replica import Replica
-from .replica_manager import ReplicaManager
 
 OnLeader = Callable[[Replica, PartitionState], None]
 
 
 @dataclass(slots=True, eq=False)
-class Leadership:
+class Leadership(BrokerPart):
     """Applies LeaderAndIsr requests to the replicas, and keeps the metadata cache."""
 
-    _process: Process
-    _manager: ReplicaManager
     _isr: IsrManager
     _fetchers: FetcherManager
     _produces: ProduceHandler
     _fetches: FetchHandler
     _disk: Disk
-    _rules: Rules
-    _config: Config
     metadata: dict[int, PartitionState]
     _on_leader: OnLeader
     controller_epoch: int = field(default=0, init=False)
@@ -57,6 +50,8 @@ class Leadership:
             return
         self.controller_epoch = max(self.controller_epoch, request.controller_epoch)
         for partition, state in request.states:
+            if state is ABSENT:
+                continue
             known = self.metadata.get(partition)
             if known is None or state.epoch > known.epoch or state.version >= known.version:
                 self.metadata[partition] = state

@@ -14,8 +14,6 @@ DOWN, RUNNING, STARTING = 0, 1, 2
 class Process:
     """The state of one broker's process, which all of its parts share."""
 
-    __slots__ = ("_listener", "backlog", "clock_skew", "host_down", "id", "incarnation", "loop", "paused", "state")
-
     def __init__(self, broker: int, loop: EventLoop, listener: Listener | None) -> None:
         self.id = broker
         self.loop = loop

@@ -10,38 +10,29 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ..config import Config
 from ..ledger import Ledger
-from ..network import Network
 from ..producer_batch import ProducerBatch
 from ..requests import DUPLICATE, NONE, NOT_LEADER, OUT_OF_ORDER, TIMED_OUT, Callback, ProduceRequest
 from .disk import Disk
-from .process import Process
+from .part import BrokerPart
 from .replica import Replica
-from .replica_manager import ReplicaManager
 from .request_threads import Handler, RequestThreads
 from .verification import Verifier
 
 
+@dataclass(slots=True)
 class ClientQueue:
     """The produce requests of one client: one is handled, the others wait in order."""
 
-    __slots__ = ("busy", "waiting")
-
-    def __init__(self) -> None:
-        self.busy = False
-        self.waiting: deque[ProduceRequest] = deque()
+    busy: bool = False
+    waiting: deque[ProduceRequest] = field(default_factory=deque)
 
 
 @dataclass(slots=True, eq=False)
-class ProduceHandler:
+class ProduceHandler(BrokerPart):
     """Appends batches as leader, and responds once they are replicated (ReplicaManager.appendRecords)."""
 
-    _process: Process
-    _network: Network
-    _manager: ReplicaManager
     _disk: Disk
-    _config: Config
     _ledger: Ledger
     _next_uid: Callable[[], int]
     _threads: RequestThreads
@@ -172,7 +163,7 @@ class ProduceHandler:
                 request.connection.closed = True
                 self._network.reset(request)
         elif not request.closed:
-            self._network.send(self._process.id, request.node, request.reply, request)
+            self._reply(request)
         self._release(request.node)
 
     def _release(self, client: int) -> None:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..network import Network
-from ..partition_state import PartitionState
-from ..requests import NONE, NOT_LEADER, ApiVersionsRequest, EpochRequest, MetadataRequest, OffsetsRequest, Request
-from ..rules import Rules
-from .process import Process
-from .replica_manager import ReplicaManager
+from ..partition_state import ABSENT, PartitionState
+from ..requests import NONE, NOT_LEADER, ApiVersionsRequest, EpochRequest, MetadataRequest, OffsetsRequest
+from .part import BrokerPart
 
 
 @dataclass(slots=True, eq=False)
-class QueryHandler:
+class QueryHandler(BrokerPart):
     """Responds from the replicas and the metadata cache."""
 
-    _process: Process
-    _network: Network
-    _manager: ReplicaManager
-    _rules: Rules
     _metadata: dict[int, PartitionState]
-    _partitions: int
 
     def handle_epochs(self, request: EpochRequest) -> None:
         """OffsetsForLeaderEpoch."""
@@ -42,11 +34,10 @@ class QueryHandler:
 
     def handle_metadata(self, request: MetadataRequest) -> None:
         """Metadata, from this broker's cache."""
-        request.leaders = [
-            (state.leader, state.epoch, state.isr)
-            for state in (self._metadata.get(partition) for partition in range(self._partitions))
-            if state is not None
-        ]
+        known = [self._metadata.get(partition) for partition in range(self._config.logs)]
+        if any(known):
+            states = [state or ABSENT for state in known]
+            request.leaders = [(state.leader, state.epoch, state.isr) for state in states]
         self._reply(request)
 
     def handle_offsets(self, request: OffsetsRequest) -> None:
@@ -62,6 +53,3 @@ class QueryHandler:
     def handle_api_versions(self, request: ApiVersionsRequest) -> None:
         """ApiVersions, whose content is not simulated."""
         self._reply(request)
-
-    def _reply(self, request: Request) -> None:
-        self._network.send(self._process.id, request.node, request.reply, request)

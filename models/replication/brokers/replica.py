@@ -7,6 +7,7 @@ high watermark in the next response, one round trip later. This lag is the subje
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 from ..config import Config
 from ..partition_state import NO_LEADER, PartitionState
@@ -26,44 +27,19 @@ from ..storage.batches import Batch
 from ..storage.replica_log import ReplicaLog
 
 
+@dataclass(slots=True, eq=False)
 class FollowerProgress:
     """A leader's view of one follower."""
 
-    __slots__ = ("caught_up", "fetch_leo", "fetch_time", "leo", "start")
-
-    def __init__(self, caught_up: int) -> None:
-        self.leo = -1  # unknown until its first fetch
-        self.start = 0  # its log start offset
-        self.caught_up = caught_up  # lastCaughtUpTimeMs, in microseconds of the leader's clock
-        self.fetch_time = 0
-        self.fetch_leo = -1  # the leader's own end at that fetch
+    caught_up: int  # lastCaughtUpTimeMs, in microseconds of the leader's clock
+    leo: int = -1  # unknown until its first fetch
+    start: int = 0  # its log start offset
+    fetch_time: int = 0
+    fetch_leo: int = -1  # the leader's own end at that fetch
 
 
 class Replica:
     """The state of one partition on one broker. It sends nothing itself."""
-
-    __slots__ = (
-        "broker",
-        "checkpointed_hw",
-        "config",
-        "deletes",
-        "epoch",
-        "epoch_start",
-        "followers",
-        "hw",
-        "isr",
-        "last_isr_change",
-        "leader",
-        "log",
-        "log_view",
-        "maximal_isr",
-        "partition",
-        "pending_isr",
-        "purgatory",
-        "replicas",
-        "rules",
-        "version",
-    )
 
     def __init__(self, broker: int, partition: int, rules: Rules, config: Config) -> None:
         self.broker = broker
@@ -160,20 +136,8 @@ class Replica:
                 return error, base
         base = log.end
         epoch = self.epoch if self.rules.era.epochs_in_log else -1
-        log.append(
-            Batch(
-                base,
-                base + batch.count,
-                epoch,
-                batch.producer,
-                batch.first,
-                batch.created,
-                uid,
-                batch.pid,
-                batch.producer_epoch,
-                batch.sequence,
-            )
-        )
+        own = (batch.pid, batch.producer_epoch, batch.sequence)
+        log.append(Batch(base, base + batch.count, epoch, batch.producer, batch.first, batch.created, uid, *own))
         return NONE, base
 
     def _check_sequence(self, batch: ProducerBatch) -> tuple[str, int]:

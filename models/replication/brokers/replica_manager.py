@@ -14,8 +14,6 @@ OnReplica = Callable[[Replica], None]
 class ReplicaManager:
     """Connects the handlers of fetch and produce requests through the replicas' high watermarks."""
 
-    __slots__ = ("_complete_produces", "_config", "_ledger", "_wake_followers", "replicas", "wake_consumers")
-
     def __init__(self, replicas: dict[int, Replica], config: Config, ledger: Ledger) -> None:
         self.replicas = replicas
         self._config = config

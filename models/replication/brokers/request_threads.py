@@ -29,8 +29,6 @@ class _Call(NamedTuple):
 class RequestThreads:
     """The network threads, the request queue and the handler threads of one broker."""
 
-    __slots__ = ("_calls", "_config", "_free", "_process", "_queue", "_turns", "_unread")
-
     def __init__(self, process: Process, config: Config) -> None:
         self._process = process
         self._config = config

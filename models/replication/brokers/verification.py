@@ -8,30 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from ..config import Config
 from ..coordinators.transaction_requests import ADD, TransactionRequest
-from ..network import Network
 from ..partition_state import NO_LEADER
 from ..ports import Inboxes
 from ..producer_batch import ProducerBatch
 from ..requests import ProduceRequest
-from ..rules import Rules
 from ..storage.transactions import FIRST_TRANSACTIONAL, MARKER
-from .process import Process
-from .replica_manager import ReplicaManager
+from .part import BrokerPart
 
 UNAVAILABLE = "COORDINATOR_NOT_AVAILABLE"  # the producer tries again
 
 
 @dataclass(slots=True, eq=False)
-class Verifier:
+class Verifier(BrokerPart):
     """Holds produce requests back until the coordinator verified each of their batches."""
 
-    _process: Process
-    _network: Network
-    _manager: ReplicaManager
-    _rules: Rules
-    _config: Config
     _inboxes: Inboxes
     _leader_of: Callable[[int], int]
     _append: Callable[[ProduceRequest], None]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..config import MS, SECOND
+from ..config import MS, SECOND, Config
 from ..event_loop import Timer
+from ..ledger import Ledger
 from ..network import Connection, Network
 from ..partition_state import NO_LEADER
-from ..ports import EventHead, Inboxes
+from ..ports import EventHead, History, Inboxes
 from ..requests import Callback, MetadataRequest, Request
 from ..rules import Rules
 
@@ -20,22 +22,38 @@ METADATA_PAUSE = 100 * MS  # retry.backoff.ms
 AnyRequest = TypeVar("AnyRequest", bound=Request)
 
 
+@dataclass(frozen=True, slots=True)
+class ClientParts:
+    """The parts of a run that all clients use."""
+
+    network: Network
+    inboxes: Inboxes
+    rules: Rules
+    config: Config
+    ledger: Ledger
+    history: History
+
+
 class Client:
     """Has (leader, leader epoch, ISR) of each partition, and refreshes them when a broker refuses a request."""
 
-    def __init__(self, node: int, name: str, network: Network, inboxes: Inboxes, rules: Rules, partitions: int) -> None:
+    def __init__(self, node: int, name: str, parts: ClientParts) -> None:
         self.node = node
         self.name = name
-        self.network = network
-        self.loop: Timer = network.loop
-        self._inboxes = inboxes
-        self._rules = rules
-        self._broker_ids = tuple(inboxes)
-        self.leaders: list[tuple[int, int, tuple[int, ...]]] = [(NO_LEADER, -1, ()) for _ in range(partitions)]
+        self.network = parts.network
+        self.loop: Timer = parts.network.loop
+        self.config = parts.config
+        self._inboxes = parts.inboxes
+        self._rules = parts.rules
+        self._ledger = parts.ledger
+        self._history = parts.history
+        self._broker_ids = tuple(parts.inboxes)
+        self.leaders: list[tuple[int, int, tuple[int, ...]]] = [(NO_LEADER, -1, ())] * parts.config.logs
         self.connections = {broker: Connection(node) for broker in self._broker_ids}
         self._refresh: MetadataRequest | None = None  # the request in flight
         self._next_broker = node
         self._next_refresh = 0
+        self.metadata_at = 0  # when the last response arrived
 
     def head(self, op: int) -> EventHead:
         """The head of an event that happens now."""
@@ -85,6 +103,7 @@ class Client:
         if request is not self._refresh:
             return
         self._refresh = None
+        self.metadata_at = self.loop.now
         for partition, new in enumerate(request.leaders):
             known = self.leaders[partition]
             if new[1] >= known[1] or not self._rules.era.epochs_in_log:
@@ -93,3 +112,7 @@ class Client:
 
     def on_leaders(self) -> None:
         """Called after each metadata response."""
+
+    def count_partitions(self, most: int) -> int:
+        """How many of the topic's first partitions exist by the known metadata; `most` are the topic's."""
+        return sum(epoch >= 0 for _, epoch, _ in self.leaders[:most])

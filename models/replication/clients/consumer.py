@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..config import MS, SECOND, Config
+from ..config import MS, SECOND
 from ..coordinators.offsets import OffsetCoordinator
-from ..ledger import Ledger
-from ..network import Network
 from ..partition_state import NO_LEADER
-from ..ports import History, Inboxes, Records
+from ..ports import Records
 from ..requests import NOT_AVAILABLE, OUT_OF_RANGE, TRUNCATED, FetchPart, FetchRequest, OffsetsRequest, Request
-from ..rules import Rules
 from ..storage.batches import Batch
 from ..storage.transactions import readable
-from .client import Client
+from .client import Client, ClientParts
 
 TICK = 100 * MS
+KILLED = "killed"  # why a process ended
 
 
 class Consumer(Client):
@@ -32,24 +30,16 @@ class Consumer(Client):
         node: int,
         index: int,
         name: str,
-        network: Network,
-        inboxes: Inboxes,
-        rules: Rules,
-        config: Config,
+        parts: ClientParts,
         coordinator: OffsetCoordinator,
-        ledger: Ledger,
-        history: History,
         on_goal: Callable[[], None],
     ) -> None:
-        super().__init__(node, name, network, inboxes, rules, config.logs)
-        self.assigned: Sequence[int] = range(config.partitions)
+        super().__init__(node, name, parts)
+        self.assigned: Sequence[int] = range(self.config.partitions)
         self.index = index
-        self.config = config
-        self.committed = config.isolation == "read_committed"
-        self._has_markers = config.transactional
+        self.committed = self.config.isolation == "read_committed"
+        self._has_markers = self.config.transactional
         self._coordinator = coordinator
-        self._ledger = ledger
-        self._history = history
         self._on_goal = on_goal
         self.alive = False
         self.incarnation = 0
@@ -70,6 +60,7 @@ class Consumer(Client):
         self._poll_deadline = 0
         self._poll_acknowledged: dict[int, int] = {}
         self._retry_at = 0
+        self._seek_to: int | None = None
 
     def next_op(self) -> int:
         """The number of this process's next operation."""
@@ -102,7 +93,7 @@ class Consumer(Client):
         """Whether it is at the ends of these logs (start, end; None: no leader), or dead."""
         return not self.alive or all(r is not None and self.position[p] >= r[1] for p, r in enumerate(ranges))
 
-    def crash(self) -> None:
+    def crash(self, reason: str = KILLED) -> None:
         """The process dies."""
         if not self.alive:
             return
@@ -111,13 +102,15 @@ class Consumer(Client):
             request.closed = True
         for broker in self.connections:
             self.reconnect(broker)
-        self._history.crash(self.head(self.next_op()))
+        self._history.crash(self.head(self.next_op()), reason)
 
     # --- the application
 
     def _begin_poll(self, incarnation: int | None = None) -> None:
         if not self.alive or self.finished or (incarnation is not None and incarnation != self.incarnation):
             return
+        if self._seek_to is not None:
+            self._seek(self._seek_to)
         now = self.loop.now
         self._polling = True
         self._poll_op = self.next_op()
@@ -127,6 +120,18 @@ class Consumer(Client):
         self._fetch()
         if self._buffer:
             self._end_poll()
+
+    def seek(self, offset: int) -> None:
+        """Continue at this offset of each partition, from the next poll on (KafkaConsumer.seek)."""
+        self._seek_to = offset
+
+    def _seek(self, offset: int) -> None:
+        self._seek_to = None
+        self._reset = []
+        for partition in self.assigned:
+            self.position[partition], self.last_epoch[partition] = offset, -1
+            self._buffer.pop(partition, None)
+        self._history.seek(self.head(self.next_op()), [(partition, offset) for partition in self.assigned])
 
     def _end_poll(self) -> None:
         """Return the buffered records, up to max.poll.records, and continue to fetch."""

@@ -14,11 +14,22 @@ from typing import Any
 from ..config import MS
 from ..coordinators.assignors import ASSIGNORS, COOPERATIVE
 from ..coordinators.group_ledger import GroupLedger
-from ..coordinators.requests import COMMIT, FETCH, HEARTBEAT, JOIN, LEAVE, REBALANCING, RETRIABLE, SYNC, GroupRequest
+from ..coordinators.requests import (
+    COMMIT,
+    FENCED_INSTANCE,
+    FETCH,
+    HEARTBEAT,
+    JOIN,
+    LEAVE,
+    REBALANCING,
+    RETRIABLE,
+    SYNC,
+    GroupRequest,
+)
 from ..event_loop import PausableTimer
 from ..partition_state import NO_LEADER
 from ..ports import Membership, Records
-from .consumer import Consumer
+from .consumer import KILLED, Consumer
 
 RETRY = 100 * MS
 STABLE = "stable"
@@ -31,6 +42,7 @@ class GroupConsumer(Consumer):
         super().__init__(*arguments)
         self.loop = self._timer = PausableTimer(self.loop)
         self.group = group
+        self._instance = self.config.instance_of(self.name)
         self._leave_group()
         self._last_poll = 0
 
@@ -42,6 +54,7 @@ class GroupConsumer(Consumer):
         self._heartbeat_request: GroupRequest | None = None
         self._target: tuple[int, ...] = ()  # what the group assigned
         self._needs_rejoin = self._is_lost = False
+        self._shared_out = 0  # how many partitions this member shared out as the group's leader
         self._committing: dict[int, int] = {}
         self._commit_op, self._is_unsure = 0, False
         self._then: Callable[[], None] | None = None  # after the commit
@@ -59,11 +72,17 @@ class GroupConsumer(Consumer):
         self._begin_poll()
         self.loop.at(self.loop.now + RETRY, self._tick, self.incarnation)
 
-    def crash(self) -> None:
+    def crash(self, reason: str = KILLED) -> None:
         """The process dies; the coordinator removes it when its session ends."""
         if self.alive:
             self.group.on_owned(self.member, self.generation, (), self.loop.now)
-        super().crash()
+        super().crash(reason)
+
+    def _lose_membership(self, error: str) -> None:
+        """The coordinator does not know the member any more. FencedInstanceIdException ends the application."""
+        if error == FENCED_INSTANCE:
+            self.crash(error)
+        self._is_lost = True
 
     def pause(self) -> None:
         """SIGSTOP, or a long garbage collection: the process does nothing, and its kernel keeps what arrives."""
@@ -80,6 +99,7 @@ class GroupConsumer(Consumer):
         if not self.alive:
             return True
         is_at_rest = self._phase == STABLE and not self._needs_rejoin and not self._is_lost
+        is_at_rest = is_at_rest and self.count_partitions(self.config.partitions) == self.config.partitions
         return is_at_rest and all(ranges[p] is not None and self.position[p] >= ranges[p][1] for p in self.assigned)
 
     # --- polls
@@ -150,11 +170,12 @@ class GroupConsumer(Consumer):
         self._history.revoke(self.head(self.next_op()), tuple(partitions), self._membership())
 
     def _joined(self, response: GroupRequest) -> None:
-        self.member, self.generation = response.member, response.generation
+        self.member, self.generation, self._shared_out = response.member, response.generation, 0
         self._last_heartbeat_response = self.loop.now
         shares = {}
         if response.members:
-            shares = ASSIGNORS[self.config.strategy](self.config.partitions, response.members)
+            self._shared_out = self.count_partitions(self.config.partitions)
+            shares = ASSIGNORS[self.config.strategy](self._shared_out, response.members)
         self._phase = SYNC
         self._send_request(SYNC, assignments=shares)
 
@@ -199,6 +220,12 @@ class GroupConsumer(Consumer):
             self._reset.append(partition)
         return offset
 
+    def on_leaders(self) -> None:
+        """The group's leader joins again if the topic has more partitions (rejoinNeededOrPending)."""
+        if 0 < self._shared_out < self.count_partitions(self.config.partitions) and self._phase == STABLE:
+            self._shared_out, self._needs_rejoin = 0, True
+        super().on_leaders()
+
     # --- requests to the coordinator
 
     def _send_request(self, kind: str, **content: Any) -> None:
@@ -211,7 +238,9 @@ class GroupConsumer(Consumer):
             self.refresh()
             return None
         member = (self.name, *self._membership())
-        return self.transmit(GroupRequest, leader, reply, self._on_group_closed, kind, *member, **content)
+        return self.transmit(
+            GroupRequest, leader, reply, self._on_group_closed, kind, *member, instance=self._instance, **content
+        )
 
     def _membership(self) -> Membership:
         return Membership(self.member, self.generation)
@@ -240,7 +269,7 @@ class GroupConsumer(Consumer):
             self._needs_rejoin = True
             self._begin_poll()
         elif error:
-            self._is_lost = True
+            self._lose_membership(error)
             self._phase = ""
             self._begin_poll()
         else:
@@ -268,9 +297,9 @@ class GroupConsumer(Consumer):
         elif error == REBALANCING:
             self._needs_rejoin = True
         else:
-            self._is_lost = True
+            self._lose_membership(error)
         then, self._then, self._committing = self._then, None, {}
-        if then is not None:
+        if then is not None and self.alive:
             then()
 
     # --- time
@@ -281,6 +310,8 @@ class GroupConsumer(Consumer):
         if not self.alive or incarnation != self.incarnation:
             return
         now, config = self.loop.now, self.config
+        if config.added_partitions and now >= self.metadata_at + config.metadata_age:
+            self.refresh()
         request = self._request
         is_joining = request is not None and request.kind in (JOIN, SYNC)
         limit = config.max_poll_interval if is_joining else config.request_timeout
@@ -315,7 +346,8 @@ class GroupConsumer(Consumer):
                 if request is not None:
                     self._on_group_closed(request)
         if now - self._last_poll > self.config.max_poll_interval:
-            self._sent(LEAVE, lambda _: None)
+            if not self._instance:
+                self._sent(LEAVE, lambda _: None)
             self._is_lost = True
         elif now >= self._due_heartbeat and (
             self._heartbeat_request is None or now - self._heartbeat_request.sent > RETRY * 10
@@ -335,4 +367,4 @@ class GroupConsumer(Consumer):
         elif response.error == REBALANCING:
             self._needs_rejoin = True
         elif response.error:
-            self._is_lost = True
+            self._lose_membership(response.error)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from ..coordinators.requests import ILLEGAL_GENERATION, TXN_COMMIT, UNKNOWN_MEMBER, GroupRequest
+from ..coordinators.transaction_ledger import TransactionLedger
 from ..coordinators.transaction_requests import FENCED
 from ..event_loop import Timer
 from ..partition_state import NO_LEADER
 from ..producer_batch import ProducerBatch
 from ..requests import OLD_PRODUCER
+from .client import ClientParts
 from .producer import Producer
 from .transactional_producer import ENDING, IDLE, TransactionalProducer
 
@@ -47,8 +50,8 @@ class Owner:
 class TransactionalOutput(TransactionalProducer):
     """Writes each work in a transaction of its own, which commits the offsets, too (sendOffsetsToTransaction)."""
 
-    def __init__(self, *arguments: Any, owner: Owner, **ledgers: Any) -> None:
-        super().__init__(*arguments, **ledgers)
+    def __init__(self, index: int, parts: ClientParts, owner: Owner, transactions: TransactionLedger) -> None:
+        super().__init__(index, 1, parts, Random(0), transactions=transactions)
         self._owner = owner
         self.name, self.id, self.loop = owner.name, f"tx-{owner.name}", owner.loop
         self._next_value, self._targets = owner.next_values, self.config.copies
@@ -131,8 +134,8 @@ class TransactionalOutput(TransactionalProducer):
 class PlainOutput(Producer):
     """Writes each work without a transaction; the processor commits the offsets afterwards."""
 
-    def __init__(self, *arguments: Any, owner: Owner, pid: int) -> None:
-        super().__init__(*arguments)
+    def __init__(self, index: int, parts: ClientParts, owner: Owner, pid: int) -> None:
+        super().__init__(index, 1, parts, Random(0))
         self._owner = owner
         self.name, self.pid, self.loop = owner.name, pid, owner.loop
         self._next_value, self._targets = owner.next_values, self.config.copies

@@ -7,12 +7,14 @@ goes back to the committed offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..coordinators.requests import GroupRequest
 from ..copy_ledger import CopyLedger
 from ..ports import Records
+from ..storage.batches import Batch
+from .consumer import KILLED
 from .group_consumer import STABLE, GroupConsumer
 from .outputs import Owner, PlainOutput, TransactionalOutput, Work
 
@@ -48,11 +50,11 @@ class Processor(GroupConsumer):
         self._output = self._make_output(self.config.producers + self.index, self._owner)
         self._output.start()
 
-    def crash(self) -> None:
+    def crash(self, reason: str = KILLED) -> None:
         """The process dies, with its producer."""
         if self.alive and self._output is not None:
             self._output.close()
-        super().crash()
+        super().crash(reason)
 
     def has_caught_up(self, ranges: Any) -> bool:
         """As a member of a group, with nothing left to be copied."""
@@ -71,7 +73,7 @@ class Processor(GroupConsumer):
         copies, numbers, sources = self.config.copies, self._owner.next_values, self._copies.sources
         plan: list[tuple[int, int]] = []
         for source, batch in self._polled:
-            for offset in range(batch.base, batch.end):
+            for offset in self._to_copy(source, batch):
                 partition = copies.start + offset % len(copies)
                 plan.append((partition, numbers[partition]))
                 sources[self._output.index, partition, numbers[partition]] = (source, offset)
@@ -80,6 +82,10 @@ class Processor(GroupConsumer):
         op = self.next_op() if self.config.processing == "exactly-once" else 0
         self._work = Work(plan, ends, self.member, self.generation, op)
         self._output.process(self._work)
+
+    def _to_copy(self, partition: int, batch: Batch) -> Iterable[int]:  # noqa: ARG002
+        """The offsets of the records to copy."""
+        return range(batch.base, batch.end)
 
     def _on_idle(self, outcome: str) -> None:
         """The producer is ready, and the work is done, or failed."""

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections import deque
 from random import Random
 
-from ..config import MS, SECOND, Config
-from ..ledger import Ledger
-from ..network import FIRST_CLIENT, Network
+from ..config import MS, SECOND
+from ..network import FIRST_CLIENT
 from ..partition_state import NO_LEADER
-from ..ports import History, Inboxes
 from ..producer_batch import ProducerBatch
 from ..requests import (
     DUPLICATE,
@@ -28,8 +26,7 @@ from ..requests import (
     ApiVersionsRequest,
     ProduceRequest,
 )
-from ..rules import Rules
-from .client import Client
+from .client import Client, ClientParts
 from .partitioners import PARTITIONERS
 
 TICK = 100 * MS
@@ -39,26 +36,14 @@ SETUP_TIMEOUT = 10 * SECOND  # socket.connection.setup.timeout.ms
 class Producer(Client):
     """RecordAccumulator and Sender in one; the values of each partition are numbered from 0."""
 
-    def __init__(
-        self,
-        index: int,
-        ops: int,
-        network: Network,
-        inboxes: Inboxes,
-        rules: Rules,
-        config: Config,
-        ledger: Ledger,
-        history: History,
-        rng: Random,
-    ) -> None:
-        super().__init__(FIRST_CLIENT + index, f"p{index}", network, inboxes, rules, config.logs)
+    def __init__(self, index: int, ops: int, parts: ClientParts, rng: Random) -> None:
+        super().__init__(FIRST_CLIENT + index, f"p{index}", parts)
+        config = self.config
         self.index = index
         self.ops = ops
-        self.config = config
-        self._ledger = ledger
-        self._history = history
         self._rng = rng
-        self._choose = PARTITIONERS[config.partitioner](rng, config.partitions, config.keys)
+        self._known = config.first_partitions  # partitions of the topic
+        self._choose = PARTITIONERS[config.partitioner](rng, self._known, config.keys)
         self.pid = index
         self.epoch = 0  # producer epoch, raised after a gap in the sequence (KIP-360)
         self.generated = 0
@@ -348,7 +333,11 @@ class Producer(Client):
             self.finished = True
 
     def on_leaders(self) -> None:
-        """Send the batches that now have a leader."""
+        """Send the batches that now have a leader; choose from the partitions that the topic has now."""
+        known = self.count_partitions(self.config.partitions)
+        if known > self._known:
+            self._known = known
+            self._choose = PARTITIONERS[self.config.partitioner](self._rng, known, self.config.keys)
         self._drain(None)
 
     def _tick(self, _: None) -> None:
@@ -359,6 +348,8 @@ class Producer(Client):
             return
         self.loop.at(now + TICK, self._tick)
         config = self.config
+        if config.added_partitions and now >= self.metadata_at + config.metadata_age:
+            self.refresh()
         for broker in self._broker_ids:
             waiting = self._in_flight[broker]
             # With acks=0 the socket buffer of a blocked connection is full.

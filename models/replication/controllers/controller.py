@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from .. import reassignment
 from ..config import Config
 from ..network import Network
-from ..partition_state import NO_LEADER, LeaderAndIsr, PartitionState
+from ..partition_state import ABSENT, NO_LEADER, LeaderAndIsr, PartitionState
 from ..ports import ControlledBroker
 from ..rules import Rules, VoteOf
 
@@ -58,6 +58,8 @@ class Controller:
         for partition in range(len(self.view)):
             self.finish_reassignment(partition)
             state = before = self.view[partition]
+            if state is ABSENT:
+                continue
             for broker in state.replicas:
                 if broker not in self.live or broker == unclean:
                     state = rules.fence(state, broker, config.min_insync_replicas, broker == unclean)
@@ -133,6 +135,8 @@ class Controller:
             return
         preferred: dict[int, list[int]] = {}
         for partition, state in enumerate(self.view):
+            if state is ABSENT:
+                continue
             preferred.setdefault(state.replicas[0], []).append(partition)
         for broker in sorted(preferred):
             own = preferred[broker]
@@ -145,6 +149,8 @@ class Controller:
         rules = self._rules
         for partition in range(len(self.view)) if partitions is None else partitions:
             state = self.view[partition]
+            if state is ABSENT:
+                continue
             first = state.replicas[0]
             if state.leader not in (first, NO_LEADER) and first in self.live and rules.may_prefer(state, first):
                 self.change(partition, rules.led_by(state, first, state.isr, False))

@@ -14,8 +14,8 @@ from typing import Any
 from ..config import MS, NEVER, Config
 from ..events import ClusterEvent, Listener
 from ..network import FIRST_CONTROLLER, QUORUM, Network
-from ..partition_state import PartitionState
-from ..ports import ControlledBroker, PartitionChanges
+from ..partition_state import ABSENT, PartitionState
+from ..ports import ControlledBroker, OnStored
 from ..requests import AlterIsrRequest
 from ..rules import Rules, VoteOf
 from .controller import Controller
@@ -26,33 +26,13 @@ TICK = 100 * MS
 class Quorum:
     """Sessions and partition states; passes each change to the active controller."""
 
-    __slots__ = (
-        "_brokers",
-        "_due_prefer",
-        "_listener",
-        "_on_change",
-        "_vacant_until",
-        "config",
-        "controller",
-        "controllers",
-        "epoch",
-        "incarnations",
-        "leaving",
-        "live",
-        "loop",
-        "network",
-        "rules",
-        "sessions",
-        "states",
-    )
-
     def __init__(
         self,
         network: Network,
         brokers: Mapping[int, ControlledBroker],
         rules: Rules,
         config: Config,
-        on_change: PartitionChanges,
+        on_stored: OnStored,
         listener: Listener | None,
     ) -> None:
         self.network = network
@@ -60,13 +40,14 @@ class Quorum:
         self.rules = rules
         self.config = config
         self._brokers = brokers
-        self._on_change = on_change
+        self._on_stored = on_stored
         self._listener = listener
         self.sessions: dict[int, int] = {}  # broker -> when its session ends
         self.incarnations: dict[int, int] = {}
         self.live: list[int] = []
         self.leaving: list[int] = []  # in controlled shutdown: they still get changes, but lead nothing
         self.states: list[PartitionState] = []
+        self._planned: list[tuple[int, ...]] = []  # the replicas of all partitions
         self.epoch = 0
         self.controllers = [
             Controller(FIRST_CONTROLLER + i, self, network, brokers, rules, config, self.report)
@@ -90,12 +71,33 @@ class Quorum:
         self._renew_all()
 
     def create(self, assignment: list[tuple[int, ...]]) -> None:
-        """Create the topic with all replicas in the ISR and the first of each as leader."""
-        self.states = [PartitionState(replicas, replicas[0], 0, replicas, 0) for replicas in assignment]
+        """Create the topics, except for the partitions that are added later."""
+        self._planned = assignment
+        later = range(self.config.first_partitions, self.config.partitions)
+        self.states = [ABSENT if p in later else _created(replicas) for p, replicas in enumerate(assignment)]
         self._start_epoch(self.controllers[0])
         for partition, state in enumerate(self.states):
-            self.report(QUORUM, "stored", partition, None, state)
+            if state is not ABSENT:
+                self.report(QUORUM, "stored", partition, None, state)
         self.loop.at(self.loop.now + TICK, self._tick)
+
+    def add_partitions(self) -> None:
+        """Create the partitions that the topic lacks (kafka-topics --alter), once a controller is active.
+
+        Simplification: they are placed as if the topic had had them from the start.
+        """
+        controller = self.controller
+        if controller is None or not controller.is_running:
+            self.loop.at(self.loop.now + TICK, lambda _: self.add_partitions())
+            return
+        for partition, state in enumerate(self.states):
+            if state is ABSENT:
+                state = _created(self._planned[partition])
+                self.states[partition] = controller.view[partition] = state
+                self._on_stored(partition, state, state)
+                self.report(QUORUM, "stored", partition, None, state)
+                controller.broadcast((partition,))
+        controller.reconcile()
 
     # --- sessions
 
@@ -290,7 +292,7 @@ class Quorum:
 
     def _store(self, partition: int, state: PartitionState) -> None:
         before, self.states[partition] = self.states[partition], state
-        self._on_change(partition, before, state)
+        self._on_stored(partition, before, state)
         self.report(QUORUM, "stored", partition, before, state)
 
     # --- ISR
@@ -351,3 +353,8 @@ class Quorum:
             return node.vote(partition, epoch)
 
         return vote
+
+
+def _created(replicas: tuple[int, ...]) -> PartitionState:
+    """A new partition: all replicas are in the ISR, and the first leads."""
+    return PartitionState(replicas, replicas[0], 0, replicas, 0)

@@ -23,8 +23,10 @@ class GroupLedger:
     """The events of the group; models/exploration/group_invariants.py checks them."""
 
     holds: list[Hold] = field(default_factory=list)
-    generations: dict[int, int] = field(default_factory=dict)  # generation -> when its assignment was first stored
-    accepted: list[tuple[GroupRecord, int]] = field(default_factory=list)  # stored commits, and their times
+    deaths: int = 0  # generations begin at 1 again after the group was removed
+    generations: dict[tuple[int, int], int] = field(default_factory=dict)
+    # (deaths before it, generation) -> when its assignment was first stored
+    accepted: list[tuple[GroupRecord, int, int]] = field(default_factory=list)  # stored commits, times, deaths before
     # Commits that were acknowledged to their members: generation, member, offsets, and time.
     acknowledged: list[tuple[int, str, dict[int, int], int]] = field(default_factory=list)
     handled: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # partition -> ranges, in order of time
@@ -32,11 +34,11 @@ class GroupLedger:
 
     def on_generation(self, generation: int, time: int) -> None:
         """The assignment of a generation is stored."""
-        self.generations.setdefault(generation, time)
+        self.generations.setdefault((self.deaths, generation), time)
 
     def on_commit(self, record: GroupRecord, time: int) -> None:
         """A coordinator accepted a commit, and it is replicated."""
-        self.accepted.append((record, time))
+        self.accepted.append((record, time, self.deaths))
 
     def on_owned(self, member: str, generation: int, partitions: tuple[int, ...], time: int) -> None:
         """From now on a member owns exactly these partitions, in this generation."""

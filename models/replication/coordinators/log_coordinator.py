@@ -11,11 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from ..brokers.process import Process
+from ..brokers.part import BrokerPart, Parts
 from ..brokers.produce import ProduceHandler
-from ..brokers.replica_manager import ReplicaManager
-from ..config import MS, Config
-from ..network import Network
+from ..config import MS
 from ..producer_batch import ProducerBatch
 from ..requests import ProduceRequest
 from ..storage.batches import Batch
@@ -26,22 +24,12 @@ R = TypeVar("R")
 Done = Callable[[str, int], None]  # error, base offset
 
 
-class LogCoordinator(ABC, Generic[R]):
+class LogCoordinator(BrokerPart, ABC, Generic[R]):
     """A coordinator on this broker. `records` has the records of all appends in the run; a batch's values index it."""
 
-    def __init__(
-        self,
-        process: Process,
-        network: Network,
-        manager: ReplicaManager,
-        produces: ProduceHandler,
-        config: Config,
-        *,
-        log: int,
-        records: list[R],
-    ) -> None:
-        self._process, self._network, self._manager = process, network, manager
-        self._produces, self._config = produces, config
+    def __init__(self, parts: Parts, produces: ProduceHandler, log: int, records: list[R]) -> None:
+        super().__init__(*parts)
+        self._produces = produces
         self.log = log
         self.records = records
         self._epoch = -1  # leader epoch of the partition; -1: not the coordinator
@@ -113,7 +101,7 @@ class LogCoordinator(ABC, Generic[R]):
 
     def _respond(self, request: Any, error: str = "") -> None:
         request.error = error
-        self._network.send(self._process.id, request.node, request.reply, request)
+        self._reply(request)
 
     def _write(self, records: Sequence[R], done: Done, pid: int = -1, producer_epoch: int = -1) -> None:
         """Append records with acks=all, then call `done` with the error and the base offset.
@@ -121,9 +109,8 @@ class LogCoordinator(ABC, Generic[R]):
         It is not called if another coordinator took over. With a producer id, the records belong to its transaction.
         """
         process = self._process
-        batch = ProducerBatch(COORDINATOR, self.log, len(self.records), process.loop.now)
-        batch.count = len(records)
-        batch.pid, batch.producer_epoch = pid, producer_epoch
+        number, now = len(self.records), process.loop.now
+        batch = ProducerBatch(COORDINATOR, self.log, number, now, len(records), pid, producer_epoch)
         self.records += records
         since = process.incarnation, self._epoch
 

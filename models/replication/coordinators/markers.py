@@ -5,26 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..brokers.process import Process
+from ..brokers.part import BrokerPart
 from ..brokers.produce import ProduceHandler
-from ..brokers.replica_manager import ReplicaManager
-from ..network import Network
 from ..producer_batch import ProducerBatch
 from ..requests import NOT_LEADER, OLD_COORDINATOR, ProduceRequest
-from ..rules import Rules
 from ..storage.transactions import MARKER
 from .transaction_requests import MarkerRequest
 
 
 @dataclass(slots=True, eq=False)
-class MarkerHandler:
+class MarkerHandler(BrokerPart):
     """Appends control batches with acks=all, and responds once they are replicated."""
 
-    _process: Process
-    _network: Network
-    _manager: ReplicaManager
     _produces: ProduceHandler
-    _rules: Rules
     _next_number: Callable[[], int]
     _written: Callable[[MarkerRequest], None]
 
@@ -42,9 +35,8 @@ class MarkerHandler:
             self._respond(request, "")  # the epoch of a transaction's end is its own, so this is a repetition
         else:
             number = 2 * self._next_number() + request.commit
-            batch = ProducerBatch(MARKER, request.partition, number, self._process.loop.now)
-            batch.count, batch.pid, batch.producer_epoch = 1, request.pid, request.epoch
-            batch.sequence = -2 - request.coordinator_epoch
+            now, sequence = self._process.loop.now, -2 - request.coordinator_epoch
+            batch = ProducerBatch(MARKER, request.partition, number, now, 1, request.pid, request.epoch, sequence)
             incarnation = self._process.incarnation
 
             def written(response: ProduceRequest) -> None:
@@ -58,4 +50,4 @@ class MarkerHandler:
 
     def _respond(self, request: MarkerRequest, error: str) -> None:
         request.error = error
-        self._network.send(self._process.id, request.node, request.reply, request)
+        self._reply(request)

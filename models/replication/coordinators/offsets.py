@@ -9,8 +9,6 @@ from __future__ import annotations
 class OffsetCoordinator:
     """Stores what each consumer committed."""
 
-    __slots__ = ("_committed",)
-
     def __init__(self) -> None:
         self._committed: dict[str, dict[int, int]] = {}
 

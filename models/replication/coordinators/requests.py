@@ -11,6 +11,7 @@ LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
 NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
 UNKNOWN_MEMBER = "UNKNOWN_MEMBER_ID"
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
+FENCED_INSTANCE = "FENCED_INSTANCE_ID"
 REBALANCING = "REBALANCE_IN_PROGRESS"
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 RETRIABLE = (NOT_COORDINATOR, LOADING, NOT_AVAILABLE, UNSTABLE)
@@ -27,6 +28,7 @@ class GroupRequest(Request):
     client: str
     member: str
     generation: int
+    instance: str = ""  # group.instance.id
     owned: tuple[int, ...] = ()  # JoinGroup: what the member owns
     offsets: dict[int, int] = field(default_factory=dict)  # of a commit; the response of OffsetFetch
     stable: tuple[int, ...] = ()  # OffsetFetch (require_stable): partitions without offsets in open transactions
@@ -40,10 +42,14 @@ class GroupRequest(Request):
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """One record of the group's log: a generation with its assignment, or the committed offset of a partition."""
+    """One record of the group's log: a generation with its assignment, or the committed offset of a partition.
+
+    A tombstone removes the offset, or without an offset the group.
+    """
 
     generation: int
     member: str = ""  # the group's leader, or who committed
     assignment: tuple[tuple[str, str, tuple[int, ...]], ...] | None = None  # member, its client, partitions
     offset: tuple[int, int] | None = None  # partition, committed offset
     time: int = 0
+    is_tombstone: bool = False

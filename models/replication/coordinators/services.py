@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
 from typing import Any
 
-from ..brokers.process import Process
+from ..brokers.part import Parts
 from ..brokers.produce import ProduceHandler
-from ..brokers.replica_manager import ReplicaManager
 from ..brokers.verification import Verifier
-from ..config import Config
-from ..network import Network
 from ..partition_state import NO_LEADER, PartitionState
 from ..ports import Inboxes
 from ..requests import Request
-from ..rules import Rules
 from ..storage.transactions import FIRST_TRANSACTIONAL
 from .coordinator import GroupCoordinator
 from .group_ledger import GroupLedger
@@ -45,33 +40,25 @@ class CoordinatorServices:
 
     def __init__(
         self,
-        process: Process,
-        network: Network,
-        manager: ReplicaManager,
+        parts: Parts,
         produces: ProduceHandler,
-        config: Config,
         metadata: Mapping[int, PartitionState],
-        rules: Rules,
         inboxes: Inboxes,
         logs: CoordinatorLogs,
     ) -> None:
-        parts = (process, network, manager, produces)
-        leader_of = partial(_leader_of, metadata)
-        self.groups = GroupCoordinator(*parts, config, records=logs.group_records, ledger=logs.group)
+        *_, rules, self._config = parts
+
+        def leader_of(partition: int) -> int:
+            state = metadata.get(partition)
+            return NO_LEADER if state is None else state.leader
+
+        self.groups = GroupCoordinator(parts, produces, logs.group_records, logs.group)
         self.transactions = TransactionCoordinator(
-            *parts,
-            config,
-            records=logs.transaction_records,
-            ledger=logs.transactions,
-            rules=rules,
-            inboxes=inboxes,
-            leader_of=leader_of,
-            next_pid=logs.pids.__next__,
+            parts, produces, logs.transaction_records, logs.transactions, inboxes, leader_of, logs.pids.__next__
         )
-        self.markers = MarkerHandler(*parts, rules, logs.markers.__next__, self._on_marker)
-        self._config = config
-        if config.transactional and rules.verifies_transactions():
-            produces.verifier = Verifier(process, network, manager, rules, config, inboxes, leader_of, produces.append)
+        self.markers = MarkerHandler(*parts, produces, logs.markers.__next__, self._on_marker)
+        if self._config.transactional and rules.verifies_transactions():
+            produces.verifier = Verifier(*parts, inboxes, leader_of, produces.append)
         self._verifier = produces.verifier
 
     def handlers(self) -> dict[type[Request], Callable[[Any], None]]:
@@ -107,8 +94,3 @@ class CoordinatorServices:
     def parked(self) -> Iterator[Request]:
         """The requests that wait for other clients."""
         yield from self.groups.parked()
-
-
-def _leader_of(metadata: Mapping[int, PartitionState], partition: int) -> int:
-    state = metadata.get(partition)
-    return NO_LEADER if state is None else state.leader

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
-from ..config import Config
+from ..brokers.part import Parts
+from ..brokers.produce import ProduceHandler
 from ..partition_state import NO_LEADER
 from ..ports import Inboxes
 from ..requests import INVALID_STATE, NOT_LEADER, OLD_COORDINATOR, OLD_PRODUCER
-from ..rules import Rules
 from ..storage.batches import Batch
 from .log_coordinator import LogCoordinator
 from .requests import LOADING, NOT_AVAILABLE, NOT_COORDINATOR
@@ -57,18 +56,16 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
 
     def __init__(
         self,
-        *arguments: Any,
+        parts: Parts,
+        produces: ProduceHandler,
         records: list[TransactionRecord],
         ledger: TransactionLedger,
-        rules: Rules,
         inboxes: Inboxes,
         leader_of: Callable[[int], int],
         next_pid: Callable[[], int],
     ) -> None:
-        config: Config = arguments[-1]
-        super().__init__(*arguments, log=config.transaction_log, records=records)
+        super().__init__(parts, produces, parts[-1].transaction_log, records)
         self.ledger = ledger
-        self._rules = rules
         self._inboxes = inboxes
         self._leader_of = leader_of
         self._next_pid = next_pid

@@ -18,11 +18,20 @@ NODELESS = (
     "delete-records",
     "preferred-election",
     "cancel-reassignment",
+    "add-partitions",
 )
 
 MOVES = ("reassignment", "cancel-reassignment")  # of the partition that the amount names
 PER_MILLE = ("loss", "duplication")
-WITH_AMOUNT = (*PER_MILLE, "slow-disk", "delay", "clock-skew", "delete-records", *MOVES)  # faults that take an amount
+WITH_AMOUNT = (
+    *PER_MILLE,
+    "slow-disk",
+    "delay",
+    "clock-skew",
+    "delete-records",
+    "consumer-seek",
+    *MOVES,
+)  # faults that take an amount
 MAX_AMOUNT = 10**12  # milliseconds, or an offset
 
 
@@ -48,6 +57,8 @@ def check_fault(fault: Fault, config: Config) -> None:
             raise ConfigError(f"the fault {fault.kind} names node {node}; possible are {', '.join(map(str, known))}")
     if fault.kind == "consumer-pause" and not config.strategy:
         raise ConfigError("the fault consumer-pause needs a group: set partition.assignment.strategy")
+    if fault.kind == "add-partitions" and not config.added_partitions:
+        raise ConfigError("the fault add-partitions needs simulation.partitions.added")
     least = -MAX_AMOUNT if fault.kind == "clock-skew" else 0
     most = 1000 if fault.kind in PER_MILLE else MAX_AMOUNT
     most = config.partitions - 1 if fault.kind in MOVES else most

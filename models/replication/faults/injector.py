@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..cluster import Cluster
 from ..ports import History
 from .fault import Fault
-from .kinds import FAULTS, Heal
+from .kinds import FAULTS, Lasting
 from .target import Target
 
 # A broker that comes back may truncate its log, so the disks are copied before these faults end.
@@ -28,15 +28,17 @@ class FaultInjector:
         self._history = history
         self._snapshot = snapshot
         self._target = Target(cluster)
-        self._active: list[tuple[Fault, Heal]] = []
+        self._active: list[tuple[Fault, Lasting]] = []
 
     def inject(self, fault: Fault) -> None:
         """Begin a fault, and schedule its end."""
-        heal = FAULTS[fault.kind](self._target, fault)
+        lasting = FAULTS[fault.kind](self._target, fault)
+        if lasting is not None:
+            next(lasting)
         self._record(fault, False)
         self._cluster.record_state()
-        if heal is not None:
-            entry = (fault, heal)
+        if lasting is not None:
+            entry = (fault, lasting)
             self._active.append(entry)
             if fault.lasts:
                 self._cluster.loop.at(self._cluster.loop.now + fault.lasts, self._heal, entry)
@@ -46,14 +48,17 @@ class FaultInjector:
         for entry in list(self._active):
             self._heal(entry)
 
-    def _heal(self, entry: tuple[Fault, Heal]) -> None:
+    def _heal(self, entry: tuple[Fault, Lasting]) -> None:
         if entry not in self._active:
             return
         self._active.remove(entry)
-        fault, heal = entry
+        fault, lasting = entry
         if self._snapshot is not None and fault.kind in STOPS_BROKERS:
             self._snapshot(self._cluster, "before-rejoin")
-        freed = heal()
+        try:
+            next(lasting)
+        except StopIteration as end:
+            freed = end.value
         if freed is None or freed:
             self._record(fault if freed is None else replace(fault, nodes=freed), True)
 

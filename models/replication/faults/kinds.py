@@ -1,8 +1,12 @@
-"""The kinds of faults: each function begins a fault, and returns the function that ends it, or None."""
+"""The kinds of faults: a generator each, which begins the fault, yields while it lasts, and then ends it.
+
+It returns the nodes that no other fault still affects; without a result, the fault ends on all of its nodes. A kind
+without an end is a plain function.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 
 from ..clients.group_consumer import GroupConsumer
@@ -11,24 +15,25 @@ from ..partition_state import NO_LEADER
 from .fault import Fault
 from .target import Target
 
-Heal = Callable[[], tuple[int, ...] | None]  # returns the nodes that no other fault still affects; None: all
+Lasting = Generator[None, None, tuple[int, ...] | None]
 
 
-def crash(target: Target, fault: Fault) -> Heal:
+def crash(target: Target, fault: Fault) -> Lasting:
     """kill -9: the process dies, the page cache survives."""
     return _stop(target, fault, "crash")
 
 
-def power_loss(target: Target, fault: Fault) -> Heal:
+def power_loss(target: Target, fault: Fault) -> Lasting:
     """The machine loses power: what was not flushed is lost, and its peers get no reset."""
     return _stop(target, fault, "power-loss")
 
 
-def _stop(target: Target, fault: Fault, reason: str) -> Heal:
+def _stop(target: Target, fault: Fault, reason: str) -> Lasting:
     target.hold("down", fault)
     for node in fault.nodes:
         target.brokers[node].stop(reason)
-    return lambda: _start(target, fault)
+    yield
+    return _start(target, fault)
 
 
 def _start(target: Target, fault: Fault) -> tuple[int, ...]:
@@ -38,7 +43,7 @@ def _start(target: Target, fault: Fault) -> tuple[int, ...]:
     return free
 
 
-def shutdown(target: Target, fault: Fault) -> Heal:
+def shutdown(target: Target, fault: Fault) -> Lasting:
     """A controlled shutdown: other leaders are elected, logs flushed, checkpoints written.
 
     Simplification: it is requested once, and the process ends 50 ms later, granted or not.
@@ -47,74 +52,61 @@ def shutdown(target: Target, fault: Fault) -> Heal:
     leaving = list(fault.nodes)
     for node in fault.nodes:
         target.brokers[node].leave()
-    loop = target.loop
-    loop.at(loop.now + 50 * MS, _stop_leaving, (target, leaving))
 
-    def heal() -> tuple[int, ...]:
-        _stop_leaving((target, leaving))  # the process must end before it restarts
-        return _start(target, fault)
+    def stop(_: None = None) -> None:
+        for node in leaving:
+            target.brokers[node].stop("shutdown")
+        leaving.clear()
 
-    return heal
-
-
-def _stop_leaving(argument: tuple[Target, list[int]]) -> None:
-    target, leaving = argument
-    for node in leaving:
-        target.brokers[node].stop("shutdown")
-    leaving.clear()
+    target.loop.at(target.loop.now + 50 * MS, stop)
+    yield
+    stop()  # the process must end before it restarts
+    return _start(target, fault)
 
 
-def pause(target: Target, fault: Fault) -> Heal:
+def pause(target: Target, fault: Fault) -> Lasting:
     """SIGSTOP, or a long garbage collection: everything waits, nothing is lost."""
     target.hold("paused", fault)
     for node in fault.nodes:
         target.brokers[node].pause()
-
-    def heal() -> tuple[int, ...]:
-        free = target.release("paused", fault)
-        for node in free:
-            target.brokers[node].resume()
-        return free
-
-    return heal
+    yield
+    free = target.release("paused", fault)
+    for node in free:
+        target.brokers[node].resume()
+    return free
 
 
-def slow_disk(target: Target, fault: Fault) -> Heal:
+def slow_disk(target: Target, fault: Fault) -> Lasting:
     """Each request takes `amount` milliseconds longer; requests do not overlap."""
     for node in fault.nodes:
         target.brokers[node].disk.request_delay += fault.amount * MS
-
-    def heal() -> None:
-        for node in fault.nodes:
-            target.brokers[node].disk.request_delay -= fault.amount * MS
-
-    return heal
+    yield
+    for node in fault.nodes:
+        target.brokers[node].disk.request_delay -= fault.amount * MS
+    return None
 
 
-def disk_full(target: Target, fault: Fault) -> Heal:
+def disk_full(target: Target, fault: Fault) -> Lasting:
     """The next append or checkpoint fails and the broker halts, as its only log directory is offline."""
     target.hold("disk", fault)
     for node in fault.nodes:
         target.brokers[node].disk.is_full = True
-
-    def heal() -> tuple[int, ...]:
-        free = target.release("disk", fault)
-        for node in free:
-            target.brokers[node].disk.is_full = False
-            if not target.is_held("down", node):
-                target.brokers[node].start()
-        return free
-
-    return heal
+    yield
+    free = target.release("disk", fault)
+    for node in free:
+        target.brokers[node].disk.is_full = False
+        if not target.is_held("down", node):
+            target.brokers[node].start()
+    return free
 
 
-def partition(target: Target, fault: Fault) -> Heal:
+def partition(target: Target, fault: Fault) -> Lasting:
     """These nodes and all other servers cannot reach each other; clients that are not named reach all nodes."""
     return _cut(target, _links(fault.nodes, (*target.broker_ids, *target.controller_nodes)))
 
 
-def one_way(target: Target, fault: Fault) -> Heal:
-    """Messages from `nodes` to `to` are lost; the other direction is_running."""
+def one_way(target: Target, fault: Fault) -> Lasting:
+    """Messages from `nodes` to `to` (all other servers, if empty) are lost; the other direction works."""
     destinations = fault.to or tuple(n for n in (*target.broker_ids, *target.controller_nodes) if n not in fault.nodes)
     return _cut(target, [(source, destination) for source in fault.nodes for destination in destinations])
 
@@ -125,130 +117,116 @@ def _links(nodes: tuple[int, ...], others: tuple[int, ...]) -> list[tuple[int, i
     return [pair for inside, outside in links for pair in ((inside, outside), (outside, inside))]
 
 
-def _cut(target: Target, pairs: list[tuple[int, int]]) -> Heal:
-    for source, destination in pairs:
+def _cut(target: Target, links: list[tuple[int, int]]) -> Lasting:
+    for source, destination in links:
         target.network.cut(source, destination)
-
-    def heal() -> None:
-        for source, destination in pairs:
-            target.network.heal(source, destination)
-
-    return heal
+    yield
+    for source, destination in links:
+        target.network.heal(source, destination)
+    return None
 
 
-def delay(target: Target, fault: Fault) -> Heal:
+def delay(target: Target, fault: Fault) -> Lasting:
     """Messages between these brokers and the others take `amount` milliseconds longer."""
-    pairs = _links(fault.nodes, target.broker_ids)
-    for source, destination in pairs:
+    links = _links(fault.nodes, target.broker_ids)
+    for source, destination in links:
         target.network.slow(source, destination, fault.amount * MS)
-
-    def heal() -> None:
-        for source, destination in pairs:
-            target.network.slow(source, destination, -fault.amount * MS)
-
-    return heal
+    yield
+    for source, destination in links:
+        target.network.slow(source, destination, -fault.amount * MS)
+    return None
 
 
-def loss(target: Target, fault: Fault) -> Heal:
+def loss(target: Target, fault: Fault) -> Lasting:
     """Lose `amount` of a thousand messages with their connections."""
-    return _set_rate(target, fault, target.losing)
+    return _add_error_rate(target, fault, target.losing)
 
 
-def duplication(target: Target, fault: Fault) -> Heal:
+def duplication(target: Target, fault: Fault) -> Lasting:
     """Deliver `amount` of a thousand messages twice, as a proxy that repeats them."""
-    return _set_rate(target, fault, target.duplicating)
+    return _add_error_rate(target, fault, target.duplicating)
 
 
-def _set_rate(target: Target, fault: Fault, amounts: list[int]) -> Heal:
-    """Set the share of messages that are lost or duplicated to the largest of all overlapping faults."""
-
-    def update() -> None:
-        lose, duplicate = (max(rates, default=0) / 1000 for rates in (target.losing, target.duplicating))
-        target.network.set_error_rates(lose, duplicate)
-
-    def heal() -> None:
-        amounts.remove(fault.amount)
-        update()
-
+def _add_error_rate(target: Target, fault: Fault, amounts: list[int]) -> Lasting:
     amounts.append(fault.amount)
-    update()
-    return heal
+    target.set_error_rates()
+    yield
+    amounts.remove(fault.amount)
+    target.set_error_rates()
+    return None
 
 
-def clock_skew(target: Target, fault: Fault) -> Heal:
+def clock_skew(target: Target, fault: Fault) -> Lasting:
     """The wall clock jumps by `amount` milliseconds; lag is measured with it."""
     for node in fault.nodes:
         target.brokers[node].process.clock_skew += fault.amount * MS
-
-    def heal() -> None:
-        for node in fault.nodes:
-            target.brokers[node].process.clock_skew -= fault.amount * MS
-
-    return heal
+    yield
+    for node in fault.nodes:
+        target.brokers[node].process.clock_skew -= fault.amount * MS
+    return None
 
 
-def controller_crash(target: Target, fault: Fault) -> Heal:
+def controller_crash(target: Target, fault: Fault) -> Lasting:
     """The active or the given controllers die; another takes over after the session."""
     chosen = target.controllers(fault)
     for controller in chosen:
         controller.alive = False
         if target.quorum.controller is controller:
             target.quorum.controller = None
-
-    def heal() -> None:
-        for controller in chosen:
-            controller.alive = True
-            controller.epoch = 0  # the new process has no view
-
-    return heal
+    yield
+    for controller in chosen:
+        controller.alive = True
+        controller.epoch = 0  # the new process has no view
+    return None
 
 
-def controller_pause(target: Target, fault: Fault) -> Heal:
+def controller_pause(target: Target, fault: Fault) -> Lasting:
     """The active or the given controllers are paused; when they resume, they may be zombies."""
     chosen = target.controllers(fault)
     for controller in chosen:
         controller.paused = True
-
-    def heal() -> None:
-        for controller in chosen:
-            target.quorum.resume(controller)
-
-    return heal
+    yield
+    for controller in chosen:
+        target.quorum.resume(controller)
+    return None
 
 
-def consumer_crash(target: Target, fault: Fault) -> Heal:
+def add_partitions(target: Target, _: Fault) -> None:
+    """An administrator adds partitions to the topic (simulation.partitions.added)."""
+    target.quorum.add_partitions()
+
+
+def consumer_seek(target: Target, fault: Fault) -> None:
+    """The application of a consumer seeks to the offset `amount` of each partition that it reads."""
+    for index in fault.nodes:
+        target.consumers[index].seek(fault.amount)
+
+
+def consumer_crash(target: Target, fault: Fault) -> Lasting:
     """A consumer's process dies; it restarts from its committed offsets."""
     target.hold("consumer", fault)
     for index in fault.nodes:
         target.consumers[index].crash()
-
-    def heal() -> tuple[int, ...]:
-        free = target.release("consumer", fault)
-        for index in free:
-            if not target.consumers[index].alive:
-                target.consumers[index].start()
-        return free
-
-    return heal
+    yield
+    free = target.release("consumer", fault)
+    for index in free:
+        if not target.consumers[index].alive:
+            target.consumers[index].start()
+    return free
 
 
-def consumer_pause(target: Target, fault: Fault) -> Heal:
+def consumer_pause(target: Target, fault: Fault) -> Lasting:
     """A member's process is paused; when it goes on it may be a zombie, which believes that it owns partitions."""
     target.hold("consumer-paused", fault)
-    members = [
-        member for member in target.consumers if isinstance(member, GroupConsumer) and member.index in fault.nodes
-    ]
+    members = [each for each in target.consumers if isinstance(each, GroupConsumer) and each.index in fault.nodes]
     for member in members:
         member.pause()
-
-    def heal() -> tuple[int, ...]:
-        free = target.release("consumer-paused", fault)
-        for member in members:
-            if member.index in free:
-                member.resume()
-        return free
-
-    return heal
+    yield
+    free = target.release("consumer-paused", fault)
+    for member in members:
+        if member.index in free:
+            member.resume()
+    return free
 
 
 def delete_records(target: Target, fault: Fault) -> None:
@@ -281,25 +259,9 @@ def cancel_reassignment(target: Target, fault: Fault) -> None:
         controller.cancel_reassignment(fault.amount)
 
 
-FAULTS: dict[str, Callable[[Target, Fault], Heal | None]] = {
-    "crash": crash,
-    "power-loss": power_loss,
-    "shutdown": shutdown,
-    "pause": pause,
-    "slow-disk": slow_disk,
-    "disk-full": disk_full,
-    "partition": partition,
-    "one-way": one_way,
-    "delay": delay,
-    "loss": loss,
-    "duplication": duplication,
-    "clock-skew": clock_skew,
-    "controller-crash": controller_crash,
-    "controller-pause": controller_pause,
-    "consumer-crash": consumer_crash,
-    "consumer-pause": consumer_pause,
-    "delete-records": delete_records,
-    "preferred-election": preferred_election,
-    "reassignment": reassignment,
-    "cancel-reassignment": cancel_reassignment,
-}
+_ALL: tuple[Callable[[Target, Fault], Lasting | None], ...] = (
+    *(crash, power_loss, shutdown, pause, slow_disk, disk_full, partition, one_way, delay, loss, duplication),
+    *(clock_skew, controller_crash, controller_pause, consumer_crash, consumer_pause),
+    *(delete_records, preferred_election, reassignment, cancel_reassignment, add_partitions, consumer_seek),
+)
+FAULTS = {kind.__name__.replace("_", "-"): kind for kind in _ALL}

@@ -41,6 +41,10 @@ class Target:
         """Whether any fault holds this node in this way."""
         return bool(self._holds.get((how, node)))
 
+    def set_error_rates(self) -> None:
+        """Set the share of messages that are lost or duplicated to the largest of all overlapping faults."""
+        self.network.set_error_rates(max(self.losing, default=0) / 1000, max(self.duplicating, default=0) / 1000)
+
     def controllers(self, fault: Fault) -> list[Controller]:
         """The controllers in a fault's nodes; the active one if it has no nodes."""
         quorum = self.quorum

@@ -8,54 +8,30 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter, itemgetter
 
 from .packed_rows import CHUNK, pack, unpack
 
 
+@dataclass(slots=True, eq=False)
 class Batch:
     """Records of one producer to one partition: values `first`, `first+1`, … at offsets `base` up to `end`.
 
     Simplification: all records of a batch carry one timestamp, the time of its first send (microseconds).
     """
 
-    __slots__ = (
-        "base",
-        "end",
-        "epoch",
-        "first",
-        "pid",
-        "producer",
-        "producer_epoch",
-        "sequence",
-        "time",
-        "uid",
-    )
-
-    def __init__(
-        self,
-        base: int,
-        end: int,
-        epoch: int,
-        producer: int,
-        first: int,
-        time: int,
-        uid: int,
-        pid: int = -1,
-        producer_epoch: int = -1,
-        sequence: int = -1,
-    ) -> None:
-        self.base = base
-        self.end = end
-        self.epoch = epoch
-        self.producer = producer
-        self.first = first
-        self.time = time
-        self.uid = uid
-        self.pid = pid
-        self.producer_epoch = producer_epoch
-        self.sequence = sequence
+    base: int
+    end: int
+    epoch: int
+    producer: int
+    first: int
+    time: int
+    uid: int
+    pid: int = -1
+    producer_epoch: int = -1
+    sequence: int = -1
 
     def cut(self, start: int, end: int) -> Batch:
         """The part of this batch between two offsets.
@@ -65,21 +41,10 @@ class Batch:
         """
         skipped = start - self.base
         sequence = self.sequence + skipped if self.sequence >= 0 else -1
-        return Batch(
-            start,
-            end,
-            self.epoch,
-            self.producer,
-            self.first + skipped,
-            self.time,
-            self.uid,
-            self.pid,
-            self.producer_epoch,
-            sequence,
-        )
+        return replace(self, base=start, end=end, first=self.first + skipped, sequence=sequence)
 
 
-_row = attrgetter("base", "end", "epoch", "producer", "first", "time", "uid", "pid", "producer_epoch", "sequence")
+_row = attrgetter(*(column.name for column in fields(Batch)))
 _base = attrgetter("base")
 _first_base = itemgetter(0)
 
@@ -92,8 +57,6 @@ def _packed(batches: tuple[Batch, ...]) -> bytes:
 
 class Batches:
     """Batches to append, read, find and cut. Offsets grow, and may have gaps."""
-
-    __slots__ = ("_bases", "_batches", "_opened", "_packed")
 
     def __init__(self) -> None:
         self._batches: list[Batch] = []  # the latest ones

@@ -29,8 +29,6 @@ def unpack(packed: bytes) -> Iterator[Row]:
 class Rows:
     """A list of rows, all but the latest packed."""
 
-    __slots__ = ("_latest", "_packed")
-
     def __init__(self) -> None:
         self._latest: list[Row] = []
         self._packed: list[bytes] = []

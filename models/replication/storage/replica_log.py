@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from .batches import Batch, Batches
 from .transactions import FIRST_TRANSACTIONAL, LogTransactions
 
 UNDEFINED = -1  # Kafka's UNDEFINED_EPOCH and UNDEFINED_EPOCH_OFFSET
 
 
+@dataclass(slots=True)
 class ProducerState:
     """A broker's state of an idempotent producer in one partition: its epoch and its last five batches."""
 
-    __slots__ = ("epoch", "recent")
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.recent: list[tuple[int, int, int]] = []  # first sequence, last sequence, base offset
+    epoch: int
+    recent: list[tuple[int, int, int]] = field(default_factory=list)  # first sequence, last sequence, base offset
 
     def add(self, batch: Batch) -> None:
         """Add an appended batch. A new producer epoch drops the earlier ones."""
-        if batch.producer_epoch != self.epoch:
-            self.epoch = batch.producer_epoch
-            self.recent = []
+        self.fence(batch.producer_epoch)
         last = batch.sequence + batch.end - batch.base - 1
         self.recent.append((batch.sequence, last, batch.base))
         if len(self.recent) > 5:  # ProducerStateEntry.NUM_BATCHES_TO_RETAIN
             del self.recent[0]
 
     def fence(self, epoch: int) -> None:
-        """Set the producer epoch of a batch without sequence numbers: a marker, or committed offsets."""
+        """Set the producer epoch of a batch. Alone for one without sequence numbers: a marker, or committed offsets."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.recent = []
@@ -40,8 +38,6 @@ class ReplicaLog(Batches):
     Offsets below `flushed` survive a power loss, because the kernel wrote them back or Kafka flushed them (up to the
     recovery point). Simplification: a full segment (segments.py) is not flushed when the next one begins.
     """
-
-    __slots__ = ("base", "end", "epochs", "flushed", "producers", "recovery_point", "start", "transactions")
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ for an abort and odd for a commit, and its `sequence` is -2 less the epoch of th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from .batches import Batch
 
@@ -20,17 +21,16 @@ def is_commit(marker: Batch) -> bool:
     return bool(marker.first & 1)
 
 
+@dataclass(slots=True)
 class LogTransactions:
     """The transactions of one log."""
 
-    __slots__ = ("aborted", "coordinators", "ended", "markers", "open")
-
-    def __init__(self) -> None:
-        self.open: dict[int, int] = {}  # producer id -> first offset of its transaction; in the order of offsets
-        self.ended: list[tuple[int, int]] = []  # marker's offset, first offset; in the order of markers
-        self.aborted: list[tuple[int, int, int, int]] = []  # producer id, first offset, marker's offset, stable offset
-        self.markers: dict[int, int] = {}  # producer id -> offset of its last marker
-        self.coordinators: dict[int, int] = {}  # producer id -> the coordinator epoch of its last marker
+    open: dict[int, int] = field(default_factory=dict)  # producer id -> its transaction's first offset; ascending
+    ended: list[tuple[int, int]] = field(default_factory=list)  # marker's offset, first offset; in order of markers
+    # producer id, first offset, marker's offset, stable offset
+    aborted: list[tuple[int, int, int, int]] = field(default_factory=list)
+    markers: dict[int, int] = field(default_factory=dict)  # producer id -> offset of its last marker
+    coordinators: dict[int, int] = field(default_factory=dict)  # producer id -> coordinator epoch of its last marker
 
     def add(self, batch: Batch) -> None:
         """Add a batch of a transactional producer."""

@@ -1,0 +1,152 @@
+"""run.json: what configures a run, with the names of Kafka's configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from .errors import InputError
+
+SEVEN_DAYS_MS = 604_800_000  # Kafka's default of retention.ms
+ROLES = ("producer", "consumer", "producer+consumer", "final", "admin")
+UNDATED = "1970-01-01T00:00:00+00:00"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The content of run.json, with the names of Kafka's configuration. Shipped to every worker as JSON."""
+
+    name: str = ""
+    dialect: str = "native"  # "jepsen" for Jepsen's own histories: its semantics of rules apply
+    config: dict[str, Any] = field(default_factory=dict)
+    allow: tuple[str, ...] = ()  # accepted breaches: a rule, or rule:acks=1
+    rules: tuple[str, ...] = ()  # the rules to judge; empty: all
+    strict: bool = False  # also report breaches that the configuration permits
+    ww_deps: bool = False  # in Jepsen histories: cycles may contain write-write dependencies (Jepsen's option ww-deps)
+    batches: int = 0  # in which small partitions are judged together (analysis/batches.py); 0: each by itself
+    large_rows: int = 2_000_000  # a partition with more is proved by ranges first, without all its rows in memory
+    range_offsets: int = 1 << 18  # of each of its ranges (analysis/screening/ranges.py)
+    model: str = "strict-serializable"  # of transactions on lists and registers: the consistency model to demand
+    keys: tuple[str, ...] = ()  # what is assumed of each register (analysis/transactions/rw_register.py)
+
+    @cached_property
+    def processes(self) -> dict[str, dict[str, Any]]:
+        """The configuration of each process, by its name."""
+        return {name: about for name, about in _object(self.config, "processes").items() if isinstance(about, dict)}
+
+    @property
+    def final(self) -> bool:
+        """Whether run.json declares that the run ends with final reads of all partitions (docs/format.md)."""
+        return self.config.get("final") is True
+
+    @property
+    def undated(self) -> bool:
+        """Whether times count from 1970, as the start of the run is not recorded."""
+        return self.config.get("started_at") == UNDATED
+
+    def role(self, process: str) -> str:
+        """The role of a process (of ROLES), or nothing."""
+        return str(self.processes.get(process, {}).get("role", ""))
+
+    def final_processes(self) -> list[str]:
+        """The processes that made the final reads."""
+        return [name for name in self.processes if self.role(name) == "final"]
+
+    def producers(self) -> list[str]:
+        """The processes with the role of a producer."""
+        return [name for name in self.processes if self.role(name) in ("producer", "producer+consumer")]
+
+    def odd_roles(self) -> list[str]:
+        """Processes with an unknown role, as `process: role`."""
+        return [f"{name}: {self.role(name)}" for name in self.processes if self.role(name) not in ("", *ROLES)]
+
+    def acks(self, process: str) -> str:
+        """The configured acks: all, 1 or 0. Kafka's default since 3.0 is all; -1 means all."""
+        acks = str(self.processes.get(process, {}).get("acks", "all"))
+        return "all" if acks == "-1" else acks
+
+    def reads_uncommitted(self, process: str) -> bool:
+        """Whether read_uncommitted is configured. Kafka's default is it; logjudge's is read_committed."""
+        return bool(self.processes.get(process, {}).get("isolation.level") == "read_uncommitted")
+
+    def group_of(self, process: str) -> str:
+        """The configured group.id, or nothing."""
+        return str(self.processes.get(process, {}).get("group.id", ""))
+
+    def topic(self, name: str) -> dict[str, Any]:
+        """The configuration of a topic."""
+        return _object(_object(self.config, "topics"), name)
+
+    def compacted(self, topic: str) -> bool:
+        """Whether cleanup.policy contains compact."""
+        return "compact" in str(self.topic(topic).get("cleanup.policy", ""))
+
+    def retention_ms(self, topic: str) -> int | None:
+        """The age in ms at which records of the topic may be deleted; None: never, 0: the setting is not a number."""
+        about = self.topic(topic)
+        if "delete" not in str(about.get("cleanup.policy", "delete")):
+            return None
+        setting = str(about.get("retention.ms", SEVEN_DAYS_MS))
+        return None if setting == "-1" else int(setting) if re.fullmatch(r"[0-9]{1,18}", setting) else 0
+
+    def limited_in_size(self, topic: str) -> bool:
+        """Whether records of the topic may be deleted for the size of the log (retention.bytes)."""
+        about = self.topic(topic)
+        deletes = "delete" in str(about.get("cleanup.policy", "delete"))
+        return deletes and str(about.get("retention.bytes", "-1")) != "-1"
+
+    def to_json(self) -> str:
+        """The settings as JSON, for a worker."""
+        return json.dumps({name: getattr(self, name) for name in self.__dataclass_fields__})
+
+    @staticmethod
+    def from_json(text: str) -> Settings:
+        """The settings from `to_json`."""
+        values = json.loads(text)
+        return Settings(**{**values, **{name: tuple(values[name]) for name in ("allow", "rules", "keys")}})
+
+
+def idempotence(producer: Mapping[str, Any], acks: str) -> bool | None:
+    """Whether a process of run.json is an idempotent producer; None where run.json does not decide it.
+
+    Where enable.idempotence is not set, acks 0 and 1 turn it off, as it needs acks=all (KIP-98).
+    """
+    setting = producer.get("enable.idempotence")
+    if setting is not None:
+        return str(setting).lower() == "true"
+    return None if acks in ("all", "-1") else False
+
+
+def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:
+    value = parent.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def config_of(content: bytes, source: str) -> dict[str, Any]:
+    """The object in run.json. Raises InputError."""
+    try:
+        config = json.loads(content, object_pairs_hook=_object_of)
+        json.dumps(config, ensure_ascii=False).encode()  # a lone surrogate is no text
+    except UnicodeEncodeError as error:
+        raise InputError(source, f"{error.object[error.start]!r}, half of a character", "valid Unicode") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(source, f"{error}", "the run's JSON object") from error
+    if not isinstance(config, dict):
+        raise InputError(source, "JSON that is not an object", "the run's JSON object")
+    version = config.get("format", 1)
+    if version != 1:
+        raise InputError(source, f"format {version}", "format 1", "use a newer logjudge")
+    return config
+
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises ValueError if a name occurs twice: which value counts would be a guess."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} twice in an object")
+    return content
