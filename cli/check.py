@@ -122,8 +122,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     a URI that Spark reads (s3a://, hdfs://, ...), or - for standard input.
 
     Histories of transactions on lists or registers, as Elle checks them (--from elle-append, elle-register), are
-    judged for isolation anomalies and the consistency models that these rule out. They are judged in this process,
-    whatever the engine, and only from local files.
+    judged for isolation anomalies and the consistency models that these rule out.
 
     Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown.
     """

@@ -96,6 +96,10 @@ class Engine(Protocol):
     def judge(self, run: Run, progress: Progress) -> Results:
         """Judges a run."""
 
+    def judged_by(self, run: Run) -> str:  # noqa: ARG002
+        """The name of the engine that judges a run."""
+        return self.name
+
     def described(self, report: dict[str, Any], results: Results) -> dict[str, Any]:  # noqa: ARG002
         """verdict.json with what the engine adds to it."""
         return report
@@ -156,12 +160,6 @@ class SparkEngine(Engine):
     def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:
         if not is_uri(path):
             return _open_local(path, reader)
-        from ..histories.readers import LOG, readers_of
-
-        if reader is not None and reader not in readers_of(LOG):
-            raise UsageError(
-                f"found {path} with --from {reader}, expected a local file: Spark does not read this format"
-            )
         from ..analysis.engines.spark import remote
 
         return remote.open_run(self._session(progress), path, reader)
@@ -169,7 +167,7 @@ class SparkEngine(Engine):
     def judge(self, run: Run, progress: Progress) -> Results:
         from ..analysis.engines import local, spark
 
-        if local.is_transactional(run):
+        if spark.needs_no_spark(run):
             return local.judge_run(run, progress)
         master, remote, conf = self._options
         needs_session = self._runs > 1 or self._started is not None or not spark.starts_here(master, remote)
@@ -177,6 +175,11 @@ class SparkEngine(Engine):
             return spark.judge_run(run, self._session(progress), progress)
         progress("starting Spark", 0, 1, "sessions")
         return spark.judge_small(run, spark.open_local_context(master, conf), progress)
+
+    def judged_by(self, run: Run) -> str:
+        from ..analysis.engines import spark
+
+        return LocalEngine.name if spark.needs_no_spark(run) else self.name
 
     def write(self, folder: str, fill: Fill) -> None:
         if not is_uri(folder):

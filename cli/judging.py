@@ -9,7 +9,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from .engines import Engine, LocalEngine
+from .engines import Engine
 from .main import report_failure
 from .progress import Progress
 
@@ -51,7 +51,6 @@ def is_quiet(options: dict[str, Any]) -> bool:
 def judge(task: Task, engine: Engine) -> Judged:
     """Judges a run and writes its results. Raises LogjudgeError."""
     from ..analysis.figures import merge_figures
-    from ..analysis.rules import DIALECTS
     from ..analysis.rules.selection import check_applicable
     from ..analysis.verdict.document import report_of
     from ..analysis.verdict.provenance import provenance_of
@@ -75,8 +74,7 @@ def judge(task: Task, engine: Engine) -> Judged:
         results = engine.judge(run, progress)
         results.refuse_unusable()
         command_line = shlex.join(["logjudge", *sys.argv[1:]])
-        judged_by = engine.name if run.settings.dialect not in DIALECTS else LocalEngine.name
-        report = {**report_of(results, judged_by), "provenance": provenance_of(run, command_line)}
+        report = {**report_of(results, engine.judged_by(run)), "provenance": provenance_of(run, command_line)}
         report = engine.described(report, results)
         progress("writing", 0, 1, "reports")
         figures = merge_figures(results.records, results.context, results.run.settings)

@@ -190,7 +190,7 @@ class _Watch:
             whole, lines = call.whole, read - self._engine.lines_before
         report, headline = self._judged.report, self._judged.headline
         assert report is not None
-        took, unread = time.monotonic() - began, self._source.unread
+        took, unread = time.monotonic() - began, self._source.unread()
         at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         behind = self._source.behind(took)
         done = Round(at, lines, took, behind, unread, self._source.unit, whole)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..histories.errors import InputError, UsageError
 from ..histories.files import is_uri
@@ -18,18 +18,22 @@ if TYPE_CHECKING:
 HISTORIES = ("*.jsonl", "history/*.jsonl")  # of a bundle
 
 
-class Source(Protocol):
+class Source:
     """Events that grow. `run` is the bundle or the history with those that were fetched."""
 
     run: Path
-    unit: str  # of `unread`
-    unread: int | None  # that was not fetched; None if that is not known
+    unit = "messages"  # of `unread`
 
     def fetch(self) -> None:
         """Adds new events to `run`."""
 
+    def unread(self) -> int | None:
+        """The amount that was not fetched; None if that is not known."""
+        return None
+
     def behind(self, took: float) -> float:
         """Seconds since the newest event of the last fetch was written, after a round that took so long."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Ends the fetching."""
@@ -62,27 +66,26 @@ class LocalRun(Source):
     def fetch(self) -> None:
         self._fetched = bytes_of(self.run)
 
-    @property
-    def unread(self) -> int:  # type: ignore[override]
+    def unread(self) -> int:
         return max(bytes_of(self.run) - self._fetched, 0)
 
     def behind(self, took: float) -> float:
-        return took if self.unread else 0.0
+        return took if self.unread() else 0.0
 
 
 class Topic(Source):
     """A Kafka topic, which a consumer copies."""
 
-    unit = "messages"
-
     def __init__(self, address: str, client: dict[str, str], folder: Path, config: dict[str, Any]) -> None:
         from ..histories.recording.topic_reader import TopicReader, address_of
 
         self._reader = TopicReader(address_of(address), client, folder, config)
-        self.run, self.fetch = folder, self._reader.fetch  # type: ignore[method-assign]
+        self.run = folder
 
-    @property
-    def unread(self) -> int:  # type: ignore[override]
+    def fetch(self) -> None:
+        self._reader.fetch()
+
+    def unread(self) -> int:
         return self._reader.unread
 
     def behind(self, took: float) -> float:  # noqa: ARG002
@@ -94,8 +97,6 @@ class Topic(Source):
 
 class Streamed(Source):
     """A folder or a Kafka topic, which a streaming query of Spark copies batch by batch."""
-
-    unit, unread = "messages", None
 
     def __init__(self, session: Session, address: str, client: dict[str, str], folder: Path, config: dict[str, Any]):
         from ..analysis.engines.spark import streaming

@@ -210,11 +210,11 @@ def test_a_long_backlog_is_judged_in_rounds(
     copy = tmp_path / "copy"
     source = watched.Topic(URL, {}, copy, {})
     source.fetch()
-    assert source.unread == len(soak[1]) - 14
+    assert source.unread() == len(soak[1]) - 14
     assert source.behind(0) < 60
     for _ in range(9):
         source.fetch()
-    assert (source.unread, source.behind(0)) == (0, 0)
+    assert (source.unread(), source.behind(0)) == (0, 0)
     assert (copy / "history" / "events-0.jsonl").read_bytes().splitlines() == soak[1]
 
 

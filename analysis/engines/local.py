@@ -112,7 +112,7 @@ class Gathering:
 
 
 def is_transactional(run: Run) -> bool:
-    """Whether a run has transactions on lists or registers, which are judged in this process alone."""
+    """Whether a run has transactions on lists or registers."""
     return run.settings.dialect in DIALECTS
 
 

@@ -117,6 +117,7 @@ class Search(NamedTuple):
     dependencies: pl.Expr  # a filter
     most: int
     as_elle: bool = False
+    exact: bool = False  # as of `cycles_of`; two transactions may have a dependency of a kind by several keys
     may_slice: bool = False  # its cycles are permitted: some of a window that is too large for a task are enough
 
 
@@ -124,6 +125,8 @@ def searches(settings: Settings) -> dict[str, Search]:
     """The searches of `judge_cycles`: no cycle of read_committed reads is permitted, but all others are."""
     if settings.dialect == "jepsen":
         return {"all": Search(pl.lit(True), MAX_VIOLATIONS, as_elle=True)}
+    if settings.dialect in ("elle-append", "elle-register"):
+        return {"all": Search(pl.lit(True), MAX_PERMITTED, exact=True)}
     level = pl.col("target_process").replace_strict(_levels(settings), default="", return_dtype=pl.String)
     is_read = pl.col("kind") == "wr"
     return {

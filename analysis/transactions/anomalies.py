@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -28,17 +29,22 @@ class Anomaly:
     txns: tuple[int, ...]
     values: tuple[str, ...] = ()
     others: int = 0  # anomalies of its type beyond MAX_ANOMALIES
+    key: int = 0  # its number
+    leader: int | None = None  # the transaction by which those of its type are ordered first; None: `rank`
+    rank: int = 0
 
 
 def collect(found: Iterable[Anomaly]) -> list[Anomaly]:
     """At most MAX_ANOMALIES anomalies of each type, with the count of the others."""
     by_type: dict[str, list[Anomaly]] = {}
+    more: Counter[str] = Counter()
     for one in found:
         chosen = by_type.setdefault(one.type, [])
+        more[one.type] += one.others + (len(chosen) == MAX_ANOMALIES)
         if len(chosen) < MAX_ANOMALIES:
-            chosen.append(one)
-        else:
-            chosen[-1] = replace(chosen[-1], others=chosen[-1].others + 1)
+            chosen.append(replace(one, others=0))
+    for name, chosen in by_type.items():
+        chosen[-1] = replace(chosen[-1], others=more[name])
     return [one for chosen in by_type.values() for one in chosen]
 
 
@@ -75,7 +81,7 @@ def intermediate_reads(history: TxnHistory, writes: pl.DataFrame, reads: pl.Data
     for reader, key, value, writer in pairs.iter_rows():
         name = shown(history.keys[key])
         sentence = f"T2 read {shown(value)} of key {name}, which T1 wrote before it wrote the key again"
-        yield Anomaly("G1b", sentence, (writer, reader), (value,))
+        yield Anomaly("G1b", sentence, (writer, reader), (value,), key=key, leader=reader)
 
 
 def lost_updates(history: TxnHistory) -> Iterator[Anomaly]:
@@ -90,7 +96,8 @@ def lost_updates(history: TxnHistory) -> Iterator[Anomaly]:
     for key, value, txns in groups.sort(pl.col("txn").list.first(), "key", "value").iter_rows():
         more = f" (so did {len(txns) - 2:,} more)" if len(txns) > 2 else ""
         read = f"{version_in_words(value)} of key {shown(history.keys[key])}"
-        yield Anomaly("lost-update", f"T1 and T2 both read {read} and then wrote the key{more}", tuple(txns[:2]))
+        sentence = f"T1 and T2 both read {read} and then wrote the key{more}"
+        yield Anomaly("lost-update", sentence, tuple(txns[:2]), key=key, leader=txns[0])
 
 
 def within_transactions(history: TxnHistory, judge: Judge) -> Iterator[Anomaly]:
@@ -102,7 +109,7 @@ def within_transactions(history: TxnHistory, judge: Judge) -> Iterator[Anomaly]:
     rows = several.select("txn", "key", "f", "value").iter_rows()
     for (txn, key), group in groupby(rows, itemgetter(0, 1)):
         for kind, sentence in judge([(f, value) for _, _, f, value in group]):
-            yield Anomaly(kind, f"T1 {sentence} of key {shown(history.keys[key])}", (txn,))
+            yield Anomaly(kind, f"T1 {sentence} of key {shown(history.keys[key])}", (txn,), key=key, leader=txn)
 
 
 def _of_committed(history: TxnHistory) -> pl.DataFrame:

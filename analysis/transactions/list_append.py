@@ -27,6 +27,7 @@ class Lists(NamedTuple):
     reads: pl.DataFrame  # key, list (an element a line), size, txn: of committed transactions
     longest: pl.DataFrame  # key, list, size, txn: the longest read of each key that was read non-empty
     elements: pl.DataFrame  # key, value, position: of the longest list of each key, each value once
+    known: pl.DataFrame  # key, value, position, txn, step, outcome: those whose append may be committed
 
 
 def lists_of(history: TxnHistory) -> Lists:
@@ -44,19 +45,20 @@ def lists_of(history: TxnHistory) -> Lists:
         .with_columns(position=pl.int_range(pl.len()).over("key"))
         .unique(["key", "value"], keep="first", maintain_order=True)
     )
-    return Lists(history.writes(), reads, longest, elements)
+    appends = history.writes()
+    known = elements.join(appends.filter(pl.col("outcome") != "fail"), on=["key", "value"]).sort("key", "position")
+    return Lists(appends, reads, longest, elements, known)
 
 
-def versions_of(lists: Lists, guessed: bool = False) -> Versions:
+def versions_of(lists: Lists, seen: pl.Series, guessed: bool = False) -> Versions:
     """The order of the versions that the reads show. A version is the last element of the list.
 
-    `guessed`: unread appends are in the order of time, too.
+    `seen`: the transactions of `known`, of all keys. `guessed`: unread appends are in the order of time, too.
     """
-    possible = lists.appends.filter(pl.col("outcome") != "fail")
-    known = lists.elements.join(possible, on=["key", "value"]).sort("key", "position")
+    possible, known = lists.appends.filter(pl.col("outcome") != "fail"), lists.known
     chain = known.select("key", pl.col("value").shift(1).over("key").fill_null(INITIAL).alias("before"), after="value")
     # An indeterminate transaction without an append that was read may be aborted.
-    certain = possible.filter((pl.col("outcome") == "ok") | pl.col("txn").is_in(known["txn"].implode()))
+    certain = possible.filter((pl.col("outcome") == "ok") | pl.col("txn").is_in(seen.implode()))
     unread = certain.join(lists.elements, on=["key", "value"], how="anti")
     last = known.group_by("key").agg(pl.col("value").last().alias("before"))
     tail = unread.join(last, on="key", how="left").sort("key", "txn", "step")
@@ -75,10 +77,11 @@ def anomalies_of(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:
     first = odd.unique("key", keep="first", maintain_order=True)
     for key, read, txn, longest, by in first.select("key", "list", "txn", "longest", "by").iter_rows():
         sentence = f"T1 read {version_in_words(read)} and T2 {version_in_words(longest)} of key {_name(history, key)}"
-        yield Anomaly("incompatible-order", f"{sentence}: neither is a prefix of the other", (txn, by))
-    texts = pl.concat([frame.select("key", "list", "txn") for frame in (lists.longest, odd)])
+        yield Anomaly("incompatible-order", f"{sentence}: neither is a prefix of the other", (txn, by), key=key)
+    longest_first = enumerate((lists.longest, odd))
+    texts = pl.concat([frame.select("key", "list", "txn", rank=pl.lit(rank)) for rank, frame in longest_first])
     texts = texts.unique(["key", "list"], keep="first", maintain_order=True)
-    seen = texts.select("key", "txn", value=pl.col("list").str.strip_suffix("\n").str.split("\n"))
+    seen = texts.select("key", "txn", "rank", value=pl.col("list").str.strip_suffix("\n").str.split("\n"))
     yield from _of_elements(history, lists, seen.explode("value", empty_as_null=False))
     yield from _dirty_updates(history, lists)
     last = lists.reads.select("key", pl.col("list").str.extract(_LAST).alias("value"), "txn").drop_nulls("value")
@@ -94,22 +97,22 @@ def _name(history: TxnHistory, key: int) -> str:
 
 def _of_elements(history: TxnHistory, lists: Lists, seen: pl.DataFrame) -> Iterator[Anomaly]:
     """Anomalies of single elements, one for each element. `seen`: the elements of some lists that have all of them."""
-    counts = seen.group_by("key", "txn", "value", maintain_order=True).len().filter(pl.col("len") > 1)
-    for key, txn, value, number in counts.unique(["key", "value"], keep="first", maintain_order=True).iter_rows():
+    counts = seen.group_by("key", "txn", "rank", "value", maintain_order=True).len().filter(pl.col("len") > 1)
+    for key, txn, rank, value, number in counts.unique(["key", "value"], keep="first", maintain_order=True).iter_rows():
         sentence = f"T1 read {shown(value)} {number:,} times in one list of key {_name(history, key)}"
-        yield Anomaly("duplicate-elements", sentence, (txn,), (value,))
+        yield Anomaly("duplicate-elements", sentence, (txn,), (value,), key=key, rank=rank)
     once = seen.unique(["key", "value"], keep="first", maintain_order=True)
     writers = lists.appends.select("key", "value", "outcome", pl.col("txn").alias("writer"))
     of_writers = once.join(writers, on=["key", "value"], how="left", maintain_order="left")
     aborted = of_writers.filter(outcome="fail")
-    for key, reader, value, writer in aborted.select("key", "txn", "value", "writer").iter_rows():
+    for key, reader, rank, value, writer in aborted.select("key", "txn", "rank", "value", "writer").iter_rows():
         sentence = f"T2 read {shown(value)} of key {_name(history, key)}, which T1 appended, but T1 failed"
-        yield Anomaly("G1a", sentence, (writer, reader), (value,))
+        yield Anomaly("G1a", sentence, (writer, reader), (value,), key=key, rank=rank)
     if history.is_whole:  # else a line that was left out may have the append
         unwritten = of_writers.filter(pl.col("outcome").is_null())
-        for key, reader, value in unwritten.select("key", "txn", "value").iter_rows():
+        for key, reader, rank, value in unwritten.select("key", "txn", "rank", "value").iter_rows():
             sentence = f"T1 read {shown(value)} of key {_name(history, key)}, which no transaction appended"
-            yield Anomaly("garbage-read", sentence, (reader,), (value,))
+            yield Anomaly("garbage-read", sentence, (reader,), (value,), key=key, rank=rank)
 
 
 def _dirty_updates(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:
@@ -120,7 +123,7 @@ def _dirty_updates(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:
     dirty = pairs.filter(before_outcome="fail", outcome="ok")
     for key, first, value, one, other in dirty.select("key", "before_value", "value", "before_txn", "txn").iter_rows():
         sentence = f"T2 appended {shown(value)} to key {_name(history, key)} after {shown(first)} of T1, which failed"
-        yield Anomaly("dirty-update", sentence, (one, other), (first, value))
+        yield Anomaly("dirty-update", sentence, (one, other), (first, value), key=key)
 
 
 def _judge_steps(steps: list[Step]) -> Iterator[tuple[str, str]]:

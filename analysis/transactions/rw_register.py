@@ -2,7 +2,7 @@
 
 A read shows which write it saw, but not the order of the writes. Known for certain is only that all versions come after
 the initial one (nil). More follows from what the user assumes of each key (ASSUMPTIONS). So no anomaly does not mean
-that there is none. `guessed_versions` orders the versions by time: if these have no anomaly, the history is legal.
+that there is none. `ordered_by` tries the order of time.
 """
 
 from __future__ import annotations
@@ -46,14 +46,22 @@ class Registers(NamedTuple):
     unwritten: int  # versions that were read but never written
 
 
-def registers_of(history: TxnHistory) -> Registers:
-    """What the transactions did to each register. No value may be written twice to a key, and nil never."""
+def seen_writers(history: TxnHistory) -> pl.Series:
+    """The transactions of which a write was read."""
+    reads = history.steps.filter(f="r").select("key", "value")
+    return history.writes().join(reads, on=["key", "value"], how="semi")["txn"]
+
+
+def registers_of(history: TxnHistory, seen: pl.Series) -> Registers:
+    """What the transactions did to each register. No value may be written twice to a key, and nil never.
+
+    `seen`: as of seen_writers, for all keys.
+    """
     writes = history.writes()
     steps = history.steps.with_columns(pl.col("value").fill_null(INITIAL))
     reads = steps.filter(f="r").select("key", "value", "txn")
     written = writes.select("key", "value")
     unwritten = reads.filter(pl.col("value") != INITIAL).join(written, on=["key", "value"], how="anti")
-    seen = writes.join(reads.select("key", "value"), on=["key", "value"], how="semi")["txn"]
     certain = (history.txns["outcome"] == "ok") | history.txns["txn"].is_in(seen.implode())
     certain &= history.txns["outcome"] != "fail"
     of_certain = steps.filter(certain.gather(steps["txn"]))
@@ -94,13 +102,11 @@ def versions_of(registers: Registers, assumed: Iterable[str]) -> tuple[Versions,
     return _versions(registers, order), cyclic.rows()
 
 
-def guessed_versions(registers: Registers) -> Iterator[Versions]:
-    """Total orders of the versions: by the time when the writer or the first reader of each ended, or began."""
-    for moment in ("end", "start"):
-        yield _ordered_by(registers, moment)
+def ordered_by(registers: Registers, moment: str) -> Versions:
+    """A total order of the versions: by the time when the writer or the first reader of each began or ended.
 
-
-def _ordered_by(registers: Registers, moment: str) -> Versions:
+    If one of these orders has no anomaly, the history is legal.
+    """
     ends = registers.uses.select("key", "txn", pl.col(moment).alias("end"))
     of_writer = registers.finals.join(ends, on=["key", "txn"], how="left").select("key", "value", "end")
     of_readers = registers.reads.join(ends, on=["key", "txn"]).select("key", "value", "end")
@@ -169,12 +175,13 @@ def anomalies_of(
             text = f"T1 replaced {version_in_words(before)} of key {name} by {version_in_words(after)}"
         else:
             text = f"T1 left key {name} with {version_in_words(before)} and T2 then used {version_in_words(after)}"
-        yield Anomaly("cyclic-versions", f"{text}, but another order of its versions is shown, too", (one, other))
+        text = f"{text}, but another order of its versions is shown, too"
+        yield Anomaly("cyclic-versions", text, (one, other), key=key)
     aborted = registers.writes.filter(outcome="fail").select("key", "value", pl.col("txn").alias("writer"))
     pairs = registers.reads.join(aborted, on=["key", "value"]).unique().sort("txn", "key", "value")
     for key, value, reader, writer in pairs.iter_rows():
         sentence = f"T2 read {shown(value)} of key {shown(history.keys[key])}, which T1 wrote, but T1 failed"
-        yield Anomaly("G1a", sentence, (writer, reader), (value,))
+        yield Anomaly("G1a", sentence, (writer, reader), (value,), key=key, leader=reader)
     possible = registers.writes.filter(pl.col("outcome") != "fail")
     yield from intermediate_reads(history, possible, registers.reads)
     yield from lost_updates(history)

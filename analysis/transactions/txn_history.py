@@ -22,6 +22,11 @@ TXNS = {
     "process": pl.String,
     "outcome": pl.String,
 }
+# The micro-operations that a part of a history has, with their transactions; `key` is a name.
+OWNED = {
+    **{name: kind for name, kind in TXNS.items() if name != "txn"},
+    **{"place": pl.Int64, "step": pl.Int64, "f": pl.String, "key": pl.String, "value": pl.String},
+}
 # The micro-operations in order (transaction_lines.STEPS), without the reads of transactions that are not ok.
 STEPS = {"txn": pl.Int64, "step": pl.Int64, "f": pl.String, "key": pl.Int64, "value": pl.String}
 
@@ -49,11 +54,17 @@ class TxnHistory:
 
 def history_of(events: pl.DataFrame, steps: pl.DataFrame, is_whole: bool = True) -> TxnHistory:
     """Joins invocations and completions. `events` and `steps` have the column `place` in place of `line`, sorted."""
+    txns = paired(events)
+    return _numbered(txns, _known(steps, txns), is_whole)
+
+
+def paired(events: pl.DataFrame) -> pl.DataFrame:
+    """The TXNS of some processes, and `of`: the place of the event that has its steps."""
     is_invoke = pl.col("type") == "invoke"
     before = pl.all().shift(1).over("process").name.prefix("before_")
-    paired = events.select("place", "type", "process", "has_value").with_columns(before)
+    following = events.select("place", "type", "process", "has_value").with_columns(before)
     follows = pl.col("before_type") == "invoke"
-    completions = paired.filter(~is_invoke).select(
+    completions = following.filter(~is_invoke).select(
         pl.col("place").alias("at"),
         pl.when(follows).then("before_place").otherwise(MIN_INT64).alias("start"),
         "process",
@@ -71,11 +82,42 @@ def history_of(events: pl.DataFrame, steps: pl.DataFrame, is_whole: bool = True)
         .with_row_index("txn")
         .cast({"txn": pl.Int64})
     )
-    done = pl.when(pl.col("outcome") == "ok").then("at").otherwise(MAX_INT64).alias("end")
+    return txns.with_columns(pl.when(pl.col("outcome") == "ok").then("at").otherwise(MAX_INT64).alias("end"))
+
+
+def outcome_counts(txns: pl.DataFrame) -> dict[str, int]:
+    """The number of transactions, by outcome, and of those without an invocation."""
+    unpaired = txns.filter(pl.col("start") < 0, outcome="ok")
+    by_outcome = {str(name): number for name, number in txns.group_by("outcome").len().iter_rows()}
+    return {"operations": len(txns), **by_outcome, "without invocation": len(unpaired)}
+
+
+def owned_steps(steps: pl.DataFrame, txns: pl.DataFrame) -> pl.DataFrame:
+    """OWNED: the known steps of transactions (of `paired`), each with its transaction."""
+    return _known(steps, txns).drop("outcome").join(txns, on="txn").select(list(OWNED))
+
+
+def history_in(rows: pl.DataFrame, is_whole: bool) -> tuple[TxnHistory, pl.Series]:
+    """The part of a history that has these OWNED steps, and the first appearance of each key, by its number.
+
+    Its transactions and keys have other numbers than in the whole history, in the same order.
+    """
+    rows = rows.sort("place", "step")
+    txns = rows.select(list(TXNS)[1:]).unique("at").sort("at").with_row_index("txn").cast({"txn": pl.Int64})
+    known = rows.drop(*list(TXNS)[2:]).join(txns.select("txn", "at"), on="at", maintain_order="left")
+    appearance = known.unique("key", keep="first", maintain_order=True)
+    first = appearance.select(first=pl.col("place") * (1 << 17) + pl.col("step"))["first"]  # MAX_STEPS < 2^17
+    return _numbered(txns, known, is_whole), first
+
+
+def _known(steps: pl.DataFrame, txns: pl.DataFrame) -> pl.DataFrame:
     owners = txns.select("txn", "outcome", place="of")
     is_known = (pl.col("f") == "w") | (pl.col("outcome") == "ok")
-    known = steps.join(owners, on="place", maintain_order="left").filter(is_known)
+    return steps.join(owners, on="place", maintain_order="left").filter(is_known)
+
+
+def _numbered(txns: pl.DataFrame, known: pl.DataFrame, is_whole: bool) -> TxnHistory:
     keys = known["key"].unique(maintain_order=True)
     numbered = known.join(pl.DataFrame({"key": keys}).with_row_index("number"), on="key", maintain_order="left")
     chosen = numbered.select("txn", "step", "f", pl.col("number").cast(pl.Int64).alias("key"), "value")
-    return TxnHistory(txns.with_columns(done).select(list(TXNS)), chosen.sort("txn", "step"), keys, is_whole)
+    return TxnHistory(txns.select(list(TXNS)), chosen.sort("txn", "step"), keys, is_whole)

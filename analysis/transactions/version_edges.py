@@ -63,20 +63,24 @@ def edges_of(versions: Versions) -> tuple[pl.DataFrame, int]:
 
 def dependencies_of(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
     """The DEPENDENCIES of `edges_of` that may be part of a cycle: those within the same window of time."""
-    names = ("at", "start", "end", "process")
     times = edges.select(
         history.txns[name].gather(edges[end]).alias(f"{end}_{name}")
         for end in ("source", "target")
-        for name in names[1:3]
+        for name in ("start", "end")
     ).with_row_index("row")
     inside = within(times, windows_of(times)).select("row", "window")
-    chosen = edges[inside["row"]]
-    wide = chosen.select(
-        history.keys.gather(chosen["key"]).alias("topic"),
+    return with_operations(edges[inside["row"]], history).with_columns(inside["window"])
+
+
+def with_operations(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
+    """The DEPENDENCIES of `edges_of`, in their order."""
+    names = ("at", "start", "end", "process")
+    wide = edges.select(
+        history.keys.gather(edges["key"]).alias("topic"),
         pl.lit(0, pl.Int32).alias("partition"),
         "kind",
         *(
-            history.txns[name].gather(chosen[end]).alias(f"{end}_{name}")
+            history.txns[name].gather(edges[end]).alias(f"{end}_{name}")
             for end in ("source", "target")
             for name in names
         ),
@@ -84,4 +88,4 @@ def dependencies_of(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
         pl.col("before").alias("source_value"),
         pl.col("after").alias("target_value"),
     )
-    return wide.select(pl.col(name).cast(kind) for name, kind in DEPENDENCIES.items()).with_columns(inside["window"])
+    return wide.select(pl.col(name).cast(kind) for name, kind in DEPENDENCIES.items())

@@ -208,11 +208,11 @@ def _judge_on_spark(path: str, request: Request) -> Results:
 def judge_path(path: str, session: Session, request: Request) -> Results:
     """The results of a path or a URI in a session of Spark with our settings."""
     from .analysis.engines import local
-    from .analysis.engines.spark import judge_run, remote
+    from .analysis.engines.spark import judge_run, needs_no_spark, remote
 
     opened = remote.open_run(session, path, request.reader) if is_uri(path) else _open_local(path, request)
     run = request.of_run(opened)
-    return local.judge_run(run) if local.is_transactional(run) else judge_run(run, session)
+    return local.judge_run(run) if needs_no_spark(run) else judge_run(run, session)
 
 
 def _open_local(path: str, request: Request) -> Run:

@@ -3,7 +3,7 @@
 session.py opens sessions; plan.py has the DataFrame plan of a run; judge.py runs it; remote.py opens runs at URIs.
 """
 
-from .judge import is_small, judge_run, judge_small, map_payloads
+from .judge import is_small, judge_run, judge_small, map_payloads, needs_no_spark
 from .session import Frame, Session, cloned, open_local_context, open_session, starts_here
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "judge_run",
     "judge_small",
     "map_payloads",
+    "needs_no_spark",
     "open_local_context",
     "open_session",
     "starts_here",

@@ -92,7 +92,11 @@ def _finding(text: str) -> _Table:
         name = table.column("search")[0].as_py()
         search = searches(Settings.from_json(text))[name]
         rows = pl.concat(unpack(payload) for payload in table.column("payload").to_pylist())
-        found = cycles_of(rows, search.most, search.as_elle)
+        if search.exact:  # the one of the key that appeared first counts, as of `edges_of`
+            rows = rows.sort("key_appeared").unique(
+                ["source_at", "target_at", "kind"], keep="first", maintain_order=True
+            )
+        found = cycles_of(rows, search.most, search.as_elle, search.exact)
         return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(found))])
 
     return find

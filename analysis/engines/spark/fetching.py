@@ -145,7 +145,7 @@ def _reading(settings_json: str, known: dict[tuple[str, int], tuple[int, str]]) 
         settings = Settings.from_json(settings_json)
         for (path, start, _), runs in by_split(batches):
             number, reader = known[path, start]
-            parsed = parse_blocks(reader, path, _blocks(map(pl.Series, runs)))
+            parsed = parse_blocks(reader, path, line_blocks(map(pl.Series, runs)))
             named = ((str(number), parts) for parts in pair_and_observe(number, parsed, settings))
             yield from blocks_of_parts(named, first_turn(number))
 
@@ -159,7 +159,7 @@ def _packing(splits: Iterable[Split], tasks: int) -> Map:
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for (path, _, _), runs in by_split(batches):
-            found = _blocks(map(pl.Series, runs), block_bytes)
+            found = line_blocks(map(pl.Series, runs), block_bytes)
             yield from handing_on.packed_rows(known[path], found, tasks)
 
     return pack
@@ -181,7 +181,7 @@ def by_split(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[str, int
         yield (unquote(path), start, size), map(itemgetter(1), group)
 
 
-def _blocks(runs: Iterator[pl.Series], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def line_blocks(runs: Iterator[pl.Series], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """Joins runs of lines into blocks of about `block_bytes`."""
     first_line, lines, size = 0, list[bytes](), 0
     for run in runs:

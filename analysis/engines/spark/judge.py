@@ -16,6 +16,7 @@ from ....histories.errors import InputError
 from ....histories.pairing import PLACED_EVENTS
 from ...kernel import judge_pieces, judge_whole_run
 from ...results import Results
+from ...rules.anomalies import DIALECTS
 from ...stages import close_waiting
 from ...transactions.pieces import Expected, beside
 from .blocks import pack, rows_in, unpack
@@ -26,6 +27,7 @@ from .frames import with_splits
 from .handing_on import COMPRESSION
 from .plan import INVISIBLE, plan, tasks_of
 from .session import context_of, is_cluster, size_of_frame, size_shuffles
+from .transactions import judge_transactions
 from .whole_run import is_whole, judge_in_one_task, plan_whole
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ def judge_run(
         size_shuffles(session, size)
         with _StageWatcher(context, report), _errors(run):
             # Not toLocalIterator: it judges one partition after the other.
+            if run.settings.dialect in DIALECTS:
+                return judge_transactions(run, session, progress)
             if is_whole(run, size):
                 _add_blocks(results, plan_whole(session, run))
             else:
@@ -153,6 +157,11 @@ def _judge_cycles(results: Results, session: SparkSession, dependencies: DataFra
 def is_small(run: Run) -> bool:
     """Whether one task judges the run."""
     return is_whole(run, _expanded_bytes(run))
+
+
+def needs_no_spark(run: Run) -> bool:
+    """Whether a run of transactions is judged before Spark would have started."""
+    return run.settings.dialect in DIALECTS and is_small(run)
 
 
 def _expanded_bytes(run: Run) -> int:

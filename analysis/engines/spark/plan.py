@@ -95,11 +95,11 @@ def _plan(
     # The broadcast waits until everything is read, which may take longer than Spark's default of five minutes.
     session.conf.set("spark.sql.broadcastTimeout", "-1")
     read = _read(session, run, lines) if events is None else blocks_of_frame(events, settings, lines)
-    read = _store(read, stored)
+    read = store(read, stored)
     # Each group asks for its tasks: Spark takes the one task of a lone split for a grouping by anything.
     tasks = shuffle_tasks(session)
     waiting = read.filter(F.col("kind") == "waiting").repartition(min(tasks, BUCKETS), "partition")
-    closed = _store(waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK), stored)
+    closed = store(waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK), stored)
     blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
     if any(part.kind == "headers" for part in run.evidence):
         blocks = _with_records(session, run, blocks, stored)
@@ -108,14 +108,14 @@ def _plan(
     everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
     reported = blocks.filter(F.col("kind").isin("quarantine", "damage", "counts", "context"))
     if ranges.may_be_large(run, size):
-        store = partial(_store, stored=stored)
-        proved = ranges.prove(observed.drop("batch"), everywhere, run.settings, tasks, store)
+        storing = partial(store, stored=stored)
+        proved = ranges.prove(observed.drop("batch"), everywhere, run.settings, tasks, storing)
         valid = proved.proofs.filter(ranges.is_valid()).select("topic", "partition")
         observed = observed.join(F.broadcast(valid), ["topic", "partition"], "left_anti")
         everywhere, reported = everywhere.unionByName(proved.proofs), reported.unionByName(proved.summaries)
     shared = everywhere.crossJoin(F.broadcast(observed.select("batch").distinct()))
     needed = observed.unionByName(shared)
-    judged = _store(needed.repartition(tasks, "batch").groupBy("batch").applyInArrow(judging(settings), BLOCK), stored)
+    judged = store(needed.repartition(tasks, "batch").groupBy("batch").applyInArrow(judging(settings), BLOCK), stored)
     between = F.col("kind").isin("dependencies", "expected")
     return judged.filter(~between).unionByName(reported), judged.filter(between)
 
@@ -127,23 +127,24 @@ def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> Da
     tasks = tasks_of(run)
     packed = [split for split in run.splits if split.is_handed_on]
     whole = [task for task in tasks if task["kind"] != "packed"]
-    frames = [_one_each(session, whole).mapInArrow(_reading(settings, lines), BLOCK)] if whole else []
+    frames = [one_each(session, whole).mapInArrow(_reading(settings, lines), BLOCK)] if whole else []
     if packed:
         parsing = handing_on.tasks_of(packed, parallel_tasks(session))
-        rows = _one_each(session, [task for task in tasks if task["kind"] == "packed"])
+        rows = one_each(session, [task for task in tasks if task["kind"] == "packed"])
         blocks = rows.mapInArrow(handing_on.decompressing(parsing), handing_on.HANDED_ON)
         frames.append(handing_on.parsed(blocks, parsing, settings, lines))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def _one_each(session: SparkSession, tasks: list[dict[str, Any]]) -> DataFrame:
+def one_each(session: SparkSession, tasks: list[dict[str, Any]]) -> DataFrame:
     """The rows, each in a task of its own. From an Arrow table, for which Spark needs no Python worker."""
     order = pa.array(range(len(tasks)), pa.int32())
     rows = pa.Table.from_pylist(tasks).append_column("order", order)
     return session.createDataFrame(rows).repartitionById(len(tasks), "order").drop("order")
 
 
-def _store(frame: DataFrame, stored: list[DataFrame]) -> DataFrame:
+def store(frame: DataFrame, stored: list[DataFrame]) -> DataFrame:
+    """The frame, which Spark computes once and stores; the caller unpersists what is in `stored`."""
     from pyspark import StorageLevel
 
     stored.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
@@ -162,7 +163,7 @@ def _with_records(session: SparkSession, run: Run, blocks: DataFrame, stored: li
         headers = headers.unionByName(referring.mapInArrow(_lookups, BLOCK))
     choosing = _choosing(run.settings.to_json(), bool(run.splits))
     tasks_by_unit = headers.repartition(shuffle_tasks(session), "topic", "partition")
-    chosen = _store(tasks_by_unit.groupBy("topic", "partition").applyInArrow(choosing, BLOCK), stored)
+    chosen = store(tasks_by_unit.groupBy("topic", "partition").applyInArrow(choosing, BLOCK), stored)
     jobs = chosen.filter(F.col("kind") == "jobs")
     if run.uri:
         tasks = jobs.mapInArrow(tasks_of_jobs, STAGED)

@@ -24,6 +24,7 @@ from ....histories.evidence.checkpoints import MAX_BYTES as MAX_CHECKPOINT_BYTES
 from ....histories.evidence.layout import FOLDERS, SMALL_FILES, is_text, may_be_evidence, split_part
 from ....histories.evidence.parts import Part
 from ....histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES, Split
+from ....histories.readers import CHECKED
 from .fetching import COMPRESSED, all_names, by_split, frame_of, joined, literal, pieces_of, staged, task_row, text_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def open_run(session: SparkSession, uri: str, reader: str | None = None, split_b
         skeleton = Path(scratch, listing.base.rsplit("/", 1)[-1])
         try:
             held = _make_skeleton(session, listing, skeleton)
-            run = bundle.open_run(skeleton / listing.lone, reader, split_bytes, _unsplit)
+            run = bundle.open_run(skeleton / listing.lone, reader, split_bytes, _unsplit, CHECKED)
         except InputError as error:
             error.args = (str(error).replace(str(skeleton), listing.base),)
             raise

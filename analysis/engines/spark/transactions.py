@@ -1,0 +1,273 @@
+"""Judges a run of transactions on lists or registers (Elle's workloads) on Spark.
+
+    splits → events and steps ─ by process → steps with their transactions ─ by key → anomalies ──→ driver
+                                                                                  └ dependencies → cycles.py
+
+Each task has all steps on some keys, so it judges these as the local engine judges all (transactions/keys.py). An
+indeterminate transaction is committed if a write of it was read in any task: that is a join. The driver receives
+counts, at most MAX_ANOMALIES of a type from each task, windows, cycles, and the transactions of findings.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from ....histories.bundle import Run
+from ....histories.files import Block, Split, blocks
+from ....histories.settings import Settings
+from ...results import Results
+from ...rules.anomalies import ANOMALIES
+from ...transactions.anomalies import Anomaly, collect
+from ...transactions.keys import guesses_of, judge_keys, seen_writers, without_repeated
+from ...transactions.txn_history import OWNED, TxnHistory, history_in, outcome_counts, owned_steps, paired
+from ...transactions.version_edges import edges_of, with_operations
+from ...txn_run import Found, Progress, add_findings, placed_events, try_orders
+from .blocks import Map, pack, rows_in, unpack
+from .cycles import find_cycles
+from .fetching import by_split, line_blocks, text_of
+from .plan import one_each, refuse_missing, store, tasks_of
+from .session import shuffle_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROW = "kind string, bucket int, payload binary"
+_SCHEMA = pa.schema([("kind", pa.string()), ("bucket", pa.int32()), ("payload", pa.binary())])
+_Row = tuple[str, int, bytes]
+_Judge = Callable[[int, dict[str, list[bytes]]], Iterator[_Row]]  # gets a bucket and its payloads by kind
+
+
+def judge_transactions(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
+    """Judges one run: the findings and counts of txn_run.judge_transactions. The caller sized the shuffles."""
+    results, settings, buckets = Results(run), run.settings, shuffle_tasks(session)
+    stored: list[DataFrame] = []
+    try:
+        progress("Spark is reading", 0, 1, "histories")
+        read = store(_read(session, run, buckets), stored)
+        owned = store(_by_bucket(read.filter("kind in ('events', 'steps')"), buckets, _owning(buckets)), stored)
+        _add_reports(results, read.unionByName(owned))
+        progress("Spark is judging", 0, 1, "histories")
+        steps = owned.filter("kind = 'steps'")
+        if results.counts.get("info"):
+            steps = store(steps.unionByName(_certain(owned, settings, buckets)), stored)
+
+        def judged(guess: int) -> tuple[DataFrame, Found]:
+            judging = _judging(settings.to_json(), not results.left_out, guess)
+            found = store(_by_bucket(steps, buckets, judging), stored)
+            _add_reports(results, found)
+            return found, find_cycles(session, found.filter("kind = 'dependencies'"), settings)["all"]
+
+        found, cycles = judged(-1)
+        anomalies = _merged(orjson.loads(bytes(row["payload"])) for row in found.filter("kind = 'anomalies'").collect())
+        guesses = (judged(number)[1] for number in range(guesses_of(settings)))
+        try_orders(anomalies, cycles, guesses if guesses_of(settings) else None, results)
+        named = {at for one in anomalies for at in one.txns}
+        named |= {
+            step.row["source_at"] for of_type in cycles.values() for one in of_type.shortest for step in one.steps
+        }
+        history = _history_of(steps, buckets, sorted(named))
+    finally:
+        for frame in stored:
+            frame.unpersist()
+    numbers = {at: number for number, at in enumerate(history.txns["at"])}
+    anomalies = [replace(one, txns=tuple(numbers[at] for at in one.txns)) for one in anomalies]
+    add_findings(history, anomalies, cycles, results)
+    return results
+
+
+def _by_bucket(frame: DataFrame, buckets: int, judge: _Judge) -> DataFrame:
+    """The rows that `judge` makes of each bucket."""
+
+    def of_bucket(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        payloads: dict[str, list[bytes]] = defaultdict(list)
+        for row in rows_in(batches):
+            payloads[row["kind"]].append(row["payload"])
+        yield from _to_batches(judge(key[0].as_py(), payloads))
+
+    return frame.repartition(buckets, "bucket").groupBy("bucket").applyInArrow(of_bucket, ROW)
+
+
+def _to_batches(rows: Iterable[_Row]) -> Iterator[pa.RecordBatch]:
+    for row in rows:
+        columns = [pa.array([value], field.type) for value, field in zip(row, _SCHEMA, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def _add_reports(results: Results, frame: DataFrame) -> None:
+    """Adds the counts in these rows, and lines that were left out."""
+    for row in frame.filter("kind in ('counts', 'lines', 'quarantine')").collect():
+        payload = bytes(row["payload"])
+        if row["kind"] == "quarantine":
+            results.add_quarantine(unpack(payload))
+        elif row["kind"] == "lines":
+            results.add_lines(*orjson.loads(payload))
+        else:
+            results.add_counts(orjson.loads(payload))
+
+
+def _read(session: SparkSession, run: Run, buckets: int) -> DataFrame:
+    """Events and steps by bucket of their process, with the lines of each split."""
+    if not run.uri:
+        return one_each(session, tasks_of(run)).mapInArrow(_reading(buckets), ROW)
+    known = {(split.path, split.start): (split.number, split.reader) for split in run.splits}
+    lines = text_of(session, dict.fromkeys(path for path, _ in known))
+    return lines.mapInArrow(_reading_lines(known, buckets), ROW)
+
+
+def _reading(buckets: int) -> Map:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for row in rows_in(batches):
+            for item in json.loads(row["task"]):
+                refuse_missing(item)
+                split = Split(**item)
+                yield from _to_batches(_events(split.number, split.reader, split.path, blocks(split), buckets))
+
+    return read
+
+
+def _reading_lines(known: dict[tuple[str, int], tuple[int, str]], buckets: int) -> Map:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for (path, start, _), runs in by_split(batches):
+            number, reader = known[path, start]
+            yield from _to_batches(_events(number, reader, path, line_blocks(map(pl.Series, runs)), buckets))
+
+    return read
+
+
+def _events(number: int, reader: str, path: str, source: Iterable[Block], buckets: int) -> Iterator[_Row]:
+    lines = count = 0
+    for placed in placed_events(number, reader, path, source):
+        lines, count = placed.lines, count + len(placed.events)
+        steps = placed.steps.join(placed.events.select("place", "process"), on="place", maintain_order="left")
+        for kind, frame in (("events", placed.events), ("steps", steps)):
+            for bucket, part in _split_by(frame, "process", buckets):
+                yield kind, bucket, pack(part)
+        if len(placed.left_out):
+            yield "quarantine", -1, pack(placed.left_out)
+    yield "lines", -1, orjson.dumps([number, lines])
+    yield "counts", -1, orjson.dumps({"events": count})
+
+
+def _split_by(frame: pl.DataFrame, name: str, buckets: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The rows of each bucket of the texts in a column."""
+    numbers = {text: zlib.crc32(text.encode()) % buckets for text in frame[name].unique().to_list()}
+    bucket = pl.col(name).replace_strict(numbers, return_dtype=pl.Int32).alias("bucket")
+    for (number,), part in frame.group_by(bucket, maintain_order=True):
+        yield int(str(number)), part
+
+
+def _owning(buckets: int) -> _Judge:
+    """Pairs the events of some processes: their known steps by bucket of the key, with the transactions."""
+
+    def own(_: int, payloads: dict[str, list[bytes]]) -> Iterator[_Row]:
+        txns = paired(pl.concat(map(unpack, payloads["events"])).sort("place"))
+        yield "counts", -1, orjson.dumps(outcome_counts(txns))
+        if payloads["steps"]:
+            steps = pl.concat(map(unpack, payloads["steps"])).drop("process").sort("place", "step")
+            for bucket, part in _split_by(owned_steps(steps, txns), "key", buckets):
+                yield "steps", bucket, pack(part)
+                indeterminate = part.filter(outcome="info").select("at").unique()
+                if len(indeterminate):
+                    yield "indeterminate", bucket, pack(indeterminate)
+
+    return own
+
+
+def _certain(owned: DataFrame, settings: Settings, buckets: int) -> DataFrame:
+    """For each bucket the indeterminate transactions with a write there of which some write, of any key, was read."""
+    text = settings.to_json()
+
+    def see(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[_Row]:
+        history, _ = _part_of(payloads)
+        txns = history.txns[seen_writers(history, Settings.from_json(text)).unique()]
+        yield "seen", bucket, pack(txns.filter(outcome="info").select("at"))
+
+    def places(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for row in rows_in(batches):
+            at = unpack(row["payload"])["at"].to_arrow()
+            bucket = pa.array([row["bucket"]] * len(at), pa.int32())
+            yield pa.RecordBatch.from_pydict({"at": at, "bucket": bucket})
+
+    def gather(table: pa.Table) -> pa.Table:
+        frame = pl.DataFrame({"at": pl.Series(table.column("at"))})
+        row = ("certain", table.column("bucket")[0].as_py(), pack(frame))
+        return pa.Table.from_batches(_to_batches([row]))
+
+    steps = owned.filter("kind = 'steps'")
+    seen = _by_bucket(steps, buckets, see).mapInArrow(places, "at long, bucket int").select("at").distinct()
+    writes = owned.filter("kind = 'indeterminate'").mapInArrow(places, "at long, bucket int")
+    return writes.join(seen, "at").repartition(buckets, "bucket").groupBy("bucket").applyInArrow(gather, ROW)
+
+
+def _part_of(payloads: dict[str, list[bytes]], is_whole: bool = True) -> tuple[TxnHistory, pl.Series]:
+    """The part of the history that a bucket of keys has, as of `history_in`."""
+    return history_in(pl.concat(map(unpack, payloads["steps"])), is_whole)
+
+
+def _judging(text: str, is_whole: bool, guess: int) -> _Judge:
+    """The anomalies and dependencies of keys; with a guess (from 0) the dependencies under that order."""
+
+    def judge(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[_Row]:
+        history, appeared = _part_of(payloads, is_whole)
+        counts = {"keys": len(history.keys)}
+        history, counts["repeated keys"] = without_repeated(history)
+        certain = [unpack(payload)["at"] for payload in payloads["certain"]]
+        at = history.txns["at"]
+        seen = history.txns["txn"].filter(at.is_in(pl.concat([at.clear(), *certain]).implode()))
+        judged = judge_keys(history, Settings.from_json(text), seen)
+        counts |= judged.counts
+        if guess < 0:
+            rows = [_json_of(one, number, history, appeared) for number, one in enumerate(judged.anomalies)]
+            yield "anomalies", bucket, orjson.dumps(rows)
+        else:
+            counts = {}
+        edges, too_large = edges_of(judged.versions if guess < 0 else judged.guesses[guess]())
+        if too_large:
+            counts["keys too large"] = too_large
+        yield "counts", bucket, orjson.dumps(counts)
+        first = appeared.gather(edges["key"]).alias("key_appeared")
+        yield "dependencies", bucket, pack(with_operations(edges, history).with_columns(first))
+
+    return judge
+
+
+def _json_of(anomaly: Anomaly, number: int, history: TxnHistory, appeared: pl.Series) -> dict[str, Any]:
+    """An anomaly with its transactions by their places, and its order among those of its type."""
+    at = history.txns["at"]
+    first = anomaly.rank if anomaly.leader is None else at[anomaly.leader]
+    txns = [at[txn] for txn in anomaly.txns]
+    chosen = {name: getattr(anomaly, name) for name in ("type", "sentence", "values", "others")}
+    return {**chosen, "txns": txns, "order": [first, appeared[anomaly.key], number]}
+
+
+def _merged(parts: Iterable[list[dict[str, Any]]]) -> list[Anomaly]:
+    """The anomalies of all tasks, in the order in which one pass finds them. Their transactions are places."""
+    rows = sorted((row for part in parts for row in part), key=lambda row: row.pop("order"))
+    found = collect(Anomaly(**{**row, "txns": tuple(row["txns"]), "values": tuple(row["values"])}) for row in rows)
+    names = {name: number for number, name in enumerate(ANOMALIES)}
+    return sorted(found, key=lambda one: names[one.type])
+
+
+def _history_of(steps: DataFrame, buckets: int, named: list[int]) -> TxnHistory:
+    """The transactions at some places, without the steps on keys to which a value was written twice."""
+
+    def choose(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[_Row]:
+        rows = pl.concat(map(unpack, payloads["steps"]))
+        history, _ = without_repeated(history_in(rows, True)[0])
+        keys = history.keys.gather(history.steps["key"].unique())
+        chosen = rows.filter(pl.col("at").is_in(named) & pl.col("key").is_in(keys.implode()))
+        if len(chosen):
+            yield "steps", bucket, pack(chosen)
+
+    found = _by_bucket(steps, buckets, choose).collect() if named else []
+    frames = [unpack(bytes(row["payload"])) for row in found]
+    return history_in(pl.concat([pl.DataFrame(schema=OWNED), *frames]), True)[0]
