@@ -251,9 +251,10 @@ class Comparison:
     def total(self) -> str:
         """A line: the sums of all classes, and the counts."""
         theirs, ours = (sum(group[side] for group in self.sums.values()) for side in (0, 1))
+        ratio = ours / theirs if theirs else 0.0  # 0: no history is decided
         over = sum(group[1] > 3 * group[0] for group in self.sums.values())
         return (
-            f"{self.histories} histories: Go {theirs:.2f} s, here {ours:.2f} s, ratio {ours / theirs:.3f}; "
+            f"{self.histories} histories: Go {theirs:.2f} s, here {ours:.2f} s, ratio {ratio:.3f}; "
             f"{self.differ} verdicts differ; Go alone decides {self.undecided}, this engine {self.here_alone}, "
             f"neither {self.neither}; {over} of {len(self.sums)} classes above 3 x"
         )

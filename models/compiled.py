@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba import types
+from numba.core.typing.templates import infer_global
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int32]
@@ -14,17 +16,32 @@ Longs = NDArray[np.int64]
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
-def _compile(function: Function, **options: bool) -> Function:
-    """Compile with numba; the machine code is cached on disk if a folder for it is writable."""
+def _widened(kind: Any) -> Any:
+    """int64 for the type of a constant or of a shorter whole number."""
+    return types.int64 if isinstance(kind, types.IntegerLiteral) or kind == types.int32 else kind
+
+
+def _compile(function: Function, **options: bool) -> Any:
+    """Compile with numba; the machine code is cached on disk if a folder for it is writable.
+
+    Compiled code passes whole numbers as int64: numba would compile a function anew for each constant, and for each
+    mixture of int32 and int64 among its arguments.
+    """
+    if numba.config.DISABLE_JIT:
+        return function
+    options |= {"nogil": True}
     try:
-        return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
+        dispatcher = numba.njit(cache=True, error_model="numpy", **options)(function)
     except RuntimeError:  # "no locator available": neither beside the source nor in the user's cache
-        return cast(Function, numba.njit(nogil=True, error_model="numpy", **options)(function))
+        dispatcher = numba.njit(error_model="numpy", **options)(function)
+    exact = dispatcher.get_call_template
+    dispatcher.get_call_template = lambda args, kws: exact(tuple(map(_widened, args)), kws)
+    return dispatcher
 
 
 def compiled(function: Function) -> Function:
     """Compile a function."""
-    return _compile(function)
+    return cast(Function, _compile(function))
 
 
 def compiled_in_place(function: Function) -> Function:
@@ -32,4 +49,26 @@ def compiled_in_place(function: Function) -> Function:
 
     Each count is an atomic instruction, and a function that takes many arrays would spend most of its time on them.
     """
-    return _compile(function, _nrt=False)
+    return cast(Function, _compile(function, _nrt=False))
+
+
+def _compile_inner(function: Function, **options: bool) -> Function:
+    """Compile for compiled callers alone; Python calls the function as it stands.
+
+    Code that unpacks Python objects takes as long to compile as a short function.
+    """
+    dispatcher = _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+    if dispatcher is not function:
+        infer_global(function, types.Dispatcher(dispatcher))
+        function.dispatcher = dispatcher  # type: ignore[attr-defined]  # numba's type of it is a weak reference
+    return function
+
+
+def inner(function: Function) -> Function:
+    """`compiled` for what compiled functions call and Python seldom does."""
+    return _compile_inner(function)
+
+
+def inner_in_place(function: Function) -> Function:
+    """`compiled_in_place` for what compiled functions call and Python seldom does."""
+    return _compile_inner(function, _nrt=False)

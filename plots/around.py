@@ -140,10 +140,8 @@ def _bar(axis: Axes, y: float, operation: dict[str, Any], places: Places) -> Non
     width = len(text) * (0.0092 if strong else 0.0082)
     after, before = right + width < 1.02, left - width > -0.02
     where, shift, side = (right, 5, "left") if after else (left, -5, "right") if before else (left, 8, "left")
-    axis.annotate(
-        text, (where, y), (shift, 0), textcoords="offset points", va="center", ha=side, fontsize=8.5,
-        fontweight="bold" if strong else "normal", color=style.INK if strong else style.FAINT,
-    )  # fmt: skip
+    look = {"fontweight": "bold", "color": style.INK} if strong else {"fontweight": "normal", "color": style.FAINT}
+    style.note(axis, text, (where, y), (shift, 0), ha=side, **look)
 
 
 def _lanes(axis: Axes, rows: list[tuple[int, dict[str, Any]]]) -> None:

@@ -88,7 +88,7 @@ def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
         if not moment:
             style.bar(strip, -row, left, right, 0.78, facecolor=style.QUIET, alpha=0.55)
         strip.plot([left, left], [-row - 0.39, -row + 0.39], color=style.FAINT, linewidth=1.5)
-        strip.annotate(name, (left, -row), (4, 0), textcoords="offset points", va="center", fontsize=8.5)
+        style.note(strip, name, (left, -row), (4, 0))
     hidden = sum(band.row >= MAX_LANES for band in bands)
     if hidden:
         text = f"{plural(hidden, 'more fault')} shaded without a name"

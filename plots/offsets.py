@@ -82,14 +82,7 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
         _legend(axis, offsets, readers, sorted({cause for *_, cause in _causes(part)}))
         left = offsets["readers_left_out"] + len(offsets["readers"]) - len(readers)
         if left:
-            axis.text(
-                0,
-                y - 0.1,
-                f"and {plural(left, 'more consumer')}",
-                fontsize=8.5,
-                color=style.FAINT,
-                va="top",
-            )
+            axis.text(0, y - 0.1, f"and {plural(left, 'more consumer')}", fontsize=8.5, color=style.FAINT, va="top")
     return figure
 
 
@@ -182,11 +175,8 @@ def _worst_readers(offsets: dict[str, Any]) -> list[dict[str, Any]]:
     """Consumers that read lost records first, then those that read most; returned in the order of names."""
 
     def rank(reader: dict[str, Any]) -> tuple[bool, int, str]:
-        return (
-            not any(kind in ("lost", "both") for *_, kind in reader["segments"]),
-            -reader["records"],
-            reader["process"],
-        )
+        has_read_lost = any(kind in ("lost", "both") for *_, kind in reader["segments"])
+        return not has_read_lost, -reader["records"], reader["process"]
 
     return sorted(sorted(offsets["readers"], key=rank)[:MAX_READERS], key=lambda reader: str(reader["process"]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import plural, span
@@ -26,7 +26,8 @@ MAX_PANELS = 4
 MAX_BROKERS = 7
 ROW = 0.74  # inches
 HALF = 0.3  # of a row: half the height of a log
-CLEAR: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}  # text that a frame may cross
+# A frame may cross the text.
+NOTE: dict[str, Any] = {"fontsize": 8, "zorder": 8, "bbox": {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}}
 
 Record = dict[str, Any]
 
@@ -151,10 +152,10 @@ def _looks(logs: list[Record]) -> dict[Any, tuple[str, str]]:
     epochs = sorted(epoch for kind, epoch in keys if kind == "epoch")
     sides = sorted(side for kind, side in keys if kind == "side")
     looks: dict[Any, tuple[str, str]] = {}
-    for number, epoch in enumerate(epochs):
-        looks["epoch", epoch] = (style.SERIES[number % len(style.SERIES)], f"written in leader epoch {epoch}")
-    for number, side in enumerate(sides):
-        looks["side", side] = (style.SERIES[number % len(style.SERIES)], f"broker {side}'s record")
+    for colour, epoch in zip(cycle(style.SERIES), epochs, strict=False):
+        looks["epoch", epoch] = (colour, f"written in leader epoch {epoch}")
+    for colour, side in zip(cycle(style.SERIES), sides, strict=False):
+        looks["side", side] = (colour, f"broker {side}'s record")
     if ("same", None) in keys:
         looks["same", None] = (SAME, "the same record (this message format has no leader epoch)")
     return looks
@@ -227,16 +228,7 @@ def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
         axis.plot([x], [-row + HALF + 0.06], marker="v", color=style.INK, markersize=7, zorder=8, clip_on=False)
         right = x > 0.85
         offset, align = ((-6, 2), "right") if right else ((6, 2), "left")
-        axis.annotate(
-            f"high watermark {mark}",
-            (x, -row + HALF),
-            offset,
-            textcoords="offset points",
-            ha=align,
-            fontsize=8,
-            zorder=8,
-            bbox=CLEAR,
-        )
+        style.note(axis, f"high watermark {mark}", (x, -row + HALF), offset, ha=align, va="baseline", **NOTE)
 
 
 def _cut(axis: Axes, evidence: Record, log: Record, broker: Record, scale: Scale, row: int, until: int | None) -> None:
@@ -246,27 +238,10 @@ def _cut(axis: Axes, evidence: Record, log: Record, broker: Record, scale: Scale
         if name != broker["broker"] or not after or not broker["start"] <= end < broker["end"]:
             continue
         x = scale.place(end)
-        axis.plot(
-            [x, x],
-            [-row - HALF - 0.1, -row + HALF + 0.1],
-            color=style.INK,
-            linestyle=(0, (3, 2)),
-            linewidth=2,
-            zorder=9,
-        )
+        axis.vlines(x, -row - HALF - 0.1, -row + HALF + 0.1, style.INK, (0, (3, 2)), linewidth=2, zorder=9)
         text = f"truncated to {end} at {time / 1e9:.1f} s"
         place, align = ((-5, -1), "right") if x > 0.7 else ((5, -1), "left")
-        axis.annotate(
-            text,
-            (x, -row - HALF),
-            place,
-            textcoords="offset points",
-            ha=align,
-            va="top",
-            fontsize=8,
-            zorder=8,
-            bbox=CLEAR,
-        )
+        style.note(axis, text, (x, -row - HALF), place, ha=align, va="top", **NOTE)
 
 
 def leader_at(evidence: Record, time: int | None) -> str | None:

@@ -112,6 +112,11 @@ def bar(axis: Axes, row: float, left: float, right: float, height: float, **look
     axis.add_artist(Rectangle((left, row - height / 2), right - left, height, **{"edgecolor": "none", **look}))
 
 
+def note(axis: Axes, text: str, place: tuple[float, float], shift: tuple[float, float], **look: Any) -> None:
+    """Writes a text beside a place of the axis, `shift` points away from it."""
+    axis.annotate(text, place, shift, textcoords="offset points", **{"va": "center", "fontsize": 8.5, **look})
+
+
 def empty_sheet(title: str, reason: str) -> Figure:
     """A figure with the reason why there is nothing to draw."""
     figure, (axis,) = sheet(title, [1], 1.4)

@@ -35,10 +35,7 @@ BACK: dict[str, Any] = {"marker": "o", "color": style.INK, "height": -0.18}
 SEEN: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6}
 CUT: dict[str, Any] = {"linestyle": "", "marker": "X", "markersize": 11}
 CLEAR: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8}  # lines may cross
-CUT_TEXT: dict[str, Any] = {
-    "textcoords": "offset points", "ha": "center", "va": "top", "fontsize": 8.5, "fontweight": "bold", "zorder": 5,
-    "bbox": CLEAR,
-}  # fmt: skip
+CUT_TEXT: dict[str, Any] = {"ha": "center", "va": "top", "fontweight": "bold", "zorder": 5, "bbox": CLEAR}
 NEAR = 1_000_000_000  # ns: sources may date one event differently
 
 Record = dict[str, Any]
@@ -252,16 +249,7 @@ def _election(axis: Axes, term: Record, place: Any) -> None:
         return
     axis.axvline(place(term["time"]), color=style.RED, linewidth=2, zorder=6)
     begins = f", from offset {term['start']}" if term["start"] is not None else ""
-    axis.annotate(
-        f"unclean election{begins}",
-        (place(term["time"]), 0.62),
-        (4, 0),
-        textcoords="offset points",
-        color=style.RED,
-        fontsize=8.5,
-        va="center",
-        zorder=9,
-    )
+    style.note(axis, f"unclean election{begins}", (place(term["time"]), 0.62), (4, 0), color=style.RED, zorder=9)
 
 
 def _spells(isr: list[list[Any]], low: int, high: int) -> list[tuple[int, int, list[str]]]:
@@ -315,7 +303,7 @@ def _ends(axis: Axes, evidence: Record, ends: list[list[Any]], brokers: list[str
         axis.plot([], [], "o-", color=look["color"], label=f"broker {style.printable(broker, 12)}")
         for time, end, what in points:
             if what == "cut":
-                axis.annotate(f"truncated to {end}", (place(time), end), (0, -9), **CUT_TEXT)
+                style.note(axis, f"truncated to {end}", (place(time), end), (0, -9), **CUT_TEXT)
     axis.set_title("log end offset")
     axis.set_ylabel("offset")
     axis.grid(axis="y")

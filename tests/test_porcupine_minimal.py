@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import logjudge.analysis.linearizability.minimal as minimal_module
 import logjudge.models.porcupine.steps as steps_module
@@ -250,26 +251,57 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize(("values", "method"), [(200, "search"), (3_000, "monitor")])
 @pytest.mark.parametrize("name", sorted(WRONG))
-def test_the_witness_of_a_long_history_is_its_minimal_failure(name: str) -> None:
-    """Thousands of right operations, one after the other, and a few wrong ones at nine tenths."""
+def test_a_monitor_explains_what_it_or_a_search_decided(name: str, values: int, method: str) -> None:
+    """Right operations, one after the other, and a few wrong ones at nine tenths."""
     insert, take = MODELS[name].functions[:2]
     right = [
         action
-        for value in range(3_000)
+        for value in range(values)
         for action in (Action(insert, value, None), Action(take, value if name == "set" else None, value))
     ]
-    actions = [*right[:5_400], *(Action(*fields) for fields in WRONG[name]), *right[5_400:]]
+    at = 18 * values // 10
+    actions = [*right[:at], *(Action(*fields) for fields in WRONG[name]), *right[at:]]
     operations = [Operation(action, 2 * place, 2 * place + 1) for place, action in enumerate(actions)]
     result = check_operations(MODELS[name], operations)
     part = result.worst
     assert part is not None
     assert part.verdict == "illegal"
-    assert part.method == "monitor"
+    assert part.method == method
+    assert 2 <= len(part.witness) <= 4
     minimal = minimal_failure(MODELS[name], operations, part)
     assert minimal is not None
     assert 1 <= len(minimal.operations) <= 4
-    assert all(5_400 <= i < 5_404 for i in minimal.operations)
+    assert all(at <= i < at + 4 for i in minimal.operations)
     judgement = Judgement(MODELS[name], history_of(operations), result)
     assert "contradict" in "".join(evidence(judgement))
     assert draw(judgement, None)
+
+
+def test_sets_of_possible_states_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty doubted inserts have 2^30 possible states."""
+    actions = [Action("insert", value // 2, None) for value in range(30)]
+    operations = [Operation(action, 2 * place, 2 * place + 1) for place, action in enumerate(actions)]
+    operations.append(Operation(Action("delete-min", None, 7), 60, 61))
+    operations.append(Operation(Action("delete-min", None, 99), 62, 63))
+    model = MODELS["priority-queue"]
+    part = check_operations(model, operations).worst
+    assert part is not None
+    assert part.method == "search"
+    held: list[int] = []  # states of each step
+    doubt = minimal_module.doubting
+
+    def watched(*arguments: Any) -> Any:
+        doubting = doubt(*arguments)
+
+        def step(states: Any, action: Action) -> Any:
+            held.append(len(states))
+            return doubting.step(states, action)
+
+        return replace(doubting, step=step)
+
+    monkeypatch.setattr(minimal_module, "doubting", watched)
+    monkeypatch.setattr(minimal_module, "MEMORY", 1 << 20)
+    assert minimal_failure(model, operations, part) is not None
+    assert 0 < max(held) < 20_000

@@ -8,6 +8,7 @@ whatever the others did. More certain operations never turn a failure into a suc
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,7 @@ from ...models.porcupine.steps import Budget, Steps, number_actions
 
 # Limits of one check; a set of operations that exceeds them counts as one that does not fail. Work is counted and not
 # time (candidates of the search, steps of the model, operations), so that the result is the same on any machine.
-CHECK_WORK, MEMORY = 1_000_000, 512 << 20
+CHECK_WORK, MEMORY = 1_000_000, 256 << 20
 WORK = 5_000_000  # for the initial states, and for shrinking: 5 to 20 seconds
 RECENT = 200  # operations that are shrunk; those that ended earlier stay certain if they are needed
 DOUBTED = 2000  # the most operations that are doubted together: with more, too many states are possible
@@ -44,12 +45,16 @@ class Minimal:
 def doubting(model: Model[Any], budget: Budget | None = None) -> Model[frozenset[Hashable]]:
     """A model of sets of states: those that are possible if each doubted action may not have happened.
 
-    Its steps are counted as work of the budget.
+    Its steps are counted as work of the budget, and its states as memory. Once that ran out, a step changes nothing.
     """
 
     def step(states: frozenset[Hashable], action: Action) -> frozenset[Hashable] | None:
         if budget is not None:
             budget.work -= len(states)
+            budget.memory -= len(states) * sys.getsizeof(next(iter(states)))
+            if budget.memory < 0:
+                budget.work = 0
+                return states
         doubted = action.f == MAYBE
         performed = action.value if doubted else action
         after = {model.step(state, performed) for state in states} - {None}
@@ -116,7 +121,7 @@ class _Shrinker:
         model = replace(doubting(self.model, budget), initial=start.states)
         verdict = check_within(model, history, budget).verdict
         self.work -= work - budget.work + len(history)
-        return verdict == "illegal"
+        return verdict == "illegal" and budget.work > 0
 
     def shrink(self, certain: list[int], doubted: list[int]) -> list[int]:
         """The certain operations that Zeller's ddmin leaves (complements only).
@@ -142,23 +147,32 @@ def minimal_failure(model: Model[Any], operations: Sequence[Operation], part: Pa
     """A few operations that show why a part of a history is illegal.
 
     `part` is the engine's result; None is returned if it is not illegal. The witness of a monitor has few operations
-    already. Its inserts are left out if another operation of the witness returned the value, as that proves them. After
-    WORK the fewest operations so far are returned.
+    already; other failures are shrunk.
     """
     if part.witness:
-        actions = [operations[i].action for i in part.witness]
-        proved = {action.result for action in actions if action.f in ANSWERS}
-        named = zip(part.witness, actions, strict=True)
-        return Minimal([i for i, action in named if action.f not in INSERTS or action.value not in proved], [])
+        return _needed(operations, part.witness)
     if part.blocked is None or part.verdict != "illegal":
         return None
-    last = operations[part.blocked].end
+    return _shrink_to_blocked(model, operations, part, part.blocked)
+
+
+def _needed(operations: Sequence[Operation], witness: Sequence[int]) -> Minimal:
+    """A witness without its inserts if another of its operations returned the value, as that proves them."""
+    actions = [operations[i].action for i in witness]
+    proved = {action.result for action in actions if action.f in ANSWERS}
+    named = zip(witness, actions, strict=True)
+    return Minimal([i for i, action in named if action.f not in INSERTS or action.value not in proved], [])
+
+
+def _shrink_to_blocked(model: Model[Any], operations: Sequence[Operation], part: Part, blocked: int) -> Minimal:
+    """The operations that block `blocked`; after WORK the fewest so far."""
+    last = operations[blocked].end
     assert last is not None
     # Operations that were called after the end of the blocked operation cannot affect it.
     concerned = [i for i in part.operations if operations[i].call <= last]
     completed = [i for i in concerned if operations[i].end is not None]
     completed.sort(key=lambda i: (operations[i].end or 0, i))
-    upto = completed[: completed.index(part.blocked) + 1]
+    upto = completed[: completed.index(blocked) + 1]
     recent, before = upto[-RECENT:], upto[:-RECENT]
     shrinker = _Shrinker(model, operations, [_Start(frozenset((model.initial,)), frozenset())])
     if len(concerned) <= DOUBTED and shrinker.fails(recent, concerned):

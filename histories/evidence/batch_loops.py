@@ -332,13 +332,19 @@ def loops_for(buf: Bytes) -> SimpleNamespace:
         return compiled()
 
 
+def read_only(buf: Bytes) -> Bytes:
+    """The same bytes, locked: numba would compile every loop a second time for bytes that can change."""
+    buf.flags.writeable = False
+    return buf
+
+
 @cache
 def compiled() -> SimpleNamespace:
     """The compiled loops. Their machine code is kept beside this file, where that is allowed."""
-    from numba import njit
+    from ...models.compiled import compiled as compile_loop
 
     names: dict[str, Any] = {**globals(), "BITS": -1}
     for loop in LOOPS:
         copied = FunctionType(loop.__code__, names, loop.__name__)  # calls the compiled ones
-        names[loop.__name__] = njit(cache=True, nogil=True)(copied)
+        names[loop.__name__] = compile_loop(copied)
     return SimpleNamespace(**{loop.__name__: names[loop.__name__] for loop in LOOPS})

@@ -46,7 +46,7 @@ from .batch_layout import (
     Bytes,
     Ints,
 )
-from .batch_loops import loops_for
+from .batch_loops import loops_for, read_only
 from .record_frames import passed_frame, record_frame
 from .tables import BATCHES, DAMAGE, PASSED, RECORDS, Row, damage_row, null_where_negative, unreadable_row
 from .unpacking import CODECS, unpack
@@ -134,14 +134,14 @@ def read_headers(path: Path, start: int = 0, end: int | None = None) -> Segment:
 
 @lru_cache(maxsize=64)
 def _parsed_once(data: bytes, at: int, first_offset: int) -> Segment:
-    return parse(np.frombuffer(data, dtype=np.uint8).copy(), at, first_offset)
+    return parse(np.frombuffer(data, dtype=np.uint8), at, first_offset)
 
 
 def _read(path: Path, start: int, end: int | None, reading: _Reading, decoded: bool) -> Segment:
     try:
         size = path.stat().st_size
         stop = size if end is None else min(end, size)
-        data: Bytes = np.fromfile(path, dtype=np.uint8, count=max(0, stop - start), offset=min(start, size))
+        data = read_only(np.fromfile(path, dtype=np.uint8, count=max(0, stop - start), offset=min(start, size)))
     except OSError as error:
         reading.damage.append(unreadable_row(error, start))
         return reading.segment()
@@ -190,7 +190,7 @@ class RawRecord:
 def raw_records(path: Path) -> tuple[list[RawRecord], list[Row]]:
     """The records of a file, and the damage. Of messages before v2, those in compressed wrappers are left out."""
     try:
-        data: Bytes = np.fromfile(path, dtype=np.uint8)
+        data = read_only(np.fromfile(path, dtype=np.uint8))
     except OSError as error:
         return [], [unreadable_row(error)]
     headers, damage = walk_headers(data)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...models.compiled import compiled_in_place
+from ...models.compiled import inner_in_place
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
@@ -29,7 +29,8 @@ def _packed(word: str) -> int:
     return int.from_bytes(word.encode()[-8:], "big", signed=len(word) >= 8)
 
 
-def _hash(packed: int, length: int) -> int:
+@inner_in_place
+def hash_of(packed: int, length: int) -> int:
     """A hash that differs for all words of native_scan.py; `word_table` fails on a collision."""
     return (packed ^ packed >> 11 ^ packed >> 27 ^ length * 5) & 255
 
@@ -39,16 +40,13 @@ def word_table(words: tuple[str, ...]) -> Longs:
     packed), by hash."""
     table = np.full((256, 4), -1, np.int64)
     for number, word in enumerate(words):
-        slot = _hash(_packed(word), len(word))
+        slot = hash_of(_packed(word), len(word))
         assert table[slot, 2] < 0, f"{word} needs another hash"
         table[slot] = _packed(word), len(word), number, int.from_bytes(word[:-8].encode(), "big")
     return table
 
 
-hash_of = compiled_in_place(_hash)
-
-
-@compiled_in_place
+@inner_in_place
 def skip_blanks(buf: Bytes, i: int, end: int) -> int:
     """The first position from i on that is not a blank."""
     while i < end and (buf[i] == SPACE or buf[i] == TAB or buf[i] == RETURN):
@@ -56,7 +54,7 @@ def skip_blanks(buf: Bytes, i: int, end: int) -> int:
     return i
 
 
-@compiled_in_place
+@inner_in_place
 def close_quote(buf: Bytes, i: int, end: int) -> int:
     """The closing quote of the string with its text from i on; -1 for an escape, a control character, or no end."""
     while i < end:
@@ -69,7 +67,7 @@ def close_quote(buf: Bytes, i: int, end: int) -> int:
     return -1
 
 
-@compiled_in_place
+@inner_in_place
 def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
     """The number of the word at i (-1: not in the table), and its closing quote (-1: none)."""
     packed: Any = np.int64(0)
@@ -91,7 +89,7 @@ def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
     return -1, -1
 
 
-@compiled_in_place
+@inner_in_place
 def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
     """The plain integer of at most 18 digits at i, and its end; the end is -1 if there is none."""
     negative = buf[i] == MINUS
@@ -108,7 +106,7 @@ def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
     return (-value if negative else value), i
 
 
-@compiled_in_place
+@inner_in_place
 def short_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int) -> None:
     """Writes Arrow's view of a text of at most INLINE bytes: its length and the text."""
     low: Any = end - i
@@ -121,7 +119,7 @@ def short_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int) 
     table[row, slot + 1] = high
 
 
-@compiled_in_place
+@inner_in_place
 def long_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, long: Bytes, copied: Longs) -> None:
     """Writes Arrow's view of a longer text: its length, first four bytes, and its position in `long`, its copy."""
     length = end - i
@@ -146,7 +144,7 @@ def long_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, l
     table[row, slot + 1] = start << 32
 
 
-@compiled_in_place
+@inner_in_place
 def begins_with(buf: Bytes, i: int, end: int, word: Bytes) -> bool:
     """Whether the word is at i."""
     k = 0
@@ -155,7 +153,7 @@ def begins_with(buf: Bytes, i: int, end: int, word: Bytes) -> bool:
     return k == len(word)
 
 
-@compiled_in_place
+@inner_in_place
 def literal_end(buf: Bytes, i: int, end: int) -> int:
     """The end of null, true or false at i, or -1."""
     if begins_with(buf, i, end, NULL) or begins_with(buf, i, end, TRUE):
@@ -163,7 +161,7 @@ def literal_end(buf: Bytes, i: int, end: int) -> int:
     return i + len(FALSE) if begins_with(buf, i, end, FALSE) else -1
 
 
-@compiled_in_place
+@inner_in_place
 def value_after_key(buf: Bytes, stop: int, end: int) -> int:
     """The start of the value after the key that ends at `stop`; -1 if there is none."""
     if stop < 0:
@@ -175,7 +173,7 @@ def value_after_key(buf: Bytes, stop: int, end: int) -> int:
     return i if i < end else -1
 
 
-@compiled_in_place
+@inner_in_place
 def after_value(buf: Bytes, i: int, end: int, close: int) -> tuple[int, bool]:
     """The position after the comma or `close` after the value before i, and whether it is `close`; -1: neither."""
     if i < 0:

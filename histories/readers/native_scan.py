@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...models.compiled import compiled_in_place
+from ...models.compiled import compiled_in_place, inner_in_place
 from ..tables import FUNCTIONS, TYPES
 from .json_tokens import (
     INLINE,
@@ -82,7 +82,7 @@ _SLOT_OF = np.array([SLOTS[name] for name in FIELDS])
 _NAMES, _TYPES, _FUNCTIONS = (word_table(words) for words in (NAMES, TYPES, FUNCTIONS))
 
 
-@compiled_in_place
+@inner_in_place
 def scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
     """Reads the value at i into the slots of the field (-1: none). Returns its end, or -1 for an unexpected value."""
     c = buf[i]
@@ -137,7 +137,7 @@ def count(buf: Bytes, byte: int) -> int:
     return found
 
 
-@compiled_in_place
+@inner_in_place
 def is_out_of_range(table: Longs, row: int) -> bool:
     """Whether the partition or the offset of a row is negative or too large."""
     present = table[row, PRESENT]
@@ -146,7 +146,7 @@ def is_out_of_range(table: Longs, row: int) -> bool:
     return bool(present >> OFFSET & 1 == 1 and table[row, OFFSET_SLOT] < 0)
 
 
-@compiled_in_place
+@inner_in_place
 def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
     """Reads the flat object whose brace is before i into a row. Returns its end, or -1."""
     table[row, PRESENT] = 0
@@ -167,7 +167,7 @@ def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copi
             return i
 
 
-@compiled_in_place
+@inner_in_place
 def items(buf: Bytes, i: int, end: int, which: int, table: Longs, long: Bytes, copied: Longs, filled: Longs) -> int:
     """Reads the list at i into rows of the table that `which` counts. Returns the end of the list, or -1."""
     needed = ITEM_NEEDED[which & 1]
@@ -187,7 +187,7 @@ def items(buf: Bytes, i: int, end: int, which: int, table: Longs, long: Bytes, c
     return -1
 
 
-@compiled_in_place
+@inner_in_place
 def fields(
     buf: Bytes,
     i: int,
@@ -232,7 +232,7 @@ def fields(
             return i, closed
 
 
-@compiled_in_place
+@inner_in_place
 def steps(
     buf: Bytes,
     i: int,
@@ -264,7 +264,7 @@ def steps(
     return -1
 
 
-@compiled_in_place
+@inner_in_place
 def event(
     buf: Bytes, i: int, end: int, row: int, tables: tuple[Longs, ...], long: Bytes, copied: Longs, filled: Longs
 ) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 from ...models.exploration.group_truth import group_truth
@@ -59,15 +60,7 @@ def digest(text: str) -> str:
 
 def _bare(scenario: Scenario) -> Scenario:
     """Without the parts that the page shows elsewhere."""
-    return Scenario(
-        scenario.name,
-        scenario.variant,
-        scenario.seed,
-        scenario.options,
-        scenario.per_broker,
-        scenario.faults,
-        defaults=scenario.defaults,
-    )
+    return replace(scenario, title="", story="", source="", picture="swimlane", breaks=(), causes=(), trace=None)
 
 
 def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:

@@ -99,7 +99,8 @@ class _Check:
         self.parts = _Parts(model, self.actions, self.action_of)
         self.found: dict[int, Found] = {}
         self.short: list[tuple[Any, ...]] = []  # results of short searches, which are collected after the verdict
-        self.witness: dict[int, list[int]] = {}  # by part that a monitor decided
+        self.monitored: set[int] = set()  # parts that a monitor decided
+        self.witness: list[int] = []  # of the illegal part
         self.undecided: dict[int, tuple[Steps, Found]] = {}  # by part: the results of a search in Python
         if OPERATION_BYTES * len(operations) > budget.memory:
             for part in np.flatnonzero(OPERATION_BYTES * self.parts.sizes > budget.memory).tolist():
@@ -128,8 +129,13 @@ class _Check:
         return Result(verdict, seconds, [self._report(part, self.found[part]) for part in sorted(self.found)])
 
     def _explain(self, part: int) -> Found:
-        """How much of an illegal part can be linearized; a long part with a witness is not searched."""
-        known = part in self.witness
+        """How much of an illegal part can be linearized; a long part with a witness is not searched.
+
+        If a search decided the part, its monitor may still know a witness.
+        """
+        known = part in self.monitored
+        if not known and self.encoding is not None and self.encoding.monitor:
+            _, self.witness = self._ask_monitor([part])
         if known and self.parts.sizes[part] > MAX_EXPLAINED:
             return ILLEGAL
         from .compiled_search import CompiledSearch
@@ -159,26 +165,30 @@ class _Check:
         starts = self._events[1]
         return int(starts[part + 1] - starts[part] - self.parts.sizes[part])
 
-    def _run_monitors(self, parts: list[int]) -> list[int]:
-        """Decide unambiguous parts without a search; returns the undecided parts."""
-        assert self.encoding is not None
-        if not parts or self.budget.is_late():
-            return parts
+    def _ask_monitor(self, parts: list[int]) -> tuple[list[int], list[int]]:
+        """The monitor's verdicts on parts until one is illegal, and its witness in the order of calls."""
         from .monitors import monitor_parts
-        from .part_history import LINEARIZABLE, UNDECIDED
 
-        events, starts = self._events
+        assert self.encoding is not None
         machine, initial, _, values, kind = self.encoding
         chosen = np.array(parts, np.int32)
-        verdicts, witness = monitor_parts(kind, events, starts, chosen, self.action_of, machine, values, initial)
-        for part, verdict in zip(parts, verdicts.tolist(), strict=True):
+        verdicts, witness = monitor_parts(kind, *self._events, chosen, self.action_of, machine, values, initial)
+        return verdicts.tolist(), sorted(set(witness.tolist()), key=self.history.calls.__getitem__)
+
+    def _run_monitors(self, parts: list[int]) -> list[int]:
+        """Decide unambiguous parts without a search; returns the undecided parts."""
+        if not parts or self.budget.is_late():
+            return parts
+        from .part_history import LINEARIZABLE, UNDECIDED
+
+        verdicts, witness = self._ask_monitor(parts)
+        for part, verdict in zip(parts, verdicts, strict=True):
             if verdict == UNDECIDED:
                 continue
-            self.witness[part] = []
+            self.monitored.add(part)
             self.found[part] = Found("ok", self._completed(part), [], [], 0)
             if verdict != LINEARIZABLE:
-                self.found[part] = ILLEGAL
-                self.witness[part] = sorted(set(witness.tolist()), key=self.history.calls.__getitem__)
+                self.found[part], self.witness = ILLEGAL, witness
                 return []
         return [part for part in parts if part not in self.found]
 
@@ -307,8 +317,8 @@ class _Check:
             blocked=blocked,
             states=found.states[:MAX_STATES],
             reason=found.reason,
-            method="monitor" if part in self.witness else "search",
-            witness=self.witness.get(part, []),
+            method="monitor" if part in self.monitored else "search",
+            witness=self.witness if found.verdict == "illegal" else [],
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import Ints, compiled
+from ..compiled import Ints, compiled, inner
 from .steps import History
 
 EXACT = 2.0**53  # a whole number below this is the same as a float
@@ -79,7 +79,7 @@ def sort_by_part(events: Ints, part_of: Ints, parts: int) -> tuple[Ints, Ints]:
     return split, starts
 
 
-@compiled
+@inner
 def _link(events: Ints, number_of: Ints, n: int):  # type: ignore[no-untyped-def]
     """The linked list of the events of completed operations, and their slots."""
     after = np.empty(2 * n + 1, np.int32)
@@ -112,7 +112,7 @@ def _link(events: Ints, number_of: Ints, n: int):  # type: ignore[no-untyped-def
     return after, before, slot, slots
 
 
-@compiled
+@inner
 def _classify(events: Ints, number_of: Ints, action_of: Ints, class_of: Ints, count: int):  # type: ignore[no-untyped-def]
     """The `count` pending operations by class: classes in the order of their first calls, members in that of calls."""
     pending = np.empty(count, np.int32)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, Longs, compiled, compiled_in_place
-from .tables import place_of, rehash_pairs
+from ..compiled import Ints, Longs, compiled, compiled_in_place, inner, inner_in_place
+from .tables import copy_into, place_of, rehash_pairs
 
 IMPOSSIBLE, NOT_KNOWN = -1, -2  # instead of a state: the result does not fit; not computed yet, or no room for it
 
@@ -81,18 +81,18 @@ def new_trie(machine: Machine, room: int) -> Machine:
     )
 
 
-@compiled
+@inner
 def grow_trie(machine: Machine) -> Machine:
     """The machine with room for twice as many nodes."""
     grown = new_trie(machine, 2 * len(machine.nodes))
-    grown.nodes[: len(machine.nodes)] = machine.nodes
+    copy_into(grown.nodes.reshape(-1), machine.nodes.reshape(-1))
     rehash_pairs(machine.node_keys, machine.node_values, grown.node_keys, grown.node_values)
     grown.node_count[0] = machine.node_count[0]
-    grown.matched[:] = machine.matched
+    copy_into(grown.matched, machine.matched)
     return grown
 
 
-@compiled_in_place
+@inner_in_place
 def child(m: Machine, node: int, label: int) -> int:
     """The node with one more label; NOT_KNOWN if there is no room for it."""
     key = ((node << 32) | label) + 1
@@ -118,7 +118,7 @@ def child(m: Machine, node: int, label: int) -> int:
     return made
 
 
-@compiled_in_place
+@inner_in_place
 def spell(m: Machine, node: int, word: int) -> int:
     """The node with all units of a word appended."""
     for i in range(m.word_start[word], m.word_start[word + 1]):
@@ -128,7 +128,7 @@ def spell(m: Machine, node: int, word: int) -> int:
     return node
 
 
-@compiled_in_place
+@inner_in_place
 def ends_with(m: Machine, node: int, low: int, high: int) -> bool:
     """Whether the content ends with the units low..high-1."""
     while high > low:
@@ -150,7 +150,7 @@ def ends_with(m: Machine, node: int, low: int, high: int) -> bool:
     return True
 
 
-@compiled_in_place
+@inner_in_place
 def ancestor(m: Machine, node: int, depth: int) -> int:
     """The ancestor of a node at this depth."""
     while m.nodes[node, DEPTH] > depth:
@@ -159,7 +159,7 @@ def ancestor(m: Machine, node: int, depth: int) -> int:
     return node
 
 
-@compiled_in_place
+@inner_in_place
 def begins(m: Machine, node: int, action: int) -> bool:
     """Whether the content is a prefix of the word that the action reads; `matched` caches the longest one."""
     low = m.word_start[m.code[action, 1]]
@@ -176,14 +176,14 @@ def begins(m: Machine, node: int, action: int) -> bool:
     return True
 
 
-@compiled_in_place
+@inner_in_place
 def reads(m: Machine, node: int, action: int) -> bool:
     """Whether the content is what the action reads."""
     word = m.code[action, 1]
     return m.nodes[node, SIZE] == m.word_start[word + 1] - m.word_start[word] and begins(m, node, action)
 
 
-@compiled_in_place
+@inner_in_place
 def has_slice(m: Machine, node: int, word: int, start: int) -> bool:
     """Whether the labels from `start` on begin with those of the word."""
     low, high = m.word_start[word], m.word_start[word + 1]
@@ -191,7 +191,7 @@ def has_slice(m: Machine, node: int, word: int, start: int) -> bool:
     return m.nodes[node, DEPTH] >= depth and ends_with(m, ancestor(m, node, depth), low, high)
 
 
-@compiled_in_place
+@inner_in_place
 def without_first(m: Machine, node: int) -> int:
     """The node without the first label."""
     steps = 0
@@ -216,7 +216,7 @@ def without_first(m: Machine, node: int) -> int:
     return int(link)
 
 
-@compiled_in_place
+@inner_in_place
 def changed_set(m: Machine, node: int, label: int, instruction: int) -> int:
     """The step of INSERT, INCLUDE, REMOVE, CONTAINS or LACKS on ascending labels."""
     base = node
@@ -241,7 +241,7 @@ def changed_set(m: Machine, node: int, label: int, instruction: int) -> int:
     return int(made)
 
 
-@compiled_in_place
+@inner_in_place
 def step_value(instruction: int, a: int, b: int, state: int) -> int:
     """The step of an instruction on a value."""
     if instruction == READ:
@@ -255,7 +255,7 @@ def step_value(instruction: int, a: int, b: int, state: int) -> int:
     return state if instruction != CAS else IMPOSSIBLE
 
 
-@compiled_in_place
+@inner_in_place
 def step_observation(m: Machine, instruction: int, action: int, state: int) -> bool:
     """Whether the result of an observation of a sequence fits."""
     a, b = m.code[action, 1], m.code[action, 2]

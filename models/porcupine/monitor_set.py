@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, compiled, compiled_in_place
+from ..compiled import Ints, inner, inner_in_place
 from .machine import CONTAINS, INCLUDE, IS, LACKS, NEVER, PASS, REMOVE
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
 
@@ -32,26 +32,26 @@ class Members(NamedTuple):
     since: Ints
 
 
-@compiled_in_place
+@inner_in_place
 def later(times: Ints, i: int, j: int) -> int:
     """Whichever of two operations (-1: none) has the later time."""
     return j if i < 0 or (j >= 0 and times[j] > times[i]) else i
 
 
-@compiled_in_place
+@inner_in_place
 def earlier(times: Ints, i: int, j: int) -> int:
     """Whichever of two operations (-1: none) has the earlier time."""
     return j if i < 0 or (j >= 0 and times[j] < times[i]) else i
 
 
-@compiled
+@inner
 def new_members(values: int) -> Members:
     """Members without operations."""
     m = np.full((9, values), -1, np.int32)
     return Members(m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8])
 
 
-@compiled_in_place
+@inner_in_place
 def collect_members(h: PartHistory, m: Members) -> tuple[bool, bool]:
     """Fill the first five columns. Returns whether the monitor can decide, and whether there are reads of all."""
     twice = removes = reads = False
@@ -76,7 +76,7 @@ def collect_members(h: PartHistory, m: Members) -> tuple[bool, bool]:
     return not (twice or (removes and reads)), reads
 
 
-@compiled_in_place
+@inner_in_place
 def bound_member(h: PartHistory, m: Members, value: int) -> bool:
     """Set the bounds of a value; False if its operations contradict each other.
 
@@ -102,7 +102,7 @@ def bound_member(h: PartHistory, m: Members, value: int) -> bool:
     return True
 
 
-@compiled_in_place
+@inner_in_place
 def find_contradiction(h: PartHistory, m: Members) -> tuple[int, int]:
     """A value with operations that contradict each other, and one that missed it while present; -1 for none."""
     for value in range(h.values):
@@ -116,7 +116,7 @@ def find_contradiction(h: PartHistory, m: Members) -> tuple[int, int]:
     return -1, -1
 
 
-@compiled
+@inner
 def check_members(h: PartHistory) -> tuple[int, Ints, Members]:
     """Check each value alone. Returns a verdict (-1: the reads of all are left to check), a witness, and the bounds."""
     m = new_members(h.values)
@@ -132,23 +132,23 @@ def check_members(h: PartHistory) -> tuple[int, Ints, Members]:
     return ILLEGAL, np.array(own, np.int32), m
 
 
-@compiled
+@inner
 def sort_reads(h: PartHistory, word_start: Ints) -> tuple[Ints, int]:
     """The completed reads by the number of their elements, then by their calls; and one that no set can have, or -1."""
-    count = 0
-    reads, keys = np.empty(len(h.call), np.int32), np.empty(len(h.call), np.int64)
+    count, operations = 0, len(h.call)
+    keys = np.empty(operations, np.int64)
     for i in range(len(h.call)):
         if h.end[i] == h.never or (h.instruction[i] != IS and h.instruction[i] != NEVER):
             continue
         if h.instruction[i] == NEVER:
-            return reads[:0], i
+            return np.empty(0, np.int32), i
         size = word_start[h.value[i] + 1] - word_start[h.value[i]]
-        reads[count], keys[count] = i, np.int64(size) * (h.never + 1) + h.call[i]
+        keys[count] = np.int64(size) * operations + i
         count += 1
-    return reads[np.argsort(keys[:count])], -1
+    return (np.sort(keys[:count]) % operations).astype(np.int32), -1
 
 
-@compiled
+@inner
 def check_times(h: PartHistory, reads: Ints, lower: Ints, upper: Ints) -> tuple[int, Ints]:
     """Check that the reads have moments in this order, each after the call of `lower` and before the end of `upper`."""
     count = len(reads)
@@ -166,7 +166,7 @@ def check_times(h: PartHistory, reads: Ints, lower: Ints, upper: Ints) -> tuple[
     return LINEARIZABLE, no_witness()
 
 
-@compiled
+@inner
 def check_reads(h: PartHistory, m: Members, units: Ints, word_start: Ints, local_of: Ints) -> tuple[int, Ints]:
     """Check reads of all elements of a set that only grows: they come in the order of their sizes.
 

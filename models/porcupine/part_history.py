@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, compiled
+from ..compiled import Ints, inner
 from .machine import APPEND, CAS, DEQUEUE, DEQUEUE_ANY, POP_ANY, READ
 
 LINEARIZABLE, ILLEGAL, UNDECIDED = range(3)
@@ -27,20 +27,20 @@ class PartHistory(NamedTuple):
     initial: int  # the number of the initial value, -1 if no operation has it
 
 
-@compiled
+@inner
 def no_witness() -> Ints:
     """An empty witness, of a history that is not illegal."""
     return np.empty(0, np.int32)
 
 
-@compiled
+@inner
 def has_value(instruction: int) -> bool:
     """Whether the first argument of an instruction is a value."""
     takes = instruction >= DEQUEUE and instruction != DEQUEUE_ANY and instruction != POP_ANY
     return bool(READ <= instruction <= APPEND or takes)
 
 
-@compiled
+@inner
 def select_part(
     events: Ints, action_of: Ints, code: Ints, initial: int, local_of: Ints, number_of: Ints
 ) -> PartHistory:
@@ -50,7 +50,7 @@ def select_part(
         count += event >= 0
     instruction, value, extra = np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.int32)
     call, end = np.empty(count, np.int32), np.full(count, never, np.int32)
-    origin, held = np.empty(count, np.int32), np.empty(count, np.int32)
+    origin, held = np.empty(count, np.int32), np.empty(count, np.int64)
     i = values = 0
     for place in range(never):
         event = events[place]
@@ -69,7 +69,8 @@ def select_part(
             values += 1
         i += 1
     if values == len(local_of):
-        local_of[:] = np.arange(values)
+        for number in range(values):
+            local_of[number] = number
     else:
         ascending = np.sort(held[:values])
         for number in range(values):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..compiled import compiled_in_place
+from ..compiled import inner_in_place
 from .machine import APPEND, CAS, IS, NOT_KNOWN, WRITE, begins
 from .search_state import FUEL, REQUESTS, STATE, Search, step_of
 
 
-@compiled_in_place
+@inner_in_place
 def request_step(s: Search, state: int, action: int) -> None:
     """Request a step from the caller. If the requests are full, a later expansion requests it again."""
     count = s.registers[REQUESTS]
@@ -17,7 +17,7 @@ def request_step(s: Search, state: int, action: int) -> None:
         s.registers[REQUESTS] = count + 1
 
 
-@compiled_in_place
+@inner_in_place
 def find_candidates(s: Search, row: int) -> int:
     """Collect the candidates; of equal actions only the first to end.
 
@@ -52,7 +52,7 @@ def find_candidates(s: Search, row: int) -> int:
     return -1 if s.registers[REQUESTS] > 0 else candidates
 
 
-@compiled_in_place
+@inner_in_place
 def target_of(s: Search, candidates: int) -> int:
     """The action of the first candidate to end that reads a whole content; -1 if there is none."""
     first = -1
@@ -62,7 +62,7 @@ def target_of(s: Search, candidates: int) -> int:
     return s.action[first] if first >= 0 else -1
 
 
-@compiled_in_place
+@inner_in_place
 def urgency(s: Search, node: int, stepped: int, front: int, front_fits: bool, target: int) -> int:
     """How much sooner an operation is tried than its end says. It changes the order of the search, not its verdict.
 

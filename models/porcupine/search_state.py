@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, Longs, compiled, compiled_in_place
+from ..compiled import Ints, Longs, compiled, compiled_in_place, inner, inner_in_place
 from .layout import Layout
 from .machine import NOT_KNOWN, Machine, grow_trie, step
-from .tables import FRONT, hash_of, place_of, rehash_memo, rehash_pairs
+from .tables import FRONT, copy_into, hash_of, place_of, rehash_memo, rehash_pairs
 
 # Columns of a configuration. Its key starts at FRONT (3); the bits of the slots fill as many columns as they need.
 PARENT, TAKEN, DEPTH, _, STATE, BAG, SLOTS = range(7)
@@ -120,27 +120,27 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, c
     return search
 
 
-@compiled
+@inner
 def longer(array: Ints, length: int) -> Ints:
     """A copy of an array, lengthened."""
     copy = np.empty(length, np.int32)
-    copy[: len(array)] = array
+    copy_into(copy, array)
     return copy
 
 
-@compiled
+@inner
 def with_more_configs(s: Search) -> Search:
     """The search with room for twice as many configurations."""
     rows, count = len(s.configs), s.registers[COUNT]
     configs = np.empty((2 * rows, s.configs.shape[1]), np.int32)
-    configs[:count] = s.configs[:count]
+    copy_into(configs.reshape(-1), s.configs[:count].reshape(-1))
     memo = np.zeros(4 * rows, np.int32)
     rehash_memo(configs, count, memo)
     waiting_next = longer(s.waiting_next, 2 * len(s.waiting_next))
     return Search(*s[:AT_CONFIGS], configs, memo, longer(s.stack, 2 * rows), waiting_next, *s[AT_STEPS:])  # type: ignore[call-arg, arg-type]
 
 
-@compiled
+@inner
 def with_more_bags(s: Search, size: int) -> Search:
     """The search with room for `size` bags, a power of two."""
     keys, values = np.zeros(2 * size, np.int64), np.empty(2 * size, np.int32)
@@ -149,19 +149,19 @@ def with_more_bags(s: Search, size: int) -> Search:
     return Search(*s[:AT_BAGS], keys, values, parent, kind, *s[AT_REQUESTS:])  # type: ignore[call-arg, arg-type]
 
 
-@compiled
+@inner
 def with_more_nodes(s: Search) -> Search:
     """The search with a trie of twice the room."""
     return Search(*s[:-1], grow_trie(s.machine))
 
 
-@compiled
+@inner
 def lacks_configs(s: Search) -> bool:
     """Whether a FULL search lacks room for configurations; otherwise it lacks room for bags."""
     return bool(s.registers[COUNT] + s.registers[EXPANSION_ROOM] > len(s.configs))
 
 
-@compiled
+@inner
 def bags_needed(s: Search) -> int:
     """How many bags a FULL search needs room for, a power of two."""
     size = 2 * len(s.bag_parent)
@@ -170,7 +170,7 @@ def bags_needed(s: Search) -> int:
     return size
 
 
-@compiled_in_place
+@inner_in_place
 def step_of(s: Search, state: int, action: int) -> int:
     """The state after the action, IMPOSSIBLE, or NOT_KNOWN."""
     if len(s.machine.code) > 0:
@@ -191,7 +191,7 @@ def add_steps(s: Search, steps: Longs) -> None:
     s.registers[STEPS] += len(steps)
 
 
-@compiled_in_place
+@inner_in_place
 def child_bag(s: Search, bag: int, kind: int) -> int:
     """The bag with one more of a class that is at least its greatest."""
     key = ((bag << 32) | kind) + 1
@@ -207,7 +207,7 @@ def child_bag(s: Search, bag: int, kind: int) -> int:
     return child
 
 
-@compiled_in_place
+@inner_in_place
 def bag_with(s: Search, bag: int, kind: int) -> int:
     """The bag with one more of any class."""
     base = bag
@@ -228,7 +228,7 @@ def bag_with(s: Search, bag: int, kind: int) -> int:
     return made
 
 
-@compiled_in_place
+@inner_in_place
 def place_in_memo(s: Search, row: int) -> int:
     """The index in the memo of an equal configuration, or the empty one where it would go."""
     place = hash_of(s.configs, row, len(s.memo))
@@ -243,7 +243,7 @@ def place_in_memo(s: Search, row: int) -> int:
     return place
 
 
-@compiled_in_place
+@inner_in_place
 def remember(s: Search, row: int) -> bool:
     """Add the configuration of a row to the memo; False if an equal one is known."""
     place = place_in_memo(s, row)
@@ -253,7 +253,7 @@ def remember(s: Search, row: int) -> bool:
     return True
 
 
-@compiled_in_place
+@inner_in_place
 def is_dominated(s: Search, row: int) -> bool:
     """Whether the configuration used pending operations, and the same one without any is known."""
     bag = s.configs[row, BAG]

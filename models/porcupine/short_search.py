@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, compiled, compiled_in_place
+from ..compiled import Ints, compiled, inner_in_place
 from .layout import lay_out, trace
 from .machine import NOT_KNOWN, Machine, new_trie, step
 from .search_kernel import EXHAUSTED, FOUND, FULL, MISSING, PAUSED, search
@@ -19,11 +19,12 @@ from .search_state import (
     with_more_configs,
     with_more_nodes,
 )
+from .tables import copy_into
 
 MAX_ROOM = 1 << 18  # rows of an array of a short search
 
 
-@compiled_in_place
+@inner_in_place
 def place_by_ends(events: Ints, action_of: Ints, machine: Machine, initial: int, order: Ints) -> int:
     """Linearize the completed operations in the order of their ends, without the pending ones.
 
@@ -95,7 +96,7 @@ def search_parts(  # type: ignore[no-untyped-def]
             configurations[place] = s.registers[COUNT]
             if outcome == FOUND:
                 order = trace(s.configs, s.registers[BEST], layout.number, layout.class_start, layout.member)
-                orders[stop : stop + len(order)] = order
+                copy_into(orders[stop:], order)
                 stop += len(order)
         order_starts[place + 1] = stop
         is_found[place] = outcome == FOUND

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from ..compiled import Ints, Longs, compiled_in_place
+from ..compiled import Ints, Longs, compiled_in_place, inner_in_place
 
 FRONT = 3  # the first column of a configuration's key; search_state.py has the other columns
 
 
 @compiled_in_place
+def copy_into(target: Ints, source: Ints) -> None:
+    """Copy an array to the start of another. An assignment to a slice would compile the sentence of its error, too."""
+    for i in range(len(source)):
+        target[i] = source[i]
+
+
+@inner_in_place
 def place_of(keys: Longs, key: int) -> int:
     """The index of a key in the table, or the empty one where it would go."""
     size = len(keys) - 1
@@ -28,7 +35,7 @@ def rehash_pairs(keys: Longs, values: Ints, new_keys: Longs, new_values: Ints) -
             new_values[place] = values[i]
 
 
-@compiled_in_place
+@inner_in_place
 def hash_of(configs: Ints, row: int, size: int) -> int:
     """The index in a memo of this size (a power of two) at which probing for a configuration starts."""
     mixed = 0

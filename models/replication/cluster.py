@@ -12,6 +12,7 @@ from random import Random
 
 from .brokers.broker import Broker
 from .brokers.replica import Replica
+from .clients.blocking_producer import BlockingProducer
 from .clients.client import ClientParts
 from .clients.consumer import Consumer
 from .clients.group_consumer import GroupConsumer
@@ -95,7 +96,9 @@ class Cluster:
         config = self.config
         parts = ClientParts(self.network, self.inboxes, self.rules, config, self.ledger, history)
         in_transactions = config.transactions != "none"
-        make = partial(TransactionalProducer, transactions=self.transactions) if in_transactions else Producer
+        make: Callable[..., Producer] = BlockingProducer if config.blocks else Producer
+        if in_transactions:
+            make = partial(TransactionalProducer, transactions=self.transactions)
         self.producers: list[Producer] = [
             make(i, ops, parts, Random(_draw(rng))) for i, ops in enumerate(_shares(config.ops, config.producers))
         ]

@@ -117,6 +117,9 @@ class Config:
     idempotence: bool = setting(True, "enable.idempotence")
     delivery_timeout: int = setting(120 * SECOND, "delivery.timeout.ms")
     request_timeout: int = setting(30 * SECOND, "request.timeout.ms", per_broker=True)
+    synchronous: bool = setting(False, "simulation.send.synchronous")  # the application waits for each record
+    buffer_memory: int = setting(NEVER, "buffer.memory", least=1)  # Kafka's 32 MiB are not applied unless it is set
+    max_block: int = setting(60 * SECOND, "max.block.ms")
     # used only if partitions are added
     metadata_age: int = setting(300 * SECOND, "metadata.max.age.ms", least=1)
     # consumers
@@ -198,6 +201,11 @@ class Config:
     def logs(self) -> int:
         """The number of replicated partitions."""
         return self.data_partitions + bool(self.strategy) + self.transactional
+
+    @property
+    def blocks(self) -> bool:
+        """Whether a producer's application waits for records, or for room in the buffer."""
+        return self.synchronous or self.buffer_memory < NEVER
 
     @property
     def transactional(self) -> bool:

@@ -161,6 +161,8 @@ def check(config: Config) -> None:
     _check_processing(config)
     _check_group(config)
     _check_racks(config)
+    if config.blocks and config.transactional:
+        raise ConfigError("simulation.send.synchronous and buffer.memory are not simulated together with transactions")
     if config.transactional and not config.idempotence:
         raise ConfigError("transactions need enable.idempotence=true")
 

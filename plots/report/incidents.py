@@ -130,12 +130,9 @@ def _moments_of(finding: Row, times: Row | None) -> list[tuple[int, str, str]]:
         first, last = times["acked_from"], times["acked_to"]
         if finding["count"] == 1:
             return [(first, "finding", f"acknowledged, lost later: {where}")]
+        lost = plural(finding["count"], "record")
         return [
-            (
-                first,
-                "finding",
-                f"first acknowledgement of {plural(finding['count'], 'record')}, lost later: {where}",
-            ),
+            (first, "finding", f"first acknowledgement of {lost}, lost later: {where}"),
             (last, "finding", f"last acknowledgement of these records: {where}"),
         ]
     return [(times["to"], "finding", f"{finding['rule']}: {finding['sentence']}")]
@@ -158,12 +155,8 @@ def first_sign(listed: list[IncidentFindings], figures: dict[str, Any]) -> tuple
     for entry in listed:
         for finding in [entry.finding, *entry.others]:
             times = figures["times"].get(finding["id"])
-            if (
-                finding["severity"] == "violation"
-                and finding["rule"] not in LOSSES
-                and times
-                and times["to"] is not None
-            ):
+            is_breach = finding["severity"] == "violation" and finding["rule"] not in LOSSES
+            if is_breach and times and times["to"] is not None:
                 seen.append((times["to"], finding["id"], finding))
     if not seen:
         return None

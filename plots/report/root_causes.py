@@ -50,30 +50,16 @@ class RootCause:
 
 def root_cause_of(incident: Incident, started_at: str | None) -> RootCause:
     """The root cause of an incident, with its steps in seconds since `started_at` and as times of day."""
+
+    def root_cause(of: Incident | None, cause: str, chain: Sequence[Record], *proof: Any) -> RootCause:
+        return RootCause(of, cause, title_of(cause), *steps_of(chain, started_at), *proof)
+
     readings = [
-        RootCause(
-            None,
-            one["cause"],
-            title_of(one["cause"]),
-            *steps_of(one["chain"], started_at),
-            one["prevented_by"],
-            one["citation"],
-            [],
-            [],
-        )
+        root_cause(None, one["cause"], one["chain"], one["prevented_by"], one["citation"], [], [])
         for one in incident.readings
     ]
-    steps = steps_of(incident.chain, started_at)
-    return RootCause(
-        incident,
-        incident.cause,
-        title_of(incident.cause),
-        *steps,
-        incident.prevented_by,
-        incident.citation,
-        incident.missing,
-        readings,
-    )
+    about = (incident.prevented_by, incident.citation, incident.missing, readings)
+    return root_cause(incident, incident.cause, incident.chain, *about)
 
 
 def steps_of(chain: Sequence[Record], started_at: str | None) -> tuple[list[Step], int]:

@@ -76,13 +76,11 @@ class Broker:
         self.process = process = Process(broker, network.loop, listener)
         self.replicas: dict[int, Replica] = {}
         metadata: dict[int, PartitionState] = {}
-        self.disk = Disk(process, self.replicas, config, rng, ledger, self.stop)
         self.manager = ReplicaManager(self.replicas, config, ledger)
-        self.isr = IsrManager(
-            process, network, self.replicas, controller, rules, config, ledger, rng, self.manager.advance
-        )
-        self.threads = RequestThreads(process, config)
         parts: Parts = (process, network, self.manager, rules, config)
+        self.disk = Disk(*parts, rng, ledger, self.stop)
+        self.isr = IsrManager(*parts, controller, ledger, rng)
+        self.threads = RequestThreads(process, config)
         self.produces = ProduceHandler(*parts, self.disk, ledger, uids.__next__, self.threads)
         self.deletes = DeleteHandler(*parts, controller)
         self.fetches = FetchHandler(*parts, self.isr.expand, self.deletes.complete)
@@ -191,16 +189,13 @@ class Broker:
         self._on_stop()
 
     def _open_requests(self) -> list[Request]:
-        found: list[Request] = list(self.fetches.parked_followers())
-        found.extend(self.inbox.deferred())
-        found.extend(self.fetches.parked_consumers())
-        found.extend(self.coordinators.parked())
+        fetches = self.fetches
+        found: list[Request] = [*fetches.parked_followers(), *self.inbox.deferred(), *fetches.parked_consumers()]
+        found += self.coordinators.parked()
         for request in self.produces.pending_in_purgatories():
             if request not in found:
                 found.append(request)
-        found.extend(self.produces.queued())
-        found.extend(self.threads.waiting())
-        return found
+        return [*found, *self.produces.queued(), *self.threads.waiting()]
 
     def pause(self) -> None:
         """SIGSTOP."""

@@ -11,21 +11,18 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from ..config import NEVER, Config
+from ..config import NEVER
 from ..events import Truncated
 from ..ledger import Ledger
 from ..storage.segments import retained_from
-from .process import Process
+from .part import BrokerPart
 from .replica import Replica
 
 
 @dataclass(slots=True, eq=False)
-class Disk:
+class Disk(BrokerPart):
     """The state of one broker that survives its process, and the tasks that write it."""
 
-    _process: Process
-    _replicas: dict[int, Replica]
-    _config: Config
     _rng: Random
     _ledger: Ledger
     _halt: Callable[[str], None]
@@ -53,7 +50,7 @@ class Disk:
 
     def tick(self, now: int) -> None:
         """Run the tasks that are due."""
-        config, replicas = self._config, self._replicas
+        config, replicas = self._config, self._manager.replicas
         if now >= self._due_checkpoint:
             self._due_checkpoint = now + config.hw_checkpoint
             self.checkpoint_high_watermarks()
@@ -78,7 +75,7 @@ class Disk:
         """Delete the segments that are too old or too many (log.retention.check.interval.ms)."""
         limits, now = self._config.retention, self._process.wall_clock()
         assert limits is not None
-        for partition, replica in self._replicas.items():
+        for partition, replica in self._manager.replicas.items():
             if partition >= self._config.data_partitions:
                 continue  # __consumer_offsets is compacted
             log = replica.log
@@ -94,7 +91,7 @@ class Disk:
 
     def _write_back(self) -> None:
         """The kernel writes the page cache back, unknown to Kafka."""
-        for replica in self._replicas.values():
+        for replica in self._manager.replicas.values():
             replica.log.flushed = replica.log.end
 
     # --- checkpoints
@@ -104,12 +101,12 @@ class Disk:
         if self.is_full:
             self.fail()
             return
-        for replica in self._replicas.values():
+        for replica in self._manager.replicas.values():
             replica.checkpointed_hw = replica.hw
 
     def checkpoint_log_starts(self) -> None:
         """Write log-start-offset-checkpoint."""
-        self.start_points = {p: r.log.checkpoint_start() for p, r in self._replicas.items()}
+        self.start_points = {p: r.log.checkpoint_start() for p, r in self._manager.replicas.items()}
 
     def load(self, replica: Replica) -> None:
         """Read a replica back at a start: the high watermark and the recovery point come from the checkpoints."""
@@ -119,7 +116,7 @@ class Disk:
 
     def flush_all(self) -> None:
         """Flush every log and write all checkpoints, as an orderly shutdown does."""
-        for partition, replica in self._replicas.items():
+        for partition, replica in self._manager.replicas.items():
             replica.log.flushed = replica.log.end
             self.recovery_points[partition] = replica.log.end
         self.checkpoint_high_watermarks()
@@ -154,13 +151,13 @@ class Disk:
 
     def restore_log_starts(self) -> None:
         """Reset log starts to log-start-offset-checkpoint after the process ended."""
-        for partition, replica in self._replicas.items():
+        for partition, replica in self._manager.replicas.items():
             replica.log.restore_start(self.start_points.get(partition, 0))
 
     def lose_page_cache(self) -> None:
         """Keep what was flushed, and a random part of the rest, which the kernel happened to write."""
-        for partition in sorted(self._replicas):
-            replica = self._replicas[partition]
+        for partition in sorted(self._manager.replicas):
+            replica = self._manager.replicas[partition]
             log = replica.log
             end = log.flushed + int((log.end - log.flushed + 1) * self._rng.random())
             last = log.at(end)

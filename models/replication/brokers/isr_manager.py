@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from ..config import MS, SECOND, Config
+from ..config import MS, SECOND
 from ..events import Shrunk
 from ..ledger import Ledger
-from ..network import FIRST_CONTROLLER, QUORUM, Network
+from ..network import FIRST_CONTROLLER, QUORUM
 from ..partition_state import PartitionState
 from ..ports import Controller
 from ..requests import AlterIsrRequest
-from ..rules import Rules
-from .process import RUNNING, Process
+from .part import BrokerPart
+from .process import RUNNING
 from .replica import Replica
 
 PROPAGATION_CHECK = 2500 * MS  # the period of ReplicaManager's task isr-change-propagation
@@ -23,18 +22,12 @@ PROPAGATION_LATEST = 60 * SECOND  # ReplicaManager.IsrChangePropagationInterval
 
 
 @dataclass(slots=True, eq=False)
-class IsrManager:
+class IsrManager(BrokerPart):
     """Proposes ISRs to the quorum, and applies those that it stored."""
 
-    _process: Process
-    _network: Network
-    _replicas: dict[int, Replica]
     _controller: Controller
-    _rules: Rules
-    _config: Config
     _ledger: Ledger
     _rng: Random
-    _advance: Callable[[Replica], None]
     _changed: list[int] = field(init=False)  # partitions whose ISR changed since the controller was notified
     _due_propagation: int = field(init=False)
     _due_shrink: int = field(init=False)
@@ -62,7 +55,7 @@ class IsrManager:
 
     def _shrink(self) -> None:
         now = self._process.wall_clock()
-        for replica in self._replicas.values():
+        for replica in self._manager.replicas.values():
             if not replica.is_leader:
                 continue
             out = replica.out_of_sync_followers(now)
@@ -85,27 +78,17 @@ class IsrManager:
             self._propose(replica, isr)
 
     def _propose(self, replica: Replica, isr: tuple[int, ...]) -> None:
-        request = AlterIsrRequest(
-            self._process.id,
-            QUORUM,
-            self._process.loop.now,
-            self.on_response,
-            self.on_closed,
-            None,
-            replica.partition,
-            isr,
-            replica.epoch,
-            replica.version,
+        proposal = (replica.partition, isr, replica.epoch, replica.version)
+        replica.pending_isr = self._send(
+            AlterIsrRequest, QUORUM, self._controller.alter_isr, self.on_response, self.on_closed, *proposal
         )
-        replica.pending_isr = request
         replica.update_maximal_isr()
-        self._network.send(self._process.id, QUORUM, self._controller.alter_isr, request)
 
     def on_response(self, request: AlterIsrRequest) -> None:
         """The quorum's response to a proposed ISR."""
         if self._process.defer(self.on_response, request):
             return
-        replica = self._replicas.get(request.partition)
+        replica = self._manager.replicas.get(request.partition)
         if replica is None or replica.pending_isr is not request:
             return
         if not request.accepted:
@@ -118,7 +101,7 @@ class IsrManager:
 
     def on_closed(self, request: AlterIsrRequest) -> None:
         """Propose again without a response. The change may be stored, so the high watermark waits for both ISRs."""
-        replica = self._replicas.get(request.partition)
+        replica = self._manager.replicas.get(request.partition)
         if replica is not None and replica.pending_isr is request and self._process.state == RUNNING:
             self._propose(replica, request.isr)
 
@@ -139,14 +122,14 @@ class IsrManager:
         self._process.report("isr-updated", replica.partition, replica.isr, replica.version)
         if replica.partition not in self._changed:
             self._changed.append(replica.partition)
-        self._advance(replica)
+        self._manager.advance(replica)
 
     def _propagate(self, now: int) -> None:
         """Notify the controller of changed ISRs through ZooKeeper: once they were quiet for 5 s, or after 60 s."""
         if not self._changed or not self._rules.era.zookeeper:
             return
-        self._changed = [p for p in self._changed if p in self._replicas]
-        newest = max((self._replicas[p].last_isr_change for p in self._changed), default=now)
+        self._changed = [p for p in self._changed if p in self._manager.replicas]
+        newest = max((self._manager.replicas[p].last_isr_change for p in self._changed), default=now)
         quiet = now - newest > PROPAGATION_QUIET
         if quiet or now - self._last_propagation > PROPAGATION_LATEST:
             self._last_propagation = now

@@ -84,17 +84,7 @@ class Producer(Client):
         """Send the next value of a partition, or a planned (partition, value) of the current transaction."""
         now = self.loop.now
         config = self.config
-        if planned is None:
-            partition = self._choose(self._open_batch)
-            value = self._next_value[partition]
-            self._next_value[partition] = value + 1
-            op = self._op
-            self._op = op + 1
-            self.generated += 1
-            self._history.send(self.head(op), self.index, partition, value)
-        else:
-            partition, value = planned
-            op = self._op
+        op, partition, value = self._next_record() if planned is None else (self._op, *planned)
         batch = self._open_batch(partition)
         if batch is None:
             batch = ProducerBatch(self.index, partition, value, now)
@@ -106,6 +96,17 @@ class Producer(Client):
         if batch.count >= config.batch_records:
             batch.open = False
             self._drain(None)
+
+    def _next_record(self) -> tuple[int, int, int]:
+        """The operation, partition and value of the next record, whose send begins."""
+        partition = self._choose(self._open_batch)
+        value = self._next_value[partition]
+        self._next_value[partition] = value + 1
+        op = self._op
+        self._op = op + 1
+        self.generated += 1
+        self._history.send(self.head(op), self.index, partition, value)
+        return op, partition, value
 
     def _open_batch(self, partition: int) -> ProducerBatch | None:
         """The batch of a partition that takes more records."""

@@ -1,0 +1,69 @@
+"""A producer whose application waits: for each record (`send().get()`), or for room in the buffer (buffer.memory).
+
+Simplifications: every batch takes the room of a full one, with 100 bytes a record, as BufferPool allocates it; and a
+record waits while there is no room, even if its batch has some. A full buffer does not end linger.ms.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..producer_batch import ProducerBatch
+from .producer import Producer
+
+RECORD_BYTES = 100
+EXHAUSTED = "BUFFER_EXHAUSTED"
+
+
+class BlockingProducer(Producer):
+    """Its application is one thread, which sends the records of a burst one after the other."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._max_batches = max(1, self.config.buffer_memory // (RECORD_BYTES * self.config.batch_records))
+        self._left = 0  # records of the burst
+        self._waits_since = -1  # for room; -1: it does not wait for any
+
+    def _generate(self, _: None) -> None:
+        """Begin the next burst."""
+        self._left = min(self.config.burst, self.ops - self.generated)
+        self._send_burst()
+
+    def _send_burst(self, _: None = None) -> None:
+        """Send what is left of the burst, until the application has to wait."""
+        now = self.loop.now
+        while not (self.config.synchronous and self._outstanding):
+            if not self._left:
+                if self.generated < self.ops:
+                    self._left = -1  # the next burst is scheduled
+                    self.loop.at(now + int(self._rng.random() * 2 * self.config.interval), self._generate)
+                return
+            if self._left < 0:
+                return
+            if self._outstanding >= self._max_batches:
+                if self._waits_since < 0:
+                    self._waits_since = now
+                    self.loop.at(now + self.config.max_block, self._refuse, now)
+                return
+            self._waits_since = -1
+            self._left -= 1
+            self._send_one()
+
+    def _refuse(self, since: int) -> None:
+        """Send() throws after max.block.ms, and the application goes on with the next record."""
+        if self._waits_since != since:
+            return
+        self._waits_since = -1
+        self._left -= 1
+        op, partition, value = self._next_record()
+        if (batch := self._open_batch(partition)) is not None:
+            batch.open = False  # the numbers of its values are consecutive
+        record = ProducerBatch(self.index, partition, value, self.loop.now)
+        record.count, record.ops = 1, [op]
+        self._history.sent(self.loop.now, self.name, record, "fail", EXHAUSTED, -1)
+        self.finished = self._outstanding == 0 and self.generated >= self.ops
+        self._send_burst()
+
+    def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
+        super()._complete(batch, outcome, error, base)
+        self.loop.at(self.loop.now, self._send_burst)
