@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..coordinators.requests import COMMIT, NOT_AVAILABLE, REBALANCING, RETRIABLE, GroupRequest
+from ..coordinators.group_requests import COMMIT, NOT_AVAILABLE, REBALANCING, RETRIABLE, GroupRequest
 from ..ports import Membership
 from ..requests import Request
 from .group_consumer import GroupConsumer
