@@ -128,8 +128,9 @@ class Config:
     offset_reset: str = setting("earliest", "auto.offset.reset", choices=("earliest", "latest"))
     max_poll_records: int = setting(500, "max.poll.records", least=1)
     poll_timeout: int = setting(500 * MS, "simulation.poll.timeout.ms", least=1)
-    # none | after | before (handling what was polled), auto (in polls, in a group)
+    # none | after | before (handling what was polled); in a group also auto (in polls), async (after, without waiting)
     commit: str = setting("none", "simulation.commit")
+    commit_retry: bool = setting(False, "simulation.commit.retry")  # the application repeats async commits that failed
     auto_commit_interval: int = setting(5 * SECOND, "auto.commit.interval.ms", least=1)
     # the assignor of the consumers' group; empty: each consumer assigns itself everything
     strategy: str = setting("", "partition.assignment.strategy")

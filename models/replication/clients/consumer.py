@@ -197,7 +197,7 @@ class Consumer(Client):
             return
         self._add_handled(records)
         self._history.handle(self.head(self.next_op()), records)
-        if self.config.commit == "after":
+        if self.config.commit in ("after", "async"):
             self._send_commit(self._begin_poll)
         else:
             self._begin_poll()
