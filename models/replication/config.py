@@ -19,6 +19,7 @@ ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 MS = 1_000  # microseconds
 SECOND = 1_000_000
 NEVER = 1 << 60  # later than any run
+RECORD_BYTES = 100  # of a record, where bytes are counted
 
 
 class ConfigError(ValueError):
@@ -72,6 +73,8 @@ class Config:
     fetchers: int = setting(1, "num.replica.fetchers", least=1, most=1000)
     # replica.fetch.max.bytes, counted in batches
     fetch_max_batches: int = setting(1000, "simulation.replica.fetch.max.batches", least=1, per_broker=True)
+    # bytes a second that a leader sends to replicas out of sync: leader.replication.throttled.replicas=*
+    throttle: int = setting(NEVER, "leader.replication.throttled.rate", least=1, per_broker=True)
     # disks
     hw_checkpoint: int = setting(5 * SECOND, "replica.high.watermark.checkpoint.interval.ms", least=1, per_broker=True)
     recovery_checkpoint: int = setting(60 * SECOND, "log.flush.offset.checkpoint.interval.ms", least=1, per_broker=True)

@@ -141,7 +141,7 @@ class Consumer(Client):
             batches = self._buffer[partition]
             while batches and left > 0:
                 batch = batches.pop(0)
-                count = batch.end - batch.base
+                count = batch.count
                 if count > left:
                     batches.insert(0, batch.cut(batch.base + left, batch.end))
                     batch = batch.cut(batch.base, batch.base + left)
