@@ -199,13 +199,19 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
             by_name.setdefault(node.named, set()).add(node.id)
     # A folder with two ids keeps its name; two folders with one id are one broker (duplicate_copies.py).
     renamed = {name: next(iter(ids)) for name, ids in by_name.items() if name != UNKNOWN_BROKER and len(ids) == 1}
-    # The folder of one broker has its server.log beside its log.dirs.
-    only_id = next(iter(by_folder.values())) if len(set(by_folder.values())) == 1 else None
+    # The folder of one broker has its server.log beside its log.dirs, or above them.
+    ids_below: dict[Path, set[str]] = {}
+    for folder, node in by_folder.items():
+        for above in (folder, *folder.parents):
+            ids_below.setdefault(above, set()).add(node)
     out = []
     for part in parts:
         if part.broker == UNKNOWN_BROKER:
             above = [part.path, *part.path.parents]
-            known = next((by_folder[folder] for folder in above if folder in by_folder), only_id)
+            known = next((by_folder[folder] for folder in above if folder in by_folder), None)
+            ids = next((ids_below[folder] for folder in above if folder in ids_below), set())
+            if known is None and len(ids) == 1:
+                (known,) = ids
             outer = (name for name in part.path.relative_to(root).parts[:-1] if not PARTITION_FOLDER.fullmatch(name))
             out.append(replace(part, broker=known or next(outer, UNKNOWN_BROKER)))
         else:

@@ -63,6 +63,16 @@ def test_brokers_have_the_id_that_the_controller_knows(unpacked):
     assert brokers == {"101", "102", "103"}
 
 
+def test_a_folder_above_a_log_dir_has_its_broker_id(unpacked, tmp_path):
+    """Hosts' folders, each with a server.log beside its log.dir: no second broker named after the host."""
+    for number in "123":
+        shutil.copytree(unpacked("unclean-election-a") / "brokers" / number, tmp_path / f"host-{number}")
+    brokers = {part.name.split("/")[0]: part.broker for part in find_parts(tmp_path) if part.kind == "log"}
+    assert brokers == {"host-1": "1", "host-2": "2", "host-3": "3"}
+    alone = {part.broker for part in find_parts(tmp_path / "host-2")}
+    assert alone == {"2"}
+
+
 def test_a_dump_beside_its_segments_is_passed_over(unpacked):
     root = unpacked("unclean-election-a")
     assert not [part for part in find_parts(root) if part.kind == "dump"]
