@@ -15,8 +15,12 @@ from .journal import Fields
 _RECORD = ("topic", "partition", "offset", "value", "key")
 _POSITION = ("topic", "partition", "offset", "start")
 _RECORD_FIELDS = (*_RECORD, "timestamp", "leader_epoch")
-_EXPECTED_RECORD = "a dictionary, (topic, partition, offset, value[, key]), or a record of a Kafka client"
-_EXPECTED_POSITION = "a dictionary, (topic, partition[, offset[, start]]), or a TopicPartition of a Kafka client"
+_EXPECTED_RECORD = (
+    "a dictionary with topic, partition and offset, (topic, partition, offset, value[, key]), or a client's record"
+)
+_EXPECTED_POSITION = (
+    "a dictionary with topic and partition, (topic, partition[, offset[, start]]), or a client's TopicPartition"
+)
 
 
 def text_of(value: Any, field: str) -> str | int | None:

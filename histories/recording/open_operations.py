@@ -7,6 +7,7 @@ an exception ends, unless the exception proves that nothing was written (histori
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from time import monotonic_ns
 from types import TracebackType
 from typing import Any, Self
@@ -93,6 +94,14 @@ class Commit(Plain):
         super()._complete(outcome, {**fields, **(membership_of(self._member) if outcome == "ok" else {})})
 
 
+def _number(value: Any, name: str) -> int | None:
+    """A partition or an offset of any integer type. Raises UsageError."""
+    try:
+        return None if value is None else index(value)
+    except TypeError as error:
+        raise UsageError(f"ok({name}=…): found {value!r:.80}, expected an integer or None") from error
+
+
 class Send(OpenOperation):
     """A message that is being sent."""
 
@@ -105,6 +114,8 @@ class Send(OpenOperation):
     def ok(self, partition: int | None = None, offset: int | None = None) -> None:
         """It was acknowledged, at this place; None or a negative offset if the client received none (acks=0)."""
         journal = self._journal
+        if partition.__class__ is not int or offset.__class__ is not int:
+            partition, offset = _number(partition, "partition"), _number(offset, "offset")
         with journal.lock:
             if self._outcome or journal.log.is_closed:
                 return
