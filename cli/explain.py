@@ -135,7 +135,7 @@ def _explain_run(document: Document, opened: Inspected, target: Place | None) ->
     breaches = unexplained(findings, causes)
     _unexplained(document, breaches, opened.with_files(), opened.located)
     if not incidents and not breaches:
-        hint = "`logjudge check` lists what could not be judged"
+        hint = "`logjudge timeline` shows elections and truncations, `logjudge check` what could not be judged"
         document.sentences(f"{opened.run.settings.name}: no breach was found, so there is nothing to explain; {hint}")
 
 
@@ -216,6 +216,14 @@ def _findings_at_offset(findings: list[Finding], target: Place) -> list[Finding]
     return [one for one in findings if target.offset is not None and within(target.offset, one)]
 
 
+def _known_offsets(p: Partition) -> list[int]:
+    """The first and the last offset of each source."""
+    columns = [p.sends["offset"], p.reads["offset"]]
+    columns += [p.replica_logs.records["offset"]] if p.replica_logs is not None else []
+    found = [number for column in columns for number in (column.min(), column.max())]
+    return [number for number in found if isinstance(number, int)]
+
+
 def _offset_record(
     opened: Inspected, names: list[str], target: Place, judged: list[tuple[list[Finding], list[Record]]]
 ) -> Record:
@@ -227,7 +235,9 @@ def _offset_record(
         if (story := offset_story(opened.partition(name), target.offset, *results)) is not None
     ]
     if not stories:
-        raise UsageError(f"found {target}, which is neither in the history nor in a broker log")
+        offsets = [offset for name in names for offset in _known_offsets(opened.partition(name))]
+        expected = f", expected an offset from {min(offsets)} to {max(offsets)}" if offsets else ""
+        raise UsageError(f"found {target}, which is neither in the history nor in a broker log{expected}")
     return opened.located({**stories[0], **({"other_generations": stories[1:]} if len(names) > 1 else {})})
 
 

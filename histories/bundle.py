@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -214,7 +216,12 @@ def reader_of(head: bytes, source: str, contents: tuple[str, ...] = (LOG,)) -> s
     name = recognise(head, LOG)
     if name is not None and READERS[name].CONTENT in contents:
         return name
-    found = "an empty file" if not head else f"bytes like {head[:40]!r}"
+    if not head:
+        raise InputError(source, "an empty file", "events", "nothing was recorded, or the file lost its content")
+    if re.match(rb'\s*\[\s*\{\s*"', head):
+        hint = f"`jq -c '.[]' {shlex.quote(source)}` writes its items so"
+        raise InputError(source, "a JSON array", "one JSON object a line", hint)
+    found = f"bytes like {head[:40].decode('utf-8', 'backslashreplace')!r}"
     hint = f"docs/format.md describes them, --from names one ({', '.join(readers_of(*contents))})"
     if name is not None and READERS[name].CONTENT == TRANSACTIONS:
         hint += "; `logjudge check` judges transactions on lists and registers"

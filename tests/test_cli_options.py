@@ -175,3 +175,12 @@ def test_quiet_prints_nothing_and_changes_no_exit_code(
     assert (result.stdout, result.stderr) == ("", "")
     assert (result.return_value or 0) == code
     assert result.exception is None
+
+
+def test_a_json_array_and_an_empty_file_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"time": 1}]')
+    (tmp_path / "e.jsonl").write_text("")
+    assert "found a JSON array, expected one JSON object a line; `jq -c" in str(
+        run("check", tmp_path / "a.json").exception
+    )
+    assert "found an empty file, expected events" in str(run("check", tmp_path / "e.jsonl").exception)

@@ -140,7 +140,7 @@ def test_junit(tmp_path: Path) -> None:
         ({}, 'lacks "final": true and a process with the role final'),
         ({"final": True}, "as run.json lacks a process with the role final"),
         ({"processes": {"c": {"role": "final"}}}, 'as run.json lacks "final": true'),
-        ({"final": True, "processes": {"c": {"role": "final"}}}, "as c did not read after the last heal"),
+        ({"final": True, "processes": {"c": {"role": "final"}}}, "as c recorded no read, or none after the last heal"),
         ({"final": True, "processes": {"c": {"role": "finall"}}}, "unknown roles (c: finall), expected prod"),
     ],
 )

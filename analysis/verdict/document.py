@@ -268,7 +268,7 @@ def _why_no_final_reader(settings: Settings) -> str:
     if odd and not named:
         return f"as run.json has unknown roles ({some(odd)}), expected {', '.join(ROLES)}"
     if named and settings.final:
-        return f"as {some(named)} did not read after the last heal"
+        return f"as {some(named)} recorded no read, or none after the last heal"
     missing = ['"final": true'] * (not settings.final) + ["a process with the role final"] * (not named)
     return f"as run.json lacks {' and '.join(missing)}"
 

@@ -17,5 +17,5 @@ def names() -> list[str]:
 def load(name: str) -> Scenario:
     """The scenario of this name. Raises UsageError if there is none."""
     if name not in names():
-        raise UsageError(f"no scenario {name!r}; known are {', '.join(names())}{did_you_mean(name, names())}")
+        raise UsageError(f"no scenario {name!r}; `logjudge scenarios` lists them{did_you_mean(name, names())}")
     return parse((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
