@@ -59,7 +59,7 @@ def judge_appended(run: Run, state: State | None, file: str, progress: Progress 
     run = _with_ranges(run, sum(ends.values()))
     basis = _basis(run.settings)
     carried = state.carried if state and state.basis == basis else None
-    whole = "" if carried else "the state carries nothing on" if state else "no earlier call"
+    whole = "" if carried else _why_nothing_is_carried(state, basis)
 
     def read(carried: Carried, first: list[Position]) -> tuple[Reading, dict[Unit, Proved] | None]:
         splits = tuple(
@@ -92,6 +92,14 @@ def _why_never_in_steps(run: Run) -> str:
     if run.settings.dialect != "native" or any(split.reader != "native" or split.compression for split in run.splits):
         return "only uncompressed JSON lines are judged in steps"
     return ""
+
+
+def _why_nothing_is_carried(state: State | None, basis: str) -> str:
+    if state is None:
+        return "no earlier call"
+    if state.basis != basis:
+        return "run.json, the options or logjudge changed since the last call"
+    return "the last call kept no rows, as there were too many"
 
 
 def _basis(settings: Settings) -> str:
