@@ -172,7 +172,9 @@ def test_a_replaced_write_names_time_reader_and_successor(tmp_path: Path) -> Non
 
 def test_counts_and_lists_read_like_english(tmp_path: Path) -> None:
     run = judge("{p.acks=1} p:a@0 p:b@1 p:c@2 nemesis:kill end=1 final:<a@0", tmp_path / "two")
-    assert "(b, c) with acks=1, which permits their loss, are gone; no recorded" in run.of("lost-write")[0]["sentence"]
+    assert (
+        "(b, c) with acks=1, which waits for no follower, are gone; no recorded" in run.of("lost-write")[0]["sentence"]
+    )
     values = [f"v{number}" for number in range(1100)]
     sent = " ".join(f"p:{value}@{offset}" for offset, value in enumerate(["a", *values]))
     (loss,) = judge(f"{sent} nemesis:kill end=1 final:<a@0", tmp_path / "many").of("lost-write")
@@ -184,7 +186,7 @@ def test_counts_and_lists_read_like_english(tmp_path: Path) -> None:
 def test_acks_1_is_named_and_can_be_allowed(tmp_path: Path) -> None:
     history = "{p.acks=1} p:a@0 p:b@1 nemesis:kill end=1 final:<a@0"
     (loss,) = judge(history, tmp_path / "strict").of("lost-write")
-    assert "with acks=1, which permits its loss" in loss["sentence"]
+    assert "with acks=1, which waits for no follower;" in loss["sentence"]
     assert loss["severity"] == "violation"
     allowed = judge(history, tmp_path / "allowed", allow=("lost-write:acks=1",))
     assert allowed.of("lost-write")[0]["severity"] == "permitted"

@@ -42,7 +42,7 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
     not_a_breach=(
         "Retention, delete-records, or compaction by key removed the record. acks=0 acknowledges nothing. "
         "Without final reads: the leader's log at the end holds the value, at whatever offset. One consumer "
-        "that passes over a value is a poll-skip. Under acks=1 the configuration permits the loss, but it stays "
+        "that passes over a value is a poll-skip. Under acks=1 a loss can follow from the configuration, but it stays "
         "a violation unless --allow lost-write:acks=1 accepts it."
     ),
     unknown_when=(
@@ -272,13 +272,13 @@ def lost_sends(p: Partition) -> pl.DataFrame:
 def _loss(p: Partition, run: pl.DataFrame, event: int) -> Finding:
     first, last, one = run.row(0, named=True), run.row(-1, named=True), len(run) == 1
     value, at = first["value"], first["offset"]
-    permits = f" with acks=1, which permits {'its' if one else 'their'} loss" if first["acks"] == "1" else ""
+    acks = " with acks=1, which waits for no follower" if first["acks"] == "1" else ""
     if one:
         acknowledged = f"{value} was acknowledged at {_place(p, run)} by {first['process']}"
-        lost = f"{acknowledged} at {seconds(first['completed'])}{permits}"
+        lost = f"{acknowledged} at {seconds(first['completed'])}{acks}"
     else:
-        lost = f"{len(run):,} writes acknowledged at {_place(p, run)} ({some(run['value'].to_list())}){permits}"
-        lost += ", are gone" if permits else " are gone"
+        lost = f"{len(run):,} writes acknowledged at {_place(p, run)} ({some(run['value'].to_list())}){acks}"
+        lost += ", are gone" if acks else " are gone"
     evidence = [
         (f"{first['process']} sends {value}", first["invoked_at"]),
         (f"{value} acknowledged at offset {at}", first["at"]),
