@@ -70,7 +70,8 @@ def _scope(report: dict[str, Any], seconds: float) -> str:
     if not counts.get("operations") and counts.get("evidence files"):
         parts = [_broker_files(counts, where)]
     if source["span_ns"] and source["span_ns"][1] > source["span_ns"][0]:
-        parts.append(f"over {(source['span_ns'][1] - source['span_ns'][0]) / 1e9:,.1f} s")
+        span_ns = source["span_ns"][1] - source["span_ns"][0]
+        parts.append(f"over {span_ns / 1e9:,.1f} s" if span_ns >= 1e8 else f"over {span_ns / 1e6:.3g} ms")
     system = source["system"] if isinstance(source["system"], dict) else {}
     if system:
         parts.append(f"on {system.get('name', '')} {system.get('version', '')}".rstrip())

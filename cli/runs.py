@@ -114,6 +114,12 @@ def _worst_first(runs: Sequence[Judged]) -> list[Judged]:
     return sorted(runs, key=lambda run: ORDER.index(run.verdict))
 
 
+def _reason(run: Judged) -> str:
+    """The headline, or what is missing where no breach was found."""
+    broken = [item for item in run.report["assumptions"] if item["holds"] is not True] if run.report else []
+    return f"{broken[0]['name']}: {broken[0]['says']}" if run.verdict == "unknown" and broken else run.headline
+
+
 def render(runs: Sequence[Judged], index: Path | None) -> str:
     """The count of each verdict, then a line for each run, worst first."""
     counts = Counter(run.verdict for run in runs)
@@ -126,7 +132,7 @@ def render(runs: Sequence[Judged], index: Path | None) -> str:
     for run in shown:
         verdict = click.style(f"{run.verdict:10}", fg=COLOURS.get(run.verdict, "red"))
         name = f"{printable(run.name):{min(width, 40)}}"
-        lines.append(f"  {verdict} {name}  {clipped(printable(run.headline), max(columns - len(name) - 15, 20))}")
+        lines.append(f"  {verdict} {name}  {clipped(printable(_reason(run)), max(columns - len(name) - 15, 20))}")
     if len(runs) > len(shown):
         lines.append(f"  … and {len(runs) - len(shown):,} more")
     return "\n".join([*lines, *(["", f"Index of the reports: {index}"] if index else [])])

@@ -53,6 +53,8 @@ def test_each_run_has_a_line_and_a_row_the_worst_first(tmp_path: Path) -> None:
     result = check(good, tmp_path / "torn.jsonl", bad, out=tmp_path / "o")
     assert result.return_value == 1
     lines = result.output[result.output.index("3 runs: 1 invalid, 1 error, 1 ") :].splitlines()
+    assert "bad: INVALID" in result.output
+    assert "good: VALID" not in result.output  # a valid run only has its line
     assert [line.split()[1] for line in lines[1:4]] == ["bad", "torn", "good"]
     assert lines[-1] == f"Index of the reports: {tmp_path / 'o' / 'index.html'}"
     page = (tmp_path / "o" / "index.html").read_text()
