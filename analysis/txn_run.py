@@ -53,8 +53,8 @@ def placed_events(split: int, reader: str, path: str, source: Iterable[Block]) -
         if block.damage:
             row = {"place": [first + max(block.lines - 1, 0)], "reason": [block.damage]}
             left_out = pl.concat([left_out, pl.DataFrame(row, schema=QUARANTINED)])
-        tables = (frame.select(place, pl.exclude("line")) for frame in (parsed.events, parsed.steps))
-        yield Placed(*tables, left_out, block.first_line + block.lines)
+        events, steps = (frame.select(place, pl.exclude("line")) for frame in (parsed.events, parsed.steps))
+        yield Placed(events, steps, left_out, block.first_line + block.lines)
 
 
 def judge_transactions(run: Run, progress: Progress = lambda *_: None) -> Results:

@@ -104,7 +104,7 @@ def _source(run: str, state: Path, options: dict[str, Any]) -> Source:
         if options["run_json"] or options["client_config"]:
             raise UsageError(f"found --run-json or --client-config with {run}, expected them for a topic")
         return LocalRun(local_path(run))
-    refuse_stream_options(options["reader"])
+    refuse_stream_options(options["reader"], state)
     config, client = config_in(options["run_json"]), {}
     if options["client_config"]:
         from ..histories.recording.kafka_clients import read_properties

@@ -168,7 +168,9 @@ def config_in(file: Path | None) -> dict[str, Any]:
         raise InputError(str(file), error.strerror or "no file", "the run's JSON object") from error
 
 
-def refuse_stream_options(reader: str | None) -> None:
-    """Raises UsageError for --from with another format than ours."""
+def refuse_stream_options(reader: str | None, state: Path) -> None:
+    """Raises UsageError for --from with another format than ours, and for a state named as the copy beside it."""
+    if state.suffix in (".events", ".checkpoint"):
+        raise UsageError(f"found --state {state}, expected another ending: the copied events lie beside it")
     if reader not in (None, "native"):
         raise UsageError(f"found --from {reader}, expected events of the bundle's format (docs/format.md) in a stream")

@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -84,9 +83,15 @@ def check_target(folder: Path, contents: Contents = RESULT) -> None:
             _refuse_long(above)
             above = above.parent
         _refuse_long(folder)
-        Path(tempfile.mkdtemp(prefix=SCRATCH, dir=above)).rmdir()
+        with scratch_folder(above, _scratch_prefix(folder)):
+            pass
     except OSError as error:
         raise _unwritable(folder, error) from error
+
+
+def _scratch_prefix(folder: Path) -> str:
+    """The beginning of the names of temporary folders for a target: those of killed runs are found by it."""
+    return SCRATCH if _is_fixed(folder) else f".{os.fsdecode(os.fsencode(folder.name)[:MAX_NAME_BYTES])}{SCRATCH}"
 
 
 def _refuse_long(path: Path) -> None:
@@ -126,13 +131,12 @@ def write_whole(folder: Path, fill: Callable[[Path], None], contents: Contents =
         folder = folder.resolve()
     is_fixed = _is_fixed(folder)
     parent = folder if is_fixed else folder.parent
-    clipped = os.fsdecode(os.fsencode(folder.name)[:MAX_NAME_BYTES])
     try:
         parent.mkdir(parents=True, exist_ok=True)
         mode = folder.stat().st_mode & 0o7777 if folder.exists() else 0o777 & ~_umask()
     except OSError as error:
         raise _unwritable(folder, error) from error
-    with scratch_folder(parent, SCRATCH if is_fixed else f".{clipped}{SCRATCH}") as scratch:
+    with scratch_folder(parent, _scratch_prefix(folder)) as scratch:
         whole = scratch / "whole"
         whole.mkdir()
         fill(whole)

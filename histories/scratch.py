@@ -27,7 +27,11 @@ def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
         with _lock(folder):
             yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        except BaseException:  # a signal that ends the process
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 @contextmanager

@@ -105,7 +105,7 @@ class StreamCopy:
         return not any(self._histories.glob("*.jsonl"))
 
     def _file(self, topic: str, partition: int) -> Path:
-        return self._histories / f"{topic}-{partition}.jsonl"
+        return self._histories / f"{topic.lstrip('.')}-{partition}.jsonl"  # a hidden file is no history
 
 
 def _identity_in(file: Path) -> str:

@@ -27,6 +27,8 @@ def _compile(function: Function, **options: bool) -> Any:
     Compiled code passes whole numbers as int64: numba would compile a function anew for each constant, and for each
     mixture of int32 and int64 among its arguments.
     """
+    if numba.config.DISABLE_JIT:
+        return function
     options |= {"nogil": True}
     try:
         dispatcher = numba.njit(cache=True, error_model="numpy", **options)(function)
@@ -56,8 +58,9 @@ def _compile_inner(function: Function, **options: bool) -> Function:
     Code that unpacks Python objects takes as long to compile as a short function.
     """
     dispatcher = _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
-    infer_global(function, types.Dispatcher(dispatcher))
-    function.dispatcher = dispatcher  # type: ignore[attr-defined]  # numba's type of it is a weak reference
+    if dispatcher is not function:
+        infer_global(function, types.Dispatcher(dispatcher))
+        function.dispatcher = dispatcher  # type: ignore[attr-defined]  # numba's type of it is a weak reference
     return function
 
 

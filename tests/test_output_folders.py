@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +13,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from logjudge.cli.main import ENVIRONMENT_ERRORS, cli
+from logjudge.cli.main import ENVIRONMENT_ERRORS, Terminated, cli
 from logjudge.histories import output_folder as folders
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import LogjudgeError, UsageError
-from logjudge.histories.output_folder import RESULT, move_into, write_whole
+from logjudge.histories.output_folder import RESULT, check_target, move_into, write_whole
 from logjudge.histories.scratch import scratch_folder
 
 HISTORY = """{"process":"p","op":0,"type":"invoke","f":"send","topic":"x","partition":0,"value":"a","time":1}
@@ -161,6 +162,33 @@ def test_leftovers_of_a_killed_run_are_removed_and_those_of_a_live_one_stay(tmp_
         write_whole(out, result_of("a"))
         assert running.is_dir()
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_kill_while_the_target_is_checked_leaves_nothing_for_ever(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as after kill -9
+        check_target(out)
+    assert len(list(tmp_path.iterdir())) == 1
+    check_target(out)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_while_a_temporary_folder_is_removed_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove, calls = shutil.rmtree, []
+
+    def interrupted(*arguments: object, **options: object) -> None:
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise Terminated(signal.SIGTERM)
+        remove(*arguments, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(Terminated), scratch_folder(tmp_path, ".out.logjudge-"):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_move_into_a_folder_that_was_killed_is_taken_up_again(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -141,6 +142,9 @@ def test_the_line_of_a_message_is_its_offset_plus_one(cluster: Cluster, tmp_path
     history = tmp_path / "events.events" / "history"
     assert (history / "events-0.jsonl").read_bytes().splitlines() == [b'{ "time": 1}', b"", b"", b"2", b"null", b"null"]
     assert (history / "events-1.jsonl").read_bytes() == b"3\n"
+    with closing(StreamCopy(tmp_path / "hidden", ".t (id)", {})) as copy:
+        copy.append(".t", 0, [(0, b"4")])
+    assert (tmp_path / "hidden" / "history" / "t-0.jsonl").read_bytes() == b"4\n"
 
 
 @pytest.mark.parametrize(("policy", "left_out"), [("delete", 0), ("compact", 1), ("compact,delete", 1)])
@@ -243,6 +247,7 @@ def test_a_copy_goes_on_behind_its_last_whole_line(tmp_path: Path) -> None:
         (("RUN", "--run-json", "RUN/run.json"), "expected them for a topic"),
         ((URL, "--from", "jepsen"), "expected events of the bundle's format"),
         ((URL, "--run-json", "RUN/history.jsonl"), "the run's JSON object"),
+        ((URL, "--state", "RUN.events"), "expected another ending"),
         ((URL, "--state", "RUN.state"), "expected none; name another --state"),
     ],
 )

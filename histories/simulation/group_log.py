@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...models.replication.cluster import Cluster
-from ...models.replication.coordinators.requests import GroupRecord
+from ...models.replication.coordinators.group_requests import GroupRecord
 from ...models.replication.storage.batches import Batch
 from ..evidence.group_records import (
     ASSIGNMENT,

@@ -62,7 +62,7 @@ def batch_bytes(batch: Batch, content: Content) -> bytes:
         batch_size=1 << 30,
     )
     timestamp = epoch_ms(batch.time)
-    for index in range(batch.end - batch.base):
+    for index in range(batch.count):
         record = _marker(batch) if batch.producer == MARKER else content(batch, index)
         builder.append(index, timestamp, *record, [])
     raw = bytearray(builder.build())
@@ -82,7 +82,7 @@ def message_set(batch: Batch, content: Content) -> bytes:
     """The same records as single messages, magic 1, CreateTime."""
     found: list[bytes] = []
     timestamp = epoch_ms(batch.time)
-    for index in range(batch.end - batch.base):
+    for index in range(batch.count):
         key, text = content(batch, index)
         # magic, attributes, timestamp, key (length -1: none), value
         head = struct.pack(">bbqi", 1, 0, timestamp, -1 if key is None else len(key)) + (key or b"")

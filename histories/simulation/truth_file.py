@@ -51,7 +51,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
     nowhere = {name_of(p): _listed(acks, p) for p, acks in enumerate(missing_everywhere(cluster)) if acks}
     for one in gone:
         values.setdefault(name_of(one.partition), []).extend(_listed([one.ack], one.partition))
-    read = sum(one.ack.end - one.ack.base for one in gone if one.read)
+    read = sum(one.ack.count for one in gone if one.read)
     total = sum(len(v) for v in values.values())
     causes = list(dict.fromkeys(one.cause for one in gone))
     duplicates: list[Repeat] = []
@@ -63,7 +63,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             duplicates += twice
             reordered += late
     ledger = cluster.ledger
-    acknowledged = sum(a.end - a.base for acks in ledger.acks[: config.partitions] for a in acks if a.acks != 0)
+    acknowledged = sum(a.count for acks in ledger.acks[: config.partitions] for a in acks if a.acks != 0)
     acknowledges = config.acks != 0
     return {
         "name": scenario.name,
@@ -138,9 +138,7 @@ def _consumed(cluster: Cluster) -> dict[str, Any]:
 
 def _listed(acks: list[Ack], partition: int) -> list[list[Any]]:
     """(offset, value) of each record."""
-    return [
-        [ack.base + i, value(ack.producer, partition, ack.first + i)] for ack in acks for i in range(ack.end - ack.base)
-    ]
+    return [[ack.base + i, value(ack.producer, partition, ack.first + i)] for ack in acks for i in range(ack.count)]
 
 
 def _written_again(cluster: Cluster) -> list[str]:

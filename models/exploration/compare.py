@@ -51,7 +51,7 @@ def rows() -> Iterator[tuple[str, ...]]:
             options = {**LOAD, "simulation.brokers": replicas, "default.replication.factor": replicas}
             cluster = Scenario(name, variant, 1, options, {}, _faults(replicas)[faults]).run()
             taken = ack_latency(cluster)
-            acknowledged = sum(ack.end - ack.base for ack in cluster.ledger.acks[0])
+            acknowledged = sum(ack.count for ack in cluster.ledger.acks[0])
             yield (
                 faults,
                 name,
@@ -61,7 +61,7 @@ def rows() -> Iterator[tuple[str, ...]]:
                 f"{longest_silence(cluster) / SECOND:.1f} s",
                 f"{taken['median']:.0f} ms",
                 f"{taken['p99']:.0f} ms",
-                str(sum(loss.ack.end - loss.ack.base for loss in losses(cluster))),
+                str(sum(loss.ack.count for loss in losses(cluster))),
             )
 
 

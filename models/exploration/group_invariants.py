@@ -46,7 +46,7 @@ def no_commit_loss(cluster: Cluster) -> list[Breach]:
         record
         for batch in log.batches()
         if batch.producer == COORDINATOR
-        for record in cluster.coordinator_logs.group_records[batch.first : batch.first + batch.end - batch.base]
+        for record in cluster.coordinator_logs.group_records[batch.first : batch.values_end]
     ]
     stored = {(record.generation, record.member, record.offset) for record in records}
     return [

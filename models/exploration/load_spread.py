@@ -81,7 +81,7 @@ def _records(cluster: Cluster, leaders: Leaders, brokers: list[int]) -> dict[int
         assert log is not None
         for batch in log.batches():
             if batch.time in MEASURED:
-                count[leaders[partition, batch.epoch][1]] += batch.end - batch.base
+                count[leaders[partition, batch.epoch][1]] += batch.count
     return {broker: count[broker] for broker in brokers}
 
 

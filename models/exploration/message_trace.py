@@ -94,7 +94,7 @@ class MessageTracer:
             return ", ".join(error or f"acknowledged at offset {base}" for error, base in own), True
         for partition, error, batches, mark, _, _ in response.results:
             if partition == self._partition:
-                count = sum(batch.end - batch.base for batch in batches)
+                count = sum(batch.count for batch in batches)
                 return error or f"{_records(count)}, high watermark {mark}", bool(error or count)
         return "nothing for this partition", False
 

@@ -149,7 +149,7 @@ def _overtaking(cluster: Cluster, breach: Breach) -> list[Values]:
         return []
     for batch in log.batches():
         if batch.base < late.base and batch.producer == late.producer and batch.first > late.first:
-            return [Values(breach.partition, batch.producer, batch.first, batch.first + batch.end - batch.base)]
+            return [Values(breach.partition, batch.producer, batch.first, batch.values_end)]
     return []
 
 

@@ -17,7 +17,7 @@ def dated_copies(cluster: Cluster) -> Iterator[tuple[int, Place]]:
     """The time and the source of each copy in the final leaders' logs that read_committed consumers see."""
     for partition in cluster.config.copies:
         for batch in visible_batches(cluster, partition):
-            for number in range(batch.first, batch.first + batch.end - batch.base):
+            for number in range(batch.first, batch.values_end):
                 yield batch.time, cluster.copies.sources[batch.producer, partition, number]
 
 
@@ -34,7 +34,7 @@ def committed_offsets(cluster: Cluster) -> dict[int, int] | None:
         return None
     found: dict[int, tuple[int, int]] = {}  # partition -> offset of the record, committed offset
     for batch in committed(log.batches(), log.end):
-        records = cluster.coordinator_logs.group_records[batch.first : batch.first + batch.end - batch.base]
+        records = cluster.coordinator_logs.group_records[batch.first : batch.values_end]
         for at, record in enumerate(records, batch.base):
             if record.offset is not None:
                 partition, offset = record.offset

@@ -169,7 +169,7 @@ class Tracer(History):
 
 def _events(time: int, step: Step, records: Records) -> Iterator[TraceEvent]:
     for partition, batch in records:
-        end = batch.first + batch.end - batch.base
+        end = batch.values_end
         yield TraceEvent(time, step, partition, batch.producer, batch.first, end, batch.base)
 
 

@@ -26,7 +26,7 @@ def visible_values(cluster: Cluster) -> Values:
     for partition in range(cluster.config.data_partitions):
         for batch in visible_batches(cluster, partition):
             ranges = found.setdefault((partition, batch.producer), [])
-            add_range(ranges, batch.first, batch.first + batch.end - batch.base)
+            add_range(ranges, batch.first, batch.values_end)
     return found
 
 

@@ -85,7 +85,7 @@ def longest_silence(cluster: Cluster) -> int:
         for ack in acks:
             longest = max(longest, ack.time - before)
             before = ack.time
-            count += ack.end - ack.base
+            count += ack.count
         last_ack.append(before)
     return longest if count >= cluster.config.ops else max(longest, cluster.healed_at - min(last_ack))
 
@@ -134,7 +134,7 @@ def _was_polled(polled: Ranges, ack: Ack) -> bool:
     place = bisect_right(polled, (ack.first, 1 << 60)) - 1
     if place >= 0 and polled[place][1] > ack.first:
         return True
-    return place + 1 < len(polled) and polled[place + 1][0] < ack.first + ack.end - ack.base
+    return place + 1 < len(polled) and polled[place + 1][0] < ack.values_end
 
 
 def offset_regressions(acks: Iterable[Ack]) -> list[tuple[int, int, int]]:
@@ -145,7 +145,7 @@ def offset_regressions(acks: Iterable[Ack]) -> list[tuple[int, int, int]]:
     for ack in acks if _is_in_order(acks) else sorted(acks, key=attrgetter("producer", "first")):
         before = last.get(ack.producer)
         if ack.acks != 0 and before is not None and ack.base < before.end - 1:
-            back = (ack.producer, ack.first, before.first + before.end - before.base - 1)
+            back = (ack.producer, ack.first, before.values_end - 1)
             found.setdefault(ack.producer, []).append(back)
         if ack.acks != 0:
             last[ack.producer] = ack
@@ -171,7 +171,7 @@ def find_repeats(log: ReplicaLog, partition: int) -> tuple[list[Repeat], list[Re
         if batch.end <= log.start or batch.producer < 0:
             continue  # deleted with its segment still there, or a transaction marker
         ranges = seen.setdefault(batch.producer, _Ranges())
-        end = batch.first + batch.end - batch.base
+        end = batch.values_end
         place = bisect_right(ranges.firsts, batch.first)
         if place == len(ranges.firsts) and (not place or ranges.ends[-1] <= batch.first):
             if not ranges.continues(batch):

@@ -38,6 +38,16 @@ class Ack:
     epoch: int  # the leader epoch that appended it
     isr: tuple[int, ...]  # in the quorum's state at that time
 
+    @property
+    def count(self) -> int:
+        """How many records it has."""
+        return self.end - self.base
+
+    @property
+    def values_end(self) -> int:
+        """The value number after its last one."""
+        return self.first + self.end - self.base
+
     def overlaps(self, batch: Batch) -> bool:
         """Whether a log's batch has some of these values at the acknowledged offsets."""
         return (
@@ -60,7 +70,7 @@ class Ack:
 
     def since(self, offset: int) -> Ack | None:
         """The part of this batch from an offset on."""
-        return self.part(max(0, offset - self.base), self.end - self.base) if self.end > offset else None
+        return self.part(max(0, offset - self.base), self.count) if self.end > offset else None
 
     def until(self, offset: int) -> Ack | None:
         """The part of this batch below an offset."""
@@ -94,7 +104,7 @@ class Acks(Rows):
 def missing_parts(ack: Ack, held: Ranges) -> list[Ack]:
     """The parts of an acknowledged batch whose values are in none of these ranges."""
     parts: list[Ack] = []
-    at, end = ack.first, ack.first + ack.end - ack.base
+    at, end = ack.first, ack.values_end
     place = max(0, bisect_right(held, (at, 1 << 60)) - 1)
     while at < end:
         while place < len(held) and held[place][1] <= at:
@@ -112,7 +122,7 @@ def value_ranges(log: ReplicaLog, producers: set[int]) -> dict[int, Ranges]:
     held: dict[int, Ranges] = {}
     for batch in log.batches() if producers else ():
         if batch.producer in producers:
-            add_range(held.setdefault(batch.producer, []), batch.first, batch.first + batch.end - batch.base)
+            add_range(held.setdefault(batch.producer, []), batch.first, batch.values_end)
     return held
 
 

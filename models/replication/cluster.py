@@ -12,6 +12,7 @@ from random import Random
 
 from .brokers.broker import Broker
 from .brokers.replica import Replica
+from .clients.async_committer import AsyncCommitter
 from .clients.blocking_producer import BlockingProducer
 from .clients.client import ClientParts
 from .clients.consumer import Consumer
@@ -108,7 +109,8 @@ class Cluster:
                 return TransactionalOutput(index, parts, owner, self.transactions)
             return PlainOutput(index, parts, owner, next(self.copies.pids))
 
-        member: Callable[..., GroupConsumer] = partial(GroupConsumer, group=self.group)
+        kind = AsyncCommitter if config.commit == "async" else GroupConsumer
+        member: Callable[..., GroupConsumer] = partial(kind, group=self.group)
         if config.poison in ("crash", "skip"):
             member = partial(PoisonedConsumer, group=self.group)
         elif config.copies:

@@ -19,6 +19,7 @@ ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 MS = 1_000  # microseconds
 SECOND = 1_000_000
 NEVER = 1 << 60  # later than any run
+RECORD_BYTES = 100  # of a record, where bytes are counted
 
 
 class ConfigError(ValueError):
@@ -72,6 +73,8 @@ class Config:
     fetchers: int = setting(1, "num.replica.fetchers", least=1, most=1000)
     # replica.fetch.max.bytes, counted in batches
     fetch_max_batches: int = setting(1000, "simulation.replica.fetch.max.batches", least=1, per_broker=True)
+    # bytes a second that a leader sends to replicas out of sync: leader.replication.throttled.replicas=*
+    throttle: int = setting(NEVER, "leader.replication.throttled.rate", least=1, per_broker=True)
     # disks
     hw_checkpoint: int = setting(5 * SECOND, "replica.high.watermark.checkpoint.interval.ms", least=1, per_broker=True)
     recovery_checkpoint: int = setting(60 * SECOND, "log.flush.offset.checkpoint.interval.ms", least=1, per_broker=True)
@@ -128,8 +131,9 @@ class Config:
     offset_reset: str = setting("earliest", "auto.offset.reset", choices=("earliest", "latest"))
     max_poll_records: int = setting(500, "max.poll.records", least=1)
     poll_timeout: int = setting(500 * MS, "simulation.poll.timeout.ms", least=1)
-    # none | after | before (handling what was polled), auto (in polls, in a group)
+    # none | after | before (handling what was polled); in a group also auto (in polls), async (after, without waiting)
     commit: str = setting("none", "simulation.commit")
+    commit_retry: bool = setting(False, "simulation.commit.retry")  # the application repeats async commits that failed
     auto_commit_interval: int = setting(5 * SECOND, "auto.commit.interval.ms", least=1)
     # the assignor of the consumers' group; empty: each consumer assigns itself everything
     strategy: str = setting("", "partition.assignment.strategy")

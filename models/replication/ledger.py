@@ -232,11 +232,8 @@ class Ledger:
 
     def on_polled(self, name: str, partition: int, batch: Batch) -> None:
         """A consumer's poll returned these records."""
-        add_range(
-            self.polled_values.setdefault(partition, {}).setdefault(batch.producer, []),
-            batch.first,
-            batch.first + batch.end - batch.base,
-        )
+        polled = self.polled_values.setdefault(partition, {}).setdefault(batch.producer, [])
+        add_range(polled, batch.first, batch.values_end)
         _extend(self.read_by, name, partition, batch)
 
     def on_handled(self, name: str, records: Records) -> None:

@@ -48,36 +48,28 @@ def explain_loss(
             cut = truncation
         elif truncation.broker == broker and truncation.reason == "high-watermark" and truncation.time > ack.time:
             above = truncation if truncation.end > ack.base else above
+
+    def loss(cause: str, detail: str) -> Loss:
+        return Loss(cause, detail, now, broker, elected.epoch)
+
     if len(without_power.intersection(ack.isr)) > 1 and not had.difference(without_power).intersection(ack.isr):
         # No replica has it any more, so no other election would have saved it.
-        cause, detail = "correlated-failure", "all in-sync replicas with it lost their unflushed tails with the power"
-    elif elected.unclean and not elected.recalled:
-        cause, detail = "unclean-election", "it was not in the ISR"
-    elif (
-        cut is not None
-        and cut.reason == "unclean-disk"
+        return loss("correlated-failure", "all in-sync replicas with it lost their unflushed tails with the power")
+    if elected.unclean and not elected.recalled:
+        return loss("unclean-election", "it was not in the ISR")
+    if cut is not None and cut.reason == "unclean-disk":
         # The change that recalls the last known leader may be the one that empties the ELR.
-        and (elected.recalled or {*before.isr, *before.elr} <= {broker})
-    ):
-        cause, detail = "last-replica-standing", "its unflushed tail was lost with the power"
-    elif cut is not None and cut.reason == "unclean-disk":
-        cause, detail = (
-            "unknown",
-            "it was one of several in the ISR, and its unflushed tail was lost with the power",
-        )
-    elif cut is not None and cut.reason == "high-watermark":
-        cause, detail = "high-watermark-truncation", "it had truncated to its high watermark"
-    elif cut is not None:
-        cause, detail = "leader-epoch-divergence", "it had truncated to the leader's end offset for its last epoch"
-    elif ack.acks == 1:
-        cause, detail = "single-ack-failover", "it had not fetched what the leader alone acknowledged"
-    elif above is not None:
-        cause, detail = (
-            "high-watermark-truncation",
-            "it had truncated to its high watermark, and kept other records",
-        )
-    else:
-        # Without fencing, a replica can join the ISR without all committed records (KAFKA-7128); and an asynchronous
-        # leader does not wait for the ISR. Neither is a named cause.
-        cause, detail = "unknown", "it was in the ISR and never had it"
-    return Loss(cause, detail, now, broker, elected.epoch)
+        if elected.recalled or {*before.isr, *before.elr} <= {broker}:
+            return loss("last-replica-standing", "its unflushed tail was lost with the power")
+        return loss("unknown", "it was one of several in the ISR, and its unflushed tail was lost with the power")
+    if cut is not None and cut.reason == "high-watermark":
+        return loss("high-watermark-truncation", "it had truncated to its high watermark")
+    if cut is not None:
+        return loss("leader-epoch-divergence", "it had truncated to the leader's end offset for its last epoch")
+    if ack.acks == 1:
+        return loss("single-ack-failover", "it had not fetched what the leader alone acknowledged")
+    if above is not None:
+        return loss("high-watermark-truncation", "it had truncated to its high watermark, and kept other records")
+    # Without fencing, a replica can join the ISR without all committed records (KAFKA-7128); and an asynchronous
+    # leader does not wait for the ISR. Neither is a named cause.
+    return loss("unknown", "it was in the ISR and never had it")

@@ -155,7 +155,7 @@ def check(config: Config) -> None:
         )
     if config.strategy and config.strategy not in ASSIGNORS:
         raise ConfigError(f"partition.assignment.strategy must be {', '.join(ASSIGNORS)}, not {config.strategy!r}")
-    commits = ("none", "after", "before", *(("auto",) if config.strategy else ()))
+    commits = ("none", "after", "before", *(("auto", "async") if config.strategy else ()))
     if config.commit not in commits:
         raise ConfigError(f"simulation.commit must be {', '.join(commits)}, not {config.commit!r}")
     _check_processing(config)
@@ -182,6 +182,8 @@ def _check_processing(config: Config) -> None:
 
 
 def _check_group(config: Config) -> None:
+    if config.commit_retry and config.commit != "async":
+        raise ConfigError("simulation.commit.retry needs simulation.commit=async")
     if config.static_members != "none" and not config.strategy:
         raise ConfigError("simulation.static.members needs a group: set partition.assignment.strategy")
     if config.poison != "none" and not (config.strategy and config.commit == "after" and config.processing == "none"):

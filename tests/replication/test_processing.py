@@ -25,9 +25,9 @@ from logjudge.models.exploration.matrix import SETTINGS, space
 from logjudge.models.exploration.processing_invariants import committed_offsets, visible_copies
 from logjudge.models.exploration.processing_truth import copied
 from logjudge.models.replication.config import SECOND, Config, ConfigError
-from logjudge.models.replication.coordinators.coordinator import GroupCoordinator
+from logjudge.models.replication.coordinators.group_coordinator import GroupCoordinator
 from logjudge.models.replication.coordinators.group_offsets import GroupOffsets
-from logjudge.models.replication.coordinators.requests import GroupRecord
+from logjudge.models.replication.coordinators.group_requests import GroupRecord
 from logjudge.models.replication.event_loop import EventLoop, PausableTimer
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.options import configure

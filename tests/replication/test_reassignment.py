@@ -13,9 +13,11 @@ from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
+from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.schedule import QUICK, draw
 from logjudge.models.replication.config import SECOND, ConfigError
 from logjudge.models.replication.eras import ERAS
+from logjudge.models.replication.events import ClusterEvent
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.partition_state import NO_LEADER, PartitionState
 from logjudge.models.replication.reassignment import begin, finish, revert
@@ -131,3 +133,16 @@ def test_a_move_that_makes_no_sense_is_refused() -> None:
     assert "the amount of reassignment must be 0 to 0" in refused(Fault(SECOND, "reassignment", (1, 2), amount=1))
     assert "names no nodes" in refused(Fault(SECOND, "reassignment"))
     assert "majority-quorum has no reassignment" in refused(Fault(SECOND, "reassignment", (1, 2)), "majority-quorum")
+
+
+@pytest.mark.parametrize(("rate", "least", "most"), [(1 << 50, 0, 1), (20_000, 5, 10), (5_000, 32, 80)])
+def test_a_throttled_reassignment_takes_as_long_as_its_rate_demands(rate: int, least: int, most: int) -> None:
+    """10 kB a second are written from 1 s to 41 s, and the move begins at 10 s."""
+    scenario = load("reassignment-throttled")
+    events: list[ClusterEvent] = []
+    options = {**scenario.options, "leader.replication.throttled.rate": rate}
+    cluster = replace(scenario, options=options).run(listener=events.append)
+    [begun, completed] = [time for time, _, kind, _ in events if kind == "reassignment"]
+    assert least * SECOND < completed - begun < most * SECOND
+    assert cluster.final
+    assert breaches(cluster, ("no-acknowledged-loss", "no-divergence")) == {}

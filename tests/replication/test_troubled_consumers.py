@@ -1,4 +1,4 @@
-"""Records that nobody can handle, seeks, and partitions that are added while a group reads."""
+"""Records that nobody can handle, seeks, asynchronous commits, and partitions that are added while a group reads."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from logjudge.models.replication.config import Config, ConfigError
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.options import configure
 from logjudge.models.replication.scenario import Scenario
+
+from .test_consumer_groups import scenario as group_scenario
 
 INVARIANTS = ("one-owner", "no-fenced-commit", "no-commit-loss", "no-acknowledged-loss", "no-consumer-loss")
 
@@ -95,11 +97,32 @@ def test_a_partition_is_added_while_the_controller_is_away(variant: str, strateg
     assert all(cluster.group.handled[partition] for partition in range(3))
 
 
+@pytest.mark.parametrize("retries", [True, False])
+def test_only_a_repeated_commit_goes_back(retries: bool, tmp_path: Path) -> None:
+    scenario = load("commit-async-retry")
+    options = {**scenario.options, "simulation.commit.retry": retries}
+    results = judged(replace(scenario, options=options), tmp_path / "run")
+    assert {*results.findings()["rule"]} == ({"commit-regression"} if retries else set())
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("retries", [True, False])
+def test_asynchronous_commits_lose_nothing_under_faults(seed: int, retries: bool) -> None:
+    drawn = group_scenario(seed)
+    options = {**drawn.options, "simulation.commit": "async", "simulation.commit.retry": retries}
+    cluster = replace(drawn, options=options).run()
+    assert cluster.final
+    assert cluster.group.acknowledged
+    assert breaches(cluster, INVARIANTS) == {}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"simulation.poison": "eat"}, "simulation.poison must be none, crash"),
         ({"simulation.poison": "crash"}, "needs a group"),
+        ({"simulation.commit": "async"}, "must be none, after, before, not"),
+        ({"simulation.commit.retry": True}, r"needs simulation\.commit=async"),
         ({"simulation.partitions.added": 1}, "must be less than num.partitions"),
         ({"simulation.partitions.added": 1, "num.partitions": 2}, "needs a group"),
     ],

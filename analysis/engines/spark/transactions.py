@@ -49,6 +49,7 @@ _Judge = Callable[[int, dict[str, list[bytes]]], Iterator[_Row]]  # gets a bucke
 def judge_transactions(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
     """Judges one run: the findings and counts of txn_run.judge_transactions. The caller sized the shuffles."""
     results, settings, buckets = Results(run), run.settings, shuffle_tasks(session)
+    results.add_counts(dict.fromkeys(("keys", "operations", "repeated keys", "without invocation"), 0))
     stored: list[DataFrame] = []
     try:
         progress("Spark is reading", 0, 1, "histories")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from ..config import NEVER, RECORD_BYTES, SECOND
 from ..requests import (
     NONE,
     NOT_AVAILABLE,
@@ -15,6 +16,7 @@ from ..requests import (
     FetchRequest,
     FetchResult,
 )
+from ..storage.batches import Batch
 from .part import BrokerPart
 from .replica import Replica
 
@@ -27,6 +29,8 @@ class FetchHandler(BrokerPart):
     _complete_deletes: Callable[[Replica], None]
     _parked: dict[tuple[int, int], FetchRequest] = field(default_factory=dict, init=False)  # by follower and fetcher
     _parked_consumers: dict[int, list[FetchRequest]] = field(default_factory=dict, init=False)  # by partition
+
+    _sent: tuple[int, int] = field(default=(0, 0), init=False)  # a second, and the bytes for replicas out of sync in it
 
     def restart(self) -> None:
         """A new process has no requests."""
@@ -108,9 +112,23 @@ class FetchHandler(BrokerPart):
         if aborted is not None:
             below = log.transactions.stable_end(below)
         batches = log.read(offset, request.limit, below) if offset < below else []
+        if follower >= 0 and batches and self._config.throttle < NEVER and follower not in replica.isr:
+            batches = self._within_quota(batches)
         if aborted is not None and batches:
             aborted[partition] = log.transactions.aborted_between(offset, batches[-1].end)
         return (partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
+
+    def _within_quota(self, batches: list[Batch]) -> list[Batch]:
+        """The batches, unless this second's quota for replicas out of sync is used up (ReplicationQuotaManager).
+
+        Simplifications: Kafka averages over eleven seconds; a record counts as 100 bytes.
+        """
+        second = self._process.loop.now // SECOND
+        used = self._sent[1] if self._sent[0] == second else 0
+        if used >= self._config.throttle:
+            return []
+        self._sent = second, used + RECORD_BYTES * (batches[-1].end - batches[0].base)
+        return batches
 
     def _respond(self, request: FetchRequest) -> None:
         if not request.closed:

@@ -78,21 +78,11 @@ class IsrManager(BrokerPart):
             self._propose(replica, isr)
 
     def _propose(self, replica: Replica, isr: tuple[int, ...]) -> None:
-        request = AlterIsrRequest(
-            self._process.id,
-            QUORUM,
-            self._process.loop.now,
-            self.on_response,
-            self.on_closed,
-            None,
-            replica.partition,
-            isr,
-            replica.epoch,
-            replica.version,
+        proposal = (replica.partition, isr, replica.epoch, replica.version)
+        replica.pending_isr = self._send(
+            AlterIsrRequest, QUORUM, self._controller.alter_isr, self.on_response, self.on_closed, *proposal
         )
-        replica.pending_isr = request
         replica.update_maximal_isr()
-        self._network.send(self._process.id, QUORUM, self._controller.alter_isr, request)
 
     def on_response(self, request: AlterIsrRequest) -> None:
         """The quorum's response to a proposed ISR."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..config import Config
 from ..network import Network
+from ..ports import Inbox
+from ..requests import Callback, Request
 from ..rules import Rules
 from .process import Process
 from .replica_manager import ReplicaManager
 
+AnyRequest = TypeVar("AnyRequest", bound=Request)
 Parts = tuple[Process, Network, ReplicaManager, Rules, Config]  # the arguments of a BrokerPart
 
 
@@ -23,6 +27,22 @@ class BrokerPart:
     _manager: ReplicaManager
     _rules: Rules
     _config: Config
+
+    def _send(
+        self,
+        kind: Callable[..., AnyRequest],
+        target: int,
+        inbox: Inbox,
+        reply: Callback,
+        on_closed: Callback,
+        *content: Any,
+        **named: Any,
+    ) -> AnyRequest:
+        """Send a request of this broker with this content to another node, and return it."""
+        here = self._process.id
+        request = kind(here, target, self._process.loop.now, reply, on_closed, None, *content, **named)
+        self._network.send(here, target, inbox, request)
+        return request
 
     def _reply(self, request: Any) -> None:
         """Send a response: a request object also carries its response."""

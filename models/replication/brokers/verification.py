@@ -81,7 +81,7 @@ class Verifier(BrokerPart):
         return all(request.verified[index][0] != "waiting" for index in first)
 
     def _send_request(self, request: ProduceRequest, index: int) -> None:
-        batch, here = request.batches[index], self._process.id
+        batch = request.batches[index]
         assert request.verified is not None
         marker = self._last_marker(batch)
         leader = self._leader_of(self._config.transaction_log)
@@ -89,22 +89,12 @@ class Verifier(BrokerPart):
             request.verified[index] = (UNAVAILABLE, marker)
             return
         request.verified[index] = ("waiting", marker)
-        question = TransactionRequest(
-            here,
-            leader,
-            self._process.loop.now,
-            self._on_response,
-            self._on_closed,
-            None,
-            ADD,
-            "",
-            batch.pid,
-            batch.producer_epoch,
-            (batch.partition,),
-            verify_only=not self._rules.bumps_epoch_at_end(),
+        callbacks, is_v2 = (self._on_response, self._on_closed), self._rules.bumps_epoch_at_end()
+        content = (ADD, "", batch.pid, batch.producer_epoch, (batch.partition,))
+        question = self._send(
+            TransactionRequest, leader, self._inboxes[leader], *callbacks, *content, verify_only=not is_v2
         )
         self._waiting[question] = (request, index)
-        self._network.send(here, leader, self._inboxes[leader], question)
 
     def _on_response(self, response: TransactionRequest) -> None:
         if not self._process.defer(self._on_response, response):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..config import RECORD_BYTES
 from ..producer_batch import ProducerBatch
 from .producer import Producer
 
-RECORD_BYTES = 100
 EXHAUSTED = "BUFFER_EXHAUSTED"
 
 

@@ -141,7 +141,7 @@ class Consumer(Client):
             batches = self._buffer[partition]
             while batches and left > 0:
                 batch = batches.pop(0)
-                count = batch.end - batch.base
+                count = batch.count
                 if count > left:
                     batches.insert(0, batch.cut(batch.base + left, batch.end))
                     batch = batch.cut(batch.base, batch.base + left)
@@ -197,7 +197,7 @@ class Consumer(Client):
             return
         self._add_handled(records)
         self._history.handle(self.head(self.next_op()), records)
-        if self.config.commit == "after":
+        if self.config.commit in ("after", "async"):
             self._send_commit(self._begin_poll)
         else:
             self._begin_poll()

@@ -14,7 +14,7 @@ from typing import Any
 from ..config import MS
 from ..coordinators.assignors import ASSIGNORS, COOPERATIVE
 from ..coordinators.group_ledger import GroupLedger
-from ..coordinators.requests import (
+from ..coordinators.group_requests import (
     COMMIT,
     FENCED_INSTANCE,
     FETCH,

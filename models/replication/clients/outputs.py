@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from ..coordinators.requests import ILLEGAL_GENERATION, TXN_COMMIT, UNKNOWN_MEMBER, GroupRequest
+from ..coordinators.group_requests import ILLEGAL_GENERATION, TXN_COMMIT, UNKNOWN_MEMBER, GroupRequest
 from ..coordinators.transaction_ledger import TransactionLedger
 from ..coordinators.transaction_requests import FENCED
 from ..event_loop import Timer

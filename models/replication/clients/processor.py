@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..coordinators.requests import GroupRequest
+from ..coordinators.group_requests import GroupRequest
 from ..copy_ledger import CopyLedger
 from ..ports import Records
 from ..storage.batches import Batch

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..config import MS
-from ..coordinators.requests import RETRIABLE, GroupRequest
+from ..coordinators.group_requests import RETRIABLE, GroupRequest
 from ..coordinators.transaction_ledger import Transaction, TransactionLedger
 from ..coordinators.transaction_requests import ADD, CONCURRENT, END, FENCED, INIT, TransactionRequest
 from ..partition_state import NO_LEADER

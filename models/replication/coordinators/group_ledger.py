@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .requests import GroupRecord
+from .group_requests import GroupRecord
 
 
 @dataclass(slots=True)

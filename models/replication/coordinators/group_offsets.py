@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .requests import GroupRecord
+from .group_requests import GroupRecord
 
 UNWRITTEN = -1  # in place of a record's offset, while it is being written
 

@@ -88,7 +88,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
             return
         for batch in self._manager.replicas[self.log].log.batches():
             is_own = batch.producer == COORDINATOR
-            self._replay(batch, self.records[batch.first : batch.first + batch.end - batch.base] if is_own else ())
+            self._replay(batch, self.records[batch.first : batch.values_end] if is_own else ())
         self._is_loading = False
         self._loaded()
         process.loop.at(process.loop.now + TICK, self._tick, since)

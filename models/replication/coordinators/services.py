@@ -14,13 +14,13 @@ from ..partition_state import NO_LEADER, PartitionState
 from ..ports import Inboxes
 from ..requests import Request
 from ..storage.transactions import FIRST_TRANSACTIONAL
-from .coordinator import GroupCoordinator
+from .group_coordinator import GroupCoordinator
 from .group_ledger import GroupLedger
+from .group_requests import GroupRecord, GroupRequest
 from .markers import MarkerHandler
-from .requests import GroupRecord, GroupRequest
+from .transaction_coordinator import TransactionCoordinator
 from .transaction_ledger import TransactionLedger
 from .transaction_requests import MarkerRequest, TransactionRecord, TransactionRequest
-from .transactions import TransactionCoordinator
 
 
 @dataclass(slots=True)

@@ -33,6 +33,16 @@ class Batch:
     producer_epoch: int = -1
     sequence: int = -1
 
+    @property
+    def count(self) -> int:
+        """How many records it has."""
+        return self.end - self.base
+
+    @property
+    def values_end(self) -> int:
+        """The value number after its last one."""
+        return self.first + self.end - self.base
+
     def cut(self, start: int, end: int) -> Batch:
         """The part of this batch between two offsets.
 

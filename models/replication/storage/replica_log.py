@@ -20,7 +20,7 @@ class ProducerState:
     def add(self, batch: Batch) -> None:
         """Add an appended batch. A new producer epoch drops the earlier ones."""
         self.fence(batch.producer_epoch)
-        last = batch.sequence + batch.end - batch.base - 1
+        last = batch.sequence + batch.count - 1
         self.recent.append((batch.sequence, last, batch.base))
         if len(self.recent) > 5:  # ProducerStateEntry.NUM_BATCHES_TO_RETAIN
             del self.recent[0]

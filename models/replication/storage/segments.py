@@ -25,7 +25,7 @@ class Limits:
 
 def size_of(batch: Batch) -> int:
     """An upper bound of a batch's bytes on disk, by which a segment is full."""
-    return 61 + 30 * (batch.end - batch.base)
+    return 61 + 30 * (batch.count)
 
 
 def segments(batches: Iterable[Batch], segment_bytes: int, segment_time: int) -> Iterator[list[Batch]]:

@@ -19,8 +19,8 @@ from ..partition_state import NO_LEADER
 from ..ports import Inboxes
 from ..requests import INVALID_STATE, NOT_LEADER, OLD_COORDINATOR, OLD_PRODUCER
 from ..storage.batches import Batch
+from .group_requests import LOADING, NOT_AVAILABLE, NOT_COORDINATOR
 from .log_coordinator import LogCoordinator
-from .requests import LOADING, NOT_AVAILABLE, NOT_COORDINATOR
 from .transaction_ledger import TransactionLedger
 from .transaction_requests import (
     ADD,
@@ -227,7 +227,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
 
     def _send_markers(self, state: TransactionState) -> None:
         """Send markers that are not written yet; when all are, store the end of the transaction."""
-        here, now, record = self._process.id, self._process.loop.now, state.record
+        now, record = self._process.loop.now, state.record
         if not state.markers:
             complete = COMPLETE_COMMIT if record.state == PREPARE_COMMIT else COMPLETE_ABORT
             if not state.is_pending:
@@ -240,11 +240,10 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
                 continue
             reply, on_closed = partial(self._marked, state), partial(self._unmarked, state)
             commit = record.state == PREPARE_COMMIT
-            request = MarkerRequest(
-                here, leader, now, reply, on_closed, None, partition, record.pid, record.epoch, commit, self._epoch
+            content = (partition, record.pid, record.epoch, commit, self._epoch)
+            state.markers[partition] = self._send(
+                MarkerRequest, leader, self._inboxes[leader], reply, on_closed, *content
             )
-            state.markers[partition] = request
-            self._network.send(here, leader, self._inboxes[leader], request)
 
     def _completed(self, record: TransactionRecord, error: str) -> None:
         """All markers are written, so no older epoch may write from now on."""

@@ -18,8 +18,7 @@ from ..storage.batches import Batch
 from ..storage.transactions import MARKER, is_commit
 from .group_ledger import GroupLedger
 from .group_offsets import UNWRITTEN, GroupOffsets
-from .log_coordinator import LogCoordinator
-from .requests import (
+from .group_requests import (
     COMMIT,
     FENCED_INSTANCE,
     FETCH,
@@ -38,6 +37,7 @@ from .requests import (
     GroupRecord,
     GroupRequest,
 )
+from .log_coordinator import LogCoordinator
 from .transaction_requests import CONCURRENT, FENCED
 
 OF_TRANSACTION = (OLD_PRODUCER, INVALID_STATE, CONCURRENT, FENCED)  # errors that say why a transaction cannot go on

@@ -1,0 +1,78 @@
+"""A member that commits without waiting for the response (commitAsync), as often as it has handled records.
+
+The client does not retry such a commit. An application that does so from its callback (simulation.commit.retry) may
+overwrite a later commit with an earlier one, so that the committed offset goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..coordinators.group_requests import COMMIT, NOT_AVAILABLE, REBALANCING, RETRIABLE, GroupRequest
+from ..ports import Membership
+from ..requests import Request
+from .group_consumer import GroupConsumer
+
+DISCONNECTED = "NETWORK_EXCEPTION"
+
+
+class AsyncCommitter(GroupConsumer):
+    """Any number of commits are in flight."""
+
+    def _leave_group(self) -> None:
+        super()._leave_group()
+        self._commits: dict[GroupRequest, tuple[int, Membership]] = {}  # in flight: their operations
+
+    def _send_commit(self, then: Callable[[], None]) -> None:
+        offsets = {p: self.position[p] for p in self.assigned if p not in self._reset}
+        if offsets and not self._is_lost:
+            self._commit(offsets)
+        then()
+
+    def _commit(self, offsets: dict[int, int]) -> None:
+        op, membership = self.next_op(), self._membership()
+        self._history.committing(self.head(op), sorted(offsets.items()))
+        request = self._sent(COMMIT, self._on_commit, offsets=offsets)
+        if request is None:
+            self._end(op, membership, offsets, "fail", NOT_AVAILABLE)
+        else:
+            self._commits[request] = op, membership
+
+    def _end(self, op: int, membership: Membership, offsets: dict[int, int], outcome: str, error: str) -> None:
+        """The callback of a commit."""
+        self._history.committed(self.head(op), sorted(offsets.items()), outcome, error, membership)
+        if not error:
+            self.group.acknowledged.append((membership.generation, membership.member, dict(offsets), self.loop.now))
+        elif self.config.commit_retry and error in (*RETRIABLE, DISCONNECTED):
+            self.loop.at(self.loop.now + self.config.retry_backoff, self._retry, (self.incarnation, offsets))
+
+    def _retry(self, argument: tuple[int, dict[int, int]]) -> None:
+        incarnation, offsets = argument
+        owned = {partition: offset for partition, offset in offsets.items() if partition in self.assigned}
+        if self.alive and incarnation == self.incarnation and owned and not self._is_lost:
+            self._commit(owned)
+
+    def _on_commit(self, response: GroupRequest) -> None:
+        if not self.alive or (known := self._commits.pop(response, None)) is None:
+            return
+        error = response.error
+        self._end(*known, response.offsets, "fail" if error else "ok", error)
+        if error in RETRIABLE:
+            self.refresh()
+        elif error == REBALANCING:
+            self._needs_rejoin = True
+        elif error and known[1] == self._membership():
+            self._lose_membership(error)
+
+    def on_closed(self, request: Request) -> None:
+        """The connection closed: also the commits on it get no response."""
+        lost = [commit for commit in self._commits if commit.connection is request.connection]
+        for commit in lost if self.alive else ():
+            self._end(*self._commits.pop(commit), commit.offsets, "info", DISCONNECTED)
+        super().on_closed(request)
+
+    def _tick(self, incarnation: int) -> None:
+        super()._tick(incarnation)
+        late = self.loop.now - self.config.request_timeout
+        for request in [request for request in self._commits if request.sent < late]:
+            self.on_closed(request)
