@@ -51,8 +51,13 @@ def hurry() -> None:
 
 
 def silence_py4j() -> None:
-    """py4j logs a traceback for each call that is interrupted."""
+    """py4j logs a traceback for each call that is interrupted, some by the root logger."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_py4j)
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
 
 
 @contextmanager
