@@ -6,7 +6,7 @@ types, unless a worse one implies them:
     G0                   of ww alone
     G1c                  of ww and wr, at least one wr
     G-single-item        with exactly one rw
-    G-nonadjacent-item   with several rw, of which no two follow each other
+    G-nonadjacent-item   with several rw, but no two in a row
     G2-item              with several rw
     …-process            the same with process order
     …-realtime           the same with real-time order

@@ -1,4 +1,4 @@
-"""Spans of time outside of which no cycle of dependencies can be.
+"""Windows of time that contain all cycles of dependencies.
 
 Every operation has a moment: its end, or its start if it has no end. Real time and process order lead from a moment to
 a later one. So a cycle needs dependencies that lead back, from a later moment to an earlier one, and their spans cover

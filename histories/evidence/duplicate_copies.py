@@ -97,7 +97,7 @@ def duplicate_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path
 
 
 def _copied_partitions(parts: list[Part]) -> Iterator[tuple[str, list[Copies]]]:
-    """For each broker of each snapshot, the partitions of which it has several logs."""
+    """Yields each broker of each snapshot, with the partitions for which it has several logs."""
     held: dict[tuple[str, str], dict[tuple[str, int | None], Copies]] = {}
     for part in sorted(parts, key=lambda part: (len(part.path.parts), part.path.parts)):
         if part.kind in OF_LOGS and part.topic is not None:

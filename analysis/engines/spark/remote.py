@@ -143,7 +143,7 @@ def _files(session: SparkSession, uri: str) -> DataFrame:
 
 
 def _split_files(session: SparkSession, split_bytes: int) -> None:
-    """Makes Spark cut files at multiples of so many bytes, a task each."""
+    """Makes Spark cut files at multiples of `split_bytes`, one task for each piece."""
     session.conf.set("spark.sql.files.maxPartitionBytes", str(split_bytes))
     session.conf.set("spark.sql.files.openCostInBytes", str(split_bytes))
 

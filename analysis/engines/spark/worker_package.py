@@ -24,7 +24,7 @@ from pathlib import Path
 CODE = "logjudge_code"  # the folder of the archive with the package's files
 FOLDERS = ("analysis", "histories", "models")  # what workers need of the package, beside its own modules
 DIGEST = ""  # of the archive's files (`digest_of`); shipping.py sets it
-MAX_AGE_S = 7 * 24 * 3600  # an unpacked folder that no process used for so long is removed
+MAX_AGE_S = 7 * 24 * 3600  # an unpacked folder is removed after no process has used it for this time
 _locks: list[int] = []  # held until the process ends
 
 
