@@ -126,7 +126,7 @@ def _unjudged(copies: Copies, judged: Path | None, nodes: Mapping[Path, Node]) -
 
 
 def _judged(dirs: tuple[Path, ...], partitions: list[str], broker: str, nodes: Mapping[Path, Node]) -> Path | None:
-    """The latest log.dir, or the one with the broker's name; None where they disagree or both are unknown."""
+    """The latest log.dir, or the one with the broker's name; None if they disagree or both are unknown."""
     latest = _latest({dir_: [_age(dir_, name) for name in partitions] for dir_ in dirs})
     named = [dir_ for dir_ in dirs if broker in (dir_.name, nodes[dir_].named if dir_ in nodes else None)]
     if len(named) != 1:

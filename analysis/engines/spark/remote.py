@@ -108,7 +108,7 @@ def _at_base(split: Split, listing: Listing, name: str) -> Split:
 
 
 def _list(session: SparkSession, uri: str) -> Listing:
-    """All files at and below a URI. Raises InputError where Spark finds none or cannot look."""
+    """All files at and below a URI. Raises InputError if Spark finds none or cannot look."""
     root = _plain(uri)
     try:
         files = _files(session, root)

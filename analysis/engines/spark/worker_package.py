@@ -69,7 +69,7 @@ def _spec(name: str, path: list[str]) -> ModuleSpec | None:
 
 
 def unpacked(archive: str, digest: str) -> Path | None:
-    """The folder of the archive's package, unpacked once for all sessions; None where no folder is writable."""
+    """The folder of the archive's package, unpacked once for all sessions; None if no folder is writable."""
     for parent in _cache_folders():
         with suppress(OSError):
             parent.mkdir(mode=0o700, parents=True, exist_ok=True)
