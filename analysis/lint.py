@@ -72,7 +72,7 @@ def times_going_back(gathered: Gathered) -> str:
 
 
 def processes_without_completion(gathered: Gathered) -> list[str]:
-    """The processes with operations, none of which has a completion; sorted."""
+    """The processes that have operations but no completion; sorted."""
     frames = [frame for tables in gathered.units.values() for name in OBSERVED for frame in tables.get(name, ())]
     frames += [gathered.common.unplaced, gathered.common.context.filter(pl.col("invoked").is_not_null())]
     completions = pl.concat(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-def some(values: Sequence[str], most: int = 3) -> str:
-    """The first values, and how many more."""
-    shown = ", ".join(values[:most])
-    return shown if len(values) <= most else f"{shown} and {len(values) - most:,} more"
+def some(values: Sequence[str], max_shown: int = 3) -> str:
+    """The first values, and how many more there are."""
+    shown = ", ".join(values[:max_shown])
+    return shown if len(values) <= max_shown else f"{shown} and {len(values) - max_shown:,} more"
 
 
 def either(measures: Sequence[str]) -> str:
@@ -17,7 +17,7 @@ def either(measures: Sequence[str]) -> str:
 
 
 def plural(count: int, noun: str, many: str = "") -> str:
-    """`many` is the noun's plural where it is not made with an s."""
+    """The count with its noun; `many` is the plural if it does not only add an s."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
@@ -26,9 +26,9 @@ def span(first: int, last: int) -> str:
     return f"offset {first}" if first == last else f"offsets {first} to {last}"
 
 
-def clipped(text: str, most: int) -> str:
-    """The text in at most so many characters."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+def clipped(text: str, max_chars: int) -> str:
+    """The text, cut to at most `max_chars` characters."""
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
 def brokers(names: Iterable[str]) -> str:

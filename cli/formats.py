@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 from ..analysis.rules import Rule, rules_of
 from ..analysis.wording import plural
 from ..histories.files import is_uri, local_path
+from .judging import Judged
 from .output import causes_of, printable
-from .runs import Judged
 
 MAX_RESULTS = 1000  # GitHub accepts 25,000 and shows 5,000
 ASSUMPTION = "assumption"  # the rule id of an unknown that belongs to no rule

@@ -28,7 +28,7 @@ class Source:
         """Adds new events to `run`."""
 
     def unread(self) -> int | None:
-        """The amount that was not fetched; None if that is not known."""
+        """The amount that was not fetched; None if not known."""
         return None
 
     def behind(self, took: float) -> float:

@@ -15,7 +15,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def validity(present: Mask | None) -> pa.Buffer | None:
-    """The validity bitmap of an array; None where all values are present."""
+    """The validity bitmap of an array; None if all values are present."""
     return None if present is None or present.all() else _bits(present)
 
 

@@ -80,7 +80,7 @@ def open_run(
     pieces: Callable[[Part], list[Part]] = split_part,
     contents: tuple[str, ...] = (LOG,),
 ) -> Run:
-    """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError where it finds neither.
+    """Finds the parts of a bundle, or takes a lone file as a history. Raises InputError if it finds neither.
 
     `pieces` cuts a broker's file into the parts that one task reads; `contents` are the kinds of histories to open.
     """

@@ -35,7 +35,7 @@ class ClusterError(LogjudgeError):
 
 
 def did_you_mean(found: str, names: Iterable[str]) -> str:
-    """The end of a sentence that suggests the names close to a misspelt one; empty where none is close."""
+    """The end of a sentence that suggests the names close to a misspelt one; empty if none is close."""
     close = get_close_matches(found, names, cutoff=0.5)
     return f"; did you mean {' or '.join(close)}?" if close else ""
 

@@ -91,7 +91,7 @@ def check_path(path: Path, expected: str) -> None:
 
 
 def _try_to_read(path: Path) -> None:
-    """Raises OSError where the first byte cannot be read. Non-blocking, as some files of /proc never return."""
+    """Raises OSError if the first byte cannot be read. Non-blocking, as some files of /proc never return."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.read(handle, 1)
@@ -233,7 +233,7 @@ def _unzstd(slices: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def decompress(payload: bytes, compression: str, max_bytes: int) -> bytes:
-    """Bytes in memory, decompressed. Raises ValueError where they are damaged or grow beyond `max_bytes`."""
+    """Bytes in memory, decompressed. Raises ValueError if they are damaged or grow beyond `max_bytes`."""
     slices = (payload[at : at + _ZSTD_SLICE_BYTES] for at in range(0, len(payload), _ZSTD_SLICE_BYTES))
     data = bytearray()
     for chunk in _gunzip(iter([payload]), max_bytes + 1) if compression == "gzip" else _unzstd(slices):

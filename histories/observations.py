@@ -209,7 +209,7 @@ def deletions_of(fault: str | None) -> list[tuple[str, int, int | None]] | None:
 
 
 def json_object(text: str | None) -> dict[str, Any]:
-    """The JSON object in a text, such as the detail of a fault; empty where the text is none."""
+    """The JSON object in a text, such as the detail of a fault; empty if the text is none."""
     try:
         value = orjson.loads(text or "{}")
     except orjson.JSONDecodeError:

@@ -129,7 +129,7 @@ def read_operations(path: str, format_name: str | None = None) -> History:
 
 
 def _recognised(data: bytes, source: str) -> str:
-    """The name of the format of a file's bytes. Raises InputError where no reader of operations recognises them."""
+    """The name of the format of a file's bytes. Raises InputError if no reader of operations recognises them."""
     head = data[: max(HEAD_BYTES, data.find(b"\n"))]
     name = recognise(head, OPERATIONS)
     if name is not None and READERS[name].CONTENT == LOG:

@@ -111,7 +111,7 @@ class Settings:
 
 
 def idempotence(producer: Mapping[str, Any], acks: str) -> bool | None:
-    """Whether a process of run.json is an idempotent producer; None where run.json does not decide it.
+    """Whether a process of run.json is an idempotent producer; None if run.json does not decide it.
 
     Where enable.idempotence is not set, acks 0 and 1 turn it off, as it needs acks=all (KIP-98).
     """

@@ -10,7 +10,7 @@ from logjudge.models.operations import UNKNOWN, Action, Model, Operation
 
 
 def is_linearizable(model: Model[Any], operations: Sequence[Operation]) -> bool:
-    """By trying every order of every choice of operations of unknown outcome; keys are not checked alone."""
+    """Tries every order of the completed operations with any of the others. All keys are checked together."""
     completed = frozenset(i for i, operation in enumerate(operations) if operation.end is not None)
 
     def can_finish(left: frozenset[int], states: dict[Hashable, Any], latest_call: float) -> bool:
@@ -44,7 +44,7 @@ def _is_legal(model: Model[Any], order: Sequence[Operation]) -> bool:
 
 
 def is_linearization(model: Model[Any], operations: Sequence[Operation], order: Sequence[int]) -> bool:
-    """Whether an order has each once, all completed ones, in time, by the model."""
+    """Whether an order is legal and has every completed operation, none twice."""
     completed = {i for i, operation in enumerate(operations) if operation.end is not None}
     return (
         len(set(order)) == len(order) and completed <= set(order) and _is_legal(model, [operations[i] for i in order])
@@ -54,8 +54,8 @@ def is_linearization(model: Model[Any], operations: Sequence[Operation], order: 
 def register_run(count: int, processes: int, seed: int, values: int | None = 5, lost: float = 0.0) -> list[Operation]:
     """A linearizable history of a register: each operation takes effect at a point in its interval.
 
-    `values` None writes a new value each time, and no cas. A share `lost` of operations has an unknown
-    outcome: half of them take effect.
+    `values`: the number of values; None: each write has a new value, and there is no cas. `lost`: the share of
+    operations with an unknown outcome; half of them take effect.
     """
     rng = random.Random(seed)
     free = [(rng.random(), process) for process in range(processes)]

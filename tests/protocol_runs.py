@@ -12,10 +12,10 @@ from logjudge.models.replication.scenario import Scenario
 
 
 def run(variant: str, options: dict[str, Any], *faults: Fault, seed: int = 1) -> tuple[Cluster, list[ClusterEvent]]:
-    facts: list[ClusterEvent] = []
+    events: list[ClusterEvent] = []
     scenario = Scenario("test", variant, seed, {**QUICK, **options}, {}, tuple(faults))
-    return scenario.run(listener=facts.append), facts
+    return scenario.run(listener=events.append), events
 
 
-def details(facts: list[ClusterEvent], kind: str) -> list[tuple[Any, ...]]:
-    return [fact[3] for fact in facts if fact[2] == kind]
+def details(events: list[ClusterEvent], kind: str) -> list[tuple[Any, ...]]:
+    return [event.details for event in events if event.kind == kind]

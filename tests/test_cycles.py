@@ -184,7 +184,7 @@ def test_few_windows_cover_many(monkeypatch: pytest.MonkeyPatch) -> None:
     assert windows.join_windows([spans[3:], spans[:3]]).rows() == [(0, 5), (10, 12), (13, 20), (40, 44), (45, 50)]
     monkeypatch.setattr(windows, "MAX_WINDOWS", 2)
     assert windows.join_windows([spans]).rows() == [(0, 20), (40, 50)]
-    assert windows.slices(spans[:1], 2).rows() == [(0, 2), (3, 5)]
+    assert windows.split_windows(spans[:1], 2).rows() == [(0, 2), (3, 5)]
 
 
 def elle_cases() -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Plots drawn by a process of their own: the same files as without it, and none missing when it fails."""
+"""Plots drawn by another process: the same files as if drawn here, and none is missing when it fails."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_process_draws_the_same_files(
     with monkeypatch.context() as patch:
         forbid_drawing_here(patch)
         found = drawn(tmp_path / "there", figures)
-        assert drawn(tmp_path / "again", figures) == found, "it answers several requests"
+        assert drawn(tmp_path / "again", figures) == found, "one process draws for several requests"
     painting._stop_painter()
     assert drawn(tmp_path / "here", figures) == found
     assert len(found[1]) == 2 * len(found[0]) == 2 * len(jobs_of(figures)) > 0

@@ -1,4 +1,4 @@
-"""Screening changes no result: what premises prove of a partition is what its rules find there."""
+"""Screening changes no result: the rules find nothing where premises prove that they find nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GROUPS = "{c.group.id=g d.group.id=g c.isolation.level=read_committed}"
 
 
 def together(texts: Sequence[str]) -> History:
-    """One run of these histories, each a topic with processes of its own. They share faults and the end of the run."""
+    """One run of these histories. Each has its own topic and processes; they share faults and the end of the run."""
     parsed = [parse(text, f"t{number}", f"t{number}.") for number, text in enumerate(texts)]
     config: dict[str, object] = {}
     for one in parsed:
@@ -95,19 +95,15 @@ def group_history(random: Random) -> str:
 
 
 def mutated(text: str, random: Random) -> str:
-    """The history with one operation left out, repeated, or exchanged with the next one."""
-    first, *tokens = text.split(" ") if not text.startswith("{") else [text[: text.index("}") + 1], *_tokens(text)]
+    """A `group_history` with one operation left out, repeated, or exchanged with the next one."""
+    tokens = text.removeprefix(GROUPS).split()
     at = random.randrange(len(tokens)) if tokens else 0
     tokens[at : at + 2] = random.choice(([], tokens[at : at + 1], tokens[at : at + 1] * 2, tokens[at : at + 2][::-1]))
-    return " ".join([first, *tokens])
-
-
-def _tokens(text: str) -> list[str]:
-    return text[text.index("}") + 1 :].split()
+    return f"{GROUPS} {' '.join(tokens)}"
 
 
 def random_texts(random: Random, count: int) -> list[str]:
-    """Histories of three kinds, about half of them with a change that may or may not be a breach."""
+    """Histories of three kinds. About half have a random change, which may or may not be a breach."""
     texts = []
     for _ in range(count):
         kind = random.random()
@@ -195,7 +191,7 @@ def test_the_largest_partitions_are_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_spark_screens_the_same(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large partition has blocks of its own in some splits, and is among the small ones in others."""
+    """A large partition has its own blocks in some splits, and shares those of the small ones in others."""
     from logjudge.analysis.engines.spark import judge_run
 
     large = range(1_500)

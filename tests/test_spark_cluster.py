@@ -52,9 +52,9 @@ def check(*arguments: str, cwd: Path) -> tuple[int, dict[str, object]]:
 
 def expected(path: Path) -> list[dict[str, object]]:
     from logjudge.analysis.finding_order import worst_rows_first
-    from logjudge.analysis.verdict.document import WORST
+    from logjudge.analysis.verdict.document import MAX_FINDINGS
 
-    return worst_rows_first(local.judge_run(open_run(path)).findings()).head(WORST).to_dicts()
+    return worst_rows_first(local.judge_run(open_run(path)).findings()).head(MAX_FINDINGS).to_dicts()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,8 @@
 """Which consistency models allow a tiny history of lists or registers, by trying out all orders of its transactions.
 
 A transaction is committed (`ok`), aborted (`fail`) or indeterminate (`info`: it may have taken effect). Its steps are
-("r", key, value) and ("w", key, value); a value read is a tuple of elements, of a register an empty or a single one.
+("r", key, value) and ("w", key, value). A value read is the tuple of a list's elements; for a register, it is empty or
+has one element.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ class History(NamedTuple):
 def effective(history: History) -> Iterator[list[int]]:
     """The transactions that may have taken effect: all committed ones, and any of the indeterminate ones."""
     certain = [number for number, txn in enumerate(history.txns) if txn.outcome == "ok"]
-    open_ones = [number for number, txn in enumerate(history.txns) if txn.outcome == "info"]
-    for count in range(len(open_ones) + 1):
-        for chosen in combinations(open_ones, count):
+    indeterminate = [number for number, txn in enumerate(history.txns) if txn.outcome == "info"]
+    for count in range(len(indeterminate) + 1):
+        for chosen in combinations(indeterminate, count):
             yield [*certain, *chosen]
 
 
-def in_time(history: History, order: str) -> Before:
-    """The pairs of transactions of which one ended before the other began: in real time, or of one process."""
+def ended_before(history: History, order: str) -> Before:
+    """The pairs (a, b) where a ended before b began: all pairs for "strong", those of one process for "session"."""
     return {
         (one, other)
         for one, first in enumerate(history.txns)
@@ -54,7 +55,7 @@ def written(state: State, key: str, value: Any, is_register: bool) -> State:
 
 
 def run(txn: Txn, state: State, is_register: bool) -> State | None:
-    """The state after a transaction that starts from `state`; None if it read something else."""
+    """The state after a transaction that starts from `state`; None if its reads differ from that state."""
     for f, key, value in txn.steps:
         if f == "w":
             state = written(state, key, value, is_register)
@@ -64,19 +65,19 @@ def run(txn: Txn, state: State, is_register: bool) -> State | None:
 
 
 def orders_of(history: History, order: str) -> Iterator[tuple[int, ...]]:
-    """The orders of the transactions that took effect, as far as `order` allows them."""
-    before = in_time(history, order)
+    """All permutations of the transactions that may have taken effect which respect `order`."""
+    before = ended_before(history, order)
     for chosen in effective(history):
-        for one in permutations(chosen):
-            place = {number: at for at, number in enumerate(one)}
+        for permutation in permutations(chosen):
+            place = {number: at for at, number in enumerate(permutation)}
             if not any(place[a] > place[b] for a, b in before if a in place and b in place):
-                yield one
+                yield permutation
 
 
 def is_serializable(history: History, order: str = "") -> bool:
-    for one in orders_of(history, order):
+    for permutation in orders_of(history, order):
         state: State | None = {}
-        for number in one:
+        for number in permutation:
             state = None if state is None else run(history.txns[number], state, history.is_register)
         if state is not None:
             return True
@@ -84,10 +85,10 @@ def is_serializable(history: History, order: str = "") -> bool:
 
 
 def is_read_committed(history: History, order: str = "") -> bool:
-    """Each read saw a state between two commits before its own. No transaction may use a key twice."""
-    for one in orders_of(history, order):
+    """Each read saw some committed state before its own commit. Requires that no transaction uses a key twice."""
+    for permutation in orders_of(history, order):
         states: list[State] = [{}]
-        for number in one:
+        for number in permutation:
             txn, state = history.txns[number], states[-1]
             reads = [(key, value) for f, key, value in txn.steps if f == "r" and txn.outcome == "ok"]
             if not all(any(each.get(key, ()) == value for each in states) for key, value in reads):
@@ -102,7 +103,7 @@ def is_read_committed(history: History, order: str = "") -> bool:
 
 def is_snapshot_isolated(history: History, order: str = "") -> bool:
     """Each transaction reads from a snapshot, and commits unless a key that it wrote was committed since."""
-    before = in_time(history, order)
+    before = ended_before(history, order)
 
     def can_end(state: State, begun: dict[int, State], done: set[int], rest: set[int]) -> bool:
         if not rest and not begun:
@@ -120,8 +121,8 @@ def is_snapshot_isolated(history: History, order: str = "") -> bool:
                 after = state
                 for key, value in writes:
                     after = written(after, key, value, history.is_register)
-                open_ones = {other: one for other, one in begun.items() if other != number}
-                if can_end(after, open_ones, done | {number}, rest):
+                others = {other: start for other, start in begun.items() if other != number}
+                if can_end(after, others, done | {number}, rest):
                     return True
         return False
 
@@ -129,17 +130,17 @@ def is_snapshot_isolated(history: History, order: str = "") -> bool:
 
 
 def random_history(random: Random, is_register: bool, once: bool) -> History:
-    """Some transactions as if executed one after the other, with a few errors. `once`: none uses a key twice."""
+    """Transactions executed one after the other, with a few anomalies. `once`: none uses a key twice."""
     count = random.randint(2, 4)
     values = dict.fromkeys("xyz", 0)
-    error_rate = random.choice((0.0, 0.15, 0.4))
+    anomaly_rate = random.choice((0.0, 0.15, 0.4))
     steps: list[tuple[Step, ...]] = []
     states: list[State] = [{}]
     outcomes = []
     for _ in range(count):
         outcome = random.choices(("ok", "fail", "info"), (85, 6, 9))[0]
         state, own = states[-1], []
-        snapshot = random.choice(states) if random.random() < 2 * error_rate else state
+        snapshot = random.choice(states) if random.random() < 2 * anomaly_rate else state
         keys = random.sample("xyz", random.randint(1, 3)) if once else random.choices("xy", k=random.randint(1, 3))
         current = snapshot
         for key in keys:
@@ -150,7 +151,7 @@ def random_history(random: Random, is_register: bool, once: bool) -> History:
                 state = written(state, key, values[key], is_register)
                 continue
             read = current.get(key, ())
-            if random.random() < error_rate:
+            if random.random() < anomaly_rate:
                 seen = random.choice([*states, state, current]).get(key, ())
                 read = seen if is_register or random.random() < 0.7 else seen[: random.randint(0, len(seen))]
                 read = read if is_register or random.random() < 0.9 else tuple(random.sample(read, len(read)))
@@ -162,18 +163,18 @@ def random_history(random: Random, is_register: bool, once: bool) -> History:
     if random.random() < 0.6:  # a final read of all
         steps.append(tuple(("r", key, states[-1].get(key, ())) for key in sorted(values)))
         outcomes.append("ok")
-    return History(in_lines(random, steps, outcomes), is_register)
+    return History(txns_in_lines(random, steps, outcomes), is_register)
 
 
-def in_lines(random: Random, steps: list[tuple[Step, ...]], outcomes: list[str]) -> list[Txn]:
-    """The transactions with the lines of their events; most run in their order, and some overlap."""
+def txns_in_lines(random: Random, steps: list[tuple[Step, ...]], outcomes: list[str]) -> list[Txn]:
+    """The transactions with processes and the lines of their events. They start about in their order; some overlap."""
     width = random.choice((1, 3, 8))
     moments = []
     for number in range(len(steps)):
         start = 2 * number + random.uniform(0, width)
         moments += [(start, number, 0), (start + random.uniform(0.1, width), number, 1)]
     line = {(number, end): at for at, (_, number, end) in enumerate(sorted(moments))}
-    free: dict[int, int] = {}  # the line from which each process is free
+    free: dict[int, int] = {}  # the last line of each process's latest transaction
     txns: dict[int, Txn] = {}
     for number in sorted(range(len(steps)), key=lambda number: line[number, 0]):
         start, end = line[number, 0], line[number, 1]
@@ -185,7 +186,7 @@ def in_lines(random: Random, steps: list[tuple[Step, ...]], outcomes: list[str])
 
 
 def edn_lines(history: History, process: int = 0, key: str = "") -> list[str]:
-    """The lines of a history, with the numbers of processes from `process` on and names of keys behind `key`."""
+    """The history in EDN. `process` is added to the numbers of processes, and `key` is put before names of keys."""
     write = "w" if history.is_register else "append"
     events = []
     for txn in history.txns:

@@ -219,7 +219,7 @@ class Twin:
         return self.dirty(process) or any(send.acked for send in sent) or (seen and not aborted)
 
     def vanished(self) -> set[int]:
-        """Offsets from the first that was written anew on, of which nothing is known to stand at the end."""
+        """Offsets at or after the first rewritten one that have no known record at the end."""
         anew = [self.at(send.value) for send in self.acked if self.is_lost(send) and self.written_anew(send)]
         final = {(read.offset, read.value) for read in self.reads if read.process == "final"} if self.final else set()
         sent = {(send.offset, send.value) for send in self.acked if send.value not in self.lost()}

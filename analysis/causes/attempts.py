@@ -1,4 +1,4 @@
-"""Attempts of single causes (a proof, missing evidence, or excluded), and explanations, which they combine to."""
+"""The result of each cause for a finding (`Attempt`), and of all causes together (`Explanation`)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..timelines.facts import Fact
 
 @dataclass
 class Explanation:
-    """A cause with its chain, or why there is none.
+    """A cause with its proof, or the reason why none is proved.
 
     cause: a name of CAUSES, or "unknown". chain: the facts that prove it, in order of time. prevented_by:
     measures that would have prevented it. missing: for "unknown", the evidence that would be needed.
-    readings: where the evidence conflicts, the causes that it supports, each with its own chain.
+    readings: if the evidence conflicts, every cause that it supports, each with its own chain.
     """
 
     cause: str
@@ -26,7 +26,7 @@ class Explanation:
 
 @dataclass
 class Attempt:
-    """The result of one cause: proved by a chain, or inconclusive without the `missing` evidence, or excluded."""
+    """The result of one cause: proved by its chain; or undecided, as evidence is `missing`; or excluded (neither)."""
 
     proved: bool = False
     chain: list[Fact] = field(default_factory=list)
@@ -38,5 +38,5 @@ NOT_THE_CASE = Attempt()
 
 
 def needs(*missing: str) -> Attempt:
-    """An inconclusive attempt, which needs this evidence."""
+    """An undecided attempt, for which this evidence is missing."""
     return Attempt(missing=list(missing))

@@ -42,10 +42,11 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
 
 
 def _dead_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:
-    """Whether all brokers died after the last acknowledgement, and none was back before the last one had died."""
+    """Whether all brokers died after the last acknowledgement, the last of them before any started again."""
     since = lost.last_acked or 0
-    dated = [(e.broker, e.kind, e.time) for e in timeline.events if e.time is not None and e.time >= since]
-    deaths = [[time for name, kind, time in dated if (name, kind) == (broker, "died")] for broker in brokers]
+    events = [e for e in timeline.events if e.broker in brokers]
+    dated = [(e.broker, e.kind, e.time) for e in events if e.time is not None and e.time >= since]
+    deaths = [[time for broker, kind, time in dated if (broker, kind) == (each, "died")] for each in brokers]
     died = [min(times, default=MAX_INT64) for times in deaths]
-    back = [time for name, kind, time in dated if name in brokers and kind == "started" and time > min(died)]
-    return max(died) <= min(back, default=-1)
+    restarts = [time for _, kind, time in dated if kind == "started" and time > min(died)]
+    return bool(restarts) and max(died) <= min(restarts)

@@ -54,7 +54,7 @@ def explain_misread(timeline: Timeline, offset: int) -> Attempt:
 
 def _attempt(timeline: Timeline, lost: Lost, *, is_loss: bool) -> Attempt:
     if timeline.replica_logs.damage.is_empty():
-        return NOT_THE_CASE  # most runs; a finding may ask for each of its offsets
+        return NOT_THE_CASE  # returns early, as a finding may call this once for each of its offsets
     for snapshot in reversed(timeline.replica_logs.snapshots):
         damaged = _damaged_batches(timeline, snapshot, lost)
         if damaged:
@@ -63,16 +63,16 @@ def _attempt(timeline: Timeline, lost: Lost, *, is_loss: bool) -> Attempt:
 
 
 def _damaged_batches(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
-    """For each broker of a snapshot with damage over all of the offsets, its first damaged batch."""
+    """The first damaged batch of each broker whose damage in the snapshot covers all lost offsets."""
     last = pl.col("last_offset").fill_null(MAX_INT64)
     here = (pl.col("snapshot") == snapshot) & pl.col("kind").is_in(CORRUPT)
     rows = timeline.replica_logs.damage.filter(here & (pl.col("first_offset") <= lost.last) & (last >= lost.first))
     covering = []
     for batches in rows.sort("broker", "first_offset", "byte").partition_by("broker", maintain_order=True):
-        reached = lost.first
+        next_offset = lost.first  # the first one that no damaged batch covers yet
         for first, end in batches.select("first_offset", last).iter_rows():
-            reached = max(reached, end + 1) if first <= reached else reached
-        if reached > lost.last:
+            next_offset = max(next_offset, end + 1) if first <= next_offset else next_offset
+        if next_offset > lost.last:
             covering.append(batches.row(0, named=True))
     return covering
 
@@ -102,17 +102,17 @@ def _attempt_with_snapshot(
 
 
 def _first_term_after(timeline: Timeline, broker: str, since: int | None) -> Term | None:
-    """The first term of a broker that ended after a time."""
+    """The first of a broker's terms as leader that ended after a time, or has not ended."""
     terms = [term for _, term in sorted(timeline.terms.items())]
     for term, following in zip(terms, [*terms[1:], None], strict=True):
-        over = following.time if following is not None else None
-        if term.leader == broker and not term.conflict and (over is None or since is None or over > since):
+        end = following.time if following is not None else None
+        if term.leader == broker and not term.conflict and (end is None or since is None or end > since):
             return term
     return None
 
 
 def _intact_records(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
-    """One row per broker of the snapshot that holds the first record, with the known value if there is one."""
+    """One row per broker whose log has a record at the first lost offset, with a lost value if these are known."""
     logs = timeline.replica_logs
     here = (pl.col("snapshot") == snapshot) & (pl.col("offset") == lost.first) & pl.col("control").is_null()
     held = logs.records.filter(here)

@@ -64,14 +64,14 @@ def is_out_of_reach(timeline: Timeline, broker: str, since: int, until: int) -> 
 
 
 def truncations(
-    timeline: Timeline, broker: str | None, lost: Lost, after: int | None, most: int | None = None
+    timeline: Timeline, broker: str | None, lost: Lost, after: int | None, max_end: int | None = None
 ) -> list[LogEnd]:
-    """Truncations of a broker after a time that removed the last lost record (or an offset at or above `most`)."""
+    """Truncations of a broker after a time to an offset of at most `max_end` (by default of the last lost record)."""
     return [
         end
         for end in timeline.ends_of(broker, "truncated")
         if not end.noop
-        and end.end <= (lost.last if most is None else most)
+        and end.end <= (lost.last if max_end is None else max_end)
         and (after is None or end.time is None or end.time >= after - SECOND)
     ]
 
@@ -134,10 +134,8 @@ def snapshots_with_records(timeline: Timeline, broker: str | None, lost: Lost) -
     return [e.fact for e in timeline.ends_of(broker, "snapshot") if e.snapshot in names][:1]
 
 
-def short_log_facts(timeline: Timeline, broker: str, lost: Lost, most: int) -> list[Fact]:
-    """The facts that a log ended at or below an offset (`most`) after the records had been acknowledged, without a
-    truncation.
-    """
+def short_log_facts(timeline: Timeline, broker: str, lost: Lost, max_end: int) -> list[Fact]:
+    """The facts that a log ended at or below `max_end` after the records were acknowledged, without a truncation."""
     # Brokers' clocks may differ a little from the history's, which dates the acknowledgement and the death.
     if lost.last_acked is None:
         return []
@@ -149,27 +147,29 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, most: int) -> l
     earlier = max((time for time in up if time < since), default=-MAX_INT64)
     loads = max(restarted - SECOND, (earlier + restarted) // 2)  # a load belongs to the nearest start
     loaded = [end.end for end in timeline.ends_of(broker, "loaded") if end.time is not None and end.time > loads]
-    if loaded and loaded[0] > most:
+    if loaded and loaded[0] > max_end:
         return []  # later loads belong to later starts
-    cuts = [cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, most) if cut.time is not None]
-    grown = [e.time for e in timeline.ends if e.broker == broker and e.end > most and e.time is not None]
+    cuts = [cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, max_end) if cut.time is not None]
+    grown = [e.time for e in timeline.ends if e.broker == broker and e.end > max_end and e.time is not None]
 
     def is_cut(at: int) -> bool:
-        # A log that grew above `most` again after a truncation is not short because of it.
+        # A log that grew above `max_end` again after a truncation is not short because of it.
         return any(cut <= at and not any(cut < time < at for time in grown) for cut in cuts)
 
     # Snapshots have times of the history's clock, so they need no tolerance.
-    after = {"corruption": since - SECOND, "loaded": loads, "snapshot": max(since - SECOND, lost.last_acked)}
+    begins = {"corruption": since - SECOND, "loaded": loads, "snapshot": max(since - SECOND, lost.last_acked)}
     out = []
-    for kind, least in after.items():
+    for kind, begin in begins.items():
         for end in timeline.ends_of(broker, kind):
-            late = end.time is not None and end.time > least
+            late = end.time is not None and end.time > begin
             followed = kind == "snapshot" and may_have_followed(timeline, broker, restarted, end.time or 0)
-            if end.end <= most and late and not followed and not is_cut(end.time or 0):
+            if end.end <= max_end and late and not followed and not is_cut(end.time or 0):
                 out.append(end)
                 break
     copied = {end.snapshot for end in out if end.snapshot is not None}
-    marks = [mark for mark in timeline.ends_of(broker, "high-watermark") if mark.snapshot in copied and mark.end > most]
+    marks = [
+        mark for mark in timeline.ends_of(broker, "high-watermark") if mark.snapshot in copied and mark.end > max_end
+    ]
     return [end.fact for end in (*out, *marks)]
 
 
@@ -242,9 +242,9 @@ def still_had_records(timeline: Timeline, broker: str, lost: Lost) -> bool:
 
 
 def sole_isr_facts(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
-    """The fact since when the ISR was this broker alone, if it was so at a time."""
+    """The first report of the ISR that consisted of this broker alone at a time; empty if it had other members."""
     limit = MAX_INT64 if until is None else until + SECOND
     before = [(isr, fact) for time, isr, fact in timeline.isr if time is None or time <= limit]
-    # The first report of that ISR, which may have been repeated since.
+    # Later reports may repeat that ISR.
     repeated = [fact for _, fact in takewhile(lambda report: report[0] == {broker}, reversed(before))]
     return repeated[-1:]

@@ -1,6 +1,7 @@
-"""One call on a history that grows: proves what was appended together with what is closed, or judges.
+"""One call on a growing history: it proves the appended part together with the closed ranges, or judges them.
 
-A call has the findings of one call on the whole history so far. What the state cannot show is judged anew.
+A call reports the same findings as a call on the whole history so far. Where the state is not enough for that, the call
+judges the whole history.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from .reading import Reading, read_appended
 from .state import Carried, State
 
 MAX_CARRIED_ROWS = 4_000_000  # of a state; if more are not closed, the next call judges the whole history
-RANGE_OFFSETS = 1 << 12  # at least: what is not closed is about one range of each partition
-MAX_RANGES_BEHIND = 16  # that a slow reader keeps from being closed; fewer if there are many partitions
-BYTES_PER_EVENT = 64  # at least, of a history; it bounds the offsets of a partition
+RANGE_OFFSETS = 1 << 12  # of a range, at least; about one range of each partition stays open
+MAX_RANGES_BEHIND = 16  # that stay open for a slow reader; fewer if there are many partitions
+BYTES_PER_EVENT = 64  # of a history, at least; bounds the number of offsets in a partition
 PENDING = (
     "not yet decided: a poll without a known outcome may have returned acknowledged records that no poll has returned"
 )
@@ -59,7 +60,7 @@ def judge_appended(run: Run, state: State | None, file: str, progress: Progress 
     run = _with_ranges(run, sum(ends.values()))
     basis = _basis(run.settings)
     carried = state.carried if state and state.basis == basis else None
-    whole = "" if carried else _why_nothing_is_carried(state, basis)
+    whole = "" if carried else _why_not_continued(state)
 
     def read(carried: Carried, first: list[Position]) -> tuple[Reading, dict[Unit, Proved] | None]:
         splits = tuple(
@@ -94,22 +95,21 @@ def _why_never_in_steps(run: Run) -> str:
     return ""
 
 
-def _why_nothing_is_carried(state: State | None, basis: str) -> str:
+def _why_not_continued(state: State | None) -> str:
     if state is None:
         return "no earlier call"
-    if state.basis != basis:
-        return "run.json, the options or logjudge changed since the last call"
-    return "the last call kept no rows, as there were too many"
+    return "the version or the settings changed" if state.carried else "the state has no rows of earlier calls"
 
 
 def _basis(settings: Settings) -> str:
+    """A hash of versions and settings. A state is only valid for calls with the same ones."""
     versions = f"logjudge {version('logjudge')}, polars {pl.__version__}"
-    plain = replace(settings, range_offsets=0)  # which grow with the history
-    return hashlib.sha256(f"{versions}\n{plain.to_json()}".encode()).hexdigest()
+    comparable = replace(settings, range_offsets=0)  # these grow with the history
+    return hashlib.sha256(f"{versions}\n{comparable.to_json()}".encode()).hexdigest()
 
 
 def _with_ranges(run: Run, size: int) -> Run:
-    """The run with the bytes that are judged, and ranges such that all offsets are in one (offset_ranges.py)."""
+    """The run with the size to judge, and ranges large enough that MAX_RANGES cover all offsets (offset_ranges.py)."""
     offsets = min(RANGE_OFFSETS, run.settings.range_offsets)
     while offsets * MAX_RANGES < size // BYTES_PER_EVENT:
         offsets *= 2
@@ -133,7 +133,7 @@ def _judge(reading: Reading, proofs: Mapping[Unit, Proved], settings: Settings, 
 def _carried(
     reading: Reading, proofs: Mapping[Unit, Proved], before: Mapping[Unit, Closed], settings: Settings
 ) -> Carried | None:
-    """What the next call needs; None if that is too much."""
+    """The rows and closed ranges that the next call needs; None if there are too many rows."""
     units, context = reading.gathered.units, reading.gathered.common.context
     is_over = ~pl.col("at").is_in(reading.open_at.implode())
     rows = reading.rows
@@ -161,7 +161,7 @@ def _carried(
 
 
 def not_yet(report: dict[str, Any], results: Results) -> list[str]:
-    """The rules of a report that cannot decide before the end of the run: for a poll, or for the final reads."""
+    """The rules of a report that cannot decide before the end of the run: they wait for a poll or for final reads."""
     pending = {rule for summary in results.records for rule, why in summary["unjudged"].items() if PENDING in why}
     is_read = all(item["holds"] is True for item in report["assumptions"] if item["name"] == "final reads complete")
     pending.update(() if is_read else (name for name, rule in RULES.items() if rule.needs_final))

@@ -36,7 +36,7 @@ class Proved(NamedTuple):
 def prove(
     reading: Reading, closed: Mapping[Unit, Closed], settings: Settings, progress: Progress
 ) -> dict[Unit, Proved] | None:
-    """What ranges prove of each partition with records; None: rules must judge one of which offsets are closed.
+    """The proofs from ranges for each partition with records; None if rules must judge a partition with closed offsets.
 
     Polls without an outcome only excuse what is missing, so the proofs leave them out (`_undecided`).
     """

@@ -174,7 +174,7 @@ def covers(cause: Record, partition: str, offset: int, found: set[str]) -> bool:
 
 
 def _deleted(p: Partition, sent: pl.DataFrame, read: pl.DataFrame) -> Record | None:
-    """The topic's deletion as the cause; None where the history has no record at the offset."""
+    """The topic's deletion as the cause; None if the history has no record at the offset."""
     if not (len(sent) or len(read)):
         return None
     changes = p.timeline.topic_changes if p.timeline else []

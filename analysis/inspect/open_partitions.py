@@ -35,7 +35,7 @@ class Inspected:
             for unit in sorted(self._gathered.units)
             for p in partitions_of(*unit, self._gathered.units[unit], self._gathered.common, self.run.settings)
         ]
-        # A run of server.logs alone names partitions only in passing; then these are shown.
+        # If a run only has server logs, all partitions are only named there; then these are shown.
         known = [p for p in found if not p.is_named_only] or found
         self._partitions: dict[str, Partition] = {p.label: p for p in known}
 
@@ -55,13 +55,13 @@ class Inspected:
         return str(self.run.settings.config.get("started_at") or "")
 
     def names(self) -> list[str]:
-        """The partitions; where a topic was deleted and created again, one for each generation (orders-0#1)."""
+        """The labels of all partitions. A topic that was created again has one for each generation (orders-0#1)."""
         return list(self._partitions)
 
     def labels(self, name: str | None) -> list[str]:
-        """The names that a partition has: those of its generations, if its topic has several; all without a name.
+        """The labels of a partition, one for each generation of its topic; without a name, those of all partitions.
 
-        Raises UsageError where the run has no such partition.
+        Raises UsageError if the run has no such partition.
         """
         if name is None:
             return self.names()
@@ -96,7 +96,7 @@ class Inspected:
 
 
 def _facts(value: Any) -> Any:
-    """All dicts within that have a place."""
+    """All dicts in a value, at any depth, that have a place."""
     if isinstance(value, dict):
         if "place" in value:
             yield value

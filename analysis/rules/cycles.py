@@ -90,8 +90,8 @@ def _judge_clocks(p: Partition) -> Judgement:
 _UNKNOWN = "All writes and reads of a cycle are known, but run.json does not set isolation.level of a consumer in it."
 _CLOCK = " A process recorded its times in another unit or by a clock that is hours off."
 _IN_JEPSEN = (
-    "Elle's dependencies: an operation of any outcome that wrote or read; of several writers of a value the last one "
-    "counts. Neighbouring offsets only count with --ww-deps, as with Jepsen's option of this name: cycles of G1c "
+    "Elle's dependencies: operations of any outcome that wrote or read; if several wrote a value, the last one "
+    "counts. Neighbouring offsets only count with --ww-deps, as with Jepsen's option of this name; cycles of G1c "
     "are then permitted. Cycles of G0 always are. An ok operation comes before those invoked after it."
 )
 _NO_PROCESS = " Jepsen looks for real-time order alone, which contains process order: never found."
@@ -112,17 +112,17 @@ class CyclesJudged:
 
 
 class Search(NamedTuple):
-    """Which dependencies to search for cycles, and of how many components of a type to return them."""
+    """Which dependencies to search for cycles, and how many components of each type to return."""
 
     dependencies: pl.Expr  # a filter
-    most: int
-    as_elle: bool = False
-    exact: bool = False  # as of `cycles_of`; two transactions may have a dependency of a kind by several keys
-    may_slice: bool = False  # its cycles are permitted: some of a window that is too large for a task are enough
+    max_components: int
+    as_elle: bool = False  # see `cycles_of`
+    exact: bool = False  # see `cycles_of`; several keys may cause the same dependency between two transactions
+    may_split: bool = False  # its cycles are permitted, so a window that is too large for a task may lose some
 
 
 def searches(settings: Settings) -> dict[str, Search]:
-    """The searches of `judge_cycles`: no cycle of read_committed reads is permitted, but all others are."""
+    """The searches of `judge_cycles`. Only cycles with nothing but read_committed reads are violations."""
     if settings.dialect == "jepsen":
         return {"all": Search(pl.lit(True), MAX_VIOLATIONS, as_elle=True)}
     if settings.dialect in ("elle-append", "elle-register"):
@@ -132,7 +132,7 @@ def searches(settings: Settings) -> dict[str, Search]:
     return {
         "committed": Search(is_read & (level == "read_committed"), MAX_VIOLATIONS),
         "unless uncommitted": Search(is_read & (level != "read_uncommitted"), MAX_VIOLATIONS),
-        "all": Search(pl.lit(True), MAX_PERMITTED, may_slice=True),
+        "all": Search(pl.lit(True), MAX_PERMITTED, may_split=True),
     }
 
 
@@ -141,7 +141,7 @@ def find_cycles(dependencies: pl.DataFrame, settings: Settings) -> dict[str, Fou
     found: dict[str, Found] = {}
     for name, search in searches(settings).items():
         chosen = dependencies.filter(search.dependencies)
-        found[name] = cycles_of(within(chosen, windows_of(chosen)), search.most, search.as_elle)
+        found[name] = cycles_of(within(chosen, windows_of(chosen)), search.max_components, search.as_elle)
     return found
 
 

@@ -35,7 +35,7 @@ class Rule:
     needs: tuple[str, ...]  # counts of a run without which there is nothing to judge
     unknown_when: str = "Only when the run's evidence is incomplete."
     in_jepsen: str = "Not judged: Jepsen's checker has no such rule."
-    example: str = ""  # a history that breaks it (histories/notation.py); empty where brokers' files do
+    example: str = ""  # a history that breaks it (histories/notation.py); empty if brokers' files do
     needs_final: bool = False  # without final reads an absence of findings proves nothing
     assumes: tuple[Assumed, ...] = ()
     follows: Literal["offset", "value"] | None = None  # how a finding is known to follow from a loss

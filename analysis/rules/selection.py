@@ -15,7 +15,7 @@ def check_applicable(rules: Sequence[str], dialect: str) -> None:
 
 
 def select_rules(only: Sequence[str], skip: Sequence[str], allow: Sequence[str]) -> tuple[str, ...]:
-    """The rules to judge; empty: all. Raises UsageError where a name does not exist."""
+    """The rules to judge; empty: all. Raises UsageError if a name does not exist."""
     known = dict.fromkeys([*RULES, *ANOMALIES])
     for name in (*only, *skip, *(item.split(":", 1)[0] for item in allow)):
         if name not in known:

@@ -19,7 +19,7 @@ from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy
 from .facts import RESTART, Fact, fact_of
 from .log_facts import HANDLERS
 from .merging import merge_sources
-from .terms import BrokerEvent, LogEnd, Move, eligible, ids, recalled
+from .terms import BrokerEvent, LogEnd, Move, broker_names, is_last_known_leader, isr_clause
 from .timeline import DEATHS, DISK_FAULTS, OF_ADMINISTRATORS, Builder, Timeline
 
 # By kind of metadata record: the broker's event, the kind of fact, and its wording.
@@ -118,13 +118,13 @@ def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | No
 
 def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
     """Adds the term or ISR of one metadata record; `previous` is the partition's record before it."""
-    isr = ids(row["isr"])
+    isr = broker_names(row["isr"])
     name = builder.replica_logs.name
     listed = ", ".join(str(v) for v in row["isr"])
     source = (row["file"], None, row["byte"])
     if (text := _move_sentence(name, row, previous)) is not None:
-        fact = Fact(text, "reassignment", time, *source, partition=name, brokers=ids(row["replicas"]))
-        builder.moves.append(Move(fact, ids(row["adding"]), ids(row["removing"])))
+        fact = Fact(text, "reassignment", time, *source, partition=name, brokers=broker_names(row["replicas"]))
+        builder.moves.append(Move(fact, broker_names(row["adding"]), broker_names(row["removing"])))
     if row["leader"] == -1:
         if previous is not None and previous["leader"] != -1:
             builder.term(previous["leader_epoch"]).ended = time
@@ -146,11 +146,11 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     message = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR [{listed}]"
     could = None
     if previous is not None:
-        sync, elr, known = (ids(previous[name]) for name in ("isr", "elr", "last_known_elr"))
-        term.last_known = recalled(builder.config, leader, sync, elr, known)
+        sync, elr, known = (broker_names(previous[name]) for name in ("isr", "elr", "last_known_elr"))
+        term.last_known = is_last_known_leader(builder.config, leader, sync, elr, known)
         term.before = known if term.last_known else sync | elr or known
         could = frozenset() if term.last_known else term.before
-        message += eligible(could)
+        message += isr_clause(could)
     about: dict[str, Any] = {"partition": name, "epoch": term.epoch, "broker": leader, "brokers": could, "isr": isr}
     fact = Fact(message, "elected", time, *source, **about)
     term.facts.append(fact)

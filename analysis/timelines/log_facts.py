@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact
-from .terms import BrokerEvent, LogEnd, Move, Term, eligible, ids, recalled
+from .terms import BrokerEvent, LogEnd, Move, Term, broker_names, is_last_known_leader, isr_clause
 from .timeline import Builder
 
 
@@ -20,7 +20,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     """A broker reports that it leads: `starts at leader epoch 2 from offset 487`; with the ISR since 2.5."""
     term = builder.term(fields["leader_epoch"])
     broker, start = row["broker"], fields["offset"]
-    isr = ids(fields["isr"]) if "isr" in fields else None
+    isr = broker_names(fields["isr"]) if "isr" in fields else None
     message = f"broker {broker} began to lead {_name(row)} in epoch {term.epoch} from offset {start}"
     message += "" if isr is None else f", ISR {fields['isr']}"
     fact = _fact(builder, row, message, "begins", epoch=term.epoch, offset=start, broker=broker, isr=isr)
@@ -43,7 +43,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     if fields.get("adding") or fields.get("removing"):
         message = f"broker {broker} led {_name(row)} while a reassignment added {fields['adding']} and removed "
         moved = _fact(builder, row, f"{message}{fields['removing']}", "reassignment", broker=broker)
-        builder.moves.append(Move(moved, ids(fields["adding"]), ids(fields["removing"])))
+        builder.moves.append(Move(moved, broker_names(fields["adding"]), broker_names(fields["removing"])))
 
 
 def _epochs_of(term: Term, fields: dict[str, Any]) -> None:
@@ -55,7 +55,7 @@ def _epochs_of(term: Term, fields: dict[str, Any]) -> None:
 def _state(builder: Builder, fields: dict[str, Any], fact: Fact) -> None:
     """Records the ISR of a partition epoch, unless an earlier line did."""
     if isinstance(fields.get("partition_epoch"), int) and "isr" in fields:
-        builder.stated.setdefault(fields["partition_epoch"], (ids(fields["isr"]), fact))
+        builder.stated.setdefault(fields["partition_epoch"], (broker_names(fields["isr"]), fact))
 
 
 def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
     term, led = builder.term(fields["leader_epoch"]), None
     if leader is not None:
         term.name_leader(str(leader))
-        led = ids([leader])
+        led = broker_names([leader])
     followed = "" if leader is None else f" broker {leader}"
     message = f"broker {row['broker']} followed{followed} in epoch {term.epoch} of {_name(row)}"
     message += f", with log end {fields['offset']}"
@@ -79,7 +79,7 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
 
 def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     """A controller names the leader (ZooKeeper's, or the first record of a KRaft partition)."""
-    isr, leader = ids(fields.get("isr")), str(fields["leader"])
+    isr, leader = broker_names(fields.get("isr")), str(fields["leader"])
     message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {fields.get('leader_epoch')}"
     message += f", ISR {fields.get('isr')}"
     fact = _fact(builder, row, message, "elected", epoch=fields.get("leader_epoch"), broker=leader, isr=isr)
@@ -103,14 +103,14 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
 
 def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     """ZooKeeper's controller takes a dead broker out of the ISR: a new leader epoch, usually of the same leader."""
-    isr, leader, name = ids(fields["isr"]), fields["leader"], _name(row)
+    isr, leader, name = broker_names(fields["isr"]), fields["leader"], _name(row)
     listed = ", ".join(sorted(isr))
     message = f"the controller took broker {fields['removed']} out of the ISR of {name}, which became [{listed}]"
     message += f"; broker {leader} led in epoch {fields['leader_epoch']}"
     if leader < 0:
         message = f"{name} lost its leader, as broker {fields['removed']} was gone, ISR [{listed}]"
     who = None if leader < 0 else str(leader)
-    gone = ids([fields["removed"]])
+    gone = broker_names([fields["removed"]])
     fact = _fact(builder, row, message, "isr", epoch=fields["leader_epoch"], broker=who, brokers=gone, isr=isr)
     # A new controller repeats the changes of its predecessor.
     if fields["partition_epoch"] in builder.stated:
@@ -131,14 +131,14 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
         return
     term = builder.term(fields["leaderEpoch"])
     term.name_leader(str(fields["leader"]))
-    sync, elr, known = (ids(fields.get(f"{name}_before")) for name in ("isr", "elr", "lastKnownElr"))
+    sync, elr, known = (broker_names(fields.get(f"{name}_before")) for name in ("isr", "elr", "lastKnownElr"))
     leader = str(fields["leader"])
-    last_known = bool(fields.get("unclean")) and recalled(builder.config, leader, sync, elr, known)
+    last_known = bool(fields.get("unclean")) and is_last_known_leader(builder.config, leader, sync, elr, known)
     before = known if last_known else sync | elr or known
     if before:
         term.before = before
     could = frozenset() if last_known else before
-    message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{eligible(could)}"
+    message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{isr_clause(could)}"
     if last_known:
         term.last_known = True
         message += "; it was the last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
@@ -160,10 +160,10 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     message = f"broker {row['broker']} reported the ISR of {_name(row)} as {fields['isr']}"
     old = None
     if row["kind"] == "isr-shrink":
-        old = ids(fields["old"])
+        old = broker_names(fields["old"])
         message = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
-    fact = _fact(builder, row, message, "isr", isr=ids(fields["isr"]), broker=row["broker"], brokers=old)
-    builder.reported.append((row["broker"], fact.time, ids(fields["isr"]), fact))
+    fact = _fact(builder, row, message, "isr", isr=broker_names(fields["isr"]), broker=row["broker"], brokers=old)
+    builder.reported.append((row["broker"], fact.time, broker_names(fields["isr"]), fact))
     _state(builder, fields, fact)
 
 
@@ -194,7 +194,7 @@ def _out_of_range(builder: Builder, row: dict[str, Any], fields: dict[str, Any])
         f"broker {row['broker']} fetched from offset {fields['fetched']} of {_name(row)}, which its leader, broker"
     )
     message += f" {leader}, did not have, and went on from offset {offset}"
-    about = {"broker": row["broker"], "brokers": ids([leader]), "offset": offset}
+    about = {"broker": row["broker"], "brokers": broker_names([leader]), "offset": offset}
     builder.refused_fetches.append(_fact(builder, row, message, OUT_OF_RANGE, **about))
 
 

@@ -43,7 +43,7 @@ class Term:
 
     @property
     def elected_uncleanly(self) -> bool | None:
-        """Whether the leader was out of sync when it was elected; None where that is not known.
+        """Whether the leader was out of sync when it was elected; None if not known.
 
         The last known leader that KIP-966 elects again is not out of sync, although Kafka calls its election
         unclean: it has all records that it acknowledged, unless its disk lost them.
@@ -75,7 +75,7 @@ class _Dated:
 
     @property
     def time(self) -> int | None:
-        """When it happened (ns); None if that is not known."""
+        """When it happened (ns); None if not known."""
         return self.fact.time
 
 
@@ -109,15 +109,15 @@ class Move(_Dated):
     removing: frozenset[str]
 
 
-def eligible(before: frozenset[str]) -> str:
-    """The ISR before an election, as a clause."""
+def isr_clause(before: frozenset[str]) -> str:
+    """A clause on the brokers that could have been elected cleanly, the ISR before an election."""
     return f"; the ISR had been [{', '.join(sorted(before))}]" if before else "; the ISR had been empty"
 
 
-def recalled(
+def is_last_known_leader(
     config: Mapping[str, Any], leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]
 ) -> bool:
-    """Whether a leader outside of ISR (`sync`) and ELR was elected as the last known leader.
+    """Whether a leader outside of ISR (`sync`) and ELR was elected as the last known leader (KIP-966).
 
     Kafka requires that both are empty (PartitionChangeBuilder.canElectLastKnownLeader). The record of the election may
     have emptied the ELR: its last member returned from an unclean shutdown. If unclean elections are disabled, this is
@@ -127,6 +127,6 @@ def recalled(
     return leader in known and not sync and (not elr or (disabled and leader not in elr))
 
 
-def ids(values: Any) -> frozenset[str]:
-    """Broker ids as the names of brokers."""
+def broker_names(values: Any) -> frozenset[str]:
+    """The names of brokers: their ids as text."""
     return frozenset(str(v) for v in values or ())

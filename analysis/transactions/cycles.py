@@ -6,7 +6,7 @@ types, unless a worse one implies them:
     G0                   of ww alone
     G1c                  of ww and wr, at least one wr
     G-single-item        with exactly one rw
-    G-nonadjacent-item   with several rw, of which no two follow each other
+    G-nonadjacent-item   with several rw, but no two in a row
     G2-item              with several rw
     …-process            the same with process order
     …-realtime           the same with real-time order
@@ -76,15 +76,15 @@ class Cycles:
     shortest: tuple[Cycle, ...]
 
 
-def join_cycles(found: Iterable[Mapping[str, Cycles]], most: int) -> dict[str, Cycles]:
-    """The cycles by type of separate parts of a graph, at most `most` of each type."""
+def join_cycles(found: Iterable[Mapping[str, Cycles]], max_components: int) -> dict[str, Cycles]:
+    """Joins the cycles of separate parts of a graph by type, at most `max_components` of each type."""
     parts = list(found)
     joined = {}
     for name in TYPES:
         shortest = [cycle for part in parts if name in part for cycle in part[name].shortest]
         count = sum(part[name].count for part in parts if name in part)
         if count:
-            joined[name] = Cycles(count, tuple(sorted(shortest, key=lambda cycle: cycle.component)[:most]))
+            joined[name] = Cycles(count, tuple(sorted(shortest, key=lambda cycle: cycle.component)[:max_components]))
     return joined
 
 
@@ -100,12 +100,14 @@ def cycles_in(record: Mapping[str, Any]) -> dict[str, Cycles]:
     return found
 
 
-def cycles_of(dependencies: pl.DataFrame, most: int, as_elle: bool = False, exact: bool = False) -> dict[str, Cycles]:
-    """The cycles of dependencies in windows by their type, of at most `most` components of each.
+def cycles_of(
+    dependencies: pl.DataFrame, max_components: int, as_elle: bool = False, exact: bool = False
+) -> dict[str, Cycles]:
+    """The cycles of dependencies in windows, by type: the shortest cycles of at most `max_components` of each type.
 
-    `as_elle`: real time alone orders operations, as Elle searches for strict serializability, and it makes one
-    component of unrelated operations, too. `exact`: a step that is both a dependency and in time counts as what the
-    type of the cycle needs, so that no type is missed.
+    `as_elle`: only real time orders operations, as in Elle's search for strict serializability; it also joins
+    otherwise unrelated operations into one component. `exact`: a step that is both a dependency and an order in time
+    counts as the one that the type of the cycle needs, so no type is missed.
     """
     if not len(dependencies):
         return {}
@@ -118,7 +120,7 @@ def cycles_of(dependencies: pl.DataFrame, most: int, as_elle: bool = False, exac
     cyclic = graph.only(inside)
     found: dict[str, dict[tuple[int, ...], Cycle]] = {name: {} for name in TYPES}
     more = dict.fromkeys(TYPES, 0)  # components of each type whose cycles are not returned
-    for name, cycles, count in _by_type(cyclic, most, as_elle, exact):
+    for name, cycles, count in _by_type(cyclic, max_components, as_elle, exact):
         more[name] += count - len(cycles)
         for cycle in cycles:
             found[cycle.type].setdefault(cycle.operations, cycle)
@@ -129,23 +131,23 @@ def cycles_of(dependencies: pl.DataFrame, most: int, as_elle: bool = False, exac
     }
 
 
-def _by_type(graph: Graph, most: int, as_elle: bool, exact: bool) -> Iterator[tuple[str, list[Cycle], int]]:
+def _by_type(graph: Graph, max_components: int, as_elle: bool, exact: bool) -> Iterator[tuple[str, list[Cycle], int]]:
     """Each type with the cycles of some components, the smallest first, and the number of components that have it."""
     label, _ = graph.components(np.ones(len(graph.rows), bool), graph.real_time)
     whole, size = label[graph.edges.source], np.bincount(label)
     first_of = np.full(len(size), len(graph))
     np.minimum.at(first_of, label, np.arange(len(graph)))
-    excused: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in TYPES}
+    implied: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in TYPES}
     has_rw = bool(graph.is_rw.any())
     for name, (base, order) in _TYPES.items():
         if (order == "process" and as_elle) or (base not in ("G0", "G1c") and not has_rw):
             continue
         on_cycle = _on_cycle(graph, base, order)
         having = np.unique(whole[on_cycle])
-        having = having[~np.isin(having, np.concatenate(excused[name]))]
+        having = having[~np.isin(having, np.concatenate(implied[name]))]
         smallest = np.lexsort((first_of[having], size[having]))
         cycles, found = [], []
-        for one in smallest[: MAX_TRIED if base == "G-single-item" else most].tolist():
+        for one in smallest[: MAX_TRIED if base == "G-single-item" else max_components].tolist():
             edges = np.flatnonzero(on_cycle & (whole == having[one]))
             begin = first_of[having[one]]
             component = int(size[having[one]]), int(graph.start[begin]), int(graph.end[begin])
@@ -153,12 +155,12 @@ def _by_type(graph: Graph, most: int, as_elle: bool, exact: bool) -> Iterator[tu
             if cycle is not None:
                 cycles.append(cycle)
                 found.append(having[one])
-        if base == "G-single-item":  # the others have cycles of G-nonadjacent-item
+        if base == "G-single-item":  # the remaining components count as G-nonadjacent-item
             having = np.array(found, np.int64)
         for other in TYPES:
             if other != name and implies(name, other):
-                excused[other].append(having)
-        yield name, cycles[:most], len(having)
+                implied[other].append(having)
+        yield name, cycles[:max_components], len(having)
 
 
 def _on_cycle(graph: Graph, base: Base, order: Order) -> Mask:
@@ -211,10 +213,10 @@ class _Search:
                     self.next.setdefault(node, []).append((later, False))
 
     def shortest(self) -> Cycle | None:
-        """The shortest cycle, or the shortest that BUDGET allows to find. None: only G-single-item may have none."""
+        """The shortest cycle that BUDGET allows to find; None only for G-single-item."""
         best: list[tuple[int, int]] | None = None  # the first operation is also the last
         budget = BUDGET
-        # In real time the last to start is on a cycle for certain: only dependencies lead on from it.
+        # In real time the operation that started last is certainly on a cycle: only dependencies lead on from it.
         starts = sorted(self.nodes, key=lambda node: -int(self.graph.start[node])) if self.order == "realtime" else None
         for first in starts or self.nodes:
             found, steps = self._from(first, len(best) - 1 if best else len(self.nodes) + 1)
@@ -229,11 +231,11 @@ class _Search:
         return self._cycle(best) if best else None
 
     def _from(self, first: int, shorter_than: int) -> tuple[list[tuple[int, int]] | None, int]:
-        """The shortest cycle through an operation with fewer operations than that, and the number of steps taken.
+        """The shortest cycle through an operation, if it has fewer operations than that, and the number of steps taken.
 
         The cycle is a list of states, from the first one back to the same operation.
         """
-        # An rw step may not follow another one. The first one may, as a cycle has a step that is none.
+        # No rw step may follow another one, so the search begins behind one: a cycle also has a step that is not rw.
         start = first, int(self.base == "G-nonadjacent-item" and self.order != "realtime")
         before: dict[tuple[int, int], tuple[int, int] | None] = {start: None}
         waiting = deque([(start, 1)])

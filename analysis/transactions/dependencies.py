@@ -1,7 +1,7 @@
 """Finds the dependencies between the transactions of one topic-partition: writes before writes, and reads of writes.
 
 - **wr**: an operation read a value that the other wrote.
-- **ww**: both wrote, at offsets next to each other among the known ones of transactions.
+- **ww**: both wrote, at adjacent offsets; only offsets with a known transaction count.
 
 Two more orders need no edge here, as they follow from the times of two operations: real time (one completed before the
 other was invoked) and process order (real time within a process). Jepsen's edges are those of jepsen.tests.kafka and
@@ -36,7 +36,7 @@ DEPENDENCIES: Schema = {
             "end": pl.Int64,
             "process": pl.String,
             "offset": pl.Int64,
-            "value": pl.String,  # wr: only the source has one, which the target read
+            "value": pl.String,  # of a wr only source_value, which the target read
         }.items()
     },
 }
@@ -44,9 +44,9 @@ _OPERATION = ["at", "start", "end", "process", "offset", "value"]
 
 
 def dependencies(p: Partition) -> pl.DataFrame:
-    """The DEPENDENCIES between the operations of a partition; none where no transaction sent or polled.
+    """The DEPENDENCIES between the operations of a partition; none if no transaction sent or polled.
 
-    Where the clock of a process contradicts all others, no operation has a start or end.
+    If the clock of a process contradicts all others, no operation has a start or end.
     """
     if p.settings.dialect == "jepsen":
         found = _in_jepsen(p)
@@ -100,7 +100,7 @@ def _start_unless_synthetic() -> pl.Expr:
 
 
 def _in_jepsen(p: Partition) -> pl.DataFrame:
-    """Dependencies of a Jepsen history. Operations of all outcomes write and read; a value's last writer counts."""
+    """Dependencies of a Jepsen history, between operations of any outcome. A value's last writer counts."""
     end = pl.when(pl.col("outcome") == "ok").then("at").otherwise(MAX_INT64).alias("end")
     start = pl.col("invoked_at").alias("start")
     writers = p.sends.sort("at", maintain_order=True).unique("value", keep="last", maintain_order=True)
@@ -132,7 +132,7 @@ def _neighbours(known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _read_from(writers: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
-    """The wr dependencies, one for each pair of operations: that of the first value."""
+    """The wr dependencies. Of several values between two operations, the first one counts."""
     targets = reads.rename({name: f"target_{name}" for name in _OPERATION if name != "value"})
     sources = writers.rename({name: f"source_{name}" for name in writers.columns if name != "value"})
     pairs = targets.join(sources, on="value", maintain_order="left").with_columns(

@@ -36,7 +36,7 @@ def without_repeated(history: TxnHistory) -> tuple[TxnHistory, int]:
 
 
 def seen_writers(history: TxnHistory, settings: Settings) -> pl.Series:
-    """The transactions of which a write was read."""
+    """The transactions with a write that was read."""
     if settings.dialect == "elle-append":
         return list_append.lists_of(history).known["txn"]
     return rw_register.seen_writers(history)
@@ -48,7 +48,7 @@ def guesses_of(settings: Settings) -> int:
 
 
 def judge_keys(history: TxnHistory, settings: Settings, seen: pl.Series | None = None) -> OfKeys:
-    """Judges the keys of a history `without_repeated`. `seen`: as of seen_writers for all keys; None: these are all."""
+    """Judges the keys of a history `without_repeated`. `seen`: seen_writers of all keys, unless the history has all."""
     if settings.dialect == "elle-append":
         lists = list_append.lists_of(history)
         seen = lists.known["txn"] if seen is None else seen

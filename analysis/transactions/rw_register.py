@@ -47,15 +47,15 @@ class Registers(NamedTuple):
 
 
 def seen_writers(history: TxnHistory) -> pl.Series:
-    """The transactions of which a write was read."""
+    """The transactions with a write that was read."""
     reads = history.steps.filter(f="r").select("key", "value")
     return history.writes().join(reads, on=["key", "value"], how="semi")["txn"]
 
 
 def registers_of(history: TxnHistory, seen: pl.Series) -> Registers:
-    """What the transactions did to each register. No value may be written twice to a key, and nil never.
+    """The transactions' reads and writes of each register. Requires that no value is written twice to a key, nor nil.
 
-    `seen`: as of seen_writers, for all keys.
+    `seen`: the result of seen_writers for all keys.
     """
     writes = history.writes()
     steps = history.steps.with_columns(pl.col("value").fill_null(INITIAL))
@@ -139,7 +139,7 @@ def _assumed_order(registers: Registers, name: str) -> Iterator[tuple[int, str, 
 
 
 def _next_in_time(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Pairs of spans, sorted by start, of which one ends before the other starts, and none is between them."""
+    """Pairs of spans where one ends before the other starts, and no span lies between them; `spans` is sorted."""
     starts = [start for start, _ in spans]
     for number, (_, end) in enumerate(spans):
         covered = MAX_INT64
@@ -168,7 +168,7 @@ def _in_cycles(inferred: pl.DataFrame) -> pl.DataFrame:
 def anomalies_of(
     history: TxnHistory, registers: Registers, cyclic: list[tuple[int, str, str, int, int]]
 ) -> Iterator[Anomaly]:
-    """The anomalies that are not cycles of transactions; `cyclic` as of `versions_of`."""
+    """The anomalies that are not cycles of transactions; `cyclic` comes from `versions_of`."""
     for key, before, after, one, other in cyclic:
         name = shown(history.keys[key])
         if one == other:

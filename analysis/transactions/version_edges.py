@@ -22,9 +22,9 @@ MAX_PAIRS = 2_000_000  # of readers of a version and writers of versions that ma
 
 
 class Versions(NamedTuple):
-    """What is known of the versions of keys."""
+    """The known versions of keys."""
 
-    order: pl.DataFrame  # key, before, after: versions, of which one precedes the other
+    order: pl.DataFrame  # key, before, after: version `before` precedes version `after`
     writers: pl.DataFrame  # key, value, txn: the only writer of a version, not aborted
     reads: pl.DataFrame  # key, value, txn: the versions that committed transactions read
 

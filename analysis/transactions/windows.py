@@ -1,9 +1,9 @@
-"""Spans of time outside of which no cycle of dependencies can be.
+"""Windows of time that contain all cycles of dependencies.
 
 Every operation has a moment: its end, or its start if it has no end. Real time and process order lead from a moment to
-a later one. So a cycle needs a dependency that leads back, from a later moment to an earlier one, and to return over
-any moment between its operations it needs one that leads back over that moment. Hence all operations of a cycle are in
-one window: a union of overlapping spans of dependencies that lead back. In most histories few of them do.
+a later one. So a cycle needs dependencies that lead back, from a later moment to an earlier one, and their spans cover
+the whole time between its first and last operation. Hence all operations of a cycle are in one window: a union of
+overlapping spans of dependencies that lead back. Most histories have few of these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...histories.tables import MAX_INT64
 from ..partitions.entries import Ints
 
 WINDOWS = {"low": pl.Int64, "high": pl.Int64}  # moments, both inclusive; sorted and disjoint
-MAX_WINDOWS = 100_000  # of a run: nearest ones are joined, which only adds operations that are in no cycle
+MAX_WINDOWS = 100_000  # of a run; beyond that the nearest are joined, which only adds operations that are in no cycle
 
 
 def windows_of(dependencies: pl.DataFrame) -> pl.DataFrame:
@@ -44,9 +44,9 @@ def join_windows(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     return pl.DataFrame({"low": windows["low"].gather(first), "high": windows["high"].gather(last)})
 
 
-def slices(windows: pl.DataFrame, most: int) -> pl.DataFrame:
-    """The windows, the long ones cut so that each has at most its share of all their time. Cycles may be cut, too."""
-    share = int((windows["high"] - windows["low"]).sum()) // most + 1
+def split_windows(windows: pl.DataFrame, parts: int) -> pl.DataFrame:
+    """The windows, each cut into pieces of at most 1/`parts` of the total time. This may cut cycles, too."""
+    share = int((windows["high"] - windows["low"]).sum()) // parts + 1
     lows = pl.int_ranges("low", pl.col("high") + 1, step=share, dtype=pl.Int64)
     cut = windows.with_columns(low=lows).explode("low")
     return cut.with_columns(high=pl.min_horizontal("high", pl.col("low") + share - 1)).select(list(WINDOWS))

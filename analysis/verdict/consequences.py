@@ -30,7 +30,7 @@ def link_consequences(findings: list[Finding], p: Partition | None = None) -> li
     replaced = _replaced_witnesses(findings, losses, p)
     related: dict[str, list[str]] = {}
     for finding in findings:
-        for loss in _losses_of(finding, losses, lost_by_value) or replaced.get(finding.id, ()):
+        for loss in _losses_of(finding, losses, lost_by_value) or replaced.get(finding.id, []):
             related.setdefault(finding.id, []).append(loss.id)
             related.setdefault(loss.id, []).append(finding.id)
         if finding.rule not in LOSSES and finding.id not in related:

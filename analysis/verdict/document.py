@@ -17,7 +17,7 @@ from .time_units import doubtful_unit
 from .transactional import assumptions_of, consistency_of
 
 FORMAT = 1
-# By role of a process: the data of rules (Rule.needs) that its events are.
+# The data (as in Rule.needs) that processes of each role record.
 _OF_PRODUCERS, _OF_CONSUMERS = ("acknowledged", "sends"), ("reads", "groups", "commits", "generations")
 DATA_OF_ROLES = {
     "producer": _OF_PRODUCERS,
@@ -60,11 +60,11 @@ def verdict_of(results: Results) -> dict[str, Any]:
     }
 
 
-WORST = 100  # findings that verdict.json repeats
+MAX_FINDINGS = 100  # in verdict.json, the worst of the run
 
 
 def report_of(results: Results, engine: str) -> dict[str, Any]:
-    """The content of verdict.json without `provenance`: verdict, input, the WORST findings, causes, incidents."""
+    """The content of verdict.json without `provenance`: verdict, input, the worst findings, causes, incidents."""
     run = results.run
     findings, causes = results.findings(), results.causes()
     return {
@@ -79,7 +79,7 @@ def report_of(results: Results, engine: str) -> dict[str, Any]:
             "started_at": None if run.settings.undated else run.settings.config.get("started_at"),
             "span_ns": _span(results),
         },
-        "findings": worst_rows_first(findings).head(WORST).to_dicts(),
+        "findings": worst_rows_first(findings).head(MAX_FINDINGS).to_dicts(),
         "causes": causes,
         "incidents": [incident.record() for incident in incidents_of(rows_of(findings), causes)],
     }
@@ -100,7 +100,8 @@ def _totals(results: Results) -> dict[str, int]:
     return dict(totals)
 
 
-def _rule_record(rule: Rule, results: Results, totals: dict[str, int], broken: bool) -> dict[str, Any]:
+def _rule_record(rule: Rule, results: Results, totals: dict[str, int], rests_on_broken: bool) -> dict[str, Any]:
+    """The record of a rule in verdict.json. `rests_on_broken`: an assumption of the rule does not hold."""
     counts: Counter[str] = Counter()
     for summary in results.records:
         counts.update(summary["findings"].get(rule.name, {}))
@@ -109,7 +110,7 @@ def _rule_record(rule: Rule, results: Results, totals: dict[str, int], broken: b
         verdict = "invalid"
     elif results.run.settings.dialect not in rule.judges or not all(totals.get(need, 0) for need in rule.needs):
         verdict = "not-judged"
-    elif broken or unjudged or (rule.needs_final and not _is_final(results)):
+    elif rests_on_broken or unjudged or (rule.needs_final and not _is_final(results)):
         verdict = "unknown"
     else:
         verdict = "valid"
@@ -124,7 +125,7 @@ def _rule_record(rule: Rule, results: Results, totals: dict[str, int], broken: b
 
 
 def _is_final(results: Results) -> bool:
-    """Whether final reads covered every partition in which something was acknowledged."""
+    """Whether final reads covered every partition with acknowledged records."""
     if results.run.settings.dialect == "jepsen":
         return True
     return all(summary["final"] and summary["final"]["complete"] for summary in _needing_final_reads(results))
@@ -202,7 +203,7 @@ def _assumptions(results: Results) -> list[dict[str, Any]]:
 
 
 def _silent_clients(results: Results) -> list[dict[str, Any]]:
-    """The broken assumptions about clients of which the history has no event, though run.json or a file names them."""
+    """The broken assumptions about clients without an event in the history, which run.json or an empty file names."""
     settings, recorded = results.run.settings, results.context.filter(kind="events")["process"]
     items = []
     if empty := results.run.empty:
@@ -233,9 +234,12 @@ def _deleted_topics(results: Results) -> list[dict[str, Any]]:
         if _is_deleted(summary):
             span = summary["topic_generation"]["deleted"]
             # Without a history, times count from 1970.
-            when = "" if results.run.settings.undated else f" {in_words(Span(*span))}"
-            deleted.setdefault(summary["topic"], []).append(when)
-    sentences = [f"{topic} was deleted{some(list(dict.fromkeys(times)))}" for topic, times in deleted.items()]
+            when = [] if results.run.settings.undated else [in_words(Span(*span))]
+            deleted.setdefault(summary["topic"], []).extend(when)
+    sentences = [
+        " ".join([f"{topic} was deleted", *([some(list(dict.fromkeys(times)))] if times else [])])
+        for topic, times in deleted.items()
+    ]
     if not sentences:
         return []
     effect = "its records are legally gone, and each topic id is judged as a log of its own"
@@ -252,7 +256,7 @@ def _missing_settings(results: Results) -> list[dict[str, Any]]:
 
 
 def _insufficient_evidence(results: Results) -> list[dict[str, Any]]:
-    """The assumption that every rule had enough evidence, with the reasons of those that had not; empty if all had."""
+    """The assumption that every rule had enough evidence, with the reasons why some had not; empty if it holds."""
     reasons: dict[str, list[str]] = {}
     for summary in results.records:
         for rule, sentences in summary["unjudged"].items():
@@ -274,7 +278,7 @@ def _why_no_final_reader(settings: Settings) -> str:
 
 
 def _final_reads(results: Results) -> list[dict[str, Any]]:
-    """The assumption that final reads covered all that was acknowledged; empty if nothing was that could be read."""
+    """The assumption that final reads covered all acknowledged records; empty if there are none to read."""
     touched = tuple(name for name, rule in RULES.items() if rule.needs_final)
     concerned = _needing_final_reads(results)
     if results.run.settings.dialect == "jepsen":

@@ -97,7 +97,7 @@ def duplicate_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path
 
 
 def _copied_partitions(parts: list[Part]) -> Iterator[tuple[str, list[Copies]]]:
-    """For each broker of each snapshot, the partitions of which it has several logs."""
+    """Yields each broker of each snapshot, with the partitions for which it has several logs."""
     held: dict[tuple[str, str], dict[tuple[str, int | None], Copies]] = {}
     for part in sorted(parts, key=lambda part: (len(part.path.parts), part.path.parts)):
         if part.kind in OF_LOGS and part.topic is not None:
@@ -126,7 +126,7 @@ def _unjudged(copies: Copies, judged: Path | None, nodes: Mapping[Path, Node]) -
 
 
 def _judged(dirs: tuple[Path, ...], partitions: list[str], broker: str, nodes: Mapping[Path, Node]) -> Path | None:
-    """The latest log.dir, or the one with the broker's name; None where they disagree or both are unknown."""
+    """The latest log.dir, or the one with the broker's name; None if they disagree or both are unknown."""
     latest = _latest({dir_: [_age(dir_, name) for name in partitions] for dir_ in dirs})
     named = [dir_ for dir_ in dirs if broker in (dir_.name, nodes[dir_].named if dir_ in nodes else None)]
     if len(named) != 1:

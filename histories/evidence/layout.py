@@ -78,7 +78,7 @@ def find_parts(root: Path) -> list[Part]:
 def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
     """Files below root, their relative paths, and why one cannot be read. Each folder is visited once, despite links.
 
-    Folders without permission, pipes, devices and broken links cannot be read. Raises InputError where a link leads to
+    Folders without permission, pipes, devices and broken links cannot be read. Raises InputError if a link leads to
     a whole file system.
     """
     seen: set[tuple[int, int]] = set()

@@ -27,18 +27,18 @@ class Pattern:
     """One wording of one kind of event."""
 
     kind: str
-    versions: str  # first and last known minor version with this wording; "+": also in 4.1
+    versions: str  # the first and last known minor version with this wording; "+": up to 4.1 at least
     literal: str  # a part of each line that the regular expression matches
     expression: str
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
-        """The compiled expression: compiling all of them takes longer than reading a small log, which needs a few."""
+        """The compiled expression. It is compiled when first used: compiling all takes longer than reading a small log."""
         return re.compile(self.expression)
 
 
 PATTERNS: tuple[Pattern, ...] = (
-    # Truncation. `largest` of a no-op is the last offset of the log.
+    # Truncation. The field `largest` of a truncate-noop is the last offset of the log.
     Pattern("truncate", "0.8-0.11", "Truncating log", rf"Truncating log {TP} to offset (?P<offset>\d+)"),
     Pattern("truncate", "1.0+", "Truncating to offset", rf"{LOG} Truncating to offset (?P<offset>\d+)"),
     Pattern("truncate-fully", "1.0+", "Truncate fully", rf"{LOG} Truncate fully and start at offset (?P<offset>\d+)"),
@@ -139,7 +139,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("loaded", "2.5+", "Completed load of Log(",
         r"Completed load of Log\(.*?topic=(?P<topic>[^,]+), partition=(?P<partition>\d+), highWatermark=(?P<high_watermark>\d+),"
         r".*?logStartOffset=(?P<log_start>\d+), logEndOffset=(?P<end_offset>\d+)\)"),
-    # A new and empty log; one of a move between disks of the broker is no replica yet (KIP-113).
+    # A new and empty log. A folder -future is not a replica yet: the broker moves the log to another disk (KIP-113).
     Pattern("created", "0.8+", "Created log for partition", rf"Created log for partition {TP} in (?!\S+-future )\S+ with"),
     Pattern("high-watermark", "2.4+", "with initial high watermark",
         rf"Log loaded for partition {TP} with initial high watermark (?P<high_watermark>\d+)"),
@@ -161,8 +161,8 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("retention", "2.7+", " due to log retention",
         rf"{LOG} Deleting segment.*? due to (?P<reason>log retention [\w ]+)"),
     Pattern("cleaned", "0.8+", "Beginning cleaning of log", rf"Beginning cleaning of log {TP}"),
-    # Starts and stops of brokers. A process begins with `boot`, before 1.0 with `configured` (which later versions also
-    # print when the configuration changes). The previous process lived at least until the line before that.
+    # Starts and stops of brokers. The first line of a process is `boot`, before 1.0 `configured` (which later versions
+    # also print when the configuration changes). The previous process lived at least until the line before it.
     Pattern("boot", "1.0+", "Log4jController", r"Registered \S*Log4jController\S* MBean"),
     Pattern("configured", "0.8+", "KafkaConfig values", r"INFO KafkaConfig values:"),
     Pattern("version", "0.8+", "Kafka version", r"Kafka version ?: ?(?P<version>[\w.\-]+)"),

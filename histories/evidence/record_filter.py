@@ -23,13 +23,13 @@ _VALUE, _KEY = 1, 2  # seeds, so that a key and an equal value have different ha
 
 @dataclass(frozen=True)
 class BloomFilter:
-    """The bits of the filter (a power of two), and sorted offsets."""
+    """The bits of the filter (their number is a power of two), and the sorted offsets, which are exact."""
 
     bits: Bytes
     offsets: Ints
 
     def matches(self, buf: Bytes, spans: Ints, offsets: Ints) -> Any:
-        """A mask of the records that may be referred to; `spans` as batch_loops.decode_v2 fills them."""
+        """A mask of the records that the history may refer to; batch_loops.decode_v2 fills `spans`."""
         found = self._contains(buf, spans[:, 4], spans[:, 5], _VALUE) | self._contains(
             buf, spans[:, 2], spans[:, 3], _KEY
         )
@@ -60,9 +60,9 @@ def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def record_filter_of(lookups: pl.DataFrame, compacted: bool | None) -> BloomFilter | None:
-    """The filter of all rows of LOOKUPS; None where any record may be referred to.
+    """The filter of all rows of LOOKUPS; None if any record may be referred to.
 
-    Keys only matter on compacted topics, where a later record with the same key replaces one. `compacted` is None where
+    Keys only matter on compacted topics, where a later record with the same key replaces one. `compacted` is None if
     the configuration of the topic is unknown.
     """
     if lookups["stand_ins"].any():

@@ -12,7 +12,7 @@ import pyarrow as pa
 from .. import arrow
 from ..tables import EVENTS, FUNCTIONS, TYPES, complete
 from . import native_scan as scanned
-from .json_tokens import COPIED, INLINE, Longs
+from .json_tokens import COPIED, INLINE, LINE_FEED, OBJECT, Longs
 from .native_scan import FIELDS, FLAGS, ITEM_WIDTH, LISTS, SLOTS, TEXTS, WIDTH
 
 _RECORD_FIELDS = ("topic", "partition", "offset", "key", "value", "timestamp")
@@ -40,7 +40,7 @@ class OtherLine(NamedTuple):
 def read(blob: bytes) -> tuple[pl.DataFrame, list[OtherLine]]:
     """EVENTS of the plain lines, and the other lines. `blob` has complete lines in UTF-8."""
     buf = np.frombuffer(blob, np.uint8)
-    lines, braces = 1 + scanned.count(buf, 10), 1 + scanned.count(buf, 123)
+    lines, braces = 1 + scanned.count(buf, LINE_FEED), 1 + scanned.count(buf, OBJECT)
     events, steps = _table(min(lines, braces), WIDTH), _table(braces, WIDTH)
     items = [_table(braces, ITEM_WIDTH) for _ in range(4)]
     ends, step_ends = _table(min(lines, braces), 4), _table(braces, 4)

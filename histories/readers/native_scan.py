@@ -42,8 +42,9 @@ from .json_tokens import (
     word_table,
 )
 
-# A row of a table has 64-bit slots: the sets of present and seen fields, then the fields, beginning with those of list
-# items. A text takes two slots, an Arrow string view.
+# A row of a table has 64-bit slots: the sets of present and seen fields (bit masks), then the fields. Those of list
+# items come first, so items have shorter rows. A text takes two slots, an Arrow string view; `long` holds the texts
+# that do not fit into a view, and `copied` is a cache of them.
 FIELDS = (
     *("partition", "offset", "start", "timestamp", "topic", "key", "value"),
     *("time", "op", "process", "acks", "reason", "error", "type", "f", "group", "revoked", "auto"),
@@ -51,14 +52,15 @@ FIELDS = (
 TEXTS = ("topic", "key", "value", "process", "acks", "reason", "error")
 FLAGS = ("group", "revoked", "auto")
 LISTS = ("records", "offsets")  # of an event or a step
-# polars reads lines with one of those after ops.
+# Lines with a field after ops are not plain.
 NAMES = (*FIELDS, *LISTS, "ops", "topics", "fault", "member", "generation", "assignment")
 SLOTS = {name: 2 + sum(2 if before in TEXTS else 1 for before in FIELDS[:i]) for i, name in enumerate(FIELDS)}
 WIDTH = SLOTS["auto"] + 1
 ITEM_WIDTH = SLOTS["value"] + 2
 
 PRESENT, SEEN = 0, 1  # sets of fields: not null; in the line
-# The counters of `scan`: items of each list, and steps of transactions.
+# The counters in `filled`, the rows that are filled: items of each list (even: records, odd: offsets), and steps of
+# transactions.
 RECORDS, OFFSETS, STEP_RECORDS, STEP_OFFSETS, STEPS = range(5)
 COUNTERS = 5
 PARTITION, OFFSET, TOPIC = (FIELDS.index(name) for name in ("partition", "offset", "topic"))
@@ -168,18 +170,18 @@ def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copi
 
 
 @inner_in_place
-def items(buf: Bytes, i: int, end: int, which: int, table: Longs, long: Bytes, copied: Longs, filled: Longs) -> int:
-    """Reads the list at i into rows of the table that `which` counts. Returns the end of the list, or -1."""
-    needed = ITEM_NEEDED[which & 1]
+def items(buf: Bytes, i: int, end: int, counter: int, table: Longs, long: Bytes, copied: Longs, filled: Longs) -> int:
+    """Reads the list at i into the table, whose rows `counter` counts. Returns the end of the list, or -1."""
+    needed = ITEM_NEEDED[counter & 1]
     i = skip_blanks(buf, i + 1, end)
     if i < end and buf[i] == LIST_END:
         return i + 1
     while i < end and buf[i] == OBJECT:
-        row = filled[which]
+        row = filled[counter]
         i = item(buf, i + 1, end, table, row, long, copied)
         if i < 0 or table[row, PRESENT] & needed != needed or is_out_of_range(table, row):
             return -1
-        filled[which] = row + 1
+        filled[counter] = row + 1
         i, closed = after_value(buf, i, end, LIST_END)
         if i < 0 or closed:
             return i
@@ -194,16 +196,17 @@ def fields(
     end: int,
     table: Longs,
     row: int,
-    which: int,
+    first_counter: int,
     records: Longs,
     offsets: Longs,
     long: Bytes,
     copied: Longs,
     filled: Longs,
 ) -> tuple[int, bool]:
-    """Reads the fields of an event or a step at i, and its lists into `records` (counted by `which`) and `offsets`.
+    """Reads the fields of an event or a step at i. `first_counter` counts `records`, and the next one `offsets`.
 
-    Returns the position after them (-1: unexpected bytes), and whether the object ends there; else its steps begin.
+    Returns a position and True at the end of the object, or False where the list of its steps begins. The position is
+    -1 for unexpected bytes.
     """
     while True:
         i = skip_blanks(buf, i, end)
@@ -225,8 +228,8 @@ def fields(
             table[row, PRESENT] |= 1 << field
             if field == OPS:
                 return i, False
-            side = field - N_FIELDS
-            i = items(buf, i, end, which + side, records if side == 0 else offsets, long, copied, filled)
+            number = field - N_FIELDS
+            i = items(buf, i, end, first_counter + number, offsets if number else records, long, copied, filled)
         i, closed = after_value(buf, i, end, OBJECT_END)
         if i < 0 or closed:
             return i, closed
@@ -292,11 +295,11 @@ def event(
 def scan(
     buf: Bytes, tables: tuple[Longs, ...], others: Longs, long: Bytes, copied: Longs, filled: Longs, before: Longs
 ) -> tuple[int, int]:
-    """Reads all lines. Returns the counts of plain and of other lines; `others` has the line, start and end of those.
+    """Reads all lines. Returns the counts of plain and of other lines; `others` gets line, start and end of the latter.
 
-    `tables`: events, the items in the order of their counters in `filled` (zeros at first), steps, and two of `ends`
-    for events and for steps: the line, and the counts of records, offsets and steps after it. `before` is a copy of
-    `filled` as it was before a line.
+    `tables`: events; items in the order of their counters in `filled`, which begin at zero; steps; ends of events; ends
+    of steps. A row of ends has the line, and the counts of records, offsets and steps after it. `before` is scratch
+    space: the counters before a line, to undo a line that is not plain.
     """
     ends = tables[6]
     i, number, row, other = 0, 0, 0, 0

@@ -171,9 +171,9 @@ def _committed(entries: dict[str, Any]) -> dict[str, Any]:
     return {"type": "info", "f": "commit", "offsets": offsets, "error": _string_or_none(entries, "error")}
 
 
-def _assigned(entries: dict[str, Any]) -> dict[str, Any] | None:
+def _assigned(entries: dict[str, Any], **fields: bool) -> dict[str, Any] | None:
     offsets = [_place(entry) for entry in _objects(entries, "partitions")]
-    return {"f": "assign", "group": True, "offsets": offsets} if offsets else None
+    return {"f": "assign", "group": True, "offsets": offsets, **fields} if offsets else None
 
 
 _DATA: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
@@ -182,7 +182,7 @@ _DATA: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
     "record_data": lambda entries: {"f": "poll", "records": [_record(entries)]},
     "offsets_committed": _committed,
     "partitions_assigned": _assigned,
-    "partitions_revoked": lambda entries: (assigned := _assigned(entries)) and {**assigned, "revoked": True},
+    "partitions_revoked": lambda entries: _assigned(entries, revoked=True),
 }
 
 

@@ -119,7 +119,7 @@ def _position(item: Any, given: Any = None) -> Fields:
 
 
 def _fields(item: Any, order: tuple[str, ...], names: tuple[str, ...], expected: str) -> Fields:
-    """The named fields of an item. Raises UsageError where topic or partition is missing."""
+    """The named fields of an item. Raises UsageError if topic or partition is missing."""
     if isinstance(item, Mapping):
         fields = {name: item[name] for name in names if name in item}
     elif hasattr(item, "topic"):

@@ -47,7 +47,7 @@ class Collected(NamedTuple):
 def sources_of(arguments: Iterable[str]) -> list[Source]:
     """Folders as FOLDER or BROKER=FOLDER; the broker of a FOLDER is that of the meta.properties in it.
 
-    Raises UsageError where a folder is missing, or its broker is not known.
+    Raises UsageError if a folder is missing, or its broker is not known.
     """
     found: list[Source] = []
     for argument in arguments:

@@ -17,7 +17,7 @@ READ_SECONDS = 120.0
 
 
 def read_to_the_end(session: Session) -> None:
-    """Request the ends of all partitions and read up to them. Raises LogjudgeError where that takes too long."""
+    """Request the ends of all partitions and read up to them. Raises LogjudgeError if that takes too long."""
     _wait_in_sync(session)
     library = confluent_kafka()
     own = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}

@@ -58,7 +58,7 @@ class Journal:
         self.append(dumps(event, None, OPT_APPEND_NEWLINE))
 
     def begin(self, process: str, f: str, fields: Fields) -> int:
-        """Write an invocation and return its op. Raises LogjudgeError where nothing more is recorded."""
+        """Write an invocation and return its op. Raises LogjudgeError if nothing more is recorded."""
         self.log.check()
         op = self.next_op()
         self.write(process, op, "invoke", f, fields)

@@ -33,7 +33,7 @@ CONSUMER: Mapping[str, Any] = {
 
 
 def confluent_kafka() -> Any:
-    """The library. Raises MissingComponentError where it is not installed."""
+    """The library. Raises MissingComponentError if it is not installed."""
     try:
         import confluent_kafka
     except ImportError as error:
@@ -156,7 +156,7 @@ def admin_client(settings: ClientSettings) -> Any:
 
 
 def make(kind: str, settings: ClientSettings, config: Mapping[str, Any]) -> Any:
-    """A Producer, Consumer or AdminClient. Raises UsageError where librdkafka refuses the configuration."""
+    """A Producer, Consumer or AdminClient. Raises UsageError if librdkafka refuses the configuration."""
     library = confluent_kafka()
     if kind == "AdminClient":
         library = import_module("confluent_kafka.admin")

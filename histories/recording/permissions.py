@@ -26,6 +26,6 @@ def refusal(client: str, error: Any) -> UsageError:
 
 
 def refuse(client: str, error: Any) -> None:
-    """Raises UsageError where the error (or None) is a refused permission."""
+    """Raises UsageError if the error (or None) is a refused permission."""
     if is_refusal(error):
         raise refusal(client, error)

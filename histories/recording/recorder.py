@@ -48,7 +48,7 @@ class Recorder:
     ) -> None:
         """`topics` and `processes` have Kafka's own configuration names, as in run.json (docs/format.md).
 
-        Raises UsageError where the folder holds a history, or cannot be written.
+        Raises UsageError if the folder holds a history, or cannot be written.
         """
         self.folder = Path(folder)
         self._config: dict[str, Any] = {
@@ -225,7 +225,7 @@ class Recorder:
 
         `final_read` names the process (or processes) that read every partition from its log start to its end, after the
         last fault healed: without such reads nothing proves a loss, or that there was none. True says that a consumer's
-        uninterrupted pass did so. Raises UsageError where a named process recorded no poll.
+        uninterrupted pass did so. Raises UsageError if a named process recorded no poll.
         """
         if self._journal.log.is_closed:
             return self.folder

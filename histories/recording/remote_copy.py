@@ -56,7 +56,7 @@ def place_of(argument: str) -> Place | None:
 def fetch(place: Place, target: Path, is_wanted: Callable[[PurePosixPath], bool]) -> list[str]:
     """Copy the wanted files below a place to `target`, a new folder; return what that machine could not read.
 
-    A segment that grows meanwhile ends with a whole batch. Raises LogjudgeError where the machine cannot be reached or
+    A segment that grows meanwhile ends with a whole batch. Raises LogjudgeError if the machine cannot be reached or
     has no such folder.
     """
     excludes = " ".join(f"--exclude={shlex.quote(pattern)}" for pattern in _UNUSED)

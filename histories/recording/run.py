@@ -80,7 +80,7 @@ def _need_new(folder: Path) -> None:
 def record(
     request: Request, report: Report, notice: Notice, make_nemesis: Callable[[Session], Nemesis] | None = None
 ) -> Recorded:
-    """Record a workload against a running cluster. Raises LogjudgeError where nothing could be recorded."""
+    """Record a workload against a running cluster. Raises LogjudgeError if nothing could be recorded."""
     _need_new(request.folder)
     workload = WORKLOADS[request.workload]
     admin = admin_client(request.settings)

@@ -149,7 +149,7 @@ class BrokerViews:
         return [n for n in numbers if all(view[n].leader < 0 for view in views if n in view)]
 
     def usual(self, topic: str) -> Any:
-        """The partitions by number, as most brokers describe them. Raises LogjudgeError where none answers."""
+        """The partitions by number, as most brokers describe them. Raises LogjudgeError if none answers."""
         views = self.of(topic)
         if not views:
             raise LogjudgeError(f"topic {topic}: no broker describes it")

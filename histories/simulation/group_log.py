@@ -1,4 +1,4 @@
-"""The records of the group's log as bytes: OffsetCommit and GroupMetadata, in the versions of the era."""
+"""The records of __consumer_offsets as bytes: OffsetCommit and GroupMetadata, in the simulated release's versions."""
 
 from __future__ import annotations
 
@@ -25,15 +25,19 @@ GROUP = "workers"
 
 
 def group_content(cluster: Cluster, magic: int) -> Content:
-    """The content of the group's log. Brokers of format 2 write version 3 of the values, older ones version 1."""
+    """Returns a function that writes the key and value of a record of the group's log.
+
+    Brokers of format 2 write version 3 of the values, older ones version 1.
+    """
     version = 3 if magic == 2 else 1
 
     def content(batch: Batch, index: int) -> tuple[bytes, bytes | None]:
         record = cluster.coordinator_logs.group_records[batch.first + index]
         if record.offset is None:
             key = write_versioned(GROUP_KEY, GROUP_KEY_FIELDS, {"group": GROUP})
-            dead = record.is_tombstone
-            return key, None if dead else write_versioned(version, GROUP_VALUE, _generation(cluster, record))
+            if record.is_tombstone:
+                return key, None
+            return key, write_versioned(version, GROUP_VALUE, _generation(cluster, record))
         partition, offset = record.offset
         place = {"group": GROUP, "topic": cluster.config.topic, "partition": partition}
         value = {"offset": offset, "metadata": "", "commitTimestamp": epoch_ms(record.time)}
@@ -44,9 +48,10 @@ def group_content(cluster: Cluster, magic: int) -> Content:
 
 
 def _generation(cluster: Cluster, record: GroupRecord) -> dict[str, Any]:
+    """The fields of a GroupMetadata value. An empty group has neither a protocol nor a leader."""
     config = cluster.config
-    shares = record.assignment or ()
-    protocol, leader = (config.strategy, record.member) if shares else (None, None)
+    assignment = record.assignment or ()
+    protocol, leader = (config.strategy, record.member) if assignment else (None, None)
     members = [
         {
             "memberId": member,
@@ -62,7 +67,7 @@ def _generation(cluster: Cluster, record: GroupRecord) -> dict[str, Any]:
                 {"assigned": [{"topic": config.topic, "partitions": partitions}] if partitions else []},
             ),
         }
-        for member, client, partitions in shares
+        for member, client, partitions in assignment
     ]
     return {
         "protocolType": "consumer",

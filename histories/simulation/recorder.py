@@ -32,9 +32,9 @@ class Recorder(History):
         self._places = [f'"topic":"{topic}","partition":{number}' for topic, number in places]
         self.sources: Mapping[tuple[int, int, int], tuple[int, int]] = {}  # of copies, see CopyLedger
         self._lines: list[str] = []
-        self._size = 0  # characters in them: a poll's line may have 500 records
-        self._nemesis = 0
-        self._admin = 0
+        self._size = 0  # characters in `_lines`, not their number: a poll's line may have 500 records
+        self._nemesis = 0  # the last op of the process nemesis
+        self._admin = 0  # the last op of the process admin
         self.lines = 0
         self.last_send = 0  # when a producer last sent a value, microseconds
 
@@ -77,9 +77,9 @@ class Recorder(History):
     def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
         prefix = f'{{"time":{time * 1000},"process":"{process}","op":'
         middle = f',"type":"{outcome}","f":"send",{self._places[batch.partition]}'
-        text = value(batch.producer, batch.partition, batch.first)[: -len(str(batch.first))]
+        value_prefix = _value_prefix(batch.producer, batch.partition, batch.first)
         for index, op in enumerate(batch.ops):
-            head = f'{prefix}{op}{middle},"value":"{text}{batch.first + index}"'
+            head = f'{prefix}{op}{middle},"value":"{value_prefix}{batch.first + index}"'
             if outcome == "ok":
                 offset = "null" if base < 0 else str(base + index)
                 self._write(f'{head},"offset":{offset}}}')
@@ -127,12 +127,13 @@ class Recorder(History):
     def _records(self, records: Records) -> str:
         found: list[str] = []
         for partition, batch in records:
-            text = value(batch.producer, partition, batch.first)[: -len(str(batch.first))]
+            value_prefix = _value_prefix(batch.producer, partition, batch.first)
             tail = f',"leader_epoch":{batch.epoch}}}' if batch.epoch >= 0 else "}"
             start = f'{{{self._places[partition]},"offset":'
             shift = batch.first - batch.base
             found.extend(
-                f'{start}{offset},"value":"{text}{offset + shift}"{tail}' for offset in range(batch.base, batch.end)
+                f'{start}{offset},"value":"{value_prefix}{offset + shift}"{tail}'
+                for offset in range(batch.base, batch.end)
             )
         return f'"records":[{",".join(found)}]'
 
@@ -204,6 +205,11 @@ class Recorder(History):
         function = "heal" if heal else "fault"
         text = json.dumps(fault, separators=(",", ":"))
         self._instant(EventHead(time, "nemesis", self._nemesis), f'"f":"{function}","fault":{text}')
+
+
+def _value_prefix(producer: int, partition: int, number: int) -> str:
+    """A value without its number, which all values of a batch begin with."""
+    return value(producer, partition, number).removesuffix(str(number))
 
 
 def _offset(offset: int | None) -> str:

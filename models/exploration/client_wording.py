@@ -11,7 +11,7 @@ Offsets = list[tuple[int, int | None]]  # by partition
 
 
 def consumer_start(consumer: str, offsets: Offsets) -> str:
-    """A consumer starts at committed or reset offsets; None where auto.offset.reset decides."""
+    """A consumer starts at committed or reset offsets; None if auto.offset.reset decides."""
     known = dict.fromkeys(str(offset) for _, offset in offsets if offset is not None)
     if known:
         return f"{consumer} starts at offset {', '.join(known)}"

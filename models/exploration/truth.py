@@ -99,7 +99,7 @@ def ack_latency(cluster: Cluster) -> dict[str, float]:
 
 
 def adjacent_losses(found: Iterable[LostAck], key: Callable[[LostAck], object]) -> list[list[LostAck]]:
-    """Groups of losses of one partition and one `key`, each of which begins where the previous one ended."""
+    """Groups of losses with one partition and one `key`; each loss begins where the previous one ended."""
     runs: list[list[LostAck]] = []
     for one in found:
         before = runs[-1][-1] if runs else None

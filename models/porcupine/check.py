@@ -36,13 +36,12 @@ if TYPE_CHECKING:
 DEFAULT_MEMORY = 2 << 30  # bytes
 MAX_STATES = 100  # in a result
 OPERATION_BYTES = 300  # of a search before it begins, as measured by benchmarks/linearize.py --long
-SMALL_PART = 5_000  # operations; a part of at most so many gets short searches first
+SMALL_PART = 5_000  # operations; parts of at most this size get short searches first
 BATCH = 20_000  # operations of small parts in one call of a short search
 # Candidates of a short search before a monitor, and after it; and of the first turn of a long search.
 FIRST_FUEL, SECOND_FUEL, FIRST_TURN = 2_000, 20_000, 30_000
-# If a monitor found a witness, the operation that cannot be linearized is searched for too: in parts of at most so many
-# operations, with so many candidates.
-MAX_EXPLAINED, EXPLANATION_FUEL = 100_000, 400_000
+# If a monitor found a witness, the operation that cannot be linearized is searched for too.
+MAX_EXPLAINED, EXPLANATION_FUEL = 100_000, 400_000  # operations of a part; candidates of its search
 NOT_SEARCHED = Found(None, 0, [[]], [], 0)
 ILLEGAL = Found("illegal", 0, [], [], 0)  # without evidence, which `_explain` collects
 

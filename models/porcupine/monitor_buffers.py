@@ -82,7 +82,7 @@ def certain(v: Values, never: int) -> Ints:
 
 @inner
 def covering(v: Values, above: int, low: int, high: int, never: int) -> Ints:
-    """The operations of the fewest values > `above` of which at least one is certainly present from low to high."""
+    """The operations of the fewest values > `above` such that, from low to high, at least one is certainly present."""
     last = np.full(never + 1, -1, np.int32)
     for k in range(above + 1, len(v.put)):
         last[v.put_end[k]] = k

@@ -20,7 +20,7 @@ class Part:
     verdict: Verdict
     operations: Sequence[int] = field(repr=False)
     completed: int  # how many of them completed
-    placed: int  # the longest prefix of these, by their ends, that a partial linearization contains
+    placed: int  # the longest prefix of these, in the order of their ends, that some partial linearization contains
     configurations: int  # how many the search made
     # ok: one complete linearization. Otherwise the longest partial ones, one for each state that they end in.
     linearizations: list[list[int]] = field(repr=False)

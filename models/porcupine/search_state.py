@@ -45,7 +45,7 @@ class Search(NamedTuple):
     candidate_orders: Ints  # their sort keys
     candidate_of: Ints  # by action: its index in candidates, -1 between expansions
     registers: Longs
-    waiting_head: Ints  # by front: the configuration that waits there and came last, -1 for none
+    waiting_head: Ints  # by front: the latest configuration that waits there, -1 for none
     # The configurations, and where the search goes next.
     configs: Ints  # a row each
     memo: Ints  # hash table: row + 1, 0 where empty; its length is a power of two
@@ -67,7 +67,7 @@ AT_CONFIGS, AT_STEPS, AT_BAGS, AT_REQUESTS = map(Search._fields.index, ("configs
 
 @compiled
 def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, candidate_of: Ints) -> Search:
-    """A search at its start; `initial` is the number of the first state, `candidate_of` is -1 for each action."""
+    """A search at its start; `initial` is the number of the first state; `candidate_of` has a -1 for each action."""
     n, members, kinds = len(layout.number), len(layout.member), len(layout.class_action)
     room = layout.slots + kinds + 2
     rows = 64
@@ -193,7 +193,7 @@ def add_steps(s: Search, steps: Longs) -> None:
 
 @inner_in_place
 def child_bag(s: Search, bag: int, kind: int) -> int:
-    """The bag with one more of a class that is at least its greatest."""
+    """The bag with one more member of a class, which must not be below the greatest class in the bag."""
     key = ((bag << 32) | kind) + 1
     place = place_of(s.bag_keys, key)
     if s.bag_keys[place] == 0:
@@ -209,7 +209,7 @@ def child_bag(s: Search, bag: int, kind: int) -> int:
 
 @inner_in_place
 def bag_with(s: Search, bag: int, kind: int) -> int:
-    """The bag with one more of any class."""
+    """The bag with one more member of any class."""
     base = bag
     while base != 0 and s.bag_class[base] > kind:
         base = s.bag_parent[base]

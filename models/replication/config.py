@@ -245,7 +245,7 @@ class Config:
         return (GROUP_TOPIC if self.strategy and partition == self.group_log else TRANSACTION_TOPIC), 0
 
     def log_name(self, partition: int) -> str:
-        """The name of a replicated partition, as of its folder."""
+        """The name of a replicated partition, as its folder is called."""
         topic, number = self.topic_of(partition)
         return f"{topic}-{number}"
 

@@ -19,7 +19,7 @@ class Round(NamedTuple):
     lines: int  # that were new
     seconds: float  # that it took
     behind: float  # seconds since the newest line that it judged was, or may have been, written
-    unread: int | None  # bytes or messages that are not judged yet; None if that is not known
+    unread: int | None  # bytes or messages that are not judged yet; None if not known
     unit: str  # of `unread`
     whole: str  # why it judged the whole history; empty if it did not
 

@@ -1,4 +1,4 @@
-"""Losses of sends in transactions, of which a client only reports when the transaction ended."""
+"""Losses of sends in transactions whose client only reports when the transaction ended."""
 
 from __future__ import annotations
 

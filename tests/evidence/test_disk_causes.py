@@ -22,7 +22,7 @@ TWO_LEADS = metadata((9, {"leader": 2, "isr": [2]}))
 
 
 def damaged(text, *rows, kind="crc"):
-    """Logs of which each row (broker, first, last) is a batch that fails its CRC, so that its records are not read."""
+    """Logs where each row (broker, first, last) is a batch that fails its CRC, so its records are not read."""
     tables = logs(text)
     for broker, first, last in rows:
         gone = (pl.col("broker") == broker) & pl.col("offset").is_between(first, last)

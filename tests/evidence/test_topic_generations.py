@@ -125,7 +125,7 @@ def test_copies_belong_to_the_generation_of_their_topic_id_else_of_their_time():
 @pytest.mark.parametrize(
     ("offset", "value", "logs", "expected"),
     [
-        (1, "b", [], [(0, None, False), (1, None, False)]),  # nothing shows of which it is
+        (1, "b", [], [(0, None, False), (1, None, False)]),  # nothing shows which generation it belongs to
         (1, "b", [(1, 1, "b")], [(1, 1, True)]),  # the new log has it
         (1, "b", [(0, 1, "b")], [(0, 1, True)]),
         (1, "b", [(1, 1, "c")], [(0, 1, True)]),  # the new log has another record there

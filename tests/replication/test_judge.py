@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.timelines.terms import recalled
+from logjudge.analysis.timelines.terms import is_last_known_leader
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
@@ -30,7 +30,8 @@ from judge import WIDE, compare
 # come back in their own epoch, partitions that nobody may lead, logs that are empty in the end; a dead broker that is
 # still in the ISR, losses of all in-sync replicas before an unclean election, acknowledgements of a replaced leader;
 # neighbouring records that were lost by several causes; logs that grew again after a truncation; committed records of
-# acks=0 that the power took; a majority of which one never had the record; who cut nothing above its high watermark.
+# acks=0 that a power loss removed; a majority with one member that never had the record; a broker that truncated
+# nothing above its high watermark.
 MIXED = (1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23)
 ONCE_WRONG = (
     *(40, 62, 66, 67, 70, 72, 83, 85, 104, 106, 118, 145, 214, 247, 254, 543, 662, 670, 1029, 1183),
@@ -98,7 +99,7 @@ def test_a_last_known_leader_needs_empty_isr_and_elr() -> None:
         (False, none, one, one, False),
     ):
         config = {"unclean.leader.election.enable": str(enabled).lower()}
-        assert recalled(config, "1", sync, elr, known) == expected
+        assert is_last_known_leader(config, "1", sync, elr, known) == expected
 
 
 def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def test_only_its_own_bundle_is_overwritten(tmp_path: Path) -> None:
     assert refused in simulate(out, 3)
     (out / "notes.md").unlink()
     run = json.loads((out / "run.json").read_text())
-    (out / "run.json").write_text(json.dumps({**run, "system": {"name": "kafka"}}))  # as of a recorded run
+    (out / "run.json").write_text(json.dumps({**run, "system": {"name": "kafka"}}))  # like a recorded run
     assert refused in simulate(out, 3)
     (out / "run.json").unlink()
     assert refused in simulate(out, 3)
@@ -179,7 +179,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_the_least_of_each_option_can_be_run(name: str) -> None:
-    """Each ends, and in few events: no timer runs without time going on."""
+    """Each run ends after few events: no timer fires forever at one instant."""
     least = {
         "simulation.ops": 20,
         "default.replication.factor": 1,

@@ -34,6 +34,7 @@ SCHEMA = pa.schema(
 BUCKETS = 16  # groups in which invocations and completions of different splits meet
 Row = tuple[str, str, int, str, int, bytes]
 Map = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]  # what mapInArrow takes
+GroupMap = Callable[[pa.Table], pa.Table]  # what applyInArrow takes for a group
 
 
 def first_turn(task: int, block: int = 0) -> int:

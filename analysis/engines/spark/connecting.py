@@ -30,7 +30,7 @@ Found = TypeVar("Found")
 
 
 def refuse_unreachable(master: str | None, remote: str | None) -> None:
-    """Raises MissingComponentError where no standalone master or Connect server answers within CONNECT_LIMIT_S."""
+    """Raises MissingComponentError if no standalone master or Connect server answers within CONNECT_LIMIT_S."""
     try:
         if remote:
             _reach_server(remote)

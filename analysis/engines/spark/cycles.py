@@ -7,7 +7,7 @@ search) and the cycles that become findings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import orjson
@@ -17,33 +17,32 @@ import pyarrow as pa
 from ....histories.settings import Settings
 from ...rules.cycles import Found, searches
 from ...transactions.cycles import cycles_in, cycles_of, join_cycles
-from ...transactions.windows import join_windows, slices, windows_of, within
-from .blocks import Map, pack, rows_in, unpack
+from ...transactions.windows import join_windows, split_windows, windows_of, within
+from .blocks import GroupMap, Map, pack, rows_in, unpack
 from .session import shuffle_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MAX_ROWS = 1_000_000  # approximate number of dependencies of one task
-_SPANS = "search string, number long, payload binary"
+_SPANS = "search string, rows long, payload binary"
 _INSIDE = "search string, bucket int, payload binary"
 _FOUND = "search string, payload binary"
-_Table = Callable[[pa.Table], pa.Table]
 
 
 def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) -> dict[str, Found]:
-    """The cycles by search and type of blocks of DEPENDENCIES, as rules.cycles.find_cycles returns them."""
+    """The cycles in blocks of DEPENDENCIES, by search and type, as rules.cycles.find_cycles returns them."""
     text = settings.to_json()
     spans = blocks.select("payload").mapInArrow(_spans(text), _SPANS)
     rows = spans.repartition(len(searches(settings)), "search").groupBy("search").applyInArrow(_join_spans, _SPANS)
     windows: dict[str, pl.DataFrame] = {}
     buckets = 1
     for row in rows.collect():
-        number, found = row["number"], unpack(bytes(row["payload"]))
-        if searches(settings)[row["search"]].may_slice:
-            found = slices(found, number // MAX_ROWS + 1)
-        windows[row["search"]] = found
-        buckets = max(buckets, 2 * number // MAX_ROWS + 1)
+        of_search = unpack(bytes(row["payload"]))
+        if searches(settings)[row["search"]].may_split:
+            of_search = split_windows(of_search, row["rows"] // MAX_ROWS + 1)
+        windows[row["search"]] = of_search
+        buckets = max(buckets, 2 * row["rows"] // MAX_ROWS + 1)  # half full on average, as windows differ
     no_cycles: dict[str, Found] = {name: {} for name in searches(settings)}
     if not any(map(len, windows.values())):
         return no_cycles
@@ -62,15 +61,15 @@ def _spans(text: str) -> Map:
             dependencies = unpack(row["payload"])
             for name, search in chosen.items():
                 rows = dependencies.filter(search.dependencies)
-                yield _batch(search=name, number=len(rows), payload=pack(windows_of(rows)))
+                yield _batch(search=name, rows=len(rows), payload=pack(windows_of(rows)))
 
     return spans
 
 
 def _join_spans(table: pa.Table) -> pa.Table:
     windows = join_windows(unpack(payload) for payload in table.column("payload").to_pylist())
-    number, search = sum(table.column("number").to_pylist()), table.column("search")[0].as_py()
-    return pa.Table.from_batches([_batch(search=search, number=number, payload=pack(windows))])
+    rows, search = sum(table.column("rows").to_pylist()), table.column("search")[0].as_py()
+    return pa.Table.from_batches([_batch(search=search, rows=rows, payload=pack(windows))])
 
 
 def _inside(text: str, packed: Mapping[str, bytes], buckets: int) -> Map:
@@ -87,26 +86,28 @@ def _inside(text: str, packed: Mapping[str, bytes], buckets: int) -> Map:
     return inside
 
 
-def _finding(text: str) -> _Table:
+def _finding(text: str) -> GroupMap:
     def find(table: pa.Table) -> pa.Table:
         name = table.column("search")[0].as_py()
         search = searches(Settings.from_json(text))[name]
         rows = pl.concat(unpack(payload) for payload in table.column("payload").to_pylist())
-        if search.exact:  # the one of the key that appeared first counts, as of `edges_of`
+        if (
+            search.exact
+        ):  # of several keys with the same edge, keep the key that appeared first, as the local engine does
             rows = rows.sort("key_appeared").unique(
                 ["source_at", "target_at", "kind"], keep="first", maintain_order=True
             )
-        found = cycles_of(rows, search.most, search.as_elle, search.exact)
+        found = cycles_of(rows, search.max_components, search.as_elle, search.exact)
         return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(found))])
 
     return find
 
 
-def _joining(text: str) -> _Table:
+def _joining(text: str) -> GroupMap:
     def join(table: pa.Table) -> pa.Table:
         name = table.column("search")[0].as_py()
         parts = [cycles_in(orjson.loads(payload)) for payload in table.column("payload").to_pylist()]
-        found = join_cycles(parts, searches(Settings.from_json(text))[name].most)
+        found = join_cycles(parts, searches(Settings.from_json(text))[name].max_components)
         return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(found))])
 
     return join

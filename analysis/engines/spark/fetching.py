@@ -39,24 +39,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 COMPRESSED = (".gz", ".zst", ".bz2", ".lz4", ".snappy")  # what Spark's text source decompresses, by its name
-# One task gets all rows of a home (a file, or a folder that is read as one): first its tasks, at start -1, then the
-# pieces of its files.
+# A home is a file, or a folder that is read as one. One Spark task gets all rows of a home: first the work to do there
+# (start -1), then the pieces of its files.
 STAGED = f"home string, path string, start long, size long, {BLOCK}"
 STAGED_SCHEMA = pa.schema(
     [("home", pa.string()), ("path", pa.string()), ("start", pa.int64()), ("size", pa.int64()), *SCHEMA]
 )
-MIN_TASKS = 4  # that fetch files; more where they are large
+MIN_TASKS = 4  # that fetch files; large files get more
 Work = Callable[[dict[str, Any], Path], Iterator[pa.RecordBatch]]
 
 
 def all_names(reader: DataFrameReader) -> DataFrameReader:
-    """The reader, set to list every file: otherwise Spark hides names like __cluster_metadata-0, and takes folders like
-    a=b for columns."""
+    """The reader, set to list all files. By default Spark hides __cluster_metadata-0 and reads folder a=b as column."""
     return reader.option("recursiveFileLookup", "true").option("ignoredPathSegmentRegex", "")
 
 
 def literal(path: str) -> str:
-    """The path with Hadoop's pattern characters escaped."""
+    """The path, with the characters escaped that Hadoop reads as a pattern."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
@@ -94,7 +93,7 @@ def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
         for number, part in enumerate(run.evidence, len(run.splits))
     ]
     if tasks:
-        # Empty files are among them, as Spark yields no row for those.
+        # `run.stored` also has the empty files, for which Spark yields no row.
         read_already = [
             staged_row(file.home, file.name, 0, file.size, 0, file.content)
             for file in run.stored
@@ -120,7 +119,7 @@ def _reading_files(settings_json: str) -> Work:
 
 
 def _read_part(part: Part, home: str) -> Iterator[Parts]:
-    """A broker's file, piece by piece. Headers name its home, as the task that decodes has another folder."""
+    """A broker's file, piece by piece. Headers name its home, as the task that decodes uses another folder."""
     for piece in split_part(part):
         parts = read_evidence(piece)
         parts.headers = [(unit, frame.with_columns(path=pl.lit(home))) for unit, frame in parts.headers]
@@ -155,7 +154,7 @@ def _reading(settings_json: str, known: dict[tuple[str, int], tuple[int, str]]) 
 def _packing(splits: Iterable[Split], tasks: int) -> Map:
     """HANDED_ON rows of the lines of compressed files, which Spark decompresses."""
     known = {split.path: split for split in splits}
-    block_bytes = HANDED_ON_BLOCK_BYTES  # tasks get the driver's
+    block_bytes = HANDED_ON_BLOCK_BYTES  # read on the driver, so that all tasks use its value
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for (path, _, _), runs in by_split(batches):
@@ -201,9 +200,9 @@ def joined(lines: pa.Array) -> bytes:
 
 
 def pieces_of(session: SparkSession, root: str, files: Sequence[Stored]) -> DataFrame:
-    """STAGED rows of the bytes of files below a URI. A piece is at most one batch of Spark's or one line.
+    """STAGED rows with the bytes of files below a URI, without files that were read already (`Stored.content`).
 
-    Files that were read already (`Stored.content`) are left out.
+    A piece holds at most the lines of one Arrow batch from Spark.
     """
     homes: dict[str, list[str]] = {}
     for file in files:
@@ -259,7 +258,7 @@ def frame_of(session: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
 
 
 def staged(files: Iterable[Stored], tasks: DataFrame, pieces: DataFrame, work: Work, schema: str = BLOCK) -> DataFrame:
-    """What `work` yields for each task. The folder that it gets has the task's files, named as below the URI."""
+    """The blocks that `work` yields for each task. It gets a folder with the files of the task, named as at the URI."""
     ordered = (
         tasks.unionByName(pieces)
         .repartition(_tasks_of(files), "home")

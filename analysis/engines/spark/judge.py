@@ -174,7 +174,7 @@ def _expanded_bytes(run: Run) -> int:
 
 
 def _refuse_invisible_files(run: Run, error: Exception) -> None:
-    """Raises InputError where a worker did not find a file that the driver had found."""
+    """Raises InputError if a worker did not find a file that the driver had found."""
     _, marker, rest = str(error).partition(INVISIBLE)
     if marker:
         path = rest.partition("\n")[0].strip()

@@ -39,6 +39,7 @@ from .blocks import (
     BLOCK,
     BUCKETS,
     SCHEMA,
+    GroupMap,
     Map,
     blocks_of_parts,
     first_turn,
@@ -57,20 +58,21 @@ if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
-SMALL_PART = 256 << 10  # bytes that a whole file of evidence is taken for
+ASSUMED_FILE_BYTES = 256 << 10  # of an evidence file that is read whole; Part has no size for it
 INVISIBLE = "logjudge found no file on a worker: "  # begins the message of an error in a task; its path ends the line
-_LAST = 1 << 60  # the turn of blocks that come after all that tasks read
+_LAST = 1 << 60  # the turn of blocks that sort behind all blocks that were read from files
+_TABLES_OF_JOB = 4  # turns that are reserved for each decoding job, which yields at most three tables
 
 
 @contextmanager
 def plan(
     session: SparkSession, run: Run, size: int, lines: Accumulator[int] | None, events: DataFrame | None = None
 ) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """The blocks of the results of a run of `size` bytes, and those that its transactions are compared by, their
-    dependencies, and what became of them (kind expected).
+    """Two DataFrames of blocks for a run of `size` bytes: its results, and what is compared across partitions.
 
-    `lines` counts what tasks have read; `events` is the history of `open_frame`. What Spark stores is removed
-    afterwards.
+    The latter are the dependencies of transactions and their expected pieces (kinds dependencies and expected).
+    `lines` counts the lines that tasks have read; `events` is the history of `open_frame`. The frames that Spark
+    stores are removed afterwards.
     """
     stored: list[DataFrame] = []
     try:
@@ -96,7 +98,7 @@ def _plan(
     session.conf.set("spark.sql.broadcastTimeout", "-1")
     read = _read(session, run, lines) if events is None else blocks_of_frame(events, settings, lines)
     read = store(read, stored)
-    # Each group asks for its tasks: Spark takes the one task of a lone split for a grouping by anything.
+    # Repartition before each groupBy: otherwise Spark judges a run of a single split in a single task.
     tasks = shuffle_tasks(session)
     waiting = read.filter(F.col("kind") == "waiting").repartition(min(tasks, BUCKETS), "partition")
     closed = store(waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK), stored)
@@ -116,8 +118,8 @@ def _plan(
     shared = everywhere.crossJoin(F.broadcast(observed.select("batch").distinct()))
     needed = observed.unionByName(shared)
     judged = store(needed.repartition(tasks, "batch").groupBy("batch").applyInArrow(judging(settings), BLOCK), stored)
-    between = F.col("kind").isin("dependencies", "expected")
-    return judged.filter(~between).unionByName(reported), judged.filter(between)
+    is_compared_later = F.col("kind").isin("dependencies", "expected")
+    return judged.filter(~is_compared_later).unionByName(reported), judged.filter(is_compared_later)
 
 
 def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> DataFrame:
@@ -137,14 +139,14 @@ def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> Da
 
 
 def one_each(session: SparkSession, tasks: list[dict[str, Any]]) -> DataFrame:
-    """The rows, each in a task of its own. From an Arrow table, for which Spark needs no Python worker."""
+    """The rows, each in its own task. An Arrow table is the source, as Spark then needs no Python worker."""
     order = pa.array(range(len(tasks)), pa.int32())
     rows = pa.Table.from_pylist(tasks).append_column("order", order)
     return session.createDataFrame(rows).repartitionById(len(tasks), "order").drop("order")
 
 
 def store(frame: DataFrame, stored: list[DataFrame]) -> DataFrame:
-    """The frame, which Spark computes once and stores; the caller unpersists what is in `stored`."""
+    """Lets Spark compute the frame once and keep it; the caller unpersists the frames in `stored`."""
     from pyspark import StorageLevel
 
     stored.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
@@ -152,8 +154,8 @@ def store(frame: DataFrame, stored: list[DataFrame]) -> DataFrame:
 
 
 def _with_records(session: SparkSession, run: Run, blocks: DataFrame, stored: list[DataFrame]) -> DataFrame:
-    """Adds the records of large logs. Which batches are decoded depends on the headers of all replicas, and on the
-    records that the history refers to.
+    """Adds the records of large logs. The headers of all replicas and the records that the history refers to decide
+    which batches are decoded.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -162,8 +164,8 @@ def _with_records(session: SparkSession, run: Run, blocks: DataFrame, stored: li
         referring = blocks.filter((F.col("kind") == "observations") & F.col("name").isin(*REFERRING_TABLES))
         headers = headers.unionByName(referring.mapInArrow(_lookups, BLOCK))
     choosing = _choosing(run.settings.to_json(), bool(run.splits))
-    tasks_by_unit = headers.repartition(shuffle_tasks(session), "topic", "partition")
-    chosen = store(tasks_by_unit.groupBy("topic", "partition").applyInArrow(choosing, BLOCK), stored)
+    by_unit = headers.repartition(shuffle_tasks(session), "topic", "partition")
+    chosen = store(by_unit.groupBy("topic", "partition").applyInArrow(choosing, BLOCK), stored)
     jobs = chosen.filter(F.col("kind") == "jobs")
     if run.uri:
         tasks = jobs.mapInArrow(tasks_of_jobs, STAGED)
@@ -190,7 +192,7 @@ def _choosing(settings_json: str, has_history: bool) -> Callable[..., Iterator[p
         frames: dict[str, list[pl.DataFrame]] = {"headers": [], "lookups": []}
         for row in in_turn(batches):
             frames[row["kind"]].append(unpack(row["payload"]))
-        if headers := frames["headers"]:  # none where only the history or a checkpoint has the partition
+        if headers := frames["headers"]:  # empty if only the history or a checkpoint has the partition
             lookups = frames["lookups"] if has_history else None
             parts = choose_batches(Unit(topic, partition), headers, lookups, Settings.from_json(settings_json))
             yield from to_batches(rows_of(parts, "", _LAST))
@@ -208,11 +210,11 @@ def _decode_in_folder(row: dict[str, Any], folder: Path) -> Iterator[pa.RecordBa
     job = unpack(row["payload"])
     job = job.with_columns(path=pl.lit(str(folder / job["path"][0])))
     parts = decode_batches(Unit(row["topic"], row["partition"]), job)
-    yield from to_batches(rows_of(parts, "", _LAST + (row["turn"] - _LAST) * 4))
+    yield from to_batches(rows_of(parts, "", _LAST + (row["turn"] - _LAST) * _TABLES_OF_JOB))
 
 
 def tasks_of(run: Run) -> list[dict[str, Any]]:
-    """Rows (number, kind, task as a JSON list): a split each, and the brokers' many small files together.
+    """Rows (number, kind, task as a JSON list): one for each split, and one for several small files of brokers.
 
     Paths are absolute, as workers run in other folders than the driver.
     """
@@ -220,14 +222,14 @@ def tasks_of(run: Run) -> list[dict[str, Any]]:
         ("packed" if split.is_handed_on else "splits", [asdict(replace(split, path=str(Path(split.path).absolute())))])
         for split in run.splits
     ]
-    room = 0
+    bytes_left = 0  # of the last task
     for part in run.evidence:
-        size = (part.end - part.start) if part.end is not None else SMALL_PART
-        if room < size or not lists or lists[-1][0] != "parts":
+        size = (part.end - part.start) if part.end is not None else ASSUMED_FILE_BYTES
+        if bytes_left < size or not lists or lists[-1][0] != "parts":
             lists.append(("parts", []))
-            room = SPLIT_BYTES
+            bytes_left = SPLIT_BYTES
         lists[-1][1].append(asdict(replace(part, path=part.path.absolute())))
-        room -= size
+        bytes_left -= size
     return [
         {"number": number, "kind": kind, "task": json.dumps(items, default=str)}
         for number, (kind, items) in enumerate(lists)
@@ -260,7 +262,7 @@ def refuse_missing(item: dict[str, Any]) -> None:
         raise FileNotFoundError(INVISIBLE + item["path"])
 
 
-def _closing(settings_json: str) -> Callable[[pa.Table], pa.Table]:
+def _closing(settings_json: str) -> GroupMap:
     def close(table: pa.Table) -> pa.Table:
         settings = Settings.from_json(settings_json)
         waiting = pl.concat([unpack(payload) for payload in table.column("payload").to_pylist()])

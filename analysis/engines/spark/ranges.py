@@ -43,7 +43,7 @@ class Proofs(NamedTuple):
 
 
 def may_be_large(run: Run, size: int) -> bool:
-    """Whether a run of so many bytes may have partitions that are worth proving by ranges."""
+    """Whether a run of `size` bytes may have partitions that are worth proving by ranges."""
     settings = run.settings
     return settings.dialect == "native" and not run.evidence and size > 4 * BYTES_PER_ROW * settings.large_rows
 

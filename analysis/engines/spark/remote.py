@@ -108,7 +108,7 @@ def _at_base(split: Split, listing: Listing, name: str) -> Split:
 
 
 def _list(session: SparkSession, uri: str) -> Listing:
-    """All files at and below a URI. Raises InputError where Spark finds none or cannot look."""
+    """All files at and below a URI. Raises InputError if Spark finds none or cannot look."""
     root = _plain(uri)
     try:
         files = _files(session, root)
@@ -143,7 +143,7 @@ def _files(session: SparkSession, uri: str) -> DataFrame:
 
 
 def _split_files(session: SparkSession, split_bytes: int) -> None:
-    """Makes Spark cut files at multiples of so many bytes, a task each."""
+    """Makes Spark cut files at multiples of `split_bytes`, one task for each piece."""
     session.conf.set("spark.sql.files.maxPartitionBytes", str(split_bytes))
     session.conf.set("spark.sql.files.openCostInBytes", str(split_bytes))
 

@@ -25,7 +25,7 @@ SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 200  # Spark's own
 UNKNOWN_SIZE = 1 << 60  # of a run in bytes: its shuffles get as many tasks as those of the largest
 JSON_BYTES = 64  # of events as JSON lines for each byte that Spark estimates: what it reads may be well compressed
-BYTES_PER_TASK = 1 << 20  # of the run's files; with brokers' files judging may take a second for so many
+BYTES_PER_TASK = 1 << 20  # of the run's files; with brokers' files, judging these may take a second
 MIN_CLUSTER_CORES = 8  # taken for a cluster on which few executors have registered, and for Connect
 # A setting of ours in the session: the user chose no number of shuffle partitions, so each run sets one.
 _SIZED_BY_DATA = "spark.logjudge.shufflePartitionsByData"
@@ -193,7 +193,7 @@ def context_of(session: SparkSession) -> SparkContext | None:
 
 
 def size_shuffles(session: SparkSession, size: int) -> None:
-    """Sets how many tasks follow each shuffle of a run of so many bytes, unless the user set it."""
+    """Sets how many tasks follow each shuffle of a run of `size` bytes, unless the user set it."""
     if session.conf.get(_SIZED_BY_DATA, "false") == "true":
         session.conf.set(SHUFFLE_PARTITIONS, str(shuffle_partitions(session, size)))
 

@@ -184,7 +184,10 @@ def _owning(buckets: int) -> _Judge:
 
 
 def _certain(owned: DataFrame, settings: Settings, buckets: int) -> DataFrame:
-    """For each bucket the indeterminate transactions with a write there of which some write, of any key, was read."""
+    """For each bucket, its indeterminate transactions that certainly took effect: one of their writes was read.
+
+    They have a write of a key in the bucket; the write that was read may be of any key.
+    """
     text = settings.to_json()
 
     def see(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[_Row]:
@@ -210,7 +213,7 @@ def _certain(owned: DataFrame, settings: Settings, buckets: int) -> DataFrame:
 
 
 def _part_of(payloads: dict[str, list[bytes]], is_whole: bool = True) -> tuple[TxnHistory, pl.Series]:
-    """The part of the history that a bucket of keys has, as of `history_in`."""
+    """The part of the history that a bucket of keys has, as `history_in` returns it."""
     return history_in(pl.concat(map(unpack, payloads["steps"])), is_whole)
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 CODE = "logjudge_code"  # the folder of the archive with the package's files
 FOLDERS = ("analysis", "histories", "models")  # what workers need of the package, beside its own modules
 DIGEST = ""  # of the archive's files (`digest_of`); shipping.py sets it
-MAX_AGE_S = 7 * 24 * 3600  # an unpacked folder that no process used for so long is removed
+MAX_AGE_S = 7 * 24 * 3600  # an unpacked folder is removed after no process has used it for this time
 _locks: list[int] = []  # held until the process ends
 
 
@@ -69,7 +69,7 @@ def _spec(name: str, path: list[str]) -> ModuleSpec | None:
 
 
 def unpacked(archive: str, digest: str) -> Path | None:
-    """The folder of the archive's package, unpacked once for all sessions; None where no folder is writable."""
+    """The folder of the archive's package, unpacked once for all sessions; None if no folder is writable."""
     for parent in _cache_folders():
         with suppress(OSError):
             parent.mkdir(mode=0o700, parents=True, exist_ok=True)

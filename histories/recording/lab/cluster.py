@@ -171,7 +171,7 @@ class Cluster:
             raise LogjudgeError(f"Kafka's StorageTool could not format the controller: {reason[0][:300]}")
 
     async def wait_ready(self, names: Iterable[str]) -> None:
-        """Wait until the nodes serve. Raises LogjudgeError where one ended, or takes too long."""
+        """Wait until the nodes serve. Raises LogjudgeError if one ended, or takes too long."""
         loop = asyncio.get_running_loop()
         end = loop.time() + START_SECONDS
         for name in names:

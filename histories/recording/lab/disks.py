@@ -53,7 +53,7 @@ def restore(data: Path, copy: Path) -> list[str]:
 
 
 def partition_folder(data: Path, partition: str) -> Path:
-    """The folder of TOPIC-PARTITION. Raises LogjudgeError where the broker has none."""
+    """The folder of TOPIC-PARTITION. Raises LogjudgeError if the broker has none."""
     folder = data / partition
     if folder.parent != data or not folder.is_dir():
         raise LogjudgeError(f"{data}: found no replica of {partition}")

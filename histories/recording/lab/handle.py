@@ -62,7 +62,7 @@ class Lab:
 
     @classmethod
     def find(cls, folder: Path) -> Lab:
-        """The lab that runs in a folder. Raises UsageError where there is none."""
+        """The lab that runs in a folder. Raises UsageError if there is none."""
         try:
             state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
         except FileNotFoundError as error:

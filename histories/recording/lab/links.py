@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 CLIENTS = "clients"  # the source of a link from the clients
-MAX_QUEUED_BYTES = 1 << 20  # of one direction, before its sender is slowed down
+MAX_QUEUED_BYTES = 1 << 20  # in one direction; with more the proxy stops reading from the sender
 HOST = "127.0.0.1"
 
 
@@ -30,7 +30,7 @@ PASS = Mode()
 
 
 class _Pipe(asyncio.Protocol):
-    """One end of a connection: it forwards what it receives to the other end, by the mode of its direction."""
+    """One end of a connection: it forwards what it receives to the other end, as the mode of its direction says."""
 
     def __init__(self, connection: _Connection, is_forward: bool) -> None:
         self._connection, self._is_forward = connection, is_forward
@@ -103,7 +103,7 @@ class _Connection:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self.is_broken = False  # whether bytes of it were discarded
+        self.is_broken = False  # whether the link discarded some of its bytes
         self.forward, self.backward = _Pipe(self, True), _Pipe(self, False)
         self._task: asyncio.Task[None] | None = None
 
@@ -153,18 +153,18 @@ class Link:
         return self.forward if is_forward else self.backward
 
     def set_modes(self, forward: Mode, backward: Mode) -> None:
-        """Change both directions; connections of which bytes were discarded end when nothing is discarded any more."""
+        """Change both directions. Once neither discards, connections that lost bytes are closed."""
         self.forward, self.backward = forward, backward
-        is_whole = "discard" not in (forward.kind, backward.kind)
+        is_lossless = "discard" not in (forward.kind, backward.kind)
         for connection in list(self.connections):
-            if is_whole and connection.is_broken:
+            if is_lossless and connection.is_broken:
                 connection.close()
                 continue
             connection.forward.pump()
             connection.backward.pump()
 
     def described(self) -> str:
-        """The modes of the link that are not `pass`, as text; empty where both are."""
+        """The modes of the link as text, without `pass`; empty if both are `pass`."""
         parts = [
             f"{arrow} {mode.kind}" + (f" {mode.delay_s * 1000:.0f} ms" if mode.delay_s else "")
             for arrow, mode in (("->", self.forward), ("<-", self.backward))

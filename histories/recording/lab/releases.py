@@ -66,7 +66,7 @@ def release_of(version: str) -> tuple[str, Release]:
 
 
 def find_kafka(version: str = "") -> Kafka | None:
-    """The jars that are on this machine, or None. Raises UsageError where KAFKA_HOME does not fit."""
+    """The jars that are on this machine, or None. Raises UsageError if KAFKA_HOME does not fit."""
     home = os.environ.get("KAFKA_HOME")
     if home:
         return _at_home(Path(home), version)
@@ -96,7 +96,7 @@ def fetch_kafka(version: str = "") -> Kafka:
 
 
 def java() -> str:
-    """The path of Java. Raises MissingComponentError where there is none."""
+    """The path of Java. Raises MissingComponentError if there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if not found:

@@ -49,14 +49,14 @@ class Member:
     def leave(self) -> None:
         """Let the member commit and leave the group in order; it is killed if that takes too long.
 
-        Raises LogjudgeError where it has ended with an error.
+        Raises LogjudgeError if it has ended with an error.
         """
         self._end(b"leave\n", LEAVE_SECONDS)
 
     def crash(self) -> None:
         """Let the member kill itself once it handles records; it is killed if it gets none in time.
 
-        Raises LogjudgeError where it has ended with an error.
+        Raises LogjudgeError if it has ended with an error.
         """
         self._end(b"crash\n", CRASH_SECONDS)
 
@@ -113,7 +113,7 @@ class Members:
             self._members.pop(0).leave()
 
     def _check(self) -> None:
-        """Raises LogjudgeError where a member has ended by itself."""
+        """Raises LogjudgeError if a member has ended by itself."""
         ended = [member for member in self._members if member.has_ended]
         for member in ended:
             self._members.remove(member)

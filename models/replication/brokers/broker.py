@@ -192,7 +192,7 @@ class Broker:
         fetches = self.fetches
         found: list[Request] = [*fetches.parked_followers(), *self.inbox.deferred(), *fetches.parked_consumers()]
         found += self.coordinators.parked()
-        for request in self.produces.pending_in_purgatories():
+        for request in self.produces.empty_purgatories():
             if request not in found:
                 found.append(request)
         return [*found, *self.produces.queued(), *self.threads.waiting()]

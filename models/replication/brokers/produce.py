@@ -22,7 +22,7 @@ from .verification import Verifier
 
 @dataclass(slots=True)
 class ClientQueue:
-    """The produce requests of one client: one is handled, the others wait in order."""
+    """The produce requests of one client: while one is handled, the others wait in order."""
 
     busy: bool = False
     waiting: deque[ProduceRequest] = field(default_factory=deque)
@@ -62,7 +62,7 @@ class ProduceHandler(BrokerPart):
         self._serve(request)
 
     def write(self, batch: ProducerBatch, done: Callback) -> None:
-        """Append a batch of this broker's own with acks=all; `done` gets the request once it is decided."""
+        """Append this broker's own batch with acks=all; `done` gets the request when it is replicated or failed."""
         here, now = self._process.id, self._process.loop.now
         self.append(ProduceRequest(here, here, now, done, done, None, [batch], -1))
 
@@ -111,7 +111,7 @@ class ProduceHandler(BrokerPart):
             self._respond(request)
 
     def complete(self, replica: Replica) -> None:
-        """The high watermark moved: decide the batches below it."""
+        """The high watermark moved: respond to requests for batches below it."""
         mark, purgatory = replica.hw, replica.purgatory
         while purgatory and purgatory[0][0] <= mark:
             _, request, index, base = purgatory.popleft()
@@ -130,15 +130,15 @@ class ProduceHandler(BrokerPart):
             _, request, index, _ = replica.purgatory.popleft()
             self._settle(request, index, NOT_LEADER, -1)
 
-    def pending_in_purgatories(self) -> Iterator[ProduceRequest]:
-        """Empty the purgatories; yields each request once for each of its waiting batches."""
+    def empty_purgatories(self) -> Iterator[ProduceRequest]:
+        """Empty the purgatories; yields a request once for each of its waiting batches."""
         for replica in self._manager.replicas.values():
             for _, request, _, _ in replica.purgatory:
                 yield request
             replica.purgatory.clear()
 
     def queued(self) -> Iterator[ProduceRequest]:
-        """Requests that wait for an earlier one of their client."""
+        """Requests that wait for an earlier request of the same client, or for verification of their transaction."""
         for queue in self._queues.values():
             yield from queue.waiting
         if self.verifier is not None:

@@ -48,7 +48,7 @@ class GroupRecord:
     """
 
     generation: int
-    member: str = ""  # the group's leader, or who committed
+    member: str = ""  # the leader of the generation, or the member that committed
     assignment: tuple[tuple[str, str, tuple[int, ...]], ...] | None = None  # member, its client, partitions
     offset: tuple[int, int] | None = None  # partition, committed offset
     time: int = 0

@@ -1,7 +1,7 @@
-"""The kinds of faults: a generator each, which begins the fault, yields while it lasts, and then ends it.
+"""The kinds of faults. A lasting one is a generator that begins the fault, yields while it lasts, and then ends it.
 
-It returns the nodes that no other fault still affects; without a result, the fault ends on all of its nodes. A kind
-without an end is a plain function.
+The generator returns the nodes on which the fault ended: those that no other fault of the kind still affects. None
+means all of its nodes. A fault without an end is a plain function.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def disk_full(target: Target, fault: Fault) -> Lasting:
 
 
 def partition(target: Target, fault: Fault) -> Lasting:
-    """These nodes and all other servers cannot reach each other; clients that are not named reach all nodes."""
+    """These nodes and all other servers cannot reach each other. Clients that are not in `nodes` reach all servers."""
     return _cut(target, _links(fault.nodes, (*target.broker_ids, *target.controller_nodes)))
 
 
@@ -216,7 +216,7 @@ def consumer_crash(target: Target, fault: Fault) -> Lasting:
 
 
 def consumer_pause(target: Target, fault: Fault) -> Lasting:
-    """A member's process is paused; when it goes on it may be a zombie, which believes that it owns partitions."""
+    """A member's process is paused. When it resumes, it may be a zombie that believes it still owns partitions."""
     target.hold("consumer-paused", fault)
     members = [each for each in target.consumers if isinstance(each, GroupConsumer) and each.index in fault.nodes]
     for member in members:

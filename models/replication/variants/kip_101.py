@@ -1,8 +1,8 @@
 """0.11 to 1.1: leader epochs in the log and OffsetsForLeaderEpoch (KIP-101), in its first version.
 
-The leader returns the start of the first epoch in its log above the requested one, without that epoch.
-After fast leader changes, leader and follower may each have epochs that the other lacks. The follower then keeps
-records of an epoch that the leader's log does not have, and the logs diverge (KIP-279).
+For a requested epoch, the leader returns the start offset of the next higher epoch in its log, but not the number of
+that epoch. After fast leader changes, leader and follower may each have epochs that the other lacks. The follower then
+keeps records of an epoch that the leader's log does not have, and the logs diverge (KIP-279).
 """
 
 # ruff: noqa: ARG002  a rule gets everything that any variant of it may need

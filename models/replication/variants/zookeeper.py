@@ -30,7 +30,7 @@ class Zookeeper(Rules):
     def keeps_fetching(self, replica: ReplicaView, state: PartitionState) -> bool:
         """Always: Partition.makeFollower saw no change of the leader, so the follower did not truncate.
 
-        Simplification: a follower restarts after a time without a leader, of which these brokers were not informed.
+        Simplification: after a time without a leader a follower restarts, though these brokers were not informed of it.
         """
         return True
 
