@@ -16,7 +16,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from aiokafka import errors as aiokafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -386,19 +385,3 @@ def test_misuse_is_explained(recorder: Recorder, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be written"):
         Recorder(tmp_path / "file" / "run")
-
-
-@pytest.mark.parametrize("arguments", [("0", "1"), (0, 1.5), ({}, None)])
-def test_a_wrong_place_of_a_send_is_refused_and_leaves_it_open(tmp_path: Path, arguments: tuple[Any, Any]) -> None:
-    recorder = Recorder(tmp_path / "run")
-    with pytest.raises(UsageError, match="expected an integer or None"), recorder.send("p0", "orders", "a") as op:
-        op.ok(*arguments)
-    lines = (recorder.finish() / "history.jsonl").read_text().splitlines()
-    assert [json.loads(line)["type"] for line in lines] == ["invoke", "info"]
-
-
-def test_a_place_may_be_an_integer_of_numpy(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "run")
-    recorder.send("p0", "orders", "a").ok(np.int64(0), np.int64(7))
-    last = (recorder.finish() / "history.jsonl").read_text().splitlines()[-1]
-    assert (json.loads(last)["partition"], json.loads(last)["offset"]) == (0, 7)
