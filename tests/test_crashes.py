@@ -72,9 +72,9 @@ def test_a_panic_is_a_crash_and_not_a_breach(
         raise error(9)
 
     monkeypatch.setattr(cli, "main", raise_error)
-    monkeypatch.setattr("logjudge.cli.main._raise_on_termination", lambda: None)
+    monkeypatch.setattr("logjudge.cli.main.prepare_process", lambda: None)
     ended: list[int] = []
-    monkeypatch.setattr("logjudge.cli.main._end", ended.append)
+    monkeypatch.setattr("logjudge.cli.main.end_process", ended.append)
     if code == EXIT_CRASH:
         main()
         assert ended == [code]

@@ -82,7 +82,10 @@ def test_help_and_error_name_the_same_faults() -> None:
     text = " ".join(CliRunner().invoke(cli, ["simulate", "--help"]).output.split()).replace("- ", "-")
     error = str(CliRunner().invoke(cli, ["simulate", "--faults", "flood", "--out", "x"]).exception)
     for output in (text, error):
-        assert "nly in a scenario file (--config): cancel-reassignment, delete-records" in output
+        assert (
+            "nly in a scenario file (--config): add-partitions, cancel-reassignment, consumer-seek, delete-records"
+            in output
+        )
 
 
 @pytest.mark.parametrize(
