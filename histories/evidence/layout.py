@@ -201,9 +201,9 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
     renamed = {name: next(iter(ids)) for name, ids in by_name.items() if name != UNKNOWN_BROKER and len(ids) == 1}
     # The folder of one broker has its server.log beside its log.dirs, or above them.
     ids_below: dict[Path, set[str]] = {}
-    for folder, node in by_folder.items():
-        for above in (folder, *folder.parents):
-            ids_below.setdefault(above, set()).add(node)
+    for folder, broker in by_folder.items():
+        for outside in (folder, *folder.parents):
+            ids_below.setdefault(outside, set()).add(broker)
     out = []
     for part in parts:
         if part.broker == UNKNOWN_BROKER:
