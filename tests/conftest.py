@@ -133,7 +133,6 @@ def _one_core() -> Iterator[None]:
 def on_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the local engine judge in threads."""
     monkeypatch.setattr(local, "on_all_cores", ON_ALL_CORES)
-    monkeypatch.setattr(local, "SMALL_BYTES", 0)
 
 
 @pytest.fixture

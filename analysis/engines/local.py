@@ -41,8 +41,6 @@ from .store import ObservationStore
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
-
-SMALL_BYTES = 8 << 20
 Progress = Callable[..., None]  # what, done, of how many, unit
 
 
@@ -147,15 +145,14 @@ def judge_units(
     results, units, common = gathered.results, gathered.units, gathered.common
     order = sorted(units)
 
-    each = _mapping_for(results.run)
     # A Jepsen history is one unit, so all cores share the partitions within it.
-    within = each if len(order) == 1 else map
+    each = on_all_cores if len(order) == 1 else map
 
     def judge(unit: Unit) -> Judged:
-        return judge_unit(*unit, units.pop(unit), common, settings, within, unproved.get(unit))
+        return judge_unit(*unit, units.pop(unit), common, settings, each, unproved.get(unit))
 
     whole = Judged([], [], [], [], [])
-    for done, judged in enumerate(each(judge, order)):
+    for done, judged in enumerate(on_all_cores(judge, order)):
         progress("judging", done, len(order), "partitions")
         results.add_judged(to_frame(judged.findings), judged.summaries)
         whole.dependencies.extend(judged.dependencies)
@@ -201,13 +198,12 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
     """
     gathering = Gathering(run)
     take, results, units = gathering.take, gathering.results, gathering.units
-    each = _mapping_for(run)
-    for number, all_parts in each(lambda item: _read(*item, run.settings), _readings(run.splits)):
+    for number, all_parts in on_all_cores(lambda item: _read(*item, run.settings), _readings(run.splits)):
         progress("reading", number, len(run.splits))
         for parts in all_parts:
             take(parts)
         results.add_lines(number, sum(parts.counts.get("lines", 0) for parts in all_parts))
-    for done, parts in enumerate(each(read_evidence, run.evidence)):
+    for done, parts in enumerate(on_all_cores(read_evidence, run.evidence)):
         progress("reading brokers' files", done, len(run.evidence))
         take(parts)
     take(close_waiting(gathering.waiting, run.settings))
@@ -217,7 +213,7 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
         lookups.append(lookups_of("marks", pl.DataFrame({"offset": [offset]}, schema={"offset": pl.Int64})))
         chosen = choose_batches(unit, frames, lookups if run.splits else None, run.settings)
         take(chosen)
-        for parts in each(lambda job: decode_batches(*job), chosen.jobs):
+        for parts in on_all_cores(lambda job: decode_batches(*job), chosen.jobs):
             take(parts)
     return gathering.gathered()
 
@@ -234,12 +230,6 @@ def _readings(splits: Iterable[Split]) -> Iterator[tuple[Split, Block | None]]:
 def _read(split: Split, block: Block | None, settings: Settings) -> tuple[int, list[Parts]]:
     """The split's number, and the Parts of the split or of one block of it."""
     return split.number, list(read_block(split, block, settings) if block else read_split(split, settings))
-
-
-def _mapping_for(run: Run) -> Callable[[Callable[[Item], Done], Iterable[Item]], Iterator[Done]]:
-    """`on_all_cores`, or `map` for a small run: its queries are short, so threads mostly wait for the interpreter."""
-    size = run.bytes + sum((part.end or 0) - part.start for part in run.evidence)
-    return on_all_cores if size > SMALL_BYTES else map
 
 
 def on_all_cores(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
