@@ -44,7 +44,7 @@ class Judged(NamedTuple):
 
 
 def is_quiet(options: dict[str, Any]) -> bool:
-    """Whether the options of `check` leave no room on stdout for text."""
+    """Whether `check` prints no text for people on stdout: with --quiet, --json or --format."""
     return bool(options["quiet"] or options["as_json"] or options["form"])
 
 

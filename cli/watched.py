@@ -32,7 +32,7 @@ class Source:
         return None
 
     def behind(self, took: float) -> float:
-        """Seconds since the newest event of the last fetch was written, after a round that took so long."""
+        """Seconds since the newest event of the last fetch was written, after a round of `took` seconds."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ def address_of(text: str) -> Address:
 class TopicReader:
     """A consumer of all partitions of a topic, and the copy that it writes.
 
-    Raises InputError if the topic is gone or lacks messages, ClusterError where no broker responds.
+    Raises InputError if the topic is gone or lacks messages, ClusterError if no broker responds.
     """
 
     def __init__(self, address: Address, client: Mapping[str, str], folder: Path, config: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import starmap
 
-from .storage.batches import Batch
+from .storage.batches import Batch, ValueRange
 from .storage.packed_rows import Rows
 from .storage.replica_log import ReplicaLog
 
@@ -26,7 +26,7 @@ class Loss:
 
 
 @dataclass(slots=True, eq=False)
-class Ack:
+class Ack(ValueRange):
     """An acknowledged batch: values `first` … of a producer at offsets `base` up to `end`."""
 
     base: int
@@ -37,16 +37,6 @@ class Ack:
     time: int
     epoch: int  # the leader epoch that appended it
     isr: tuple[int, ...]  # in the quorum's state at that time
-
-    @property
-    def count(self) -> int:
-        """How many records it has."""
-        return self.end - self.base
-
-    @property
-    def values_end(self) -> int:
-        """The value number after its last one."""
-        return self.first + self.end - self.base
 
     def overlaps(self, batch: Batch) -> bool:
         """Whether a log's batch has some of these values at the acknowledged offsets."""

@@ -79,7 +79,7 @@ class Stream:
         self._query: StreamingQuery = writer.trigger(processingTime=f"{every} seconds").start()
 
     def wait(self, seconds: float) -> None:
-        """Waits so long. Raises what ended the query: the error of `take`, or ClusterError."""
+        """Waits up to `seconds` for the query to end. Raises what ended it: the error of `take`, or ClusterError."""
         try:
             self._query.awaitTermination(seconds)
         except Exception as error:

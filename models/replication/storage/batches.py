@@ -15,8 +15,27 @@ from operator import attrgetter, itemgetter
 from .packed_rows import CHUNK, pack, unpack
 
 
+class ValueRange:
+    """Values `first`, `first+1`, … of a producer at offsets `base` up to `end`."""
+
+    __slots__ = ()
+    base: int
+    end: int
+    first: int
+
+    @property
+    def count(self) -> int:
+        """How many records it has."""
+        return self.end - self.base
+
+    @property
+    def values_end(self) -> int:
+        """The value number after its last one."""
+        return self.first + self.end - self.base
+
+
 @dataclass(slots=True, eq=False)
-class Batch:
+class Batch(ValueRange):
     """Records of one producer to one partition: values `first`, `first+1`, … at offsets `base` up to `end`.
 
     Simplification: all records of a batch carry one timestamp, the time of its first send (microseconds).
@@ -32,16 +51,6 @@ class Batch:
     pid: int = -1
     producer_epoch: int = -1
     sequence: int = -1
-
-    @property
-    def count(self) -> int:
-        """How many records it has."""
-        return self.end - self.base
-
-    @property
-    def values_end(self) -> int:
-        """The value number after its last one."""
-        return self.first + self.end - self.base
 
     def cut(self, start: int, end: int) -> Batch:
         """The part of this batch between two offsets.
