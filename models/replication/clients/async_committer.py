@@ -14,6 +14,7 @@ from ..requests import Request
 from .group_consumer import GroupConsumer
 
 DISCONNECTED = "NETWORK_EXCEPTION"
+_RETRIED = frozenset((*RETRIABLE, DISCONNECTED))
 
 
 class AsyncCommitter(GroupConsumer):
@@ -43,7 +44,7 @@ class AsyncCommitter(GroupConsumer):
         self._history.committed(self.head(op), sorted(offsets.items()), outcome, error, membership)
         if not error:
             self.group.acknowledged.append((membership.generation, membership.member, dict(offsets), self.loop.now))
-        elif self.config.commit_retry and error in (*RETRIABLE, DISCONNECTED):
+        elif self.config.commit_retry and error in _RETRIED:
             self.loop.at(self.loop.now + self.config.retry_backoff, self._retry, (self.incarnation, offsets))
 
     def _retry(self, argument: tuple[int, dict[int, int]]) -> None:
