@@ -28,6 +28,13 @@ MAX_SNAPSHOTS = 4  # in one run
 
 TOPIC_NAMES = ("min.insync.replicas", "unclean.leader.election.enable", "flush.messages", "flush.ms")
 RETENTION_NAMES = ("retention.ms", "retention.bytes", "segment.ms", "segment.bytes")
+COMPACTION_NAMES = (
+    "segment.ms",
+    "segment.bytes",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "delete.retention.ms",
+)
 PRODUCER_NAMES = (
     "acks",
     "enable.idempotence",
@@ -127,11 +134,11 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
             topic: {
                 "partitions": len(partitions),
                 "replication.factor": _replication_factor(cluster),
-                "cleanup.policy": "delete",
+                "cleanup.policy": config.cleanup_policy,
                 "replica.assignment": [
                     [str(b) for b in cluster.quorum.states[partition].replicas] for partition in partitions
                 ],
-                **_without_unset(kafka_names(config, (*TOPIC_NAMES, *(RETENTION_NAMES if config.retention else ())))),
+                **_without_unset(kafka_names(config, _topic_names(config))),
             }
             for topic, partitions in config.topics.items()
         },
@@ -152,6 +159,12 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
             for f in scenario.faults
         ],
     }
+
+
+def _topic_names(config: Config) -> tuple[str, ...]:
+    if config.compacts:
+        return (*TOPIC_NAMES, *COMPACTION_NAMES)
+    return (*TOPIC_NAMES, *(RETENTION_NAMES if config.retention else ()))
 
 
 def _replication_factor(cluster: Cluster) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from ...models.replication.brokers.broker import Broker
 from ...models.replication.cluster import Cluster
 from ...models.replication.config import Config
+from ...models.replication.keys import Keys
 from .group_log import group_content
 from .names import kraft_properties, uuid
 from .segments import copies_of, values_of, write_segments
@@ -18,12 +19,13 @@ def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     rules, config, seed = cluster.rules, cluster.config, cluster.seed
     magic = 2 if rules.era.epochs_in_log else 1
+    keys = Keys(config) if config.compacts else None
     for partition in sorted(broker.replicas):
         log = broker.replicas[partition].log
         home = folder / config.log_name(partition)
         home.mkdir(exist_ok=True)
         if partition < config.partitions:
-            content = values_of(partition)
+            content = values_of(partition, keys)
         elif partition in config.copies:
             content = copies_of(partition, config, cluster.copies.sources)
         elif config.transactional and partition == config.transaction_log:
@@ -39,6 +41,9 @@ def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
     _write(folder / "replication-offset-checkpoint", _offsets(config, marks))
     recovery = {p: broker.disk.recovery_points.get(p, 0) for p in broker.replicas}
     _write(folder / "recovery-point-offset-checkpoint", _offsets(config, recovery))
+    if config.compacts:
+        cleaned = {p: end for p, r in broker.replicas.items() if (end := r.log.cleaned)}
+        _write(folder / "cleaner-offset-checkpoint", _offsets(config, cleaned))
     if rules.era.epochs_in_log:
         # Brokers write only log starts that deletions moved (LogManager.checkpointLogStartOffsetsInDir).
         starts = {p: s for p, s in broker.disk.start_points.items() if s > 0}

@@ -74,7 +74,7 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
         *_availability(known),
         ("acknowledged records that are lost", lost),
         ("cause", _causes(cluster) or "nothing was lost"),
-        ("elections; unclean ones", f"{known['elections']}, {known['unclean_elections']}"),
+        ("elections, unclean elections", f"{known['elections']}, {known['unclean_elections']}"),
         ("ISR shrinks", str(known["isr_shrinks"])),
         ("duplicates, reordered records", ", ".join(repeats)),
     ]

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from ...models.replication.config import Config
+from ...models.replication.keys import Keys
 from ...models.replication.ports import EventHead, History, Membership, Records
 from ...models.replication.producer_batch import ProducerBatch
-from .names import source_key, value
+from .names import key_name, source_key, value
 
 # The kinds of faults that docs/format.md names differently.
 KINDS = {"crash": "kill", "one-way": "partition"}
@@ -31,6 +32,7 @@ class Recorder(History):
         places = map(config.topic_of, range(config.data_partitions))
         self._places = [f'"topic":"{topic}","partition":{number}' for topic, number in places]
         self.sources: Mapping[tuple[int, int, int], tuple[int, int]] = {}  # of copies, see CopyLedger
+        self._keys = Keys(config) if config.compacts else None
         self._lines: list[str] = []
         self._size = 0  # characters in `_lines`, not their number: a poll's line may have 500 records
         self._nemesis = 0  # the last op of the process nemesis
@@ -69,7 +71,12 @@ class Recorder(History):
         self._event(head, "invoke", f'"f":"send",{self._places[partition]}{self._content(producer, partition, number)}')
 
     def _content(self, producer: int, partition: int, number: int) -> str:
-        """The value of a record, and the key of a copy: where its source is."""
+        """The value of a record, with its key on a compacted topic; the key of a copy is where its source is."""
+        if self._keys is not None:
+            found = self._keys.key(producer, partition, number)
+            is_tombstone = self._keys.is_tombstone(producer, partition, number)
+            text = "null" if is_tombstone else f'"{value(producer, partition, number)}"'
+            return f',"key":"{key_name(found)}","value":{text}'
         source = self.sources.get((producer, partition, number))
         key = "" if source is None else f'"key":"{source_key(self._topic, *source)}",'
         return f',{key}"value":"{value(producer, partition, number)}"'
@@ -79,7 +86,10 @@ class Recorder(History):
         middle = f',"type":"{outcome}","f":"send",{self._places[batch.partition]}'
         value_prefix = _value_prefix(batch.producer, batch.partition, batch.first)
         for index, op in enumerate(batch.ops):
-            head = f'{prefix}{op}{middle},"value":"{value_prefix}{batch.first + index}"'
+            if self._keys is None:
+                head = f'{prefix}{op}{middle},"value":"{value_prefix}{batch.first + index}"'
+            else:
+                head = f"{prefix}{op}{middle}{self._content(batch.producer, batch.partition, batch.first + index)}"
             if outcome == "ok":
                 offset = "null" if base < 0 else str(base + index)
                 self._write(f'{head},"offset":{offset}}}')
@@ -131,10 +141,12 @@ class Recorder(History):
             tail = f',"leader_epoch":{batch.epoch}}}' if batch.epoch >= 0 else "}"
             start = f'{{{self._places[partition]},"offset":'
             shift = batch.first - batch.base
-            found.extend(
-                f'{start}{offset},"value":"{value_prefix}{offset + shift}"{tail}'
-                for offset in range(batch.base, batch.end)
-            )
+            offsets = range(batch.base, batch.end)
+            if self._keys is not None:
+                producer = batch.producer
+                found.extend(f"{start}{o}{self._content(producer, partition, o + shift)}{tail}" for o in offsets)
+                continue
+            found.extend(f'{start}{offset},"value":"{value_prefix}{offset + shift}"{tail}' for offset in offsets)
         return f'"records":[{",".join(found)}]'
 
     def commit(self, head: EventHead, offsets: list[tuple[int, int]]) -> None:

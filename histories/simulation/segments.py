@@ -18,14 +18,15 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
 from ...models.replication.config import Config
+from ...models.replication.keys import Keys
 from ...models.replication.storage.batches import Batch
 from ...models.replication.storage.replica_log import ReplicaLog
 from ...models.replication.storage.segments import segments as roll
 from ...models.replication.storage.transactions import FIRST_TRANSACTIONAL, MARKER, is_commit
-from .names import epoch_ms, source_key, value
+from .names import epoch_ms, key_name, source_key, value
 
 HEAD = struct.Struct(">qii")  # base offset, batch length, partition leader epoch
-CRC_AT, ATTRIBUTES_AT = 17, 21
+CRC_AT, ATTRIBUTES_AT, LAST_DELTA_AT = 17, 21, 23
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 ABORTED = struct.Struct(">hqqqq")  # version, producer id, first and last offset, last stable offset (AbortedTxn)
 
@@ -34,9 +35,16 @@ Content = Callable[[Batch, int], tuple[bytes | None, bytes | None]]
 # key and value of a record, by its number in the batch
 
 
-def values_of(partition: int) -> Content:
-    """The content of a topic's partition: values without keys."""
+def values_of(partition: int, keys: Keys | None) -> Content:
+    """The content of a topic's partition: values without keys, or with those of a compacted topic."""
+    if keys is not None:
+        return lambda batch, index: _keyed(keys, batch.producer, partition, batch.first + index)
     return lambda batch, index: (None, value(batch.producer, partition, batch.first + index).encode())
+
+
+def _keyed(keys: Keys, producer: int, partition: int, number: int) -> tuple[bytes, bytes | None]:
+    text = None if keys.is_tombstone(producer, partition, number) else value(producer, partition, number).encode()
+    return key_name(keys.key(producer, partition, number)).encode(), text
 
 
 def copies_of(partition: int, config: Config, sources: Mapping[tuple[int, int, int], tuple[int, int]]) -> Content:
@@ -62,12 +70,16 @@ def batch_bytes(batch: Batch, content: Content) -> bytes:
         batch_size=1 << 30,
     )
     timestamp = epoch_ms(batch.time)
-    for index in range(batch.count):
+    for index in batch.remaining():
         record = _marker(batch) if batch.producer == MARKER else content(batch, index)
         builder.append(index, timestamp, *record, [])
     raw = bytearray(builder.build())
     if batch.producer == MARKER:
         raw[ATTRIBUTES_AT : ATTRIBUTES_AT + 2] = struct.pack(">H", TRANSACTIONAL | CONTROL)
+        raw[CRC_AT:ATTRIBUTES_AT] = struct.pack(">I", calc_crc32c(bytes(raw[ATTRIBUTES_AT:])))
+    elif batch.removed:
+        # A batch keeps its last offset and its sequence numbers (MemoryRecordsBuilder.overrideLastOffset).
+        raw[LAST_DELTA_AT : LAST_DELTA_AT + 4] = struct.pack(">i", batch.count - 1)
         raw[CRC_AT:ATTRIBUTES_AT] = struct.pack(">I", calc_crc32c(bytes(raw[ATTRIBUTES_AT:])))
     HEAD.pack_into(raw, 0, batch.base, len(raw) - 12, batch.epoch)
     return bytes(raw)
@@ -82,7 +94,7 @@ def message_set(batch: Batch, content: Content) -> bytes:
     """The same records as single messages, magic 1, CreateTime."""
     found: list[bytes] = []
     timestamp = epoch_ms(batch.time)
-    for index in range(batch.count):
+    for index in batch.remaining():
         key, text = content(batch, index)
         # magic, attributes, timestamp, key (length -1: none), value
         head = struct.pack(">bbqi", 1, 0, timestamp, -1 if key is None else len(key)) + (key or b"")
@@ -98,9 +110,16 @@ def segments(log: ReplicaLog, content: Content, magic: int, config: Config) -> I
     for batches in roll(log.batches(), config.segment_bytes, config.segment_time):
         base = batches[0].base
         for batch in batches:
-            yield base, write(batch, content)
+            if batch.removed.bit_count() < batch.count or _is_needed(log, batch):
+                yield base, write(batch, content)
     if base < 0:
         yield log.end, b""
+
+
+def _is_needed(log: ReplicaLog, batch: Batch) -> bool:
+    """Whether a batch stays without records, as the last one of its producer or of the log (Cleaner.cleanInto)."""
+    state = log.producers.get(batch.pid)
+    return batch.end == log.end or (state is not None and bool(state.recent) and state.recent[-1][2] == batch.base)
 
 
 def write_segments(folder: Path, log: ReplicaLog, content: Content, magic: int, config: Config) -> None:

@@ -19,6 +19,7 @@ PARTITION = "kafka.cluster.Partition"
 FETCHER = "kafka.server.ReplicaFetcherThread"
 MANAGER = "kafka.server.ReplicaFetcherManager"
 STATE = "state.change.logger"
+CLEANER = "kafka.log.LogCleaner"
 
 
 class Line(NamedTuple):
@@ -52,6 +53,10 @@ class Wording:
     def folder(self, node: int) -> str:
         """log.dirs of a broker."""
         return f"/var/lib/kafka/{node}/data"
+
+    def cleaned(self, node: int, partition: int, first: int, end: int, count: int) -> Iterator[Line]:  # noqa: ARG002
+        """The first line of a cleaning."""
+        yield Line(f"Cleaner 0: Beginning cleaning of log {self.name(partition)}", CLEANER, file="log-cleaner")
 
 
 class LogWriter:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ...models.exploration.group_truth import group_truth
@@ -21,9 +23,11 @@ from ...models.exploration.truth import (
 from ...models.replication.acks import Ack
 from ...models.replication.cluster import Cluster
 from ...models.replication.config import Config
+from ...models.replication.keys import Keys
 from ...models.replication.scenario import Scenario
 from .names import value
 
+Name = Callable[[int, int, int, int], str]  # of a record: producer, partition, value number, offset
 Divergence = dict[str, dict[str, Any]]  # topic-partition -> pair of brokers -> differing offsets
 
 
@@ -46,11 +50,11 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
     """The content of truth.json; `divergent` has the divergence at each snapshot."""
     gone = losses(cluster)
     config = cluster.config
-    name_of = config.log_name
+    name_of, named = config.log_name, _record_names(config)
     values: dict[str, list[list[Any]]] = {}
-    nowhere = {name_of(p): _listed(acks, p) for p, acks in enumerate(missing_everywhere(cluster)) if acks}
+    nowhere = {name_of(p): _listed(acks, p, named) for p, acks in enumerate(missing_everywhere(cluster)) if acks}
     for one in gone:
-        values.setdefault(name_of(one.partition), []).extend(_listed([one.ack], one.partition))
+        values.setdefault(name_of(one.partition), []).extend(_listed([one.ack], one.partition, named))
     read = sum(one.ack.count for one in gone if one.read)
     total = sum(len(v) for v in values.values())
     causes = list(dict.fromkeys(one.cause for one in gone))
@@ -62,6 +66,8 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             twice, late = find_repeats(log, partition)
             duplicates += twice
             reordered += late
+    if config.compacts:
+        duplicates = _with_values(config, duplicates)
     ledger = cluster.ledger
     acknowledged = sum(a.count for acks in ledger.acks[: config.partitions] for a in acks if a.acks != 0)
     acknowledges = config.acks != 0
@@ -80,16 +86,16 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "lost_but_read_before": read,
         "lost_never_read": total - read,
         "absent_without_leader": nowhere,
-        "losses": _losses(config, gone),
+        "losses": _losses(config, gone, named),
         "divergent": divergent,
         "duplicates": [_repeat(config, one) for one in duplicates],
         "reordered": [_repeat(config, one) for one in reordered],
         # Values that leaders appended more than once, even if no copy remains; and acknowledgements out of order.
         "written_again": _written_again(cluster),
         "went_back": [
-            [value(producer, p, before), value(producer, p, number)]
+            [_listed([before], p, named)[-1][1], _listed([ack], p, named)[0][1]]
             for p in range(config.data_partitions)
-            for producer, number, before in offset_regressions(ledger.acks[p])
+            for ack, before in offset_regressions(ledger.acks[p])
         ],
         "log_start": {
             name_of(p): log.start
@@ -136,9 +142,24 @@ def _consumed(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _listed(acks: list[Ack], partition: int) -> list[list[Any]]:
+def _record_names(config: Config) -> Name:
+    """How a record is named: by its value, a tombstone by its offset."""
+    keys = Keys(config) if config.compacts else None
+
+    def name(producer: int, partition: int, number: int, offset: int) -> str:
+        is_tombstone = keys is not None and keys.is_tombstone(producer, partition, number)
+        return f"tombstone@{offset}" if is_tombstone else value(producer, partition, number)
+
+    return name
+
+
+def _listed(acks: list[Ack], partition: int, named: Name) -> list[list[Any]]:
     """(offset, value) of each record."""
-    return [[ack.base + i, value(ack.producer, partition, ack.first + i)] for ack in acks for i in range(ack.count)]
+    return [
+        [ack.base + i, named(ack.producer, partition, ack.first + i, ack.base + i)]
+        for ack in acks
+        for i in range(ack.count)
+    ]
 
 
 def _written_again(cluster: Cluster) -> list[str]:
@@ -151,7 +172,7 @@ def _written_again(cluster: Cluster) -> list[str]:
     ]
 
 
-def _losses(config: Config, gone: list[LostAck]) -> list[dict[str, Any]]:
+def _losses(config: Config, gone: list[LostAck], named: Name) -> list[dict[str, Any]]:
     """The losses; adjacent ones with the same cause, epoch and acks are one entry."""
     found: list[dict[str, Any]] = []
     for run in adjacent_losses(gone, lambda one: (one.cause, one.epoch, one.ack.acks)):
@@ -171,10 +192,21 @@ def _losses(config: Config, gone: list[LostAck]) -> list[dict[str, Any]]:
                 "leader_epoch": one.epoch,
                 "time": one.time * 1000,
                 "read_before": any(other.read for other in run),
-                "values": [name for other in run for _, name in _listed([other.ack], one.partition)],
+                "values": [name for other in run for _, name in _listed([other.ack], one.partition, named)],
             }
         )
     return found
+
+
+def _with_values(config: Config, repeats: list[Repeat]) -> list[Repeat]:
+    """The repeated records one by one, without tombstones, which no value identifies."""
+    keys = Keys(config)
+    return [
+        replace(one, first=one.first + i, count=1, offset=one.offset + i, earlier=one.earlier + i)
+        for one in repeats
+        for i in range(one.count)
+        if not keys.is_tombstone(one.producer, one.partition, one.first + i)
+    ]
 
 
 def _repeat(config: Config, one: Repeat) -> dict[str, Any]:

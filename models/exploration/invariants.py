@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ..replication.acks import Ranges
 from ..replication.cluster import Cluster
 from ..replication.ledger import Breach, offsets
+from .compaction_truth import compacted_ranges, newest_value_stays
 from .group_invariants import no_commit_loss, no_fenced_commit, one_owner
 from .processing_invariants import at_least_once, committed_offsets, exactly_once
 from .transaction_invariants import (
@@ -118,7 +119,8 @@ def _missed(cluster: Cluster, subject: str, handled: Mapping[int, Ranges]) -> li
     for partition, ends in enumerate(cluster.log_ranges()[: cluster.config.partitions]):
         if ends is None:
             continue
-        gap = _first_gap([*handled.get(partition, ()), *hidden_ranges(cluster, partition)], *ends)
+        hidden = [*hidden_ranges(cluster, partition), *compacted_ranges(cluster, partition)]
+        gap = _first_gap([*handled.get(partition, ()), *hidden], *ends)
         if gap is not None:
             text = f"{subject} handled {offsets(*gap)}"
             found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text, *gap))
@@ -154,6 +156,7 @@ INVARIANTS: dict[str, tuple[Callable[[Cluster], list[Breach]], str]] = {
     "no-false-shrink": (_recorded("no-false-shrink"), "no follower that catches up in time is removed from the ISR"),
     "no-stale-read": (_recorded("no-stale-read"), "a poll returns what was acknowledged before it"),
     "no-consumer-loss": (no_consumer_loss, "a consumer handles every record"),
+    "newest-value-stays": (newest_value_stays, "a key of a compacted topic keeps its newest value"),
     "one-owner": (one_owner, "in a generation of a group a partition has one owner"),
     "no-fenced-commit": (no_fenced_commit, "members of an older generation commit nothing"),
     "no-commit-loss": (no_commit_loss, "a group's acknowledged commit stays"),

@@ -174,6 +174,20 @@ SETTINGS: dict[str, Setting] = {
         {**PROCESSING, "simulation.processing": "at-least-once", "simulation.commit": "after"},
         ("exactly-once", "at-least-once", *GROUP, *LOG, "no-consumer-loss"),
     ),
+    "compacted": Setting(
+        "the faults of clean, and a topic with keys and tombstones that the brokers compact",
+        SURVIVABLE,
+        {
+            **CLEAN,
+            "cleanup.policy": "compact",
+            "segment.ms": 500,
+            "log.cleaner.backoff.ms": 1000,
+            "delete.retention.ms": 1000,
+            "simulation.keys": 20,
+            "simulation.tombstones": 100,
+        },
+        (*LOG, "newest-value-stays", "no-consumer-loss"),
+    ),
     "calm": Setting(
         "only slow links",
         ("delay",),
@@ -288,6 +302,10 @@ CELLS: dict[str, dict[str, Cell]] = {
         "kip-966": _SOUND,
     },
     "at-least-once": {"kip-966": Cell(("exactly-once",), 20)},
+    "compacted": {
+        "high-watermark": Cell(("no-committed-loss",), 60, (*_ALL, "newest-value-stays", "no-consumer-loss")),
+        **dict.fromkeys(("kip-320", "kraft", "kip-966"), _SOUND),
+    },
     "calm": {
         **dict.fromkeys(("kip-101", "kip-279", "kip-320", "kraft", "kip-966", "majority-quorum"), _SOUND),
         "lag-max-messages": Cell(("no-false-shrink",), 20),

@@ -16,6 +16,7 @@ from ..replication.acks import Ack, Ranges, missing_parts, value_ranges
 from ..replication.cluster import Cluster
 from ..replication.storage.batches import Batch
 from ..replication.storage.replica_log import ReplicaLog
+from .compaction_truth import Newest
 
 Divergences = dict[int, dict[tuple[int, int], Ranges]]  # partition -> pair of brokers -> offsets
 
@@ -50,7 +51,7 @@ def losses(cluster: Cluster) -> list[LostAck]:
     """Acknowledged values that are gone, in the order of their offsets.
 
     A partition without a leader at the end has lost nothing yet: its records may come back. A value at another offset,
-    written by an earlier attempt, is not lost.
+    written by an earlier attempt, is not lost. On a compacted topic only the newest record of a key can be lost.
     """
     found: list[LostAck] = []
     ledger = cluster.ledger
@@ -61,8 +62,10 @@ def losses(cluster: Cluster) -> list[LostAck]:
         polled = ledger.polled_values.get(partition, {})
         acks = ledger.acks[partition]
         above = [(part.since(log.start), loss) for part, loss in ledger.missing_acks(partition, log)]
-        for part, loss in [*((part.until(log.start), loss) for part, loss in acks.passed), *above]:
-            if part is not None:
+        newest = Newest(cluster, partition) if cluster.config.compacts else None
+        for whole, loss in [*((part.until(log.start), loss) for part, loss in acks.passed), *above]:
+            parts = [] if whole is None else [whole] if newest is None else newest.parts([whole])
+            for part in parts:
                 was_read = _was_polled(polled.get(part.producer, []), part)
                 about = (loss.cause, loss.detail, loss.time, loss.leader, loss.epoch)
                 found.append(LostAck(partition, part, *about, was_read))
@@ -125,6 +128,8 @@ def missing_everywhere(cluster: Cluster) -> list[list[Ack]]:
         held = [value_ranges(log, producers) for log in logs]
         for ranges in held:
             gone = [part for ack in gone for part in missing_parts(ack, ranges.get(ack.producer, []))]
+        if cluster.config.compacts and partition < cluster.config.partitions:
+            gone = Newest(cluster, partition).parts(gone)
         found.append(gone)
     return found
 
@@ -137,16 +142,14 @@ def _was_polled(polled: Ranges, ack: Ack) -> bool:
     return place + 1 < len(polled) and polled[place + 1][0] < ack.values_end
 
 
-def offset_regressions(acks: Iterable[Ack]) -> list[tuple[int, int, int]]:
-    """(producer, value number, value number before it) where a producer's acknowledged offsets go back, in the
-    order in which it sent."""
-    found: dict[int, list[tuple[int, int, int]]] = {}
+def offset_regressions(acks: Iterable[Ack]) -> list[tuple[Ack, Ack]]:
+    """A batch and the one before it, where a producer's acknowledged offsets go back, in the order in which it sent."""
+    found: dict[int, list[tuple[Ack, Ack]]] = {}
     last: dict[int, Ack] = {}
     for ack in acks if _is_in_order(acks) else sorted(acks, key=attrgetter("producer", "first")):
         before = last.get(ack.producer)
         if ack.acks != 0 and before is not None and ack.base < before.end - 1:
-            back = (ack.producer, ack.first, before.values_end - 1)
-            found.setdefault(ack.producer, []).append(back)
+            found.setdefault(ack.producer, []).append((ack, before))
         if ack.acks != 0:
             last[ack.producer] = ack
     return [back for producer in sorted(found) for back in found[producer]]
@@ -167,7 +170,7 @@ def find_repeats(log: ReplicaLog, partition: int) -> tuple[list[Repeat], list[Re
     duplicates: list[Repeat] = []
     reordered: list[Repeat] = []
     seen: dict[int, _Ranges] = {}
-    for batch in log.batches():
+    for batch in (part for whole in log.batches() for part in whole.parts()):
         if batch.end <= log.start or batch.producer < 0:
             continue  # deleted with its segment still there, or a transaction marker
         ranges = seen.setdefault(batch.producer, _Ranges())
@@ -227,12 +230,15 @@ def conflicting_offsets(one: ReplicaLog, other: ReplicaLog) -> Ranges:
         assert left is not None
         assert right is not None
         end = min(left.end, right.end, limit)
+        if left.removed or right.removed:
+            end = offset + 1  # offset by offset
         same = (
             left.producer == right.producer
             and left.first - left.base == right.first - right.base
             and left.epoch == right.epoch
         )
-        if not same:
+        is_present = not (left.removed >> offset - left.base & 1 or right.removed >> offset - right.base & 1)
+        if not same and is_present:
             if found and found[-1][1] == offset - 1:
                 found[-1] = (found[-1][0], end - 1)
             else:

@@ -127,6 +127,9 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     "retention": lambda node, p, first, start, reason: (  # noqa: ARG005
         f"broker {node} deletes the segments below offset {start} (retention by {reason})"
     ),
+    "cleaned": lambda node, p, first, end, count: (  # noqa: ARG005
+        f"broker {node} compacts offsets {first} to {end - 1}, which removes {count} records"
+    ),
     "records-deleted": lambda node, p, offset, low: (  # noqa: ARG005
         f"leader {node} completes DeleteRecords below {offset}: the low watermark is {low}"
     ),
@@ -183,6 +186,7 @@ OF_PARTITION = (
     "isr-updated",
     "elected",
     "retention",
+    "cleaned",
     "records-deleted",
     "delete-timed-out",
     "reassignment",

@@ -27,12 +27,8 @@ class Loss:
 
 @dataclass(slots=True, eq=False)
 class Ack(ValueRange):
-    """An acknowledged batch: values `first` … of a producer at offsets `base` up to `end`."""
+    """An acknowledged batch."""
 
-    base: int
-    end: int
-    producer: int
-    first: int
     acks: int
     time: int
     epoch: int  # the leader epoch that appended it

@@ -15,7 +15,7 @@ from .brokers.replica import Replica
 from .clients.async_committer import AsyncCommitter
 from .clients.blocking_producer import BlockingProducer
 from .clients.client import ClientParts
-from .clients.consumer import Consumer
+from .clients.consumer import Consumer, ConsumerParts
 from .clients.group_consumer import GroupConsumer
 from .clients.outputs import Owner, PlainOutput, TransactionalOutput
 from .clients.poison import DeadLetterConsumer, PoisonedConsumer
@@ -120,7 +120,7 @@ class Cluster:
         def consumer(number: int, index: int, name: str) -> Consumer:
             node = FIRST_CLIENT + config.producers + number
             make = member if config.strategy and number < config.consumers else Consumer
-            return make(node, index, name, parts, self.coordinator, self._on_final_read)
+            return make(ConsumerParts(node, index, name, parts, self.coordinator, self._on_final_read))
 
         self.consumers = [consumer(i, i, f"c{i}") for i in range(config.consumers)]
         self.final_reader = consumer(config.consumers, 0, "final")

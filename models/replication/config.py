@@ -91,6 +91,12 @@ class Config:
     retention_bytes: int = setting(NEVER, "retention.bytes")
     retention_time: int = setting(NEVER, "retention.ms")
     retention_check: int = setting(300 * SECOND, "log.retention.check.interval.ms", least=1)
+    # delete | compact: of each key the newest record stays (storage/compaction.py)
+    cleanup_policy: str = setting("delete", "cleanup.policy", choices=("delete", "compact"))
+    dirty_ratio: float = setting(0.5, "min.cleanable.dirty.ratio", most=1)
+    compaction_lag: int = setting(0, "min.compaction.lag.ms")
+    delete_retention: int = setting(86400 * SECOND, "delete.retention.ms")
+    cleaner_backoff: int = setting(15 * SECOND, "log.cleaner.backoff.ms", least=1, per_broker=True)
     recovery_time: int = setting(200 * MS, "simulation.recovery.ms", per_broker=True)  # loading the logs at a start
     # threads of a broker
     network_threads: int = setting(3, "num.network.threads", least=1, most=1000, per_broker=True)
@@ -111,7 +117,10 @@ class Config:
     partitioner: str = setting(
         "random", "partitioner.class", choices=PARTITIONERS
     )  # clients/partitioners.py; Kafka's default is sticky
-    keys: int = setting(1000, "simulation.keys", least=1, most=1_000_000)  # of the partitioner key
+    # of the partitioner key, and of compacted topics: keys.py
+    keys: int = setting(1000, "simulation.keys", least=1, most=1_000_000)
+    # of 1000 records of a compacted topic so many delete their key
+    tombstones: int = setting(50, "simulation.tombstones", most=1000)
     # batch.size of 16384 bytes, at about 100 bytes a record
     batch_records: int = setting(163, "simulation.batch.records", least=1)
     retries: int = setting(2147483647, "retries")
@@ -212,6 +221,11 @@ class Config:
         return self.synchronous or self.buffer_memory < NEVER
 
     @property
+    def compacts(self) -> bool:
+        """Whether the topic is compacted; its records have keys then."""
+        return self.cleanup_policy == "compact"
+
+    @property
     def transactional(self) -> bool:
         """Whether there is a transaction coordinator."""
         return self.transactions != "none" or self.processing == "exactly-once"
@@ -258,7 +272,7 @@ class Config:
     @property
     def retention(self) -> Limits | None:
         """The limits of a log; None if retention deletes nothing."""
-        if min(self.retention_bytes, self.retention_time) >= NEVER:
+        if self.compacts or min(self.retention_bytes, self.retention_time) >= NEVER:
             return None
         return Limits(self.segment_bytes, self.segment_time, self.retention_bytes, self.retention_time)
 

@@ -30,6 +30,7 @@ class ClusterEvent(NamedTuple):
     leaving, left           broker: its controlled shutdown is granted; its process ends
     controller              controller epoch
     refused-controller      controller epoch, known controller epoch
+    cleaned                 partition, first and end of the dirty section, records that compaction removed
     fetch-error             partition, leader, error, fetch offset
     out-of-order            partition, producer id, log end, incoming sequence, last sequence
     """

@@ -57,6 +57,10 @@ def parse(name: str, value: Any) -> tuple[str, Any]:
         raise ConfigError(f"{name} must be a whole number, not {value!r}")
     if kind is str and not isinstance(value, str):
         raise ConfigError(f"{name} must be text, not {value!r}")
+    if kind is float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not option.least <= value <= option.most:
+            raise ConfigError(f"{name} must be a number from {option.least} to {option.most}, not {value!r}")
+        return option.attribute, float(value)
     if option.choices and value not in option.choices:
         *others, last = option.choices
         raise ConfigError(f"{name} must be {', '.join(others)} or {last}, not {value!r}")
@@ -161,6 +165,10 @@ def check(config: Config) -> None:
     _check_processing(config)
     _check_group(config)
     _check_racks(config)
+    if config.compacts and (config.transactional or config.copies):
+        raise ConfigError(
+            "cleanup.policy=compact is not simulated together with transactions or topics that a group writes"
+        )
     if config.blocks and config.transactional:
         raise ConfigError("simulation.send.synchronous and buffer.memory are not simulated together with transactions")
     if config.transactional and not config.idempotence:

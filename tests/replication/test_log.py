@@ -23,7 +23,7 @@ def log_of(*epochs: int) -> ReplicaLog:
     """A log with one record of each epoch named, in order."""
     log = ReplicaLog()
     for offset, epoch in enumerate(epochs):
-        log.append(Batch(offset, offset + 1, epoch, 0, offset, 0, 1000 * epoch + offset))
+        log.append(Batch(offset, offset + 1, 0, offset, epoch, 0, 1000 * epoch + offset))
     return log
 
 
@@ -36,7 +36,7 @@ def test_truncation_drops_records_and_epochs() -> None:
 
 def test_truncation_cuts_inside_a_batch() -> None:
     log = ReplicaLog()
-    log.append(Batch(0, 5, 0, 1, 10, 0, 7, pid=1, producer_epoch=0, sequence=10))
+    log.append(Batch(0, 5, 1, 10, 0, 0, 7, pid=1, producer_epoch=0, sequence=10))
     removed = log.truncate(3)
     assert [(b.base, b.end, b.first, b.sequence) for b in removed] == [(3, 5, 13, 13)]
     assert log.producers[1].recent == [(10, 12, 0)]
@@ -52,7 +52,7 @@ def test_truncating_at_the_end_forgets_an_epoch_without_records() -> None:
 def test_reading_stops_at_the_limit_and_begins_inside_a_batch() -> None:
     log = ReplicaLog()
     log.append(Batch(0, 5, 0, 0, 0, 0, 1))
-    log.append(Batch(5, 9, 0, 0, 5, 0, 2))
+    log.append(Batch(5, 9, 0, 5, 0, 0, 2))
     assert [(b.base, b.end, b.first) for b in log.read(3, 10, 7)] == [(3, 5, 3), (5, 7, 5)]
     assert log.read(9, 10, 9) == []
 
@@ -111,7 +111,7 @@ def test_packed_batches_are_the_batches_that_were_appended(steps: list[tuple[str
     log, plain = ReplicaLog(), list[tuple[int, int, int]]()
     for uid, (step, number) in enumerate(steps):
         if step == "append":
-            log.append(Batch(log.end, log.end + 1 + number % 3, 0, 0, log.end, 0, uid))
+            log.append(Batch(log.end, log.end + 1 + number % 3, 0, log.end, 0, 0, uid))
             plain.append((plain[-1][1] if plain else log.start, log.end, uid))
         elif step == "truncate" and number >= log.start:
             log.truncate(number)
@@ -168,7 +168,7 @@ def test_a_truncation_takes_the_recovery_point_along() -> None:
     log = ReplicaLog()
     log.append(Batch(0, 5, 0, 0, 0, 0, 1))
     log.flush()
-    log.append(Batch(5, 9, 0, 0, 5, 0, 2))
+    log.append(Batch(5, 9, 0, 5, 0, 0, 2))
     assert (log.flushed, log.recovery_point) == (5, 5)
     log.truncate(3)
     assert (log.flushed, log.recovery_point) == (log.end, log.end)

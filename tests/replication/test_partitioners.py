@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 from logjudge.models.replication import config
-from logjudge.models.replication.clients.partitioners import PARTITIONERS, murmur2
+from logjudge.models.replication.clients.partitioners import PARTITIONERS
+from logjudge.models.replication.keys import murmur2
 from logjudge.models.replication.scenario import Scenario
 
 

@@ -18,12 +18,14 @@ from logjudge.cli.main import cli
 from logjudge.cli.scenarios import draw_picture
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError
+from logjudge.histories.simulation import pages
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.outcome import outcome
 from logjudge.histories.simulation.pages import digest, page
 from logjudge.histories.simulation.scenario_file import FAULT_KEYS, KEYS, dump, parse
 from logjudge.histories.simulation.scenarios import load, names
 from logjudge.models.exploration.invariants import INVARIANTS
+from logjudge.models.exploration.narrative import narrate_scenario
 from logjudge.models.exploration.truth import losses
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import SECOND
@@ -42,9 +44,14 @@ def judged(name: str) -> Results:
 
 
 @cache
+def narrated(name: str) -> tuple[list[str], Cluster]:
+    """The narrative and the finished run of a scenario."""
+    return narrate_scenario(load(name))
+
+
 def ran(name: str) -> Cluster:
     """The finished run of a scenario."""
-    return load(name).run()
+    return narrated(name)[1]
 
 
 # Scenarios in which an invariant breaks are judged before every commit, the others in a campaign.
@@ -59,7 +66,8 @@ def test_the_run_is_what_the_scenario_describes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_the_page_is_generated_and_its_picture_is_of_this_run(name: str) -> None:
+def test_the_page_is_generated_and_its_picture_is_of_this_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "narrate_scenario", lambda scenario: narrated(scenario.name))
     text, picture = page(load(name)), (DOCS / f"{name}.svg").read_text(encoding="utf-8")
     assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == text
     assert digest(text) in picture

@@ -20,7 +20,7 @@ def log_of(*times: int) -> ReplicaLog:
     """A record at each of these seconds."""
     log = ReplicaLog()
     for offset, time in enumerate(times):
-        log.append(Batch(offset, offset + 1, 0, 0, offset, time * SECOND, offset))
+        log.append(Batch(offset, offset + 1, 0, offset, 0, time * SECOND, offset))
     return log
 
 

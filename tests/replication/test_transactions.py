@@ -63,14 +63,14 @@ class Writes:
     def write(self, producer: int, count: int) -> None:
         base, pid = self.log.end, FIRST_TRANSACTIONAL + producer
         sequence = self._sequences[producer]
-        self.log.append(Batch(base, base + count, 0, producer, sequence, 0, base, pid, 0, sequence))
+        self.log.append(Batch(base, base + count, producer, sequence, 0, 0, base, pid, 0, sequence))
         self._sequences[producer] += count
         self.values.setdefault(producer, []).extend(range(base, base + count))
 
     def end(self, producer: int, commit: bool) -> None:
         base, pid = self.log.end, FIRST_TRANSACTIONAL + producer
         self.outcomes.append((self.values.pop(producer, []), commit, base))
-        self.log.append(Batch(base, base + 1, 0, MARKER, 2 * base + commit, 0, base, pid, 0, -2))
+        self.log.append(Batch(base, base + 1, MARKER, 2 * base + commit, 0, 0, base, pid, 0, -2))
 
     def stable_end(self, mark: int) -> int:
         """By definition: the first offset of a transaction whose marker is not below the mark."""
@@ -107,7 +107,7 @@ def test_a_log_knows_its_stable_offset_and_what_is_readable(
     rebuilt = ReplicaLog()
     for batch in log.batches():
         rebuilt.append(batch)
-    log.append(Batch(log.end, log.end + 1, 0, 9, 0, 0, 999, 9, 0, 0))
+    log.append(Batch(log.end, log.end + 1, 9, 0, 0, 0, 999, 9, 0, 0))
     log.truncate(log.end - 1)
     assert log.transactions.open == rebuilt.transactions.open
     assert log.transactions.aborted == rebuilt.transactions.aborted

@@ -1,7 +1,4 @@
-"""A broker's only log directory: checkpoints, flushes, and what a power loss or a full disk does to it.
-
-Compaction belongs here, as a task that `tick` runs, and in storage/.
-"""
+"""A broker's only log directory: checkpoints, flushes, cleaning, and what a power loss or a full disk does to it."""
 
 from __future__ import annotations
 
@@ -13,7 +10,9 @@ from typing import Any
 
 from ..config import NEVER
 from ..events import Truncated
+from ..keys import Keys
 from ..ledger import Ledger
+from ..storage.compaction import Cleaner
 from ..storage.segments import retained_from
 from .part import BrokerPart
 from .replica import Replica
@@ -36,6 +35,8 @@ class Disk(BrokerPart):
     _due_start: int = field(init=False)
     _due_writeback: int = field(init=False)
     _due_retention: int = field(init=False)
+    _due_cleaning: int = field(init=False)
+    _cleaner: Cleaner = field(init=False)
 
     def restart(self) -> None:
         """Begin the intervals of all tasks anew, as a new process does."""
@@ -46,6 +47,17 @@ class Disk(BrokerPart):
         self._due_flush = now + config.flush_ms if config.flush_ms < NEVER else NEVER
         limits = config.retention
         self._due_retention = NEVER if limits is None else now + config.retention_check
+        self._due_cleaning = NEVER
+        if config.compacts:
+            self._cleaner = Cleaner(
+                Keys(config),
+                config.segment_bytes,
+                config.segment_time,
+                config.dirty_ratio,
+                config.compaction_lag,
+                config.delete_retention,
+            )
+            self._due_cleaning = now + config.cleaner_backoff
         self._due_writeback = now + int(config.writeback * self._rng.random())
 
     def tick(self, now: int) -> None:
@@ -70,6 +82,17 @@ class Disk(BrokerPart):
         if now >= self._due_retention:
             self._due_retention = now + config.retention_check
             self._delete_old_segments()
+        if now >= self._due_cleaning:
+            self._due_cleaning = now + config.cleaner_backoff
+            self._clean_logs()
+
+    def _clean_logs(self) -> None:
+        """Compact the logs of the topic that are dirty enough (log.cleaner.backoff.ms)."""
+        for partition, replica in self._manager.replicas.items():
+            if partition < self._config.partitions:
+                cleaned = self._cleaner.clean(replica.log, partition, replica.hw, self._process.wall_clock())
+                if cleaned is not None:
+                    self._process.report("cleaned", partition, *cleaned)
 
     def _delete_old_segments(self) -> None:
         """Delete the segments that are too old or too many (log.retention.check.interval.ms)."""

@@ -137,7 +137,7 @@ class Replica:
         base = log.end
         epoch = self.epoch if self.rules.era.epochs_in_log else -1
         own = (batch.pid, batch.producer_epoch, batch.sequence)
-        log.append(Batch(base, base + batch.count, epoch, batch.producer, batch.first, batch.created, uid, *own))
+        log.append(Batch(base, base + batch.count, batch.producer, batch.first, epoch, batch.created, uid, *own))
         return NONE, base
 
     def _check_sequence(self, batch: ProducerBatch) -> tuple[str, int]:

@@ -6,10 +6,11 @@ record waits while there is no room, even if its batch has some. A full buffer d
 
 from __future__ import annotations
 
-from typing import Any
+from random import Random
 
 from ..config import RECORD_BYTES
 from ..producer_batch import ProducerBatch
+from .client import ClientParts
 from .producer import Producer
 
 EXHAUSTED = "BUFFER_EXHAUSTED"
@@ -18,8 +19,8 @@ EXHAUSTED = "BUFFER_EXHAUSTED"
 class BlockingProducer(Producer):
     """Its application is one thread, which sends the records of a burst one after the other."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, index: int, ops: int, parts: ClientParts, rng: Random) -> None:
+        super().__init__(index, ops, parts, rng)
         self._max_batches = max(1, self.config.buffer_memory // (RECORD_BYTES * self.config.batch_records))
         self._left = 0  # records of the burst
         self._waits_since = -1  # for room; -1: it does not wait for any

@@ -7,6 +7,7 @@ to the consumer's name (coordinators/offsets.py); members of a group are in grou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..config import MS, SECOND
@@ -22,25 +23,29 @@ TICK = 100 * MS
 KILLED = "killed"  # why a process ended
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerParts:
+    """What a consumer is made of. `on_goal` is called when it has read all that it waits for."""
+
+    node: int
+    index: int
+    name: str
+    client: ClientParts
+    coordinator: OffsetCoordinator
+    on_goal: Callable[[], None]
+
+
 class Consumer(Client):
     """Polls repeatedly: the records of a poll are recorded, then handled, then the next poll begins."""
 
-    def __init__(
-        self,
-        node: int,
-        index: int,
-        name: str,
-        parts: ClientParts,
-        coordinator: OffsetCoordinator,
-        on_goal: Callable[[], None],
-    ) -> None:
-        super().__init__(node, name, parts)
+    def __init__(self, parts: ConsumerParts) -> None:
+        super().__init__(parts.node, parts.name, parts.client)
         self.assigned: Sequence[int] = range(self.config.partitions)
-        self.index = index
+        self.index = parts.index
         self.committed = self.config.isolation == "read_committed"
-        self._has_markers = self.config.transactional
-        self._coordinator = coordinator
-        self._on_goal = on_goal
+        self._has_gaps = self.config.transactional or self.config.compacts
+        self._coordinator = parts.coordinator
+        self._on_goal = parts.on_goal
         self.alive = False
         self.incarnation = 0
         self.finished = False
@@ -157,7 +162,7 @@ class Consumer(Client):
         ledger = self._ledger
         for partition, batch in records:
             ledger.on_polled(self.name, partition, batch)
-        if not records and not self.goal and not self.config.transactional:
+        if not records and not self.goal and not self._has_gaps:
             ledger.on_empty_poll(self.name, self._own_positions(), self._poll_acknowledged, now)
         self._history.polled(self.head(self._poll_op), records)
         if self.goal and all(self.position[p] >= end for p, end in self.goal.items()):
@@ -266,7 +271,7 @@ class Consumer(Client):
                 if error != NOT_AVAILABLE:
                     self.refresh()
             elif batches:
-                if self._has_markers:
+                if self._has_gaps:
                     batches = self._skip_hidden(request, partition, batches)
                 if batches:
                     self._buffer[partition] = list(batches)

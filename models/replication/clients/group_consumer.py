@@ -29,7 +29,7 @@ from ..coordinators.group_requests import (
 from ..event_loop import PausableTimer
 from ..partition_state import NO_LEADER
 from ..ports import Membership, Records
-from .consumer import KILLED, Consumer
+from .consumer import KILLED, Consumer, ConsumerParts
 
 RETRY = 100 * MS
 STABLE = "stable"
@@ -38,8 +38,8 @@ STABLE = "stable"
 class GroupConsumer(Consumer):
     """One member. `assigned` are the partitions that it owns."""
 
-    def __init__(self, *arguments: Any, group: GroupLedger) -> None:
-        super().__init__(*arguments)
+    def __init__(self, parts: ConsumerParts, group: GroupLedger) -> None:
+        super().__init__(parts)
         self.loop = self._timer = PausableTimer(self.loop)
         self.group = group
         self._instance = self.config.instance_of(self.name)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from itertools import count
 from random import Random
 
+from ..keys import partition_of
+
 OpenBatch = Callable[[int], object]  # the batch of a partition that takes more records, or None
 Partitioner = Callable[[OpenBatch], int]
 
@@ -42,7 +44,7 @@ def sticky(rng: Random, partitions: int, _: int) -> Partitioner:
 
 def by_key(rng: Random, partitions: int, keys: int) -> Partitioner:
     """The hash of the record's key, any of the keys k0, k1, … as often as another."""
-    found = [(murmur2(f"k{number}".encode()) & 0x7FFFFFFF) % partitions for number in range(keys)]
+    found = [partition_of(number, partitions) for number in range(keys)]
     return lambda _: found[int(rng.random() * keys)]
 
 
@@ -52,18 +54,3 @@ PARTITIONERS: dict[str, Callable[[Random, int, int], Partitioner]] = {
     "sticky": sticky,
     "key": by_key,
 }
-
-
-def murmur2(key: bytes) -> int:
-    """The hash of a key, unsigned (org.apache.kafka.common.utils.Utils.murmur2)."""
-    multiplier, mask = 0x5BD1E995, 0xFFFFFFFF
-    found = 0x9747B28C ^ len(key)
-    whole = len(key) & ~3
-    for at in range(0, whole, 4):
-        word = int.from_bytes(key[at : at + 4], "little") * multiplier & mask
-        word = (word ^ word >> 24) * multiplier & mask
-        found = found * multiplier & mask ^ word
-    if rest := key[whole:]:
-        found = (found ^ int.from_bytes(rest, "little")) * multiplier & mask
-    found = (found ^ found >> 13) * multiplier & mask
-    return found ^ found >> 15

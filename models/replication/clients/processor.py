@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..coordinators.group_ledger import GroupLedger
 from ..coordinators.group_requests import GroupRequest
 from ..copy_ledger import CopyLedger
 from ..ports import Records
 from ..storage.batches import Batch
-from .consumer import KILLED
+from .consumer import KILLED, ConsumerParts
 from .group_consumer import STABLE, GroupConsumer
 from .outputs import Owner, PlainOutput, TransactionalOutput, Work
 
@@ -25,9 +26,9 @@ class Processor(GroupConsumer):
     """Consumes, transforms and produces."""
 
     def __init__(
-        self, *arguments: Any, copies: CopyLedger, make_output: Callable[[int, Owner], Output], **ledgers: Any
+        self, parts: ConsumerParts, group: GroupLedger, copies: CopyLedger, make_output: Callable[[int, Owner], Output]
     ) -> None:
-        super().__init__(*arguments, **ledgers)
+        super().__init__(parts, group)
         self._copies = copies
         self._make_output = make_output
         self._owner = Owner(self.name, self.loop, self.next_op, self._on_idle, [0] * self.config.data_partitions)

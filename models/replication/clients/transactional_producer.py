@@ -7,6 +7,7 @@ another producer has the same transactional id.
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from ..config import MS
@@ -16,6 +17,7 @@ from ..coordinators.transaction_requests import ADD, CONCURRENT, END, FENCED, IN
 from ..partition_state import NO_LEADER
 from ..producer_batch import ProducerBatch
 from ..requests import INVALID_STATE, TIMED_OUT, Request
+from .client import ClientParts
 from .producer import Producer
 
 IDLE, INITIALISING, OPEN, ENDING = "idle", "initialising", "open", "ending"
@@ -27,8 +29,8 @@ CLOSED = "the application made a new producer before it committed"
 class TransactionalProducer(Producer):
     """A producer whose application writes everything in transactions."""
 
-    def __init__(self, *arguments: Any, transactions: TransactionLedger) -> None:
-        super().__init__(*arguments)
+    def __init__(self, index: int, ops: int, parts: ClientParts, rng: Random, transactions: TransactionLedger) -> None:
+        super().__init__(index, ops, parts, rng)
         self.id = "tx" if self.config.transactions == "shared" else f"tx-{self.name}"
         self.transactions = transactions
         self.pid = self.epoch = -1

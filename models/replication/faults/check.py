@@ -57,6 +57,9 @@ def check_fault(fault: Fault, config: Config) -> None:
             raise ConfigError(f"the fault {fault.kind} names node {node}; possible are {', '.join(map(str, known))}")
     if fault.kind == "consumer-pause" and not config.strategy:
         raise ConfigError("the fault consumer-pause needs a group: set partition.assignment.strategy")
+    if fault.kind == "delete-records" and config.compacts:
+        # KafkaApis.handleDeleteRecordsRequest: POLICY_VIOLATION
+        raise ConfigError("brokers refuse to delete records of a topic with cleanup.policy=compact")
     if fault.kind == "add-partitions" and not config.added_partitions:
         raise ConfigError("the fault add-partitions needs simulation.partitions.added")
     least = -MAX_AMOUNT if fault.kind == "clock-skew" else 0

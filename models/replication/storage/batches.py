@@ -15,12 +15,13 @@ from operator import attrgetter, itemgetter
 from .packed_rows import CHUNK, pack, unpack
 
 
+@dataclass(slots=True, eq=False)
 class ValueRange:
     """Values `first`, `first+1`, … of a producer at offsets `base` up to `end`."""
 
-    __slots__ = ()
     base: int
     end: int
+    producer: int
     first: int
 
     @property
@@ -36,21 +37,18 @@ class ValueRange:
 
 @dataclass(slots=True, eq=False)
 class Batch(ValueRange):
-    """Records of one producer to one partition: values `first`, `first+1`, … at offsets `base` up to `end`.
+    """Records of one producer to one partition.
 
     Simplification: all records of a batch carry one timestamp, the time of its first send (microseconds).
     """
 
-    base: int
-    end: int
     epoch: int
-    producer: int
-    first: int
     time: int
     uid: int
     pid: int = -1
     producer_epoch: int = -1
     sequence: int = -1
+    removed: int = 0  # a bit for each record that compaction removed; the offsets stay
 
     def cut(self, start: int, end: int) -> Batch:
         """The part of this batch between two offsets.
@@ -60,7 +58,24 @@ class Batch(ValueRange):
         """
         skipped = start - self.base
         sequence = self.sequence + skipped if self.sequence >= 0 else -1
-        return replace(self, base=start, end=end, first=self.first + skipped, sequence=sequence)
+        removed = self.removed >> skipped & (1 << end - start) - 1 if self.removed else 0
+        return replace(self, base=start, end=end, first=self.first + skipped, sequence=sequence, removed=removed)
+
+    def remaining(self) -> list[int]:
+        """The indexes of the records that compaction left, counted from the first record of the batch."""
+        return [index for index in range(self.count) if not self.removed >> index & 1]
+
+    def parts(self) -> list[Batch]:
+        """The parts of this batch that compaction left."""
+        if not self.removed:
+            return [self]
+        runs: list[list[int]] = []
+        for offset in (self.base + index for index in self.remaining()):
+            if runs and runs[-1][1] == offset:
+                runs[-1][1] = offset + 1
+            else:
+                runs.append([offset, offset + 1])
+        return [self.cut(start, end) for start, end in runs]
 
 
 _row = attrgetter(*(column.name for column in fields(Batch)))
@@ -143,6 +158,11 @@ class Batches:
         removed.extend(self._batches[index:])
         del self._batches[index:], self._bases[index:]
         return removed
+
+    def replace_first(self, batches: list[Batch]) -> None:
+        """Replace as many batches from the first one on by these, which have the same offsets."""
+        self._unpack_from(0)
+        self._batches[: len(batches)] = batches
 
     def drop_below(self, offset: int) -> None:
         """Drop the batches that end at or below `offset`."""

@@ -49,6 +49,8 @@ class ReplicaLog(Batches):
         self.epochs: list[tuple[int, int]] = []  # (epoch, start offset), both increasing
         self.producers: dict[int, ProducerState] = {}
         self.transactions = LogTransactions()
+        self.cleaned = 0  # the end of what the cleaner has passed (cleaner-offset-checkpoint)
+        self.delete_horizons: dict[int, int] = {}  # uid of a cleaned batch -> when its tombstones may go
 
     def append(self, batch: Batch) -> None:
         """Add a batch that begins at the log's end."""
@@ -108,6 +110,7 @@ class ReplicaLog(Batches):
         self.end = max(offset, self.start)
         self.start = min(self.start, self.end)
         self.flushed = min(self.flushed, self.end)
+        self.cleaned = min(self.cleaned, self.end)  # LogCleanerManager.maybeTruncateCheckpoint
         self.recovery_point = min(self.recovery_point, self.end)
         self._forget_epochs()
         self._rebuild_producers()
@@ -121,6 +124,7 @@ class ReplicaLog(Batches):
         """Clear the log and restart it at `offset` (truncateFullyAndStartAt)."""
         removed = self.cut_off(0)
         self.recovery_point = min(self.recovery_point, offset)
+        self.cleaned = min(self.cleaned, offset)
         self.base = self.start = self.end = self.flushed = offset
         self.epochs, self.producers, self.transactions = [], {}, LogTransactions()
         return removed

@@ -69,8 +69,8 @@ class LogTransactions:
 def readable(batches: list[Batch], aborted: list[tuple[int, int]] | None) -> list[Batch]:
     """The batches that a consumer returns to its application (CompletedFetch.nextFetchedRecord).
 
-    Control batches are skipped, and with read_committed the aborted transactions in the fetch response (None:
-    read_uncommitted).
+    Control batches and what compaction removed are skipped, and with read_committed the aborted transactions in the
+    fetch response (None: read_uncommitted).
     """
     found: list[Batch] = []
     pending = list(aborted or ())
@@ -81,7 +81,7 @@ def readable(batches: list[Batch], aborted: list[tuple[int, int]] | None) -> lis
         if batch.producer == MARKER:
             dropped.discard(batch.pid)
         elif batch.pid not in dropped:
-            found.append(batch)
+            found += batch.parts()
     return found
 
 

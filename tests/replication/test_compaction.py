@@ -1,0 +1,141 @@
+"""Compaction of simulated logs: what the cleaner keeps, and what `check` makes of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from logjudge.models.exploration.compaction_truth import newest_value_stays
+from logjudge.models.replication.config import SECOND, Config, ConfigError
+from logjudge.models.replication.faults.fault import Fault
+from logjudge.models.replication.keys import Keys
+from logjudge.models.replication.options import configure
+from logjudge.models.replication.storage.batches import Batch
+from logjudge.models.replication.storage.compaction import Cleaner
+from logjudge.models.replication.storage.replica_log import ReplicaLog
+from protocol_runs import details, run
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from judge import KEYED, compare
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": 500,
+    "log.cleaner.backoff.ms": 1000,
+    "delete.retention.ms": 1000,
+    "simulation.keys": 10,
+    "simulation.tombstones": 200,
+}
+
+
+def random_log(rng: Random) -> tuple[ReplicaLog, list[list[Batch]]]:
+    """A log of one batch a second, and its segments of two seconds."""
+    log = ReplicaLog()
+    numbers = [0, 0]
+    for second in range(rng.randint(3, 15)):
+        producer, count = rng.randrange(2), rng.randint(1, 5)
+        log.append(Batch(log.end, log.end + count, producer, numbers[producer], 0, second * SECOND, second))
+        numbers[producer] += count
+    batches = list(log.batches())
+    return log, [batches[at : at + 2] for at in range(0, len(batches), 2)]
+
+
+def offsets(log: ReplicaLog) -> set[int]:
+    return {offset for batch in log.batches() for part in batch.parts() for offset in range(part.base, part.end)}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_cleaning_keeps_what_a_naive_one_keeps(seed: int) -> None:
+    rng = Random(seed)
+    keys = Keys(Config(keys=4, tombstones=300))
+    log, segments = random_log(rng)
+    records = [
+        (batch.base + index, batch.producer, batch.first + index)
+        for batch in log.batches()
+        for index in range(batch.count)
+    ]
+    mark = rng.randrange(log.end + 1)
+    below = [segment for segment in segments[:-1] if segment[-1].end <= mark]
+    limit = below[-1][-1].end if below else 0
+    newest = {keys.key(producer, 0, number): offset for offset, producer, number in records if offset < limit}
+    remaining = {o for o, producer, number in records if o >= limit or newest[keys.key(producer, 0, number)] == o}
+    cleaner = Cleaner(keys, 1 << 30, SECOND, 0.0, 0, 5 * SECOND)
+    cleaned = cleaner.clean(log, 0, mark, 100 * SECOND)
+    assert cleaned == ((0, limit, len(records) - len(remaining)) if limit else None)
+    assert offsets(log) == remaining
+    assert log.cleaned == limit
+    # A later cleaning needs dirty segments, and only then removes tombstones that are past their horizon.
+    assert cleaner.clean(log, 0, mark, 200 * SECOND) is None
+    cleaner.clean(log, 0, log.end, 200 * SECOND)
+    aged = {o for o, producer, number in records if o < limit and keys.is_tombstone(producer, 0, number)}
+    end = log.cleaned
+    newest |= {keys.key(producer, 0, number): o for o, producer, number in records if o < end}
+    left = {o for o, producer, number in records if o >= end or newest[keys.key(producer, 0, number)] == o}
+    assert offsets(log) == (left - aged if end > limit else remaining)
+
+
+def test_a_clean_log_and_a_young_segment_wait() -> None:
+    keys = Keys(Config(keys=1, tombstones=0))
+    log, _ = random_log(Random(1))
+    assert Cleaner(keys, 1 << 30, SECOND, 0.0, 1000 * SECOND, 0).clean(log, 0, log.end, 100 * SECOND) is None
+    assert Cleaner(keys, 1 << 30, SECOND, 1.0, 0, 0).clean(log, 0, log.end, 100 * SECOND) is None
+    assert offsets(log) == set(range(log.end))
+
+
+def test_parts_of_a_cleaned_batch_keep_their_places() -> None:
+    batch = Batch(10, 16, 1, 100, 0, 0, 7, removed=0b011010)
+    assert [(part.base, part.end, part.first, part.removed) for part in batch.parts()] == [
+        *((10, 11, 100, 0), (12, 13, 102, 0), (15, 16, 105, 0)),
+    ]
+    assert batch.cut(12, 15).removed == 0b110
+    assert [batch.first + index for index in batch.remaining()] == [100, 102, 105]
+
+
+def test_followers_copy_a_cleaned_log_and_truncations_move_the_checkpoint_back() -> None:
+    cluster, events = run("kraft", COMPACTED, Fault(3 * SECOND, "crash", (3,), 4 * SECOND))
+    assert {partition for partition, _, _, count in details(events, "cleaned") if count} == {0}
+    logs = cluster.logs_of(0)
+    assert all(log.cleaned > 0 for log in logs.values())
+    assert newest_value_stays(cluster) == []
+    log = logs[1]
+    log.truncate(log.cleaned - 1)
+    assert log.cleaned == log.end
+
+
+def test_a_truncation_behind_a_cleaning_leaves_a_key_without_value() -> None:
+    cluster, _ = run("kraft", {**COMPACTED, "simulation.tombstones": 0, "simulation.keys": 1})
+    log = cluster.leader_log(0)
+    assert log is not None
+    first = min(offsets(log))
+    log.truncate(first)
+    assert [breach.invariant for breach in newest_value_stays(cluster)] == ["newest-value-stays"]
+
+
+def test_keys_follow_the_partitioner() -> None:
+    config = configure(Config(), {"num.partitions": 3, "partitioner.class": "key", "simulation.keys": 50})
+    keys = Keys(config)
+    own = [{keys.key(0, partition, number) for number in range(2000)} for partition in range(3)]
+    assert sorted(key for some in own for key in some) == list(range(50))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"cleanup.policy": "compact", "simulation.transactions": "own"}, "cleanup.policy=compact is not simulated"),
+        ({"min.cleanable.dirty.ratio": 2}, "min.cleanable.dirty.ratio must be a number from 0 to 1, not 2"),
+        ({"min.cleanable.dirty.ratio": True}, "min.cleanable.dirty.ratio must be a number from 0 to 1, not True"),
+    ],
+)
+def test_impossible_settings_are_refused(options: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        configure(Config(), options)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.campaign) for seed in range(4, 24))]
+)
+def test_the_judge_agrees_with_the_simulator_on_compacted_topics(seed: int) -> None:
+    assert compare(KEYED + seed).wrong == []
