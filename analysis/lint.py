@@ -13,6 +13,7 @@ from .kernel import judge_unit, to_frame
 from .partitions.foreign_clock import INVOCATIONS, set_back
 from .partitions.unit import OBSERVED
 from .verdict.document import verdict_of
+from .verdict.time_units import short_latency
 from .wording import plural, some
 
 # Assumptions about events need the summary of each partition, but no rule: the cheapest one is judged.
@@ -48,6 +49,9 @@ def lint(run: Run) -> Lint:
         for one in verdict_of(results)["assumptions"]
         if not one["holds"] and one["name"] not in LEFT_TO_OTHERS
     ]
+    fast = short_latency([summary["latency"] for summary in results.summaries])
+    if fast and all("expected nanoseconds" not in one for one in broken):
+        broken.append(fast)
     if went_back:
         broken.append(went_back)
     if silent:

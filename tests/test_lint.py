@@ -48,6 +48,7 @@ CLEAN = [
 ]
 AGAIN = [send("invoke", 1, "a", 50_000_000), send("ok", 1, "a", 60_000_000, offset=1)]
 IN_MILLISECONDS = [event | {"time": 1_700_000_000_000 + event["time"] // 10_000_000} for event in CLEAN]
+IN_MICROSECONDS = [event | {"time": event["time"] // 1000} for event in CLEAN]
 
 
 def test_a_clean_history_has_nothing_to_mend(tmp_path: Path) -> None:
@@ -82,6 +83,7 @@ def test_a_malformed_line_is_named_with_field_and_shape(tmp_path: Path, line: An
         (CLEAN, {}, "no final read of t-0 is recorded"),
         ([*CLEAN, send("invoke", 0, "b", 1) | {"process": "q"}], None, "no operation of 1 process ever completes (q)"),
         (IN_MILLISECONDS, None, "a date in milliseconds since 1970"),
+        (IN_MICROSECONDS, None, "operations took 10,000 ns, less than a round trip within a host"),
     ],
 )
 def test_what_weakens_a_verdict_is_a_warning(tmp_path: Path, events: list[Any], config: Any, warning: str) -> None:

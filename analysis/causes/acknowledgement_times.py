@@ -13,7 +13,7 @@ import polars as pl
 
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
-from .replica_history import is_dead
+from .broker_lives import is_dead
 
 TIMES = {"acked_from": pl.Int64, "acked_by": pl.Int64}
 

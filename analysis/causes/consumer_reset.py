@@ -1,7 +1,9 @@
-"""consumer-reset: a group without a committed offset started after the records, as auto.offset.reset=latest demands.
+"""consumer-reset: a group passed over records as auto.offset.reset=latest moved a member without a position.
 
-Needs: the group's assignment without a committed offset; no commit of the group before it; auto.offset.reset=latest of
-the member; and the offset at which the group started to read.
+The group had no committed offset, or the records at its position were deleted (retention, delete-records).
+
+Needs: auto.offset.reset=latest of the member; the offset at which it started to read; and either an assignment without
+a committed offset, with no commit of the group before it, or a position below the log start.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     """Whether a group that never committed an offset was reset to an offset after the missed records."""
     reset = find_reset(events, missed, processes)
     if isinstance(reset, Attempt):
-        return reset
+        return _out_of_range(events, missed, processes) or reset
     if reset.commits.filter(f="commit").height:
         return NOT_THE_CASE
     if reset.commits.height:
@@ -82,6 +84,37 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
         Fact(f"auto.offset.reset of {last['process']} is {policy}", "configured", source="run.json"),
         missed.fact(began, "polled", text),
     )
+
+
+def _out_of_range(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt | None:
+    """The proof that a member was reset as the records at its position had been deleted; None without it."""
+    passed = events.filter(pl.col("f") == "poll", pl.col("first_offset") > missed.last).head(1).rows(named=True)
+    if not passed or touching(events, "poll", missed).height:
+        return None
+    [began] = passed
+    policy = processes.get(began["process"], {}).get("auto.offset.reset")
+    own = events.filter(pl.col("time") < began["time"], process=began["process"])
+    placed = own.filter(pl.col("f").is_in(["assign", "assign-own", "seek", "poll"])).tail(1).rows(named=True)
+    if policy not in ("latest", "largest") or not placed or placed[0]["first_offset"] is None:
+        return None
+    [last] = placed
+    position = last["last_offset"] + 1 if last["f"] == "poll" else last["first_offset"]
+    since = missed.deleted_since(position)
+    if position >= missed.first or since is None or since > began["time"]:
+        return None
+    at = "had polled up to" if last["f"] == "poll" else "was set to"
+    text = f"{last['process']} {at} offset {last['last_offset'] if last['f'] == 'poll' else position} of {missed.name}"
+    gone = f"offset {position} of {missed.name} was below the log start: its record had been deleted"
+    text_of_reset = f"auto.offset.reset of {began['process']} is {policy}"
+    text_of_poll = f"{began['process']} went on at offset {began['first_offset']}, after the missed "
+    text_of_poll += f"{span(missed.first, missed.last)} ({plural(missed.count, 'record')})"
+    facts = [
+        missed.fact(last, "positioned", text),
+        Fact(gone, "log-start", partition=missed.name, offset=position),
+        Fact(text_of_reset, "configured", source="run.json"),
+        missed.fact(began, "polled", text_of_poll),
+    ]
+    return Attempt(True, facts, [PREVENTION[0], "reading the records before retention or delete-records removes them"])
 
 
 def _has_seek(events: pl.DataFrame, since: int, until: int, missed: Missed) -> bool:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
 from ..partitions.group_evidence import committed_at_last
+from ..partitions.log_start import log_start
 from ..partitions.partition import Partition, once
 from ..rules import RULES
 from ..rules.evidence import sends_of
@@ -153,8 +155,14 @@ def _explain_missed(p: Partition, finding: Finding, losses: Losses) -> Explanati
     stored = next(committed_at_last(p).filter(group=group).iter_rows(named=True), None)
     at = (finding.first_offset, finding.last_offset, finding.count)
     truncation = _truncation_of(p, finding.first_offset, earlier, losses)
-    missed = Missed(p.topic, p.partition, group, *at, earlier, stored, truncation)
+    missed = Missed(p.topic, p.partition, group, *at, earlier, stored, truncation, lambda offset: _deleted(p, offset))
     return explain_missed(_group_events(p, list(members)), missed, members)
+
+
+def _deleted(p: Partition, offset: int) -> int | None:
+    """The earliest time (ns) at which an offset may have been below the log start, if it certainly was at the end."""
+    start = log_start(p)
+    return int(start.since(np.array([offset]))[0]) if offset < start.certain else None
 
 
 def _earlier_record(p: Partition, members: list[str], finding: Finding) -> Record | None:

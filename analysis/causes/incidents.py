@@ -25,7 +25,7 @@ from .chains import DEATH_KINDS, decisive_fact, merge_chains
 from .losses import LOSSES, LostRange
 
 MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
-MAX_EXAMPLES = 3  # findings without lost records whose facts an incident has
+MAX_EXAMPLES = 3  # findings without lost records that add their facts to an incident
 UNKNOWN = "unknown"
 FINDING_COLUMNS = (
     "id",

@@ -5,9 +5,10 @@ older copy, or cut, while the broker is down, it can still be elected cleanly, a
 failure does not explain this: flushed records, and records in the files of a stopped broker, are on the disk.
 
 Needs: a log of the broker that leads afterwards, copied while it was down, with the lost records; or that it was in
-sync after they were acknowledged, and either a recovery point above them (everything below it was flushed) or a fault
-in the history that replaced its log; or that it acknowledged them itself, such a fault, and no power failure. Also: a
-later log of the same broker that ended at or below them without a truncation; and an election that was not unclean.
+sync when or after they were acknowledged, and either a recovery point above them (everything below it was flushed) or a
+fault in the history that replaced its log; or that it acknowledged them itself, such a fault, and no power failure.
+Also: a later log of the same broker that ended at or below them without a truncation; and an election that was not
+unclean.
 """
 
 from __future__ import annotations
@@ -19,18 +20,11 @@ from ..timelines.facts import Fact, chain, fact_of
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import DISK_FAULTS, Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
+from .broker_lives import death_facts, may_have_followed, reasons_absent
+from .isr_history import isr_at
 from .leader_change import find_leader_change
 from .losses import Lost, acknowledgement
-from .replica_history import (
-    death_facts,
-    isr_at,
-    may_have_followed,
-    reasons_absent,
-    return_facts,
-    snapshots_with_records,
-    still_had_records,
-    truncations,
-)
+from .replica_history import had_records, return_facts, snapshots_with_records, still_had_records, truncations
 
 NAME = "log-rolled-back"
 CITATION = (
@@ -99,14 +93,16 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         had = [(at, end) for at, end in held if _is_on_disk(timeline, end, at, time)]
         if had and not _is_cut(timeline, broker, lost, had[-1][0], time):
             return [had[-1][1].fact, short.fact]
-        joined = _in_sync_fact(timeline, broker, least, time)
-        if joined is None and (replaced := _replaced_after_leading(timeline, broker, lost, least, time)):
+        joined = _in_sync_facts(timeline, broker, lost, time)
+        if not joined and (replaced := _replaced_after_leading(timeline, broker, lost, least, time)):
             return [*replaced, short.fact]
-        if joined is None or joined.time is None or _is_cut(timeline, broker, lost, joined.time, time):
+        since = max([least, *(fact.time or 0 for fact in joined)])
+        followed = max(since, _death_while_following(timeline, broker, lost, time))
+        if not joined or _is_cut(timeline, broker, lost, followed, time):
             continue
         flushed = _recovery_point_facts(timeline, short, lost)
-        if known := flushed or _log_replacement_facts(timeline, broker, lost, joined.time, time):
-            return [joined, *known, short.fact]
+        if known := flushed or _log_replacement_facts(timeline, broker, lost, since, time):
+            return [*joined, *known, short.fact]
     return []
 
 
@@ -118,10 +114,24 @@ def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int)
     return not reasons_absent(timeline, broker, until) and may_have_followed(timeline, broker, since, until)
 
 
-def _in_sync_fact(timeline: Timeline, broker: str, since: int, until: int) -> Fact | None:
-    """The last fact between two times that the broker was in the ISR, and so had all records committed before."""
-    dated = [(time, isr, fact) for time, isr, fact in timeline.isr if time is not None and since < time < until]
-    return next((fact for _, isr, fact in reversed(dated) if broker in isr), None)
+def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[Fact]:
+    """The last fact that the broker was in the ISR after the records were acknowledged, or else when they were."""
+    since = lost.last_acked or lost.written or 0
+    dated = [(isr, fact) for time, isr, fact in timeline.isr if time is not None and since < time < until]
+    later = [fact for isr, fact in reversed(dated) if broker in isr]
+    return later[:1] or had_records(timeline, broker, lost)
+
+
+def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: int) -> int:
+    """The time (ns) of a broker's last death before `until`; 0 without one, or if another leader began before it.
+
+    Until then the broker followed the leader that acknowledged the records, and kept them.
+    """
+    since = lost.last_acked or lost.written or 0
+    died = [time for time, event in timeline.life_of(broker) if event.kind == "died" and time < until]
+    if not died or any(since < (term.time or 0) < died[-1] for term in timeline.terms.values()):
+        return 0
+    return died[-1]
 
 
 def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
@@ -135,14 +145,16 @@ def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, since: 
     found = find_leader_change(timeline, lost)
     if found.old_leader != broker:
         return []
-    power = any(fault.kind == "power-loss" and broker in fault.nodes for fault in timeline.faults)
-    if power or truncations(timeline, broker, lost, since, lost.first):
+    if truncations(timeline, broker, lost, since, lost.first):
         return []
     return [*found.began, *replaced]
 
 
 def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
-    """The faults in the history that replaced the broker's log between two times."""
+    """The faults in the history that replaced the broker's log between two times; empty after a power failure."""
+    power = [fault for fault in timeline.faults if fault.kind == "power-loss" and broker in fault.nodes]
+    if any(since <= fault.completed <= until for fault in power):
+        return []
     facts = [fact for fact in _disk_fault_facts(timeline, broker, lost) if fact.kind in RESTORED]
     return [fact for fact in facts if fact.time is not None and since <= fact.time <= until]
 

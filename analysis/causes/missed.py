@@ -9,7 +9,7 @@ A commit of unknown outcome is commit-info. A crash has no partition and belongs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ class Missed(TopicPartition):
     earlier: Mapping[str, Any] | None = None  # a poll of another record at `first`: time, place, process, value
     stored: Mapping[str, Any] | None = None  # the group's last record in __consumer_offsets: dated, offset, file, byte
     truncation: Explanation | None = None  # why that other record was truncated, if a cause is proved
+    deleted_since: Callable[[int], int | None] = lambda _: None  # the earliest time (ns) at which an offset was deleted
 
     def fact(self, event: Mapping[str, Any], kind: str, text: str) -> Fact:
         """A fact from an event of the group."""

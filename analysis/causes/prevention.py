@@ -5,9 +5,10 @@ from __future__ import annotations
 from ..timelines.facts import SECOND
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
+from .isr_history import is_acknowledged_alone
 from .leader_change import clean_by_configuration
 from .losses import Lost
-from .replica_history import is_acknowledged_alone, still_had_records
+from .replica_history import still_had_records
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"
 

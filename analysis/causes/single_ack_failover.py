@@ -1,8 +1,9 @@
 """single-ack-failover: a leader acknowledged records with acks=1 and was replaced before its followers fetched them.
 
 Needs: all lost records were acknowledged with acks=1; another broker was elected cleanly (it was in the ISR before, or
-the configuration permits no unclean election) and its epoch began at or below the lost offsets; the log has leader
-epochs, and the new leader did not lose its own tail by a restart in between.
+the configuration permits no unclean election) and its epoch began at or below the lost offsets; and the new leader did
+not lose its own tail by a restart in between. In a log without leader epochs, a record that was acknowledged at the
+first lost offset shows that the new leader lacked the lost ones, and its server.log that it had not truncated them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,16 @@ from __future__ import annotations
 from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
-from .leader_change import clean_by_configuration, clean_leader_change, in_isr_before_election
+from .broker_lives import death_facts, may_have_lost_tail, reasons_absent
+from .leader_change import (
+    clean_by_configuration,
+    clean_leader_change,
+    facts_leader_lacked_records,
+    in_isr_before_election,
+)
 from .losses import Lost, acknowledgement
 from .prevention import acks_all_measures
-from .replica_history import death_facts, may_have_lost_tail, reasons_absent, return_facts, snapshots_with_records
+from .replica_history import facts_never_truncated, return_facts, snapshots_with_records
 
 NAME = "single-ack-failover"
 CITATION = "Kafka's documentation of acks=1; KIP-679 (acks=all by default since 3.0)"
@@ -39,11 +46,18 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
             "(__cluster_metadata, state-change.log, or the topic's configuration)"
         )
-    if new.start is None:
+    lacked = facts_leader_lacked_records(timeline, found, lost)
+    if not lacked:
         return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     batches = timeline.replica_logs.batches
     if not batches.height or (batches["magic"] < 2).any():
-        return needs("leader epochs in the log; without them a follower may also have truncated committed records")
+        uncut = facts_never_truncated(timeline, new.leader or "", lost, new.time)
+        if not uncut:
+            return needs(
+                "leader epochs in the log, or the server.log of broker"
+                f" {new.leader} from before the first acknowledgement, which shows that it truncated nothing"
+            )
+        lacked = [*uncut, *lacked]
     if may_have_lost_tail(timeline, new.leader or "", lost.first_acked, new.time):
         return needs(f"whether broker {new.leader}, which restarted before its election, had lost its own tail")
     facts = chain(
@@ -54,7 +68,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         reasons_absent(timeline, old, new.time),
         clean,
         new.facts[:1],
-        new.start_facts[:1],
+        lacked,
         snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, new.time),
     )

@@ -16,7 +16,8 @@ import polars as pl
 from ...histories.tables import Evidence, Finding
 from ..transactions.anomalies import Anomaly, shown, version_in_words
 from ..transactions.consistency_models import boundary, forbidden_by
-from ..transactions.cycles import TYPES, Cycles
+from ..transactions.cycle_types import TYPES
+from ..transactions.cycles import Cycles
 from ..transactions.txn_history import TxnHistory
 from ..wording import clipped
 from .cycles import CycleInWords, Drawing, findings_of_cycles

@@ -15,7 +15,9 @@ import polars as pl
 from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
-from ..transactions.cycles import TYPES, Cycle, Cycles, Step, cycles_of
+from ..transactions.cycle_types import TYPES
+from ..transactions.cycles import Cycles, cycles_of
+from ..transactions.shortest_cycle import Cycle, Step
 from ..transactions.windows import windows_of, within
 from ..wording import plural
 from .findings import seconds

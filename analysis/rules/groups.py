@@ -196,7 +196,7 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
     "commit-regression",
     group="consumers",
     summary="A group's committed offset went back",
-    breach="A later commit of the group is below an earlier one.",
+    breach="A later commit of the group is below an earlier one. After a truncation it follows from the loss.",
     not_a_breach=(
         "A member sought back in between, or the application assigned it a lower offset. Of two commits "
         "that overlap in time, either may be the earlier."
@@ -204,6 +204,7 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
     example="p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
     needs=("commits",),
     assumes=("process clock",),
+    follows="value",
 ).judged_by
 def commit_regression(p: Partition) -> Iterator[Result]:
     """Commits below an earlier one of the group, if no member sought back in between."""
@@ -222,18 +223,25 @@ def commit_regression(p: Partition) -> Iterator[Result]:
             )
             if len(back):
                 continue
+            named = [(f"commit of {row[f'{which}offset']}", row[f"{which}at"]) for which in ("previous_", "")]
             yield finding(
                 p,
                 f"{row['process']} of group {group} committed {p.name}@{row['offset']} at"
                 f" {seconds(row['completed'])} after {row['previous_process']} had committed"
                 f" @{row['previous_offset']} at {seconds(row['previous_completed'])}",
                 (row["offset"], row["previous_offset"] - 1),
-                [
-                    (f"commit of {row['previous_offset']}", row["previous_at"]),
-                    (f"commit of {row['offset']}", row["at"]),
-                ],
+                named,
+                values=_replaced_meanwhile(p, members, row["previous_completed"], row["completed"]),
                 processes=[row["process"]],
             )
+
+
+def _replaced_meanwhile(p: Partition, members: list[str], since: int, until: int) -> list[str]:
+    """The first lost record at an offset where a member read another record between two commits (ns)."""
+    again = p.reads.filter(pl.col("process").is_in(members), pl.col("completed").is_between(since, until))
+    lost = p.entries.filter(pl.col("value").is_in(lost_sends(p)["value"].implode())).select("offset", "value")
+    both = lost.join(again.select("offset", other="value"), on="offset").filter(pl.col("value") != pl.col("other"))
+    return both.sort("offset")["value"].head(1).to_list()
 
 
 def _groups(p: Partition) -> dict[str, list[str]]:

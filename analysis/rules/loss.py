@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, Finding
-from ..partitions.absences import lasting, maybe_compacted, superseded
+from ..partitions.absences import lasting, maybe_compacted, replaced, superseded
 from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls
@@ -51,8 +51,8 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
         "certain may have removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict "
         "it. Retention may have removed it: all records below are older than retention.ms, or the log is limited in "
         "size. A tombstone is missing and run.json does not set cleanup.policy. On a compacted topic another record "
-        "of the same key may be the later one. None of these explains an offset that holds another value, or an end "
-        "that went back."
+        "of the same key may be the later one. None of these but the last explains an offset that holds another "
+        "value, or an end that went back."
     ),
     in_jepsen="No ok operation read the value, its writer must have committed, and a later value was read.",
     example="p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill p:x@1 end=2 final:<a@0,x@1",
@@ -188,21 +188,21 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
         maybe_compacted=pl.col("value").is_in(maybe_compacted(p)["value"].implode()),
     )
     sends = sends.with_columns(not_in_logs=_is_not_in_logs(p, sends))
-    # No deletion and no compaction gives an offset to another record, or moves the log's end back.
-    truncated = pl.col("replaced") | pl.col("shrunk")
-    missed = pl.col("absent") | pl.col("not_in_logs") | (pl.col("passed") & pl.lit(final is None))
-    missed = missed & ~pl.col("legal")
+    # No deletion and no compaction gives an offset to another record, or moves the log's end back. But compaction may
+    # remove a record that came back with the log of an earlier leader.
+    newer = replaced(p)["value"] if p.settings.compacted(p.topic) else pl.Series([], dtype=pl.String)
+    truncated = (pl.col("replaced") | pl.col("shrunk")) & ~pl.col("value").is_in(newer.implode())
+    missed = pl.any_horizontal("absent", "not_in_logs", pl.col("passed") & pl.lit(final is None)) & ~pl.col("legal")
     maybe_legal = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")
     lost = (truncated | (missed & ~maybe_legal)) & ~pl.col("in_final")
     if final is None:
         # A producer that wrote it again gave it another offset. Final reads show that themselves.
-        held = values_in_leaders_log(p, sends.filter(lost)["value"])["value"]
-        lost = lost & ~pl.col("value").is_in(held.implode())
+        lost &= ~pl.col("value").is_in(values_in_leaders_log(p, sends.filter(lost)["value"])["value"].implode())
 
     unread = pl.col("first_read").is_null() & ~pl.col("legal")
-    too_late = _is_too_late(final) if final else pl.lit(False)
+    too_late = unread & (_is_too_late(final) if final else pl.lit(False))
     in_open_txn = pl.col("hidden_by_open_txn") & ~pl.col("in_final") & ~pl.col("legal")
-    doubtful = ((missed | unread) & maybe_legal) | (unread & too_late) | in_open_txn
+    doubtful = ((missed | unread) & maybe_legal) | too_late | in_open_txn
     return sends.with_columns(lost=lost).with_columns(doubtful=doubtful & ~pl.col("lost"))
 
 

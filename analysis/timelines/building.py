@@ -15,7 +15,7 @@ import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
 from ..replicas.leaders import longest_copy
-from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy
+from ..replicas.replica_logs import ReplicaLogs, in_snapshot
 from .facts import RESTART, Fact, fact_of
 from .log_facts import HANDLERS
 from .merging import merge_sources
@@ -50,9 +50,9 @@ def build_timeline(
     """
     builder = Builder(logs, dict(clocks), list(faults), config=dict(config), started=started)
     _from_metadata(builder, metadata)
-    silent = log_events.filter(pl.col("kind") != "configured")
-    log_events = pl.concat([silent, process_starts(log_events).filter(kind="configured")])
-    for row in log_events.sort("time", "line", nulls_last=True).iter_rows(named=True):
+    rows = log_events.filter(pl.col("kind") != "configured").rows(named=True)
+    rows += (start for start in process_starts(log_events) if start["kind"] == "configured")
+    for row in sorted(rows, key=_by_time_and_line):
         if handler := HANDLERS.get(row["kind"]):
             handler(builder, row, json.loads(row["fields"]))
     _from_files(builder)
@@ -70,6 +70,12 @@ def build_timeline(
     builder.events.sort(key=_undated_last)
     builder.moves.sort(key=_undated_last)
     return builder
+
+
+def _by_time_and_line(row: dict[str, Any]) -> tuple[bool, int, bool, int]:
+    """A sort key of LOG_EVENTS; rows without a time or a line come last."""
+    time, line = row["time"], row["line"]
+    return time is None, time or 0, line is None, line or 0
 
 
 def _undated_last(one: LogEnd | BrokerEvent | Move) -> tuple[bool, int]:
@@ -174,26 +180,26 @@ def _from_files(builder: Builder) -> None:
             term.start = start
         if term.start == start and len(term.start_facts) < 2:
             term.start_facts.append(fact)
+    copy = ("snapshot", "broker")
+    files = pl.concat([logs.segments.select(*copy, "file"), logs.batches.select(*copy, "file")])
+    last_files = {row[:2]: row[2] for row in files.group_by(copy).last().iter_rows()}
+    points = logs.checkpoints.filter(name="high-watermark").unique(copy, keep="first")
+    high_watermarks = {(row["snapshot"], row["broker"]): row for row in points.iter_rows(named=True)}
     for row in logs.extents.iter_rows(named=True):
-        time = logs.times.get(row["snapshot"])
-        own = is_of_copy(row["snapshot"], row["broker"])
-        file = pl.concat([logs.segments.filter(own)["file"], logs.batches.filter(own)["file"]])[-1]
         broker, end, snapshot = row["broker"], row["end"], row["snapshot"]
+        time, file = logs.times.get(snapshot), last_files[snapshot, broker]
         message = f"{in_snapshot(snapshot)} broker {broker}'s log of {name} ended at {end}"
         fact = Fact(message, "snapshot", time, file, partition=name, broker=broker, offset=end, snapshot=snapshot)
         builder.ends.append(LogEnd(fact, broker, end, "snapshot", snapshot))
         if row["high_watermark"] is not None:
-            _high_watermark(builder, row)
+            _high_watermark(builder, high_watermarks[snapshot, broker])
     if builder.version is None and logs.batches.height and logs.batches["magic"].max() == 2:
         builder.version_fact = Fact("the batches are of format v2, which Kafka 0.11 brought", "version")
 
 
-def _high_watermark(builder: Builder, row: dict[str, Any]) -> None:
+def _high_watermark(builder: Builder, point: dict[str, Any]) -> None:
     """Adds the checkpointed high watermark of one replica in one snapshot."""
-    logs, broker, snapshot = builder.replica_logs, row["broker"], row["snapshot"]
-    own = is_of_copy(snapshot, broker) & (pl.col("name") == "high-watermark")
-    point = logs.checkpoints.filter(own).row(0, named=True)
-    mark = point["offset"]
+    logs, broker, snapshot, mark = builder.replica_logs, point["broker"], point["snapshot"], point["offset"]
     message = f"{in_snapshot(snapshot)} broker {broker}'s checkpointed high watermark of {logs.name} was {mark}"
     fact = fact_of(logs, message, "high-watermark", point, offset=mark, snapshot=snapshot)
     builder.ends.append(LogEnd(fact, broker, mark, "high-watermark", snapshot))

@@ -69,6 +69,10 @@ class Timeline:
         """The events in which a broker died, lost power or was fenced, in order of time."""
         return [e for e in self.events if e.broker == broker and e.kind == "died"]
 
+    def life_of(self, broker: str | None) -> list[tuple[int, BrokerEvent]]:
+        """The dated starts and deaths of a broker, each with its time (ns), in order of time."""
+        return [(e.time, e) for e in self.events if e.broker == broker and e.time is not None]
+
     def release(self) -> tuple[int, ...] | None:
         """The Kafka version as numbers, or None."""
         if self.version is None:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ...histories.errors import UsageError
-from .cycles import TYPES, implies
+from .cycle_types import TYPES, implies
 
 
 class ConsistencyModel(NamedTuple):

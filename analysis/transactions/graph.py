@@ -82,7 +82,7 @@ class Graph:
     def real_time(self) -> Edges:
         """Real-time order (see `order_in_time`), of operations that dependencies and processes connect, or of all.
 
-        A shortest cycle never needs operations that they do not connect (see `cycles._Search`).
+        A shortest cycle never needs operations that they do not connect (see `shortest_cycle.CycleSearch`).
         """
         group = np.zeros(len(self), np.int64)
         if not self.joined_by_real_time:

@@ -256,7 +256,7 @@ def _missing_settings(results: Results) -> list[dict[str, Any]]:
 
 
 def _insufficient_evidence(results: Results) -> list[dict[str, Any]]:
-    """The assumption that every rule had enough evidence, with the reasons why some had not; empty if it holds."""
+    """The assumption that every rule had enough evidence, with the evidence that is missing; empty if it holds."""
     reasons: dict[str, list[str]] = {}
     for summary in results.records:
         for rule, sentences in summary["unjudged"].items():

@@ -41,3 +41,14 @@ def doubtful_unit(span: Sequence[int] | None, latencies: Sequence[int | None], o
             " expected times in nanoseconds since the start of the run"
         )
     return ""
+
+
+def short_latency(latencies: Sequence[int | None]) -> str:
+    """A warning if operations were faster than a network, as they are in microseconds since the start; else empty.
+
+    A log within the client's process can be as fast, so this alone breaks no assumption. `latencies` as above.
+    """
+    took = max((latency for latency in latencies if latency is not None), default=MIN_ROUND_TRIP_NS)
+    if took >= MIN_ROUND_TRIP_NS:
+        return ""
+    return f"operations took {took:,} ns, less than a round trip within a host: are times in nanoseconds?"

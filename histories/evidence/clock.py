@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -65,17 +66,17 @@ class Clock:
         return f"broker {self.broker}: its clock is ahead by {self.offset} ms ({bounds})"
 
 
-def process_starts(events: pl.DataFrame) -> pl.DataFrame:
+def process_starts(events: pl.DataFrame) -> list[dict[str, Any]]:
     """The dated events that start processes: `boot`, or `configured` of brokers without a boot line.
 
     A log and a copy of the console's output record one start twice, in the same millisecond; it counts once.
     """
-    is_boot = pl.col("kind") == "boot"
-    starts = events.filter(pl.col("time").is_not_null() & (is_boot | (pl.col("kind") == "configured")))
-    if not starts.height:
-        return starts
-    once = starts.lazy().sort("file", "line").unique(["broker", "kind", "time"], keep="first", maintain_order=True)
-    return once.filter(is_boot | ~is_boot.any().over("broker")).sort(~is_boot, maintain_order=True).collect()
+    starts = events.filter(pl.col("kind").is_in(["boot", "configured"]) & pl.col("time").is_not_null())
+    once: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for row in starts.sort("file", "line").iter_rows(named=True):
+        once.setdefault((row["broker"], row["kind"], row["time"]), row)
+    booted = {row["broker"] for row in once.values() if row["kind"] == "boot"}
+    return [row for row in once.values() if row["kind"] == "boot" or row["broker"] not in booted]
 
 
 def clock_offset(broker: str, boots: Sequence[Mapping[str, Any]], faults: Sequence[Fault], started: int) -> Clock:
@@ -118,7 +119,7 @@ def clock_offsets(events: pl.DataFrame, faults: Sequence[Fault], started: int | 
     if started is None:
         return {broker: Clock(broker) for broker in brokers}
     # Ordered by time, as the names of rolled files do not order them.
-    boots = process_starts(events).sort("time", "file", "line").rows(named=True)
+    boots = sorted(process_starts(events), key=itemgetter("time", "file", "line"))
     clocks = {
         broker: clock_offset(broker, [boot for boot in boots if boot["broker"] == broker], faults, started)
         for broker in brokers

@@ -7,7 +7,6 @@ log.dirs on several disks of a broker share no partition and stay together.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -19,8 +18,6 @@ from .checkpoints import EPOCH_CHECKPOINT, read_epoch_checkpoint, read_offset_ch
 from .parts import Part
 
 OF_LOGS = ("segment", "epochs", "properties")  # kinds of parts in the folder of a partition
-HEAD_BYTES = 64 << 10  # of a server.log, where Kafka prints its configuration
-ID_LINE = re.compile(rb"^\t(?:node|broker)\.id = (\d+)\s*$", re.MULTILINE)
 
 Age = tuple[int, int, int]  # of a log: last leader epoch, high watermark, bytes; none of them shrinks over time
 
@@ -35,8 +32,8 @@ class Node:
     directory: str | None  # directory.id: random, set when Kafka formats a log.dir
 
 
-def nodes_of(parts: Iterable[Part]) -> dict[Path, Node]:
-    """The nodes by log.dir. Where two folders have one id, the id in a server.log beside them decides."""
+def nodes_of(parts: Iterable[Part], writers: Mapping[Path, str]) -> dict[Path, Node]:
+    """The nodes by log.dir. Where two folders have one id, the writer of the logs beside them decides."""
     parts = list(parts)
     found = {}
     for part in parts:
@@ -51,7 +48,7 @@ def nodes_of(parts: Iterable[Part]) -> dict[Path, Node]:
         claims.setdefault(node.id, set()).add(node.named)
     for folder, node in found.items():
         if node.id and len(claims[node.id]) > 1:
-            found[folder] = replace(node, id=_logged_id(parts, node.named) or node.id)
+            found[folder] = replace(node, id=_logged_id(parts, writers, node.named) or node.id)
     return found
 
 
@@ -66,17 +63,10 @@ def properties_of(path: Path) -> dict[str, str]:
     return dict(zip(frame["key"], frame["value"], strict=True))
 
 
-def _logged_id(parts: list[Part], named: str) -> str | None:
-    """The id in the configuration that a broker's log prints; None without one, or with two."""
-    ids = set()
-    for part in parts:
-        if part.kind == "log" and part.broker == named and part.path.suffix != ".gz":
-            try:
-                with part.path.open("rb") as opened:
-                    ids |= set(ID_LINE.findall(opened.read(HEAD_BYTES)))
-            except OSError:
-                continue
-    return ids.pop().decode() if len(ids) == 1 else None
+def _logged_id(parts: list[Part], writers: Mapping[Path, str], named: str) -> str | None:
+    """The id of the broker that wrote the logs of a folder; None without one, or with two."""
+    ids = {writers[part.path] for part in parts if part.broker == named and part.path in writers}
+    return ids.pop() if len(ids) == 1 else None
 
 
 Copies = dict[Path, Part]  # the copies of one partition's log: their folders, each with one of its files

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -18,8 +18,9 @@ from ..files import file_type_of, reason_of
 from ..tables import MAX_OFFSET
 from .checkpoints import EPOCH_CHECKPOINT, OFFSET_CHECKPOINTS, PROPERTY_FILES
 from .dump_text import is_dump
-from .duplicate_copies import nodes_of
+from .duplicate_copies import Node, nodes_of
 from .foreign_files import without_foreign_files
+from .log_owner import writer_of
 from .parts import Part
 from .server_log import split_log
 from .tables import FINAL
@@ -28,6 +29,7 @@ PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9
 SEGMENT = re.compile(r"[0-9]{20}\.log")
 _LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
 BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")
+RENAMED_LOG = re.compile(r".+\.(log|out)(\.[\d.\-]+)?(\.gz)?")  # kafka-0.log: a broker's if its lines have an id
 METADATA_TOPIC = "__cluster_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -151,7 +153,7 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
         return Part(snapshot, broker, path.suffix[1:], path, name, topic, partition)
     if path.name in PROPERTY_FILES:
         return Part(snapshot, broker, "properties", path, name, topic, partition)
-    if BROKER_LOG.fullmatch(path.name):
+    if BROKER_LOG.fullmatch(path.name) or (not topic and RENAMED_LOG.fullmatch(path.name) and writer_of(path)):
         return Part(snapshot, broker, "log", path, name)
     if path.suffix in (".txt", ".dump") and _head_is_dump(path):
         # A name such as 1-orders-0.txt has the broker and the partition.
@@ -190,35 +192,50 @@ def _head_is_dump(path: Path) -> bool:
 
 
 def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
-    """The parts with the broker's id of meta.properties (node.id, which the controller uses), else of the folder."""
-    nodes = nodes_of(part for part in parts if part.kind != "unreadable")
-    by_folder = {folder: node.id for folder, node in nodes.items() if node.id}
+    """The parts with the broker's id (the controller's node.id) instead of its folder's name, where one is known.
+
+    A log has the id of its own lines. Other files have that of meta.properties, else of the logs beside them.
+    """
+    writers = {part.path: writer for part in parts if part.kind == "log" and (writer := writer_of(part.path))}
+    nodes = nodes_of((part for part in parts if part.kind != "unreadable"), writers)
     by_name: dict[str, set[str]] = {}
-    for node in nodes.values():
-        if node.id:
-            by_name.setdefault(node.named, set()).add(node.id)
+    for part in parts:
+        if writer := writers.get(part.path):
+            by_name.setdefault(part.broker, set()).add(writer)
+    by_name |= {name: ids for name in {node.named for node in nodes.values()} if (ids := _ids_of(nodes, name))}
     # A folder with two ids keeps its name; two folders with one id are one broker (duplicate_copies.py).
     renamed = {name: next(iter(ids)) for name, ids in by_name.items() if name != UNKNOWN_BROKER and len(ids) == 1}
-    # The folder of one broker has its server.log beside its log.dirs, or above them.
-    ids_below: dict[Path, set[str]] = {}
-    for folder, broker in by_folder.items():
-        for outside in (folder, *folder.parents):
-            ids_below.setdefault(outside, set()).add(broker)
+    ids_at = _ids_by_folder(root, nodes, writers)
     out = []
     for part in parts:
+        broker = renamed.get(part.broker, part.broker)
         if part.broker == UNKNOWN_BROKER:
-            above = [part.path, *part.path.parents]
-            known = next((by_folder[folder] for folder in above if folder in by_folder), None)
-            ids = next((ids_below[folder] for folder in above if folder in ids_below), set())
-            if known is None and len(ids) == 1:
-                (known,) = ids
+            ids = next((ids_at[folder] for folder in (part.path, *part.path.parents) if folder in ids_at), set())
             outer = (name for name in part.path.relative_to(root).parts[:-1] if not PARTITION_FOLDER.fullmatch(name))
-            out.append(replace(part, broker=known or next(outer, UNKNOWN_BROKER)))
-        else:
-            out.append(replace(part, broker=renamed.get(part.broker, part.broker)))
+            broker = next(iter(ids)) if len(ids) == 1 else next(outer, UNKNOWN_BROKER)
+        out.append(replace(part, broker=writers.get(part.path, broker)))
     readable = [part for part in out if part.kind != "unreadable"]
     found = without_foreign_files(_without_dumps_of_segments(readable), nodes)
     return [*found, *_coordinators_logs(found), *(part for part in out if part.kind == "unreadable")]
+
+
+def _ids_of(nodes: Mapping[Path, Node], named: str) -> set[str]:
+    return {node.id for node in nodes.values() if node.id and node.named == named}
+
+
+def _ids_by_folder(root: Path, nodes: Mapping[Path, Node], writers: Mapping[Path, str]) -> dict[Path, set[str]]:
+    """The brokers of each folder: of the log.dir that it is, else of the log.dirs below it, else of its logs."""
+    dirs = {folder: {node.id} for folder, node in nodes.items() if node.id}
+    above: dict[Path, set[str]] = {}
+    for folder, ids in dirs.items():
+        for outside in folder.parents:
+            above.setdefault(outside, set()).update(ids)
+    logs: dict[Path, set[str]] = {}
+    for path, writer in writers.items():
+        # The root has no broker of its own: its only server.log may belong to another broker than its only log.dir.
+        for outside in (path.parent, *(folder for folder in path.parents[1:] if root in folder.parents)):
+            logs.setdefault(outside, set()).add(writer)
+    return {**logs, **above, **dirs}
 
 
 def _coordinators_logs(parts: list[Part]) -> list[Part]:

@@ -1,4 +1,4 @@
-"""Losses of sends in transactions whose client only reports when the transaction ended."""
+"""Losses in transactions of clients that report a send only after the end of its transaction."""
 
 from __future__ import annotations
 

@@ -329,7 +329,11 @@ def test_a_history_and_server_logs_tell_the_cause_or_that_it_is_unknown(
     checked = run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
     causes = json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
     named = {cause["cause"] for cause in causes if cause["lost"]}
-    known = {"unclean-election-a": {"unclean-election"}, "kip-101-a": {"high-watermark-truncation"}}
+    known = {
+        "unclean-election-a": {"unclean-election"},
+        "kip-101-a": {"high-watermark-truncation"},
+        "acks1-failover-a": {"single-ack-failover"},
+    }
     assert named == known.get(name, {"unknown"} if checked.return_value == 1 else set())
 
 

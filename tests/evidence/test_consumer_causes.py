@@ -162,3 +162,27 @@ def test_the_cause_of_a_truncation_explains_what_the_group_skipped_after_it() ->
     explained = explain_missed(frame, Missed("x", 0, "g", 1, 1, 1, EARLIER, truncation=truncation), {})
     assert elected in explained.chain
     assert explained.prevented_by[0] == "unclean.leader.election.enable=false"
+
+
+@pytest.mark.parametrize(
+    ("events", "deleted", "cause"),
+    [
+        ([("g1", "assign", 3, None), ("g2", "assign", 3, None), ("g2", "poll", 9, 9)], 1, "consumer-reset"),
+        # A member that had read, and fell behind the log start.
+        ([("g2", "assign", 0, None), ("g2", "poll", 0, 2), ("g2", "poll", 9, 9)], 2, "consumer-reset"),
+        # The record was deleted later, or is still there; another position was valid, or the application chose it.
+        ([("g2", "assign", 3, None), ("g2", "poll", 9, 9)], 2, "unknown"),
+        ([("g2", "assign", 3, None), ("g2", "poll", 9, 9)], None, "unknown"),
+        ([("g2", "assign", 5, None), ("g2", "poll", 9, 9)], 0, "unknown"),
+        ([("g2", "assign", 3, None), ("g2", "seek", 9, None), ("g2", "poll", 9, 9)], 0, "unknown"),
+    ],
+)
+def test_a_position_below_the_log_start_is_reset(events, deleted, cause) -> None:
+    rows = [(time, time, *event) for time, event in enumerate(events)]
+    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
+    missed = Missed("x", 0, "g", 5, 8, 4, deleted_since=lambda offset: deleted if offset < 5 else None)
+    explained = explain_missed(frame, missed, AUTO)
+    assert explained.cause == cause
+    assert [fact.kind for fact in explained.chain] == (
+        ["positioned", "log-start", "configured", "polled"] if cause != "unknown" else []
+    )

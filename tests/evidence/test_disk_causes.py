@@ -91,6 +91,7 @@ SECOND = 1_000_000_000
 # Broker 2 alone acknowledges b at 5 s; broker 1 joins, leads, stops, and leads again with a shorter log.
 JOINS = [(3, {"leader": 2, "isr": [2]}), (6, {"isr": [1, 2]}), (7, {"leader": 1, "isr": [1]})]
 AGAIN = [(9, {"leader": -1}), (12, {"leader": 1, "isr": [1]})]
+FOLLOWED = [(3, {"leader": 2, "isr": [2]}), (4, {"isr": [1, 2]}), (12, {"leader": 1, "isr": [1]})]
 KILLED = (fault("kill", "2", 6), fault("kill", "1", 8), fault("restart", "1", 11))
 AT_THE_END = "1: 0a 1x@4\n2: 0a 1x@4"
 
@@ -133,6 +134,15 @@ def test_a_log_that_came_back_shorter_than_it_was_on_disk_was_rolled_back():
         # The history says so, and broker 1 had been in sync.
         ((*KILLED[:2], fault("restore", "1", 9), KILLED[2]), {"before": ""}, "log-rolled-back"),
         ((*KILLED[:2], fault("restore", "2", 9), KILLED[2]), {"before": ""}, "unknown"),
+        # It joined the ISR before the acknowledgement, and no later report names it.
+        ((*KILLED[:2], fault("restore", "1", 9), KILLED[2]), {"before": "", "changes": FOLLOWED}, "log-rolled-back"),
+        (KILLED, {"before": "", "changes": FOLLOWED}, "unknown"),
+        # Another leader may have cut its log before it was stopped.
+        (
+            (*KILLED[:2], fault("restore", "1", 9), KILLED[2]),
+            {"before": "", "changes": [*FOLLOWED[:-1], (7, {"leader": 3}), FOLLOWED[-1]]},
+            "unknown",
+        ),
         # It never had the record, or had another.
         (KILLED, {"before": "1: 0a\n2: 0a 1b@1"}, "unknown"),
         (KILLED, {"before": "1: 0a 1y@1\n2: 0a 1b@1"}, "unknown"),

@@ -338,3 +338,29 @@ def test_the_last_broker_to_stop_should_have_been_the_first_to_start():
     assert measures(died, killed, back) == ("unclean-election", True)
     assert measures(killed) == ("unclean-election", False)  # broker 2 ran when broker 1 died: no order of starts helps
     assert measures(died, killed, back, first=((12, LOADED % 1),))[1] is False  # broker 1 lost the record, too
+
+
+CLEAN = {"unclean.leader.election.enable": "false"}
+
+
+@pytest.mark.parametrize(
+    ("own", "replaced", "cause"),
+    [
+        ([(1, LOADED % 0)], 15, "single-ack-failover"),
+        # The log may have been cut, or lacks the time before; nothing shows what the new leader wrote.
+        ([(1, LOADED % 0), (7, CUT % 1)], 15, "unknown"),
+        ([(1, LOADED % 0), (7, LOADED % 1)], 15, "unknown"),
+        ([], 15, "unknown"),
+        ([(1, LOADED % 0)], None, "unknown"),
+    ],
+)
+def test_without_epochs_a_log_that_was_never_cut_lacked_what_acks_1_acknowledged(own, replaced, cause):
+    controller = server_log("3", (1, LEADS % (1, 0, "1,2")), (9, LEADS % (2, 1, "2")))
+    events = [controller, *([server_log("2", *own)] if own else [])]
+    old = timeline(of_format_v1("1: 0a 1x\n2: 0a 1x"), config=CLEAN, events=events, version="0.10.2.2")
+    gone = replace(lost(acks="1"), replaced=replaced and replaced * SECOND, replaced_place=3)
+    explained = explain_loss(old, gone)
+    assert explained.cause == cause, explained.missing
+    if cause != "unknown":
+        assert [fact.kind for fact in explained.chain][-1] == "acknowledged"
+        assert "loaded" in [fact.kind for fact in explained.chain]

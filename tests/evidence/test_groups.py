@@ -132,9 +132,20 @@ def test_all_versions_of_values(version: int) -> None:
 
 
 @given(st.binary(max_size=60), st.one_of(st.none(), st.binary(max_size=80)), st.sampled_from([0, 1, 2]))
-def test_noise_is_damage(key: bytes, value: bytes | None, kind: int) -> None:
+def test_noise_raises_no_other_error(key: bytes, value: bytes | None, kind: int) -> None:
     with contextlib.suppress(MalformedRecordError):
         decode(number(kind, 2) + key, value)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_shortened_value_is_damage(version: int) -> None:
+    for key, whole in (
+        (offset_key("g", "x", 3), offset_value(version, 42)),
+        (number(2, 2) + text("g"), group_value(version, 6, {"m1": [("x", 0)]})),
+    ):
+        for length in range(len(whole)):
+            with pytest.raises(MalformedRecordError):
+                decode(key, whole[:length])
 
 
 def test_later_versions_are_damage(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 
@@ -133,3 +134,32 @@ def test_a_file_that_goes_away_is_damage(tmp_path):
     for part in parts:
         [block] = [b for piece in split_part(part) for b in read_part(piece)]
         assert (block.table, block.frame["kind"].to_list()) == ("damage", ["unreadable"])
+
+
+@pytest.mark.parametrize("name", ["unclean-election-a", "kip-101-a"])
+def test_a_log_belongs_to_the_broker_of_its_own_lines(unpacked, tmp_path, name):
+    """The logs of three hosts, one of them compressed, one renamed, beside the log.dirs of one broker."""
+    brokers = unpacked(name) / "brokers"
+    shutil.copytree(brokers / "1/data", tmp_path / "log.dirs")
+    for number, log in (("1", "a/server.log"), ("2", "b/server.log.2026-11-20-10.gz"), ("3", "kafka-c.log")):
+        text = (brokers / number / "server.log").read_bytes()
+        (tmp_path / log).parent.mkdir(exist_ok=True)
+        (tmp_path / log).write_bytes(gzip.compress(text) if log.endswith(".gz") else text)
+    (tmp_path / "b/log-cleaner.log").write_text("[2026-11-20 10:00:00,000] INFO Starting the log cleaner\n")
+    (tmp_path / "application.log").write_text("[2026-11-20 10:00:00,000] INFO [Producer clientId=1] Closing\n")
+    found = {part.name: part.broker for part in find_parts(tmp_path) if part.kind == "log"}
+    logs = {"a/server.log": "1", "b/server.log.2026-11-20-10.gz": "2", "kafka-c.log": "3"}
+    assert found == logs | {"b/log-cleaner.log": "2"}
+    assert {part.broker for part in find_parts(tmp_path) if part.kind != "log"} == {"1"}
+
+
+def test_hosts_without_meta_properties_have_the_id_in_their_logs(unpacked, tmp_path):
+    for number, host in (("1", "brokers/kafka-a"), ("2", "brokers/kafka-b"), ("3", "kafka-c")):
+        shutil.copytree(unpacked("unclean-election-a") / "brokers" / number, tmp_path / host)
+        (tmp_path / host / "data/meta.properties").unlink()
+    brokers = {part.path.relative_to(tmp_path).as_posix()[:15]: part.broker for part in find_parts(tmp_path)}
+    assert {host: broker for host, broker in brokers.items() if "kafka-c" not in host} == {
+        "brokers/kafka-a": "1",
+        "brokers/kafka-b": "2",
+    }
+    assert {broker for host, broker in brokers.items() if "kafka-c" in host} == {"3"}

@@ -133,9 +133,17 @@ def test_all_versions_of_values(version: int) -> None:
 
 
 @given(st.binary(max_size=60), st.one_of(st.none(), st.binary(max_size=80)))
-def test_noise_is_damage(key: bytes, value: bytes | None) -> None:
+def test_noise_raises_no_other_error(key: bytes, value: bytes | None) -> None:
     with contextlib.suppress(MalformedRecordError):
         decode(b"\0\0" + key, value)
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_every_shortened_value_is_damage(version: int) -> None:
+    whole = transaction_value(4, [("x", 0)], (9, 5), (20, 10), 30_000, version)
+    for length in range(len(whole)):
+        with pytest.raises(MalformedRecordError):
+            decode(transaction_key("tx"), whole[:length])
 
 
 def read(tmp_path: Path, steps: list[Step]) -> pl.DataFrame:

@@ -1,0 +1,44 @@
+"""The types of cycles, as Elle has them (elle.txn), and which of them implies which.
+
+    G0                   of ww alone
+    G1c                  of ww and wr, at least one wr
+    G-single-item        with exactly one rw
+    G-nonadjacent-item   with several rw, but no two in a row
+    G2-item              with several rw
+    …-process            the same with process order
+    …-realtime           the same with real-time order
+
+Each implies those below it, and each plain type implies its -process, and that its -realtime. As in Elle, a step that
+several orders explain is named by the first of ww, wr, rw, process, realtime, and the names of its steps give the type
+of a cycle. Only transactions on lists and registers have rw dependencies.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Literal
+
+from .graph import Order
+
+Base = Literal["G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item"]
+_BASES: tuple[Base, ...] = ("G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item")
+_ORDERS: tuple[Order, ...] = ("", "process", "realtime")
+PARTS = {f"{base}-{order}".removesuffix("-"): (base, order) for order in _ORDERS for base in _BASES}
+TYPES = tuple(PARTS)
+
+
+def implies(one: str, other: str) -> bool:
+    """Whether a type of cycle implies another one, or is it."""
+    (base, order), (weaker, later) = PARTS[one], PARTS[other]
+    return _BASES.index(base) <= _BASES.index(weaker) and _ORDERS.index(order) <= _ORDERS.index(later)
+
+
+def type_of(kinds: list[str]) -> str:
+    """The type of a cycle with these steps."""
+    number = kinds.count("rw")
+    if number > 1:
+        is_adjacent = any(one == other == "rw" for one, other in pairwise([*kinds, kinds[0]]))
+        base = "G2-item" if is_adjacent else "G-nonadjacent-item"
+    else:
+        base = "G-single-item" if number else "G1c" if "wr" in kinds else "G0"
+    return base + ("-realtime" if "realtime" in kinds else "-process" if "process" in kinds else "")
