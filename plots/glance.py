@@ -75,7 +75,7 @@ def _outcomes(axis: Axes, figures: dict[str, Any]) -> None:
     base = [0.0] * (len(edges) - 1)
     for label, colour, rates in layers(figures):
         top = [low + rate for low, rate in zip(base, rates, strict=True)]
-        axis.stairs(top, edges, baseline=base, fill=True, color=colour, linewidth=0, label=label)
+        style.steps(axis, top, edges, baseline=base, fill=True, color=colour, linewidth=0, label=label)
         base = top
     read = [count / style.bin_seconds(figures) for count in figures["series"]["read"]]
     axis.set_title("sends per second")
@@ -120,7 +120,7 @@ def _latency(axis: Axes, figures: dict[str, Any]) -> None:
     looks = {"longest": ("#c9ccd0", 4.5), "99th percentile": (style.SKY, 1.8), "median": (style.BLUE, 1.8)}
     for name, (colour, width) in looks.items():
         values = [float("nan") if value is None else value for value in found[name]]
-        axis.stairs(values, edges, baseline=None, color=colour, linewidth=width, label=name)
+        style.steps(axis, values, edges, baseline=None, color=colour, linewidth=width, label=name)
     axis.set_yscale("log")
     axis.set_ylim(min(known) / 1.5, max(known) * 1.5)
     axis.minorticks_off()

@@ -7,6 +7,7 @@ text of each kind is measured: the longest label, the widest tick, the legend.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,11 +34,14 @@ def lay_out(figure: Figure) -> None:
     panels = [axis for axis in figure.axes if axis.get_subplotspec() is not None]
     bars = [axis for axis in figure.axes if axis.get_subplotspec() is None]
     above = [_above(panel, renderer) for panel in panels]
-    ticks = [_ticks_below(panel) for panel in panels]
-    labels = [_ticks_beside(panel, renderer) for panel in panels]
+    names = [(panel.get_xticklabels(), panel.get_yticklabels()) for panel in panels]
+    ticks = [_ticks_below(panel, below) for panel, (below, _) in zip(panels, names, strict=True)]
+    labels = [_ticks_beside(panel, beside, renderer) for panel, (_, beside) in zip(panels, names, strict=True)]
+    for text in chain(*chain(*names)):
+        text.set_in_layout(False)  # else drawing measures it again, for the names of the axes
     left = GAP + max(_with_name(size, panel.get_ylabel()) for size, panel in zip(labels, panels, strict=True))
     below = [_with_name(size, panel.get_xlabel()) for size, panel in zip(ticks, panels, strict=True)]
-    overhang = _width(panels[-1].get_xticklabels(), renderer) / 2
+    overhang = _width(names[-1][0], renderer) / 2
     right = width - max(GAP, COLOUR_BAR if bars else overhang + 2)
     top = height - GAP - HEADING * _lines(figure.get_suptitle()) - GAP / 2
     ratios: Any = figure.axes[0].get_gridspec().get_height_ratios()  # type: ignore[union-attr]
@@ -69,16 +73,16 @@ def _above(panel: Axes, renderer: RendererBase) -> float:
     return max(title, _points(top, renderer))
 
 
-def _ticks_below(panel: Axes) -> float:
+def _ticks_below(panel: Axes, labels: Iterable[Text]) -> float:
     """The height of the tick labels below a panel."""
     if not panel.axison or not panel.xaxis.get_tick_params()["labelbottom"]:
         return GAP / 2
-    return TICK + TEXT * max((_lines(label.get_text()) for label in panel.get_xticklabels()), default=0)
+    return TICK + TEXT * max((_lines(label.get_text()) for label in labels), default=0)
 
 
-def _ticks_beside(panel: Axes, renderer: RendererBase) -> float:
+def _ticks_beside(panel: Axes, labels: Iterable[Text], renderer: RendererBase) -> float:
     """The width of the tick labels left of a panel."""
-    return TICK + _width(panel.get_yticklabels(), renderer) if panel.axison else 0
+    return TICK + _width(labels, renderer) if panel.axison else 0
 
 
 def _with_name(size: float, name: str) -> float:

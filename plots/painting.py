@@ -15,8 +15,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from io import BytesIO
 from pathlib import Path
 from threading import Timer
 from typing import Any, NamedTuple
@@ -78,22 +80,29 @@ def _stop_painter() -> None:
         process.communicate()
 
 
-def paint(
-    folder: Path,
-    figures: dict[str, Any],
-    jobs: list[Job],
-    endings: Sequence[str],
-    meanwhile: Callable[[], object] = lambda: None,
-) -> list[str]:
-    """Draws the figures into an existing folder, each with the endings (svg, png); returns their headings.
+@contextmanager
+def painted(
+    folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]
+) -> Iterator[Callable[[], list[str]]]:
+    """Draws the figures into an existing folder, each with the endings (svg, png), while the caller does other work.
 
-    If the other process draws, `meanwhile` is called as soon as it has the request.
+    Yields a function that waits for the figures and returns their headings.
     """
-    headings = _painted(folder, figures, jobs, endings, meanwhile) if _painters else {}
-    return [
-        headings[number] if number in headings else _paint_one(folder, figures, job, endings)
-        for number, job in enumerate(jobs)
-    ]
+    if jobs and _painters:
+        _send({"folder": str(folder.absolute()), "figures": figures, "jobs": jobs, "endings": endings})
+
+    def headings() -> list[str]:
+        found = _replies() if jobs and _painters else {}
+        return [
+            found[number] if number in found else _paint_one(folder, figures, job, endings)
+            for number, job in enumerate(jobs)
+        ]
+
+    try:
+        yield headings
+    except BaseException:
+        _stop_painter()  # the caller removes the folder
+        raise
 
 
 def _paint_one(folder: Path, figures: dict[str, Any], job: Job, endings: Sequence[str]) -> str:
@@ -103,21 +112,24 @@ def _paint_one(folder: Path, figures: dict[str, Any], job: Job, endings: Sequenc
     return figure.get_suptitle()
 
 
-def _painted(
-    folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str], meanwhile: Callable[[], object]
-) -> dict[int, str]:
-    """The headings of the figures that the other process drew, by number."""
+def _send(request: dict[str, Any]) -> None:
     process = _painters[0]
     assert process.stdin is not None
-    assert process.stdout is not None
-    headings: dict[int, str] = {}
-    request = {"folder": str(folder.absolute()), "figures": figures, "jobs": jobs, "endings": endings}
-    timer = Timer(MAX_SECONDS, _kill, [process])
-    timer.start()
     try:
         process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
-        meanwhile()
+    except OSError:
+        _stop_painter()
+
+
+def _replies() -> dict[int, str]:
+    """The headings of the figures that the other process drew, by number."""
+    process = _painters[0]
+    assert process.stdout is not None
+    headings: dict[int, str] = {}
+    timer = Timer(MAX_SECONDS, _kill, [process])
+    timer.start()
+    try:
         for line in process.stdout:
             reply = json.loads(line)
             if reply is None:
@@ -125,9 +137,6 @@ def _painted(
             headings[reply[0]] = reply[1]
     except (OSError, ValueError):
         pass
-    except BaseException:
-        _stop_painter()  # the caller removes the folder
-        raise
     finally:
         timer.cancel()
     _stop_painter()  # it ended too early
@@ -158,8 +167,8 @@ def _serve() -> None:
 
 
 def _load_matplotlib() -> None:
-    """Loads what drawing needs, so that the forked processes have it."""
-    from matplotlib import RcParams
+    """Loads what drawing needs, fonts included, so that the forked processes have it."""
+    from matplotlib import RcParams, text
     from matplotlib.artist import Artist
 
     # A quarter of the time of loading: the signatures and documentation of `set`, made for each class.
@@ -169,6 +178,19 @@ def _load_matplotlib() -> None:
     import matplotlib.backends.backend_agg
     import matplotlib.backends.backend_svg
     import matplotlib.figure  # noqa: F401
+    from matplotlib.axis import Axis
+
+    # As much as making a tick: all its properties are copied from the first tick, but only its clipping differs.
+    Axis._copy_tick_props = lambda axis, _, tick: tick.set_clip_path(axis.axes.patch)  # type: ignore[attr-defined]
+    # Each figure measures the texts that it shares with others again.
+    measures: dict[type, Any] = {}
+    text._get_text_metrics_function = lambda renderer: measures.setdefault(  # type: ignore[attr-defined]
+        type(renderer),
+        cache(lambda words, font, is_math, _: renderer.get_text_width_height_descent(words, font, is_math)),
+    )
+
+    with style.look():  # the first figure finds and loads the fonts
+        style.empty_sheet("a heading", "a text").savefig(BytesIO(), format="svg")
 
 
 def _work(numbers: int, folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> None:

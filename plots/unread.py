@@ -37,8 +37,8 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
         both = [one + other for one, other in zip(waiting, never, strict=True)]
         if any(never):
             label = "never read by a recorded consumer"
-            axis.stairs(never, edges, fill=True, color=style.ORANGE, linewidth=0, label=label)
-        axis.stairs(both, edges, baseline=never, fill=True, color=style.BLUE, linewidth=0, label="read later")
+            style.steps(axis, never, edges, fill=True, color=style.ORANGE, linewidth=0, label=label)
+        style.steps(axis, both, edges, baseline=never, fill=True, color=style.BLUE, linewidth=0, label="read later")
         axis.set_ylim(0, max(*both, 1) * 1.05)
         axis.set_title("records acknowledged and not yet read")
         axis.grid(axis="y")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from figure_cases import FINAL, judged, lossy, write_run
 from logjudge.plots import painting
-from logjudge.plots.painting import jobs_of, paint, start_painter
+from logjudge.plots.painting import jobs_of, painted, start_painter
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,8 @@ def painter(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 def drawn(folder: Path, figures: dict[str, Any]) -> tuple[list[str], dict[str, bytes]]:
     folder.mkdir()
-    headings = paint(folder, figures, jobs_of(figures), ("svg", "png"))
-    return headings, {path.name: path.read_bytes() for path in folder.iterdir()}
+    with painted(folder, figures, jobs_of(figures), ("svg", "png")) as headings:
+        return headings(), {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def forbid_drawing_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,9 +71,16 @@ def test_a_figure_that_fails_is_drawn_here_and_raises(figures: dict[str, Any], t
     jobs = jobs_of(figures)
     wrong = [jobs[0], jobs[1]._replace(subject={"partition": "none-9"}), *jobs[2:]]
     (tmp_path / "out").mkdir()
-    with pytest.raises(StopIteration):
-        paint(tmp_path / "out", figures, wrong, ("svg",))
+    with pytest.raises(StopIteration), painted(tmp_path / "out", figures, wrong, ("svg",)) as headings:
+        headings()
     assert (tmp_path / "out" / f"{jobs[-1].stem}.svg").is_file(), "the others were drawn"
+    assert painter
+
+
+def test_an_error_of_the_caller_ends_the_drawing(figures: dict[str, Any], tmp_path: Path, painter: int) -> None:
+    with pytest.raises(OSError, match="full"), painted(tmp_path, figures, jobs_of(figures), ("svg",)):
+        raise OSError("full")
+    assert not painting._painters
     assert painter
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from ...analysis.wording import either, plural, some
 from .. import PLOTS, style
 from ..clock import clock
 from ..escaping import markdown
-from ..painting import jobs_of, paint
+from ..painting import Job, jobs_of, painted
 from .incidents import faults_before, first_sign, place_of, timeline, worst_incidents
 from .root_causes import cause_headlines, impact_by_cause, root_cause_of
 
@@ -51,12 +51,21 @@ def write_report(
     findings: pl.DataFrame,
     figures: dict[str, Any],
     plots: Sequence[str] = ("svg", "png"),
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
-    """Writes report.html, report.md and, if not empty, plots/ with these endings into an existing folder."""
-    pictures = _draw_all(folder / "plots", figures, plots) if plots else []
-    values = _template_values(verdict, findings, figures, pictures)
-    for name, template in _templates().items():
-        (folder / name).write_text(template.render(values), encoding="utf-8")
+    """Writes report.html, report.md and, if not empty, plots/ with these endings into an existing folder.
+
+    `meanwhile` is called while another process draws.
+    """
+    jobs = jobs_of(figures) if plots else []
+    if plots:
+        (folder / "plots").mkdir(exist_ok=True)
+    with painted(folder / "plots", figures, jobs, plots) as headings:
+        meanwhile()
+        templates, values = _templates(), _template_values(verdict, findings, figures)
+        pictures = _pictures(folder / "plots", jobs, headings(), plots)
+    for name, template in templates.items():
+        (folder / name).write_text(template.render(values, pictures=pictures), encoding="utf-8")
 
 
 def _templates() -> dict[str, Any]:
@@ -67,16 +76,13 @@ def _templates() -> dict[str, Any]:
 
 def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any]) -> str:
     """The head of report.html as a separate page: verdict, headline, assumptions and numbers."""
-    shown = _template_values(verdict, findings, figures, [])
-    return str(environment(html=True).get_template("first_screen.html.j2").render(shown))
+    shown = _template_values(verdict, findings, figures)
+    return str(environment(html=True).get_template("first_screen.html.j2").render(shown, pictures=[]))
 
 
-def _draw_all(folder: Path, figures: dict[str, Any], endings: Sequence[str]) -> list[dict[str, Any]]:
-    """Draws every figure that has data; returns its names, files, caption and SVG for the page."""
-    folder.mkdir(exist_ok=True)
-    jobs = jobs_of(figures)
+def _pictures(folder: Path, jobs: list[Job], headings: list[str], endings: Sequence[str]) -> list[dict[str, Any]]:
+    """The drawn figures: names, files, caption and SVG for the page."""
     pictures: list[dict[str, Any]] = []
-    headings = paint(folder, figures, jobs, endings, meanwhile=_templates)
     for job, heading in zip(jobs, headings, strict=True):
         svg = (folder / f"{job.stem}.svg").read_text(encoding="utf-8")
         title = " ".join(map(str, job.subject.values()))
@@ -108,10 +114,8 @@ def inline_svg(svg: str, stem: str, alternative: str) -> str:
     return element.replace("<svg", f'<svg role="img" aria-label="{escape(alternative)}"', 1)
 
 
-def _template_values(
-    verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any], pictures: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """The values that the templates show."""
+def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any]) -> dict[str, Any]:
+    """The values that the templates show, except the pictures."""
     rules, skipped = verdict["rules"], verdict.get("skipped", [])
     known = rules_of(verdict["input"].get("dialect", ""))
     incidents = saved_incidents(verdict, findings)
@@ -155,7 +159,6 @@ def _template_values(
         "undated": verdict["input"]["started_at"] is None and not verdict["counts"].get("operations"),
         "sign": sign and {"time": sign[0], "clock": clock(figures["started_at"], sign[0]), "finding": sign[1]},
         "figures": figures,
-        "pictures": pictures,
         "partitions_left_out": figures["partitions_left_out"],
     }
 

@@ -62,17 +62,20 @@ def write_result(
     """
     from .postmortem import write_report
 
-    (folder / "verdict.json").write_text(json.dumps(report, indent=2) + "\n")
     findings = results.findings()
-    # Polars cannot open a path with bytes that are not UTF-8, so it gets open files.
-    with (folder / "findings.parquet").open("wb") as file:
-        findings.write_parquet(file)
-    with (folder / "quarantine.jsonl").open("wb") as file:
-        results.quarantine().write_ndjson(file)
-    save_figures(folder, figures)
+
+    def save() -> None:
+        (folder / "verdict.json").write_text(json.dumps(report, indent=2) + "\n")
+        # Polars cannot open a path with bytes that are not UTF-8, so it gets open files.
+        with (folder / "findings.parquet").open("wb") as file:
+            findings.write_parquet(file)
+        with (folder / "quarantine.jsonl").open("wb") as file:
+            results.quarantine().write_ndjson(file)
+        save_figures(folder, figures)
+
     is_broken = bool((findings["severity"] != "note").any())
     endings = {"all": ("svg", "png"), "findings": ("svg",) if is_broken else (), "none": ()}[plots]
-    write_report(folder, report, findings, figures, endings)
+    write_report(folder, report, findings, figures, endings, meanwhile=save)
 
 
 def save_figures(folder: Path, figures: dict[str, Any]) -> None:
