@@ -1,7 +1,7 @@
 """Compiles the simulator to machine code, for long searches: `--compiled` of matrix.py and judge.py, or
 `PYTHONPATH=$(python benchmarks/compiled.py) logjudge search ...`.
 
-mypyc (part of mypy; needs a C compiler) compiles models/replication in about a minute, once for each state of its
+mypyc (part of mypy; needs a C compiler) compiles models/replication in some four minutes, once for each state of its
 sources. Modules with classes that processes exchange stay Python, as compiled frozen classes cannot be pickled. Both
 simulators then run the same seeds, and must reach the same events and states.
 """
@@ -71,7 +71,7 @@ def _build(folder: Path) -> None:
 
 def _seen(folder: Path | None) -> object:
     env = {**os.environ, "PYTHONPATH": str(folder)} if folder else os.environ
-    return json.loads(subprocess.run([sys.executable, "-c", SAME], env=env, check=True, capture_output=True).stdout)
+    return json.loads(subprocess.run([sys.executable, "-c", SAME], env=env, check=True, stdout=subprocess.PIPE).stdout)
 
 
 def run_again() -> NoReturn:

@@ -24,8 +24,9 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.rules.cycles import RULES_OF_CYCLES
 from logjudge.analysis.transactions import windows
-from logjudge.analysis.transactions.cycles import Cycle, cycles_in, cycles_of
+from logjudge.analysis.transactions.cycles import cycles_in, cycles_of
 from logjudge.analysis.transactions.dependencies import DEPENDENCIES
+from logjudge.analysis.transactions.shortest_cycle import Cycle
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import Run, open_run
 from logjudge.histories.notation import parse

@@ -234,7 +234,7 @@ class Twin:
         reads = [read for read in self.reads if read.value == value]
         if offset is None or (final and value in final["values"]):
             return False
-        if self.written_anew(send):
+        if self.written_anew(send) and not any(True for _ in self._rivals(value)):
             return True
         if self.legally_gone(value) or offset < self.possible_start or self.maybe_compacted(value):
             return False
