@@ -18,6 +18,14 @@ _library = confluent_kafka()
 Callback = Callable[..., Any]
 
 
+def _producer_defaults(config: dict[str, Any]) -> dict[str, Any]:
+    """What librdkafka's defaults make of this configuration where rules depend on it (its CONFIGURATION.md): all
+    acknowledgements, and idempotence only with transactions, unlike Kafka's own clients since KIP-679.
+    """
+    has_acks = "acks" in config or "request.required.acks" in config
+    return {**({} if has_acks else {"acks": "all"}), "enable.idempotence": "transactional.id" in config}
+
+
 class Producer(_library.Producer):  # type: ignore[misc, name-defined]
     """A confluent_kafka.Producer that records its sends and transactions.
 
@@ -33,7 +41,7 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
         self._transaction: Transaction | None = None
         self._is_commit_open = False  # whether a commit was requested and its outcome is not known
         super().__init__(config)
-        recorder.configure(process, **recorded(config))
+        recorder.configure(process, **recorded({**_producer_defaults(config), **config}))
 
     def produce(
         self,

@@ -77,7 +77,24 @@ def test_local_errors_fail_and_timeouts_are_unknown(tmp_path: Path) -> None:
     assert len(events(folder, "send", "info")) == len(reports) == 3
     about = json.loads((folder / "run.json").read_text())["processes"]["p0"]
     assert about["message.timeout.ms"] == 300
-    assert about["role"] == "producer"
+    assert (about["role"], about["acks"], about["enable.idempotence"]) == ("producer", "all", False)
+
+
+@pytest.mark.parametrize(
+    ("own", "acks", "is_idempotent"),
+    [
+        ({"transactional.id": "t"}, "all", True),
+        ({"acks": "1"}, "1", False),
+        ({"enable.idempotence": True}, "all", True),
+    ],
+)
+def test_defaults_of_a_producer_are_recorded(
+    own: dict[str, Any], acks: str, is_idempotent: bool, tmp_path: Path
+) -> None:
+    recorder = logjudge.Recorder(tmp_path / "run")
+    logjudge.confluent.Producer(recorder, "p0", NOWHERE, **own)
+    about = json.loads((recorder.finish() / "run.json").read_text())["processes"]["p0"]
+    assert (about["acks"], about["enable.idempotence"]) == (acks, is_idempotent)
 
 
 @pytest.mark.slow
