@@ -191,15 +191,15 @@ def test_a_topic_that_is_replaced_while_it_is_watched_ends_the_watching(
 def test_brokers_that_are_away_are_one_sentence_and_may_return(
     cluster: Cluster, soak: tuple[Path, list[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits = 0
+    now, waits = 0.0, 0
 
-    def sleep(_: float) -> None:
-        nonlocal waits
-        waits += 1
+    def sleep(seconds: float) -> None:
+        nonlocal now, waits
+        now, waits = now + seconds, waits + 1
         cluster.problem = "_TIMED_OUT" if waits < 4 else ""
         cluster.logs[0] = soak[1]
 
-    monkeypatch.setattr("logjudge.cli.watch.time.sleep", sleep)
+    monkeypatch.setattr("logjudge.cli.watch.time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     cluster.logs[0] = soak[1][:30]
     done = watch(tmp_path, "--idle", "0.5")
     assert done.stderr.count("found no broker that responds (text of _TIMED_OUT)") == 1
