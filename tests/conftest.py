@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from combined_corpus import HISTORIES, JudgedRun, judge_combined
 from command_line import UNREAD
 from hypothesis import HealthCheck, settings
 from logjudge.analysis.engines import local
+from logjudge.analysis.engines.threads import in_pool
 from xdist.scheduler import LoadScopeScheduling
 
 # How long an example takes depends on what else the machine does. Every commit gets the same few examples.
@@ -125,7 +127,7 @@ ON_ALL_CORES = local.on_all_cores
 def _one_core() -> Iterator[None]:
     """The local engine judges in one thread, as each worker has a core."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "on_all_cores", map)
+        patch.setattr(local, "on_all_cores", lambda work, items: map(partial(in_pool, work), items))
         yield
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import polars as pl
 
@@ -38,9 +34,8 @@ from ..stages import (
 from ..transactions.pieces import beside
 from ..txn_run import judge_transactions
 from .store import ObservationStore
+from .threads import on_all_cores
 
-Item = TypeVar("Item")
-Done = TypeVar("Done")
 Progress = Callable[..., None]  # what, done, of how many, unit
 
 
@@ -146,13 +141,13 @@ def judge_units(
     order = sorted(units)
 
     # A Jepsen history is one unit, so all cores share the partitions within it.
-    each = on_all_cores if len(order) == 1 else map
+    across, each = (map, on_all_cores) if len(order) == 1 else (on_all_cores, map)
 
     def judge(unit: Unit) -> Judged:
         return judge_unit(*unit, units.pop(unit), common, settings, each, unproved.get(unit))
 
     whole = Judged([], [], [], [], [])
-    for done, judged in enumerate(on_all_cores(judge, order)):
+    for done, judged in enumerate(across(judge, order)):
         progress("judging", done, len(order), "partitions")
         results.add_judged(to_frame(judged.findings), judged.summaries)
         whole.dependencies.extend(judged.dependencies)
@@ -230,25 +225,6 @@ def _readings(splits: Iterable[Split]) -> Iterator[tuple[Split, Block | None]]:
 def _read(split: Split, block: Block | None, settings: Settings) -> tuple[int, list[Parts]]:
     """The split's number, and the Parts of the split or of one block of it."""
     return split.number, list(read_block(split, block, settings) if block else read_split(split, settings))
-
-
-def on_all_cores(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
-    """`work` of each item, in their order. polars and the compiled loops release the interpreter's lock.
-
-    At most one item more than there are cores is begun ahead of the caller, so that memory stays bounded.
-    """
-    cores = os.cpu_count() or 1
-    pool = ThreadPoolExecutor(cores)
-    begun: deque[Future[Done]] = deque()
-    try:
-        for item in items:
-            begun.append(pool.submit(work, item))
-            if len(begun) > cores:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # a signal does not wait for the work that has begun
 
 
 def _concat(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:

@@ -10,8 +10,9 @@ import polars as pl
 
 from ...histories.settings import Settings
 from ..batches import Unit
-from ..engines.local import Progress, on_all_cores
+from ..engines.local import Progress
 from ..engines.store import ObservationStore
+from ..engines.threads import on_all_cores
 from ..partitions.offset_ranges import REST
 from ..partitions.unit import Common
 from ..screening.premises import UNREAD

@@ -12,7 +12,8 @@ from ...histories.appended import Position, appended_blocks
 from ...histories.bundle import Run
 from ...histories.files import Block, Split
 from ...histories.parsing import parse_blocks
-from ..engines.local import Gathered, Gathering, Progress, on_all_cores
+from ..engines.local import Gathered, Gathering, Progress
+from ..engines.threads import on_all_cores
 from ..stages import Parts, close_waiting, pair_and_observe, pair_waiting
 from .closing import is_late
 from .key_set import Keys, KeySet, operation_keys

@@ -6,7 +6,6 @@ refuted by later reads, or concurrent with the final reads; and for retention, w
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ import polars as pl
 
 from ...histories.observations import deletions_of
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ..cached import cached_property
 from ..replicas.resolved_outcomes import BELOW_START, is_leader_collected
 from ..timelines.facts import LEADERS_LOG_START
 from .entries import Ints

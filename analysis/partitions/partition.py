@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import polars as pl
 
+from ..cached import cached_property
 from .entries import Ints, index_entries
 from .final_reads import FinalReads, final_reads
 from .log_start import LogStart, log_start

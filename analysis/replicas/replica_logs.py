@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -27,6 +26,7 @@ from ...histories.evidence.tables import (
     empty,
 )
 from ...histories.tables import complete
+from ..cached import cached_property
 from .identical_batches import IDENTICAL
 
 # Sends, as the rules on replicas and the causes take them. The columns from acks on are null where unknown.

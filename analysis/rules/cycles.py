@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
+from ..cached import cached_property
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..transactions.cycle_types import TYPES

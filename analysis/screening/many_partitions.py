@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ...histories.tables import MIN_INT64
+from ..cached import cached_property
 from ..partitions.marks import IS_LOG_END, IS_POSITION
 from ..partitions.observations import last_heal
 

@@ -7,13 +7,13 @@ object for each operation, and networkx is pure Python.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
+from ..cached import cached_property
 from ..partitions.entries import Ints as Ints
 from ..partitions.entries import Mask as Mask
 

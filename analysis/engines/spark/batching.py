@@ -15,6 +15,7 @@ from ...batches import Unit
 from ...kernel import judge_unit, judge_whole_run, screen_batch, to_frame
 from ...partitions.unit import Common, Tables
 from ...rules.cycles import find_cycles
+from ..threads import in_pool
 from .blocks import Row, in_turn, of_no_partition, pack, to_batches, unpack
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
                 continue
             for name, payload in packed.pop(unit, ()):
                 tables.setdefault(name, []).append(unpack(payload))
-            judged = judge_unit(*unit, tables, common, settings, unproved=unproved.get(unit))
+            judged = in_pool(judge_unit, *unit, tables, common, settings, unproved=unproved.get(unit))
             yield from to_batches(_results(to_frame(judged.findings), judged.summaries))
             if settings.dialect == "jepsen" and judged.dependencies:  # one unit: all of its cycles are here
                 found = find_cycles(pl.concat(judged.dependencies), settings)
