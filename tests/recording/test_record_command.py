@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from command_line import run
 from logjudge.histories.errors import InputError, LogjudgeError, UsageError
+from logjudge.histories.recording import kafka_clients
 from logjudge.histories.recording.client_recorder import ClientRecorder
 from logjudge.histories.recording.kafka_clients import ClientSettings, ConnectionErrors, read_properties, recorded
 from logjudge.histories.recording.nemesis import Nemesis
@@ -27,6 +28,7 @@ pytest.importorskip("confluent_kafka")
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(kafka_clients, "CONNECT_SECONDS", 3.0)
 
 
 def refused(*arguments: object) -> str:
