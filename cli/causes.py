@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 
 import click
 
 from ..analysis.causes.catalogue import Cause, catalogue
+from ..analysis.references import mentioned, with_links
 from ..histories.errors import UsageError, did_you_mean
 from .completing import completed
 
-_LINKS = {
-    "KIP": "https://cwiki.apache.org/confluence/display/KAFKA/KIP-{}",
-    "KAFKA": "https://issues.apache.org/jira/browse/KAFKA-{}",
-}
-_REFERENCE = re.compile(r"\b(KIP|KAFKA)-(\d+)\b")
 WIDTH = 92
-
-
-def _links(cause: Cause) -> list[tuple[str, str]]:
-    """The KIPs and tickets that the text of a cause mentions, with their addresses."""
-    found = _REFERENCE.findall(cause.citation + cause.about)
-    return [(f"{kind}-{number}", _LINKS[kind].format(number)) for kind, number in dict.fromkeys(found)]
 
 
 @click.command()
@@ -49,8 +38,8 @@ def _explain(cause: Cause) -> None:
         for paragraph in filter(None, text.split("\n\n")):
             click.echo("\n" + textwrap.fill(title + paragraph, WIDTH))
     click.echo("\n" + textwrap.fill(f"See: {cause.citation}", WIDTH))
-    for _, link in _links(cause):
-        click.echo(f"  {link}")
+    for reference in mentioned(cause.citation + cause.about):
+        click.echo(f"  {reference.url}")
 
 
 def document() -> str:
@@ -64,7 +53,7 @@ def document() -> str:
 
 
 def _section(cause: Cause) -> str:
-    see = _REFERENCE.sub(lambda match: f"[{match[0]}]({_LINKS[match[1]].format(match[2])})", cause.citation)
+    see = with_links(cause.citation, lambda reference: f"[{reference.title}]({reference.url})")
     lines = [f"\n## {cause.name}\n", f"{cause.title[:1].upper()}{cause.title[1:]}\n"]
     lines += [f"{cause.about}\n"] if cause.about else []
     lines += [f"- Evidence needed: {cause.evidence}"] if cause.evidence else []

@@ -170,6 +170,7 @@ def sarif(judged: Sequence[Judged]) -> str:
             "shortDescription": {"text": rule.summary},
             "fullDescription": {"text": "\n".join(f"{heading}: {text}" for heading, text in rule.parts)},
             "help": {"text": f"logjudge rules {name} prints this text with an example"},
+            "helpUri": rule.source.url,
         }
         for name, rule in known.items()
     ]

@@ -40,6 +40,7 @@ def command(name: str | None, markdown: bool) -> None:
             click.echo(
                 "\n" + textwrap.fill(f"{heading}: {text}", 92).replace(heading, click.style(heading, bold=True), 1)
             )
+        click.echo(f"\nSource: {rule.source.title}\n  {rule.source.url}")
         if rule.example:
             click.echo(f"\nExample: {rule.example}\n")
             click.echo(textwrap.fill(NOTATION, 92))
@@ -64,6 +65,7 @@ def _section(rule: Rule) -> str:
     return (
         f"## {rule.name}\n\n{rule.summary}.\n\n"
         + "".join(f"- **{heading}**: {text}\n" for heading, text in rule.parts)
+        + f"- **Source**: [{rule.source.title}]({rule.source.url})\n"
         + (f"- **Example**: `{rule.example}`\n" if rule.example else "")
         + f"- **Judges** {judged if rule.example else 'broker files'}\n"
     )

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from figure_cases import FINAL, HOSTILE, REAL, Judged, Script, judged, lossy, write_run
 from logjudge.analysis.causes.incidents import saved_incidents
+from logjudge.analysis.rules import ANOMALIES, RULES
 from logjudge.cli.main import cli
 from logjudge.plots import PLOTS
 from logjudge.plots.report import headline, write_report
@@ -55,8 +56,9 @@ def tags_of(svg: Path) -> list[str]:
 
 
 def assert_harmless(links: list[str], folder: Path) -> None:
-    """Links lead into the page, to its own files, or to the pages of Kafka's project."""
-    pages = ("https://cwiki.apache.org/confluence/", "https://issues.apache.org/jira/browse/KAFKA-")
+    """Links lead into the page, to its own files, to the pages of Kafka's project, or to the sources of rules."""
+    sources = {rule.source.url for rule in (RULES | ANOMALIES).values()}
+    pages = ("https://cwiki.apache.org/confluence/", "https://issues.apache.org/jira/browse/KAFKA-", *sources)
     files = [link for link in links if not link.startswith(("#", "data:image/png;base64,", *pages))]
     assert files
     assert all(re.fullmatch(r"plots/[a-z0-9_-]+[.](png|svg)", link) and (folder / link).is_file() for link in files)

@@ -9,6 +9,7 @@ import polars as pl
 from ...histories.tables import Evidence, Finding
 from ..partitions.partition import Partition
 from ..partitions.transaction_evidence import log_transactions
+from ..references import kip
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy
 from ..wording import span
 from .findings import Row, finding
@@ -30,6 +31,7 @@ from .rule import NO_BROKER_FILES, Rule
         "or not at all. A marker without records needs no entry."
     ),
     in_jepsen=NO_BROKER_FILES,
+    source=kip(98),
     needs=("transactional batches",),
 ).judged_by
 def aborted_index(p: Partition) -> Iterator[Result]:

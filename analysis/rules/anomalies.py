@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
+from ..references import ELLE
 from ..transactions.anomalies import Anomaly, shown, version_in_words
 from ..transactions.consistency_models import boundary, forbidden_by
 from ..transactions.cycle_types import TYPES
@@ -59,6 +60,7 @@ def _anomaly(name: str, summary: str) -> Rule:
         not_a_breach="Permitted if the model that --model demands allows it.",
         unknown_when="A line was left out, a key has a value twice, or the order of the versions is not known.",
         in_jepsen="Elle's anomaly of this name (garbage-read: of its paper).",
+        source=ELLE,
         needs=("ok",),
         assumes=("values", *(("order",) if is_realtime else ())),
         judges=dict.fromkeys(DIALECTS, judge_later),

@@ -15,9 +15,10 @@ from ..partitions.group_evidence import committed_at_last
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.log_start import highest_end
 from ..partitions.partition import Partition
+from ..references import SEMANTICS
 from ..replicas.resolved_outcomes import is_leader_collected
 from .findings import finding, seconds, where
-from .groups import commits_of, groups_or_clients
+from .group_commits import commits_of, groups_or_clients
 from .judgement import Result, Unknown
 from .loss import outcomes_of_sends
 from .rule import Rule
@@ -52,6 +53,7 @@ class KnownEnd(NamedTuple):
         "shows none, nor do final reads that return nothing or that read a log with transactions."
     ),
     example="p:a@0 c:<a@0 c:commit=3 end=1",
+    source=SEMANTICS,
     needs=("commits",),
     assumes=("clock", "order", "partitions"),
     follows="offset",

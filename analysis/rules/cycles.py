@@ -16,6 +16,7 @@ from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..cached import cached_property
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
+from ..references import ELLE
 from ..transactions.cycle_types import TYPES
 from ..transactions.cycles import Cycles, cycles_of
 from ..transactions.shortest_cycle import Cycle, Step
@@ -78,6 +79,7 @@ def _rule(base: str, suffix: str) -> Rule:
         + (_CLOCK if suffix == "-realtime" else ""),
         in_jepsen=_IN_JEPSEN + (_NO_PROCESS if suffix == "-process" else ""),
         example=_EXAMPLES[name],
+        source=ELLE,
         needs=("transactions",),
         assumes=("values", "outcomes", *(("clock", "order") if suffix else ())),
         judges={"native": _judge_clocks if suffix == "-realtime" else judge_later, "jepsen": judge_later},

@@ -13,11 +13,13 @@ from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.entries import Mask
 from ..partitions.group_evidence import committed_at_last, group_evidence
 from ..partitions.indeterminate_polls import indeterminate_polls
-from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_OF_GROUP
+from ..partitions.marks import IS_HANDLED
 from ..partitions.partition import Offsets, Partition
+from ..references import SEMANTICS
 from ..timelines.facts import SECOND
 from ..wording import plural, some
 from .findings import Proof, finding, seconds, where
+from .group_commits import commits_of, groups_of, groups_or_clients, with_begin
 from .judgement import Result, Unknown
 from .loss import lost_sends
 from .rule import Rule
@@ -44,6 +46,7 @@ from .rule import Rule
         "returned the record. Only __consumer_offsets shows the commit, and a member of the group recorded nothing."
     ),
     example="p:a@0 p:b@1 c:<a@0 c:commit=2",
+    source=SEMANTICS,
     needs=("groups",),
     assumes=("process clock",),
     explained_as="missed",
@@ -51,7 +54,7 @@ from .rule import Rule
 def consumer_loss(p: Partition) -> Iterator[Result]:
     """Records below the group's last committed offset, or below its first position, that no member handled."""
     recorders = p.context.filter(kind="handles")["process"]
-    for group, members in _groups(p).items():
+    for group, members in groups_of(p).items():
         commits = _with_unrecorded(p, members, commits_of(p, members))
         recorded_end = int(commits["offset"].max() or 0)  # type: ignore[arg-type]
         commits = _with_stored(p, group, commits)
@@ -202,6 +205,7 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
         "that overlap in time, either may be the earlier."
     ),
     example="p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
+    source=SEMANTICS,
     needs=("commits",),
     assumes=("process clock",),
     follows="value",
@@ -244,39 +248,6 @@ def _replaced_meanwhile(p: Partition, members: list[str], since: int, until: int
     return both.sort("offset")["value"].head(1).to_list()
 
 
-def _groups(p: Partition) -> dict[str, list[str]]:
-    """Groups that committed here, or that this partition was assigned to or taken from, each with its members.
-
-    Consumers without a group.id (name "") may share a group, so they are one: a record that any of them handled is
-    handled.
-    """
-    active = p.marks.filter(IS_OF_GROUP)
-    groups: dict[str, list[str]] = {}
-    for process in sorted(active["process"].unique()):
-        groups.setdefault(p.settings.group_of(process), []).append(process)
-    for process in sorted(p.settings.processes):
-        group = p.settings.group_of(process)
-        if group and group in groups and process not in groups[group]:
-            groups[group].append(process)
-    return groups
-
-
-def groups_or_clients(p: Partition) -> list[tuple[str, list[str]]]:
-    """The groups with their members. For the order of commits, a consumer without a group.id is a group of its own."""
-    known = _groups(p)
-    alone = [(process, [process]) for process in known.pop("", [])]
-    return [*known.items(), *alone]
-
-
-def with_begin(commits: pl.DataFrame) -> pl.DataFrame:
-    """Adds `begun`, the earliest time (ns) at which each commit may have happened.
-
-    An automatic commit happened some time before its callback, but after its process's automatic one before it.
-    """
-    seen = pl.when("auto").then("completed").shift(1).forward_fill().over("process")
-    return commits.with_columns(begun=pl.when("auto").then(seen.fill_null(MIN_INT64) + 1).otherwise("invoked"))
-
-
 def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     """Each commit with the latest one that completed before it began: of two that overlap, either may be first."""
     previous = commits.select(pl.col("offset", "invoked", "completed", "at", "process").name.prefix("previous_"))
@@ -293,11 +264,6 @@ def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
         )
     )
     return with_previous.sort("completed", "at", "index")
-
-
-def commits_of(p: Partition, members: list[str]) -> pl.DataFrame:
-    """The ok commits of these processes, as rows of `p.marks` with an offset, in the order of completion."""
-    return p.marks.filter(IS_COMMIT & pl.col("process").is_in(members)).sort("completed", "at", "index")
 
 
 def _with_unrecorded(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:

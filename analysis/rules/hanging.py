@@ -12,6 +12,7 @@ from ...histories.tables import Evidence
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..partitions.transaction_evidence import coordinated_transactions, last_seen, one_by_one, transactions_in_log
+from ..references import kip
 from ..replicas.replica_logs import stretches
 from ..timelines.facts import SECOND
 from ..wording import plural
@@ -47,6 +48,7 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
         "times in another unit or by a clock that is hours off."
     ),
     in_jepsen=NO_BROKER_FILES,
+    source=kip(890),
     needs=("transactional batches", "sends"),
     assumes=("clock", "replicas"),
 ).judged_by

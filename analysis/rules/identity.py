@@ -10,6 +10,7 @@ import polars as pl
 from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.jepsen_log import jepsen_log
 from ..partitions.partition import Partition
+from ..references import REPLICATION, kip
 from ..wording import plural, some
 from .findings import distinct, finding, where
 from .idempotence import without_idempotence
@@ -29,6 +30,7 @@ from .rule import Rule
     not_a_breach="One value that was seen several times at its offset.",
     in_jepsen="The same. Polls of every outcome count, and so do sends that must have committed.",
     example="p:a@0 p:b@0 c:<a@0 d:<b@0",
+    source=REPLICATION,
     needs=("records",),
     assumes=("partitions",),
     follows="offset",
@@ -97,6 +99,7 @@ def _sightings(places: pl.DataFrame) -> list[tuple[str, int]]:
     ),
     in_jepsen="The same, and always a violation: the configuration of producers is not recorded.",
     example="p:a@0 c:<a@0,a@1",
+    source=kip(98),
     needs=("records",),
     assumes=("values", "partitions"),
     explained_as="duplicate",

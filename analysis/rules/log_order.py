@@ -10,6 +10,7 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence, Finding
+from ..references import MESSAGE_FORMAT, REPLICATION, kip
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy, runs
 from ..wording import brokers, span
 from .findings import Row, finding
@@ -33,6 +34,7 @@ COPY = ("snapshot", "broker")  # columns that identify one copy of a log
     ),
     not_a_breach="A checkpoint entry without a batch, at the log end or over a gap.",
     in_jepsen=NO_BROKER_FILES,
+    source=kip(101),
     needs=("batches",),
 ).judged_by_logs
 def epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
@@ -163,6 +165,7 @@ def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evid
     ),
     unknown_when="The brokers may have been running during the copy. High watermarks of undated snapshots differ.",
     in_jepsen=NO_BROKER_FILES,
+    source=REPLICATION,
     needs=("batches",),
     follows="offset",
 ).judged_by_logs
@@ -273,6 +276,7 @@ def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
     not_a_breach="A torn tail, as a crash leaves it, is a note: recovery truncates it.",
     unknown_when="A part of a segment could not be read, or a segment is missing between two others.",
     in_jepsen=NO_BROKER_FILES,
+    source=MESSAGE_FORMAT,
     needs=("batches",),
     explained_as="misread",
 ).judged_by_logs

@@ -13,17 +13,19 @@ from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
-from ..partitions.open_transactions import describe_open_transaction, is_in_leaders_log, values_in_leaders_log
+from ..partitions.open_transactions import values_in_leaders_log
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.ranges import ranges_in
 from ..partitions.rewrites import events, generations
+from ..references import SEMANTICS
 from ..replicas.resolved_outcomes import COMPACTED
-from ..wording import plural, some
+from ..wording import some
 from .findings import Row, distinct, finding, seconds, where
-from .judgement import MissingSetting, Result, Unknown, missing_isolation_levels
+from .judgement import Result
 from .replica_absent import acknowledged_absent
 from .rule import Rule
 from .send_evidence import passed_over, sends_with_reads, with_later_end, with_other_value
+from .unknown_losses import unknown_ends, unknown_sends
 
 
 @Rule(
@@ -56,6 +58,7 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
     ),
     in_jepsen="No ok operation read the value, its writer must have committed, and a later value was read.",
     example="p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill p:x@1 end=2 final:<a@0,x@1",
+    source=SEMANTICS,
     needs=("acknowledged",),
     needs_final=True,
     assumes=("values", "order", "partitions"),
@@ -63,9 +66,10 @@ from .send_evidence import passed_over, sends_with_reads, with_later_end, with_o
 ).judged_by
 def lost_write(p: Partition) -> Iterator[Result]:
     """One finding for each run of adjacent lost sends with the same acks."""
-    yield from _unknowns(p)
-    yield from _unknown_ends(p)
-    placed = outcomes_of_sends(p).filter(pl.col("offset").is_not_null())
+    outcomes = outcomes_of_sends(p)
+    yield from unknown_sends(p, outcomes.filter("doubtful"))
+    yield from unknown_ends(p, outcomes.filter(~pl.col("lost") & ~pl.col("in_final")))
+    placed = outcomes.filter(pl.col("offset").is_not_null())
     lost = placed.filter(pl.col("lost"))
     if not len(lost):
         return
@@ -124,6 +128,7 @@ def _of_one_send(p: Partition, row: Row, offset: int | None, sentence: str) -> F
     ),
     in_jepsen="An ok operation sent the value, and no ok poll returned it.",
     example="p:a@0 p:b@? end=1 final:<a@0",
+    source=SEMANTICS,
     needs=("acknowledged",),
     needs_final=True,
     assumes=("values", "order", "partitions"),
@@ -134,10 +139,11 @@ def unseen(p: Partition) -> Iterator[Result]:
     """One finding for each run of adjacent sends that no read returned, and one for those without an offset."""
     if p.final is None:
         return
-    yield from _unknowns(p)
+    outcomes = outcomes_of_sends(p)
+    yield from unknown_sends(p, outcomes.filter("doubtful"))
     if not p.final.complete:
         return
-    unread = outcomes_of_sends(p).filter(pl.col("first_read").is_null())
+    unread = outcomes.filter(pl.col("first_read").is_null())
     missing = unread.filter(~pl.col("lost"), ~pl.col("legal"), ~pl.col("doubtful"))
     if not len(missing):
         return
@@ -355,46 +361,3 @@ def _unseen(p: Partition, run: pl.DataFrame) -> Finding:
         values=run["value"],
         processes=run["process"],
     )
-
-
-def _unknowns(p: Partition) -> Iterator[Unknown | MissingSetting]:
-    """Sends that may be lost or not, and why."""
-    doubtful = outcomes_of_sends(p).filter("doubtful")
-    if p.final and doubtful["hidden_by_open_txn"].any():
-        yield from missing_isolation_levels(p, p.final.processes)
-    if len(doubtful):
-        unread = "the final reads did not return" if p.final else "no read returned"
-        yield Unknown(
-            f"{unread} {plural(len(doubtful), 'acknowledged record')} of {p.name}"
-            f" ({some(doubtful['value'].to_list())}), which may be lost or not: {_why_doubtful(p, doubtful)}"
-        )
-
-
-def _unknown_ends(p: Partition) -> list[MissingSetting]:
-    """The isolation levels of clients with an end offset that proves a loss unless it is a last stable offset."""
-    ends = p.unsure_ends
-    if not len(ends):
-        return []
-    shrunk = with_later_end(p, ends, outcomes_of_sends(p).filter(~pl.col("lost") & ~pl.col("in_final")))
-    return missing_isolation_levels(p, ends["process"].unique()) if shrunk["later_end"].count() else []
-
-
-def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
-    them = "it" if len(doubtful) == 1 else "them"
-    if doubtful["hidden"].any():
-        return f"a poll without a known outcome may have returned {them}"
-    if doubtful["maybe_deleted"].any():
-        return f"retention or delete-records may have removed {them}"
-    if doubtful["maybe_compacted"].any() and "cleanup.policy" not in p.settings.topic(p.topic):
-        return f"compaction removes tombstones, and run.json does not set cleanup.policy of {p.topic}"
-    if doubtful["maybe_compacted"].any():
-        return f"compaction may have removed {them}, if the log has a later record with the same key"
-    if doubtful["hidden_by_open_txn"].any():
-        hiding = describe_open_transaction(p, p.final.hides if p.final else MAX_INT64)
-        return f"{hiding} may hide {them} from the final reads{_held_by_leader(p, doubtful)}"
-    return f"the final reads ended before {'it was' if len(doubtful) == 1 else 'they were'} acknowledged"
-
-
-def _held_by_leader(p: Partition, doubtful: pl.DataFrame) -> str:
-    held = int(is_in_leaders_log(p, doubtful).sum())
-    return f"; the leader's log holds {'all' if held == len(doubtful) else f'{held:,}'} of them" if held else ""

@@ -10,8 +10,9 @@ from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.group_evidence import group_evidence
 from ..partitions.partition import Partition
+from ..references import GENERATIONS
 from .findings import Row, finding, seconds, where
-from .groups import commits_of, with_begin
+from .group_commits import commits_of, with_begin
 from .judgement import MissingSetting, Result, Unknown
 from .rule import Rule
 
@@ -39,6 +40,7 @@ GENERATION = pl.col("group_generation").alias("generation")
     ),
     in_jepsen="Not judged: its histories have no generations.",
     example="{c.group.id=g d.group.id=g} p:a@0 c:group=0^5 d:group=0^5 c:<a@0 d:<a@0",
+    source=GENERATIONS,
     needs=("generations",),
     assumes=("clock", "order"),
 ).judged_by
@@ -218,6 +220,7 @@ def _owned_twice(p: Partition, group: str, row: Row) -> Finding:
     ),
     in_jepsen="Not judged: its histories have no generations.",
     example="{c.group.id=g d.group.id=g} p:a@0 c:group=0^5 c:<a@0 d:group=0^6 c:commit=1^5",
+    source=GENERATIONS,
     needs=("generations", "commits"),
     assumes=("clock", "order"),
 ).judged_by

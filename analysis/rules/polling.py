@@ -17,6 +17,7 @@ from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.marks import IS_MOVE, POSITION
 from ..partitions.partition import Offsets, Partition, once
+from ..references import JEPSEN
 from ..wording import plural
 from . import jepsen_steps
 from .findings import Row, finding, where
@@ -43,6 +44,7 @@ from .rule import Rule
         "in a history with subscriptions."
     ),
     example="p:a@0 p:b@1 p:e@2 c:<a@0 c:<e@2 d:<a@0,b@1,e@2",
+    source=JEPSEN,
     needs=("reads",),
     assumes=("process clock",),
     follows="offset",
@@ -67,6 +69,7 @@ def poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
     not_a_breach="The same as poll-skip.",
     in_jepsen="The same, unless the assignment changed during the poll.",
     example="p:a@0 p:b@1 p:e@2 c:<a@0,e@2 d:<a@0,b@1,e@2",
+    source=JEPSEN,
     needs=("reads",),
     follows="offset",
 ).judged_by
@@ -99,6 +102,7 @@ def int_poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
         "or subscription without the key clears the position. Permitted in a history with subscriptions."
     ),
     example="p:a@0 p:b@1 c:<a@0,b@1 c:<a@0",
+    source=JEPSEN,
     needs=("reads",),
     assumes=("process clock",),
     follows="offset",
@@ -122,6 +126,7 @@ def nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
     not_a_breach="The same as nonmonotonic-poll.",
     in_jepsen="The same, unless the assignment changed during the poll.",
     example="p:a@0 p:b@1 c:<b@1,a@0",
+    source=JEPSEN,
     needs=("reads",),
 ).judged_by
 def int_nonmonotonic_poll(p: Partition) -> Iterator[Result]:

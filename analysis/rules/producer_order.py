@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from ...histories.tables import Evidence
+from ..references import kip
 from ..replicas.replica_logs import ReplicaLogs, runs
 from ..wording import brokers, span
 from .findings import Row, finding
@@ -29,6 +30,7 @@ EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms, unless configured
         "An epoch that a day separates from the greater one: brokers forget a producer after producer.id.expiration.ms."
     ),
     in_jepsen=NO_BROKER_FILES,
+    source=kip(98),
     needs=("batches",),
 ).judged_by_logs
 def producer_epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:

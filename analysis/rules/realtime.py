@@ -11,6 +11,7 @@ from ...histories.tables import Finding
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
+from ..references import LINEARIZABILITY
 from ..wording import plural, some
 from .findings import Row, distinct, finding, seconds, where
 from .judgement import Result, Unknown, missing_isolation_levels
@@ -31,6 +32,7 @@ from .rule import Rule
     not_a_breach="The append was invoked before the acknowledgement, read or answer: the two overlap.",
     unknown_when="A process recorded its times in another unit or by a clock that is hours off.",
     example="p:a@5 q:b@3",
+    source=LINEARIZABILITY,
     needs=("acknowledged",),
     assumes=("clock", "order", "partitions", "invocations"),
     follows="value",
@@ -173,6 +175,7 @@ def _evidence(row: Row) -> tuple[str, int]:
     ),
     unknown_when="Transactions write, and run.json does not set isolation.level of the client.",
     example="p:a@0 p:b@1 end=1",
+    source=LINEARIZABILITY,
     needs=("end_offsets",),
     assumes=("clock", "order"),
     follows="offset",

@@ -13,6 +13,7 @@ import polars as pl
 from ...histories.tables import Evidence, Finding
 from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.rewrites import events, generations
+from ..references import REPLICATION
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
 from ..wording import brokers, plural, span
 from .findings import finding
@@ -31,6 +32,7 @@ from .rule import NO_BROKER_FILES, Rule
         "were copied at an unknown time, or before the run ended."
     ),
     in_jepsen=NO_BROKER_FILES,
+    source=REPLICATION,
     needs=("batches", "acknowledged"),
     assumes=("partitions", "replicas"),
     follows="value",

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
+from ..references import kip
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, runs
 from ..wording import brokers, span
 from .findings import finding
@@ -39,6 +40,7 @@ from .rule import NO_BROKER_FILES, Rule
         "Damaged offsets are not compared."
     ),
     in_jepsen=NO_BROKER_FILES,
+    source=kip(101),
     needs=("batches",),
     assumes=("replicas",),
     follows="offset",

@@ -9,6 +9,7 @@ from typing import Literal, ParamSpec
 import polars as pl
 
 from ..partitions.partition import Partition
+from ..references import Reference
 from ..replicas.replica_logs import ReplicaLogs
 from .evidence import LogsJudge
 from .judgement import Judge, Judgement, Result
@@ -32,6 +33,7 @@ class Rule:
     summary: str  # a breach in one line, without a full stop
     breach: str
     not_a_breach: str
+    source: Reference  # where the guarantee is stated
     needs: tuple[str, ...]  # counts of a run without which there is nothing to judge
     unknown_when: str = "Only when the run's evidence is incomplete."
     in_jepsen: str = "Not judged: Jepsen's checker has no such rule."

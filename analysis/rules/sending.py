@@ -10,6 +10,7 @@ import polars as pl
 from ...histories.tables import Finding
 from ..partitions.absences import lasting
 from ..partitions.partition import Partition, once
+from ..references import JEPSEN
 from ..wording import plural
 from . import jepsen_steps
 from .findings import Row, finding, where
@@ -29,6 +30,7 @@ from .rule import Rule
     ),
     in_jepsen="The same, over ok and undecided operations, and always a violation.",
     example="p:a@1 p:b@0",
+    source=JEPSEN,
     needs=("acknowledged",),
     assumes=("invocations", "process clock"),
     follows="value",
@@ -54,6 +56,7 @@ def nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
     not_a_breach="Permitted: the producer is known to be without idempotence.",
     in_jepsen="The same, and always a violation.",
     example="p:(a@1,b@0)",
+    source=JEPSEN,
     needs=("transactions",),
     follows="value",
 ).judged_by
@@ -76,6 +79,7 @@ def int_nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
     not_a_breach="Every case of it.",
     in_jepsen="The same.",
     example="p:(a@0,b@2).. q:x@1 p:..(a@0,b@2)",
+    source=JEPSEN,
     needs=("transactions",),
 ).judged_by
 def int_send_skip(p: Partition) -> Iterator[Result]:

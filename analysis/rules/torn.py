@@ -8,6 +8,7 @@ import polars as pl
 
 from ...histories.tables import Evidence, Finding
 from ..partitions.partition import Partition
+from ..references import kip
 from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, pieces_of
 from ..wording import plural, some
 from .judgement import Result, Unknown
@@ -33,6 +34,7 @@ from .rule import NO_BROKER_FILES, Rule
         f"More than {MAX_PIECES:,} transactions of a partition are not as their clients know them."
     ),
     in_jepsen=NO_BROKER_FILES,
+    source=kip(98),
     needs=("transactions", "batches"),
     assumes=("values", "replicas"),
 ).judged_by

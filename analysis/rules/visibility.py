@@ -12,6 +12,7 @@ from ..partitions.absences import lasting
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Offsets, Partition, once
+from ..references import JEPSEN, kip
 from ..wording import plural, some
 from .findings import distinct, finding, seconds, where
 from .judgement import MissingSetting, Result, Unknown, missing_isolation_levels
@@ -32,6 +33,7 @@ _NOTHING = np.empty(0, dtype=np.int64)
     unknown_when="The record's transaction aborted and run.json does not set isolation.level of the consumer.",
     in_jepsen="An ok operation read a value that a failed operation sent.",
     example="{c.isolation.level=read_committed} p:(a@0)! c:<a@0",
+    source=kip(98),
     needs=("reads",),
     assumes=("values", "outcomes"),
 ).judged_by
@@ -95,6 +97,7 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Fi
         "recorded its times in another unit or by a clock that is hours off."
     ),
     example="p:a@0 c:<a@0,b@1",
+    source=JEPSEN,
     needs=("reads", "sends"),
     assumes=("values", "clock", "order"),
     explained_as="misread",
@@ -162,6 +165,7 @@ def _missing(p: Partition) -> tuple[str, int]:
     unknown_when="A transaction polled its own value and run.json does not set isolation.level of the consumer.",
     in_jepsen="An operation of any outcome polled a value that it sends itself.",
     example="{p.isolation.level=read_committed} p:(a@0,<a@0)",
+    source=JEPSEN,
     needs=("transactions",),
     assumes=("values", "clock", "order"),
 ).judged_by

@@ -14,6 +14,7 @@ import polars as pl
 from markupsafe import escape
 
 from ...analysis.causes.incidents import saved_incidents
+from ...analysis.references import Reference, with_links
 from ...analysis.rules import rules_of
 from ...analysis.wording import either, plural, some
 from .. import PLOTS, style
@@ -29,11 +30,6 @@ VERDICTS = {
     "invalid": "A guarantee was broken.",
     "unknown": "No breach was found, but the evidence is incomplete, so the verdict is unknown.",
     "not-judged": "There was nothing to judge.",
-}
-_REFERENCE = re.compile(r"\b(KIP|KAFKA)-(\d{1,6})\b")
-_SOURCES = {
-    "KIP": "https://cwiki.apache.org/confluence/dosearchsite.action?queryString=KIP-",
-    "KAFKA": "https://issues.apache.org/jira/browse/KAFKA-",
 }
 PERMITTED = "No breach except those that the configuration or --allow permits."
 PARTLY = "No breach of the rules that were judged."  # if the caller skipped some rules
@@ -305,10 +301,11 @@ def linked(text: str, most: int) -> Any:
     """Text as HTML with a link for each KIP and each Kafka issue."""
     from markupsafe import Markup
 
-    def as_link(found: re.Match[str]) -> str:
-        return f'<a href="{_SOURCES[found[1]]}{found[2]}">{found[0]}</a>'
+    return Markup(with_links(str(escape(style.printable(text, most))), _link))
 
-    return Markup(_REFERENCE.sub(as_link, str(escape(style.printable(text, most)))))
+
+def _link(reference: Reference) -> str:
+    return f'<a href="{escape(reference.url)}">{reference.title}</a>'
 
 
 def _printable_names(values: list[str], most: int = 6) -> str:
