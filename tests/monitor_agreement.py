@@ -181,7 +181,7 @@ def by_monitor(name: str, operations: list[Operation]) -> tuple[int, list[int]]:
 
 
 def shows_failure(name: str, operations: list[Operation], witness: list[int]) -> bool:
-    """Whether the witness cannot be placed, by all permutations, whatever the other operations did."""
+    """Whether no permutation linearizes the witness, whatever the other operations did."""
     doubted = [
         operation if i in witness or operation.end is None else operation._replace(action=Action(MAYBE, operation[0]))
         for i, operation in enumerate(operations)

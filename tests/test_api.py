@@ -169,7 +169,7 @@ def test_linearizability_of_operations() -> None:
     assert logjudge.linearizable("register", [write, late])
     illegal = logjudge.linearizable("register", [write, late._replace(action=logjudge.Action("read", None, 2))])
     assert not illegal
-    assert "cannot be placed: " in repr(illegal)
+    assert "cannot be linearized: " in repr(illegal)
     with pytest.raises(logjudge.UsageError):
         logjudge.linearizable("no-such-model", [write])
 

@@ -40,8 +40,8 @@ def test_the_model_follows_from_the_format(name: str, code: int) -> None:
 def test_a_breach_is_reported_with_its_line() -> None:
     output = run(DATA / "etcd_057.log", "--minimal").output
     assert "e-" not in output.splitlines()[0]  # a short time is shown in ms
-    assert "cannot be placed: line 153: process 12 read → 4" in output
-    assert "states possible before it: " in output
+    assert "cannot be linearized: line 153: process 12 read → 4" in output
+    assert "possible states before it: " in output
     assert "minimal failure: 6 operations:" in output
 
 
@@ -64,7 +64,7 @@ def test_unknown_has_its_own_exit_code(tmp_path: Path) -> None:
     path = write(tmp_path / "hard.jsonl", *lines)
     result = run(path, "--model", "counter", "--timeout", "0.2")
     assert result.return_value == 3
-    assert "the time ran out: 40 of 41 completed operations can be placed" in result.output
+    assert "the time ran out: linearized 40 of 41 completed operations" in result.output
     assert run(path, "--model", "counter", "--memory", "1").return_value == 3
 
 
@@ -78,7 +78,7 @@ def test_progress_is_reported_for_a_large_file(tmp_path: Path, monkeypatch: pyte
 def test_a_picture_is_written(tmp_path: Path) -> None:
     page = tmp_path / "out.html"
     assert run(DATA / "etcd_000.log", "--picture", page).return_value == 1
-    assert "cannot be placed" in page.read_text()
+    assert "cannot be linearized" in page.read_text()
     result = run(DATA / "etcd_000.log", "--picture", tmp_path / "no" / "out.html")
     assert isinstance(result.exception, LogjudgeError)
 

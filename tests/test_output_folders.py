@@ -248,16 +248,17 @@ def test_a_signal_leaves_nothing(number: signal.Signals, work: str, run: Path, t
 def test_a_signal_to_spark_leaves_nothing(number: signal.Signals, run: Path, tmp_path: Path) -> None:
     (tmp_path / "temporary").mkdir()
     words = ["check", run, "--engine", "spark", "--no-plots", "--out", tmp_path / "out"]
+    local = f"{tmp_path / 'local'},{tmp_path / 'local-2'}"
     with subprocess.Popen(
         [sys.executable, "-m", "logjudge.cli", *map(str, words)],
-        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary"), "SPARK_LOCAL_DIRS": local},
         stderr=subprocess.PIPE,
         preexec_fn=_take_signals,
     ) as process:
-        while not list((tmp_path / "temporary").glob("logjudge-spark-*/*")) and process.poll() is None:
+        while not list((tmp_path / "local-2").glob("logjudge-spark-*/*")) and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(number)
         _, errors = process.communicate()
     assert process.returncode == 128 + number
     assert b"Traceback" not in errors
-    assert list((tmp_path / "temporary").iterdir()) == []
+    assert [file for name in ("temporary", "local", "local-2") for file in (tmp_path / name).iterdir()] == []

@@ -191,10 +191,10 @@ def evidence(judgement: Judgement) -> list[str]:
         lines += ["these contradict each other:", *(f"  {judgement.operation(index)}" for index in part.witness)]
     if part.blocked is None:
         return lines
-    placed = f"{part.placed} of {part.completed} completed operations can be placed"
+    linearized = f"linearized {part.placed} of {part.completed} completed operations"
     if part.verdict == "unknown":
-        return [*lines, f"{part.reason}: {placed}, by their ends, so far; {part.configurations} configurations"]
+        return [*lines, f"{part.reason}: {linearized}; {part.configurations} configurations"]
     states = ", ".join(describe_state(judgement.model, state) for state in part.states[:8])
     more = ", …" if len(part.states) > 8 else ""
-    lines += [f"{placed}, by their ends", f"cannot be placed: {judgement.operation(part.blocked)}"]
-    return [*lines, f"states possible before it: {states}{more}"]
+    lines += [linearized, f"cannot be linearized: {judgement.operation(part.blocked)}"]
+    return [*lines, f"possible states before it: {states}{more}"]

@@ -4,27 +4,51 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ....histories.scratch import scratch_folder
 
+_PREFIX = "logjudge-spark-"
 MAX_SHUTDOWN_S = 10  # for the JVM to stop by itself; it is killed afterwards
 _shutdown = {"seconds": MAX_SHUTDOWN_S}
 
 
 @cache
-def driver_folder() -> Path:
-    """The temporary folder of this process. Folders that killed processes left are removed."""
+def driver_folder(parent: Path | None = None) -> Path:
+    """The temporary folder of this process in `parent` (None: the system's). Raises OSError.
+
+    Folders that killed processes left there are removed.
+    """
+    return _folders().enter_context(scratch_folder(parent or Path(tempfile.gettempdir()), _PREFIX))
+
+
+@cache
+def _folders() -> ExitStack:
     stack = ExitStack()
     atexit.register(_remove, stack)
-    return stack.enter_context(scratch_folder(Path(tempfile.gettempdir()), "logjudge-spark-"))
+    return stack
+
+
+def own_local_dirs() -> None:
+    """Lets Spark's local directories be folders of this process within those of SPARK_LOCAL_DIRS, if that is set."""
+    own = []
+    for name in filter(None, os.environ.get("SPARK_LOCAL_DIRS", "").split(",")):
+        folder = Path(name)
+        if not folder.name.startswith(_PREFIX):
+            with suppress(OSError):  # Spark leaves out a directory that it cannot use
+                folder.mkdir(parents=True, exist_ok=True)
+                folder = driver_folder(folder)
+        own.append(str(folder))
+    if own:
+        os.environ["SPARK_LOCAL_DIRS"] = ",".join(own)
 
 
 def _remove(stack: ExitStack) -> None:
