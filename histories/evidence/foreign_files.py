@@ -27,11 +27,11 @@ def _marked(parts: list[Part], reasons: Mapping[Path, str]) -> list[Part]:
     """The parts, with those in the folders of `reasons` left out."""
     if not reasons:
         return parts
-    out: dict[tuple[str, str, str], Part] = {}
+    out: dict[tuple[str, str, str, str], Part] = {}
     for part in parts:
         folder = next((above for above in (part.path, *part.path.parents) if above in reasons), None)
         marked = part if folder is None else _left_out(part, folder, reasons[folder])
-        out.setdefault((marked.kind, marked.name, marked.snapshot), marked)
+        out.setdefault((marked.kind, marked.name, marked.snapshot, marked.source or ""), marked)
     return list(out.values())
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -20,7 +21,7 @@ from .checkpoints import EPOCH_CHECKPOINT, OFFSET_CHECKPOINTS, PROPERTY_FILES
 from .dump_text import is_dump
 from .duplicate_copies import Node, nodes_of
 from .foreign_files import without_foreign_files
-from .log_owner import writer_of
+from .log_owner import logs_in, writer_of
 from .parts import Part
 from .server_log import split_log
 from .tables import FINAL
@@ -29,7 +30,7 @@ PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9
 SEGMENT = re.compile(r"[0-9]{20}\.log")
 _LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
 BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")
-RENAMED_LOG = re.compile(r".+\.(log|out)(\.[\d.\-]+)?(\.gz)?")  # kafka-0.log: a broker's if its lines have an id
+RENAMED_LOG = re.compile(r".+\.(log|out|txt)(\.[\d.\-]+)?(\.gz)?")  # kafka-0.log: a broker's if its lines have an id
 METADATA_TOPIC = "__cluster_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -64,17 +65,21 @@ def find_parts(root: Path) -> list[Part]:
     """All evidence at or below root, ordered by kind and name."""
     if root.is_file():
         part = _classify(root, root.name, Path(root.parent.name))
-        return [part] if part else []
-    parts: dict[tuple[str, str], Part] = {}
+        return _pieces(part) if part else []
+    parts: dict[tuple[str, str, str], Part] = {}
     for path, relative, reason in _walk(root):
         folders = Path(root.name) / relative.parent
         if reason:
             part = _unreadable(path, relative.as_posix(), folders, reason)
         else:
             part = _classify(path, relative.as_posix(), folders)
-        if part is not None:
-            parts.setdefault((part.kind, part.name), part)
+        for piece in _pieces(part) if part else ():
+            parts.setdefault((piece.kind, piece.name, piece.source or ""), piece)
     return _with_broker_ids(root, [parts[key] for key in sorted(parts)])
+
+
+def _pieces(part: Part) -> list[Part]:
+    return logs_in(part) if part.kind == "log" else [part]
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
@@ -153,8 +158,9 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
         return Part(snapshot, broker, path.suffix[1:], path, name, topic, partition)
     if path.name in PROPERTY_FILES:
         return Part(snapshot, broker, "properties", path, name, topic, partition)
-    if BROKER_LOG.fullmatch(path.name) or (not topic and RENAMED_LOG.fullmatch(path.name) and writer_of(path)):
-        return Part(snapshot, broker, "log", path, name)
+    log = Part(snapshot, broker, "log", path, name)
+    if BROKER_LOG.fullmatch(path.name) or (not topic and RENAMED_LOG.fullmatch(path.name) and _has_writer(log)):
+        return log
     if path.suffix in (".txt", ".dump") and _head_is_dump(path):
         # A name such as 1-orders-0.txt has the broker and the partition.
         stem = re.match(r"(\d+)-(.+)-(\d{1,9})$", path.stem)
@@ -162,6 +168,10 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
             return Part(snapshot, stem[1], "dump", path, name, stem[2], int(stem[3]))
         return Part(snapshot, broker, "dump", path, name)
     return None
+
+
+def _has_writer(log: Part) -> bool:
+    return writer_of(log.path) is not None or len(logs_in(log)) > 1
 
 
 def _topic_partition(folder: Path) -> tuple[str, int] | tuple[None, None]:
@@ -196,7 +206,8 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
 
     A log has the id of its own lines. Other files have that of meta.properties, else of the logs beside them.
     """
-    writers = {part.path: writer for part in parts if part.kind == "log" and (writer := writer_of(part.path))}
+    sources = Counter(part.path for part in parts if part.kind == "log")
+    writers = {path: writer for path, count in sources.items() if count == 1 and (writer := writer_of(path))}
     nodes = nodes_of((part for part in parts if part.kind != "unreadable"), writers)
     by_name: dict[str, set[str]] = {}
     for part in parts:
@@ -208,6 +219,9 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
     ids_at = _ids_by_folder(root, nodes, writers)
     out = []
     for part in parts:
+        if sources[part.path] > 1:  # each has the id of its own lines
+            out.append(part)
+            continue
         broker = renamed.get(part.broker, part.broker)
         if part.broker == UNKNOWN_BROKER:
             ids = next((ids_at[folder] for folder in (part.path, *part.path.parents) if folder in ids_at), set())

@@ -78,7 +78,7 @@ def _read_headers(part: Part) -> Iterator[Block]:
 
 
 def _read_log(part: Part) -> Iterator[Block]:
-    frame, damage = read_server_log(part.path, part.start, part.end, part.first_line)
+    frame, damage = read_server_log(part.path, part.start, part.end, part.first_line, part.source)
     yield from _blocks("log_events", part, frame)
     yield from _blocks("damage", part, damage)
 

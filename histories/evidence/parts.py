@@ -23,4 +23,5 @@ class Part:
     start: int = 0  # bytes
     end: int | None = None
     first_line: int = 1
+    source: str | None = None  # of a log with prefixes: the source whose lines it has (log_prefixes.py)
     reason: str = ""  # why it is left out or unreadable

@@ -17,9 +17,9 @@ import polars as pl
 
 from ..files import MAX_DECOMPRESSED_BYTES, Split, blocks
 from .log_patterns import PATTERNS, Pattern
+from .log_prefixes import STAMP, split_prefix
 from .tables import DAMAGE, LOG_EVENTS, Row, damage_row, unreadable_row
 
-STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
 LITERALS = sorted({p.literal for p in PATTERNS})
 MAX_LINE = 1 << 20  # bytes; a longer line cannot be of a broker
 MAX_TEXT = 400  # characters of a line that an event keeps
@@ -46,11 +46,14 @@ def split_log(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int, 
 
 
 def read_server_log(
-    path: Path, start: int = 0, end: int | None = None, first_line: int = 1
+    path: Path, start: int = 0, end: int | None = None, first_line: int = 1, source: str | None = None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tables LOG_EVENTS and DAMAGE of a range of complete lines, or of an entire gzipped file."""
+    """Tables LOG_EVENTS and DAMAGE of a range of complete lines, or of an entire gzipped file.
+
+    Of a log with prefixes (log_prefixes.py) the lines of one source.
+    """
     if path.suffix == ".gz":
-        return _read_gzipped(path)
+        return _read_gzipped(path, source)
     try:
         with path.open("rb") as opened:
             opened.seek(max(start - CONTEXT_BYTES, 0))
@@ -59,19 +62,19 @@ def read_server_log(
     except OSError as error:
         return pl.DataFrame(schema=LOG_EVENTS), pl.DataFrame([unreadable_row(error, start)], schema=DAMAGE)
     context = pl.Series(before.decode("utf-8", "replace").rstrip("\n").split("\n"), dtype=pl.String)
-    frame = parse_log(raw.decode("utf-8", "replace"), first_line, _time(context, len(context) - 1))
+    frame = parse_log(raw.decode("utf-8", "replace"), first_line, _time(context, len(context) - 1, source), source)
     return frame, pl.DataFrame(_overlong(raw, start), schema=DAMAGE)
 
 
-def _read_gzipped(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _read_gzipped(path: Path, source: str | None) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables of a gzipped file, read block by block to bound the memory. Lines before damage are read."""
     frames, damage, at, before = [pl.DataFrame(schema=LOG_EVENTS)], [], 0, None
     for block in blocks(Split(0, str(path), "", "gzip", 0, 0)):
         damage += _overlong(block.data, at)
         text = block.data.decode("utf-8", "replace")
-        frames.append(parse_log(text, block.first_line + 1, before))
+        frames.append(parse_log(text, block.first_line + 1, before, source))
         lines = pl.Series(text.rstrip("\n").rsplit("\n", 200))
-        at, before = at + len(block.data), _time(lines, len(lines) - 1)
+        at, before = at + len(block.data), _time(lines, len(lines) - 1, source)
         problem = block.damage or (
             f"more than {MAX_DECOMPRESSED_BYTES >> 30} GiB" if at > MAX_DECOMPRESSED_BYTES else ""
         )
@@ -94,21 +97,23 @@ def _overlong(raw: bytes, start: int) -> list[Row]:
     ]
 
 
-def parse_log(text: str, first_line: int = 1, time_before: int | None = None) -> pl.DataFrame:
-    """Table LOG_EVENTS of the text of a log; `time_before` is the time of the line before it (ms)."""
+def parse_log(
+    text: str, first_line: int = 1, time_before: int | None = None, source: str | None = None
+) -> pl.DataFrame:
+    """Table LOG_EVENTS of the text of a log, or of one source in it; `time_before` is that of the line before (ms)."""
     lines = pl.Series(text.split("\n"), dtype=pl.String)
     rows: list[dict[str, Any]] = []
     for index in (lines.str.contains_any(LITERALS) & (lines.str.len_bytes() <= MAX_LINE)).arg_true():
-        line = lines[index].rstrip("\r")
+        line = _line_of(lines[index].rstrip("\r"), source)
         for pattern in PATTERNS:
             if pattern.literal not in line:
                 continue
             found = pattern.regex.search(line)
             if found is None:
                 continue
-            event = _event(pattern, found, line, first_line + index, _time(lines, index))
+            event = _event(pattern, found, line, first_line + index, _time(lines, index, source))
             if pattern.kind in ("boot", "configured"):
-                last_seen = _time(lines, index - 1) if index else time_before
+                last_seen = _time(lines, index - 1, source) if index else time_before
                 event["fields"] = json.dumps({"alive_until": last_seen})
             rows.append(event)
             break
@@ -165,10 +170,18 @@ def _changes(text: str) -> dict[str, Any]:
     return out
 
 
-def _time(lines: pl.Series, index: int) -> int | None:
+def _line_of(line: str, source: str | None) -> str:
+    """The line as the broker wrote it; "" for one of another source."""
+    if source is None:
+        return line
+    name, text = split_prefix(line)
+    return text if name == source else ""
+
+
+def _time(lines: pl.Series, index: int, source: str | None = None) -> int | None:
     """The time of a line in ms. A line of a stack trace has the time of the line above the trace."""
     for back in range(index, max(index - 200, -1), -1):
-        found = STAMP.match(lines[back])
+        found = STAMP.match(_line_of(lines[back], source))
         if found:
             try:
                 year, month, day, hour, minute, second, _ = map(int, found.groups())

@@ -6,10 +6,12 @@ import gzip
 import os
 import shutil
 
+import polars as pl
 import pytest
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.layout import find_parts, split_part
 from logjudge.histories.evidence.part_blocks import read_part
+from logjudge.histories.evidence.parts import Part
 
 from .conftest import gathered
 
@@ -163,3 +165,57 @@ def test_hosts_without_meta_properties_have_the_id_in_their_logs(unpacked, tmp_p
         "brokers/kafka-b": "2",
     }
     assert {broker for host, broker in brokers.items() if "kafka-c" in host} == {"3"}
+
+
+PREFIXES = {
+    "compose": "kafka-{0}  | ",
+    "coloured": "\x1b[3{0}mkafka-{0}  | \x1b[0m",
+    "kubectl": "[pod/kafka-{0}/broker] ",
+    "timestamps": "kafka-{0} | 2026-11-21T09:23:04.607123456Z ",
+    "journald": "Nov 21 09:23:04 host-{0} kafka-server-start.sh[{0}17]: ",
+}
+
+
+@pytest.mark.parametrize("name", ["unclean-election-a", "kip-101-a"])
+@pytest.mark.parametrize("form", PREFIXES)
+@pytest.mark.parametrize("order", ["interleaved", "one by one"])
+def test_lines_with_prefixes_are_those_of_their_brokers(unpacked, tmp_path, name, form, order):
+    """One file with the logs of three brokers gives the events that three files give, with its own line numbers."""
+    brokers = unpacked(name) / "brokers"
+    texts = {number: (brokers / number / "server.log").read_text().splitlines() for number in "123"}
+    lines = [(number, line) for number, log in texts.items() for line in log]
+    if order == "interleaved":
+        places = {number: iter(range(len(log))) for number, log in texts.items()}
+        lines.sort(key=lambda line: next(places[line[0]]))
+    whole = tmp_path / "all" / "docker.txt"
+    whole.parent.mkdir()
+    whole.write_text("".join(f"{PREFIXES[form].format(number)}{line}\n" for number, line in lines))
+    found = [part for part in find_parts(whole.parent) if part.kind == "log"]
+    assert [part.broker for part in found] == ["1", "2", "3"]
+    for part in found:
+        blocks = [block for piece in split_part(part, 100_000) for block in read_part(piece)]
+        got = pl.concat([block.frame for block in blocks]).sort("line")
+        apart = Part("", part.broker, "log", brokers / part.broker / "server.log", "server.log")
+        expected = pl.concat([block.frame for block in read_part(apart)]).sort("line")
+        assert got.drop("line", "file").equals(expected.drop("line", "file"))
+        of_broker = [at for at, (number, _) in enumerate(lines, 1) if number == part.broker]
+        assert got["line"].to_list() == [of_broker[at - 1] for at in expected["line"]]
+
+
+def test_a_log_of_one_service_is_of_the_broker_in_its_lines(unpacked, tmp_path):
+    log = unpacked("kip-101-a") / "brokers/2/server.log"
+    lines = log.read_text().splitlines()
+    (tmp_path / "server.log").write_text("".join(f"broker | {line}\n" for line in lines))
+    [part] = find_parts(tmp_path)
+    assert (part.kind, part.broker, part.source) == ("log", "2", "broker")
+
+
+def test_lines_of_a_service_without_an_id_are_left_out(unpacked, tmp_path):
+    lines = (unpacked("kip-101-a") / "brokers/2/server.log").read_text().splitlines()
+    lines = [f"kafka-2 | {line}" for line in lines]
+    lines.append("kafka-3 | [2026-11-20 10:00:00,000] INFO Truncating log orders-0 to offset 3. (kafka.log.Log)")
+    lines.append("shop-1  | [2026-11-20 10:00:00,000] INFO served 200")
+    (tmp_path / "all.log").write_text("\n".join(lines))
+    found = {part.source: (part.kind, part.broker, part.reason) for part in find_parts(tmp_path)}
+    assert found.pop("kafka-2") == ("log", "2", "")
+    assert found == {"kafka-3": ("left-out", "?", "no line of kafka-3 has the id of the broker that wrote it")}
