@@ -13,14 +13,15 @@ def by_range(table: str, rows: pl.DataFrame, size: int) -> list[tuple[int, pl.Da
 
     Of marks only handled records have ranges: the others are few, and concern the whole partition.
     """
-    offset = pl.col("offset") if table != "marks" else pl.when(pl.col("kind") == "handle").then("offset")
-    limits = rows.select(low=offset.min(), high=offset.max(), missing=offset.null_count())
-    low, high, missing = limits.row(0)
+    offsets = rows["offset"]
+    if table == "marks":
+        offsets = rows.select(pl.when(pl.col("kind") == "handle").then("offset")).to_series()
+    low, high = offsets.min(), offsets.max()  # of a column: a query would wait for the threads that read
     if low is None:
         return [(REST, rows)]
-    if not missing and 0 <= low // size == high // size < MAX_RANGES:  # as in most blocks
+    if not offsets.null_count() and 0 <= low // size == high // size < MAX_RANGES:  # as in most blocks
         return [(low // size, rows)]
-    parts = rows.group_by(range_of(offset, size).alias("range"), maintain_order=True)
+    parts = rows.group_by(range_of(pl.lit(offsets), size).alias("range"), maintain_order=True)
     return [(int(str(key)), part) for (key,), part in parts]
 
 
