@@ -4,11 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+MAX_VALUE = 60  # characters of a value in a sentence
+
 
 def some(values: Sequence[str], max_shown: int = 3) -> str:
     """The first values, and how many more there are."""
     shown = ", ".join(values[:max_shown])
     return shown if len(values) <= max_shown else f"{shown} and {len(values) - max_shown:,} more"
+
+
+def short(value: object) -> str:
+    """A value in a sentence: a long one without its middle. `Finding.values` has it whole."""
+    text = str(value)
+    return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE // 2]}…{text[-MAX_VALUE // 4 :]}"
+
+
+def quoted(value: object) -> str:
+    """A value in quotation marks, shortened; of a tombstone, None."""
+    return repr(short(value) if isinstance(value, str) else value)
+
+
+def some_values(values: Sequence[str]) -> str:
+    """The first values, each shortened, and how many more there are."""
+    return some([*map(short, values[:3]), *values[3:]])
 
 
 def either(measures: Sequence[str]) -> str:

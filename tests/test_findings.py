@@ -351,3 +351,18 @@ def test_missing_settings_are_named_if_findings_depend_on_them(history: str, mis
     items = judge(history, tmp_path).verdict["assumptions"]
     sentences = [item["says"] for item in items if item["name"] == "configuration recorded"]
     assert sentences == ([f"run.json does not set {missing}, and verdicts depend on that"] if missing else [])
+
+
+def test_a_sentence_shortens_long_values_and_the_finding_has_them_whole(tmp_path: Path) -> None:
+    long = {value: '{"order": "' + value + '", "lines": [' + "17, " * 90 + f'"{value}"]}}' for value in "abex"}
+    text = re.sub(
+        r'"value": "([abex])"',
+        lambda found: f'"value": {json.dumps(long[found[1]])}',
+        json.dumps(parse(UNCLEAN).events),
+    )
+    findings = judge(History(json.loads(text), parse(UNCLEAN).config), tmp_path).findings
+    loss = next(finding for finding in findings if finding["rule"] == "lost-write")
+    assert set(loss["values"]) <= set(long.values())
+    assert all(len(finding["sentence"]) < 500 for finding in findings)
+    assert '{"order": "b", "lines"' in loss["sentence"]
+    assert '"b"]}' in loss["sentence"]

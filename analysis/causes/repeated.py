@@ -11,6 +11,7 @@ import polars as pl
 from ..replicas.replica_logs import TopicPartition, in_snapshot
 from ..timelines.facts import Fact
 from ..timelines.timeline import Timeline
+from ..wording import quoted
 from .losses import Lost
 
 
@@ -40,7 +41,7 @@ def sent(repeated: Repeated) -> list[Fact]:
     """The fact that the value was sent, if its send is recorded."""
     if repeated.invoked is None:
         return []
-    text = f"{repeated.process or 'a producer'} sent {repeated.value!r}"
+    text = f"{repeated.process or 'a producer'} sent {quoted(repeated.value)}"
     return [Fact(text, "sent", repeated.invoked, place=repeated.place)]
 
 

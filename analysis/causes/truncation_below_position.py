@@ -13,6 +13,7 @@ from __future__ import annotations
 import polars as pl
 
 from ..timelines.facts import ordered
+from ..wording import quoted
 from .attempts import NOT_THE_CASE, Attempt, needs
 from .missed import Missed, Processes
 
@@ -34,7 +35,9 @@ def explain_missed(events: pl.DataFrame, missed: Missed, _: Processes) -> Attemp
         return needs(f"how group {missed.group} came to a position beyond offset {missed.last} of {missed.name}")
     earlier, row = missed.earlier, beyond.row(0, named=True)
     place = f"offset {missed.first} of {missed.name}"
-    text = f"{earlier['process']} polled {earlier['value']!r} at {place}, where the missed record was written later"
+    text = (
+        f"{earlier['process']} polled {quoted(earlier['value'])} at {place}, where the missed record was written later"
+    )
     did = {"commit": "committed", "assign": "was assigned", "seek": "sought", "poll": "polled"}[row["f"]]
     offset = row["last_offset"] if row["f"] == "poll" else row["first_offset"]
     facts = [

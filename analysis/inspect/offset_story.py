@@ -16,6 +16,7 @@ from ..causes.losses import Lost
 from ..finding_order import worst_first
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import in_snapshot, is_of_copy
+from ..wording import quoted
 from . import groups, transactions
 from .differences import cell
 
@@ -67,8 +68,8 @@ def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes:
 
 def _sent(row: Record) -> Record:
     outcome = str(row["outcome"])
-    key = f" with key {row['key']!r}" if row["key"] is not None else ""
-    sentence = f"{row['process']} sent {row['value']!r}{key} at {row['invoked'] / 1e9:.3f} s"
+    key = f" with key {quoted(row['key'])}" if row["key"] is not None else ""
+    sentence = f"{row['process']} sent {quoted(row['value'])}{key} at {row['invoked'] / 1e9:.3f} s"
     if row["acknowledged"]:
         sentence += f", acknowledged under acks={row['acks']} at {row['completed'] / 1e9:.3f} s"
     elif outcome == "ok":
@@ -79,7 +80,7 @@ def _sent(row: Record) -> Record:
 
 
 def _read(row: Record) -> Record:
-    sentence = f"{row['process']} read {row['value']!r}"
+    sentence = f"{row['process']} read {quoted(row['value'])}"
     return {"says": sentence, "time": row["completed"], **_nowhere(row["at"])}
 
 

@@ -21,7 +21,7 @@ from ..transactions.cycle_types import TYPES
 from ..transactions.cycles import Cycles, cycles_of
 from ..transactions.shortest_cycle import Cycle, Step
 from ..transactions.windows import windows_of, within
-from ..wording import plural
+from ..wording import plural, short
 from .findings import seconds
 from .judgement import Judgement, judge_later
 from .rule import Rule
@@ -264,10 +264,10 @@ class CycleInWords:
 
     def dependency(self, kind: str, row: dict[str, Any], one: str, other: str) -> str:
         """Why one transaction comes before the other, by a row of DEPENDENCIES."""
-        wrote = f"{one} wrote {row['source_value']} at {self._where(row, 'source')}"
+        wrote = f"{one} wrote {short(row['source_value'])} at {self._where(row, 'source')}"
         if kind == "wr":
             return f"{wrote}, {other} read it"
-        return f"{wrote}, before {other} wrote {row['target_value']} at {self._where(row, 'target')}"
+        return f"{wrote}, before {other} wrote {short(row['target_value'])} at {self._where(row, 'target')}"
 
     def whole(self) -> str:
         """The whole cycle."""

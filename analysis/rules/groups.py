@@ -17,7 +17,7 @@ from ..partitions.marks import IS_HANDLED
 from ..partitions.partition import Offsets, Partition
 from ..references import SEMANTICS
 from ..timelines.facts import SECOND
-from ..wording import plural, some
+from ..wording import plural, short, some, some_values
 from .findings import Proof, finding, seconds, where
 from .group_commits import commits_of, groups_of, groups_or_clients, with_begin
 from .judgement import Result, Unknown
@@ -185,9 +185,9 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
     )
     return finding(
         p,
-        sentence + f" ({some(held['value'].to_list())})",
+        sentence + f" ({some_values(held['value'].to_list())})",
         (first, last),
-        [*((f"{value} acknowledged at offset {first}", at) for value, at in sent), *evidence],
+        [*((f"{short(value)} acknowledged at offset {first}", at) for value, at in sent), *evidence],
         count=len(run),
         values=held["value"],
         processes=[group] if group else [],

@@ -15,7 +15,7 @@ from ..partitions.transaction_evidence import coordinated_transactions, last_see
 from ..references import kip
 from ..replicas.replica_logs import stretches
 from ..timelines.facts import SECOND
-from ..wording import plural
+from ..wording import plural, short
 from .findings import Row, finding, seconds, where
 from .judgement import Result, Unknown
 from .rule import NO_BROKER_FILES, Rule
@@ -177,7 +177,7 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
         f"{about.name} is open in the log of broker {logs.leader} since {where(p, first)}, though {proof}:"
         f" read_committed consumers of {p.name} stop there{behind}",
         (first, max([first, row["last_offset"], *held["last_offset"].tail(1)])),
-        [*evidence, *((f"{process} sends {value}, which waits", at) for process, value, at in first_waiting)],
+        [*evidence, *((f"{process} sends {short(value)}, which waits", at) for process, value, at in first_waiting)],
         count=max(count, 1),
         values=waiting["value"],
         processes=[about.process] if about.process else [],

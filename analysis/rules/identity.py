@@ -11,7 +11,7 @@ from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.jepsen_log import jepsen_log
 from ..partitions.partition import Partition
 from ..references import REPLICATION, kip
-from ..wording import plural, some
+from ..wording import plural, short, some
 from .findings import distinct, finding, where
 from .idempotence import without_idempotence
 from .judgement import Result
@@ -55,10 +55,10 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
         seen = places[slice(*np.searchsorted(offsets, [first, first + 1]).tolist())]
         yield finding(
             p,
-            f"{where(p, first)} held {' and '.join(here)}"
+            f"{where(p, first)} held {' and '.join(map(short, here))}"
             if len(run) == 1
             else f"{plural(len(run), 'offset')} at {where(p, first, last)} held more than one value"
-            f" ({where(p, first)}: {' and '.join(here)})",
+            f" ({where(p, first)}: {' and '.join(map(short, here))})",
             (first, last),
             _sightings(seen),
             count=len(run),
@@ -75,7 +75,7 @@ def inconsistent_offsets_in_jepsen(p: Partition) -> Iterator[Result]:
         offset, values = int(rows["offset"][0]), rows["value"].to_list()
         yield finding(
             p,
-            f"offset {offset} of key {p.topic} held {' and '.join(values)}",
+            f"offset {offset} of key {p.topic} held {' and '.join(map(short, values))}",
             (offset, offset),
             _sightings(rows),
             values=values,
@@ -84,7 +84,9 @@ def inconsistent_offsets_in_jepsen(p: Partition) -> Iterator[Result]:
 
 def _sightings(places: pl.DataFrame) -> list[tuple[str, int]]:
     """The first eight places as evidence."""
-    return [(f"{row['value']} at offset {row['offset']}", row["at"]) for row in places.head(8).iter_rows(named=True)]
+    return [
+        (f"{short(row['value'])} at offset {row['offset']}", row["at"]) for row in places.head(8).iter_rows(named=True)
+    ]
 
 
 @Rule(
@@ -125,7 +127,7 @@ def duplicate(p: Partition) -> Iterator[Result]:
         by = f", sent by {sender} without idempotence," if permitted else f", sent by {sender}," if sender else ""
         yield finding(
             p,
-            f"{value}{by} is at {len(offsets)} offsets of {p.name}: {some([str(o) for o in offsets], 5)}",
+            f"{short(value)}{by} is at {len(offsets)} offsets of {p.name}: {some([str(o) for o in offsets], 5)}",
             (int(offsets[0]), int(offsets[-1])),
             _sightings(shown[(value,)]),
             values=[value],
@@ -142,7 +144,7 @@ def duplicate_in_jepsen(p: Partition) -> Iterator[Result]:
         offsets, value = rows["offset"].to_list(), rows["value"][0]
         yield finding(
             p,
-            f"{value} is at offsets {some(list(map(str, offsets)), 8)} of key {p.topic}",
+            f"{short(value)} is at offsets {some(list(map(str, offsets)), 8)} of key {p.topic}",
             (offsets[0], offsets[-1]),
             _sightings(rows),
             values=[value],

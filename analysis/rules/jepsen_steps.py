@@ -8,7 +8,7 @@ import polars as pl
 
 from ..partitions.jepsen_log import jepsen_index, jepsen_log
 from ..partitions.partition import Partition
-from ..wording import plural
+from ..wording import plural, short
 from .findings import finding
 from .judgement import Result
 
@@ -84,9 +84,9 @@ def _findings(p: Partition, verb: str, steps: Steps, severity: str) -> Iterator[
         offsets = sorted((offset_of[first], offset_of[second]))
         yield finding(
             p,
-            f"{process} {verb} {first} and then {second} of key {p.topic}, {how}",
+            f"{process} {verb} {short(first)} and then {short(second)} of key {p.topic}, {how}",
             (offsets[0], offsets[1]),
-            [(f"{process} {verb} {first}", row["before_at"]), (f"{process} {verb} {second}", row["at"])],
+            [(f"{process} {verb} {short(first)}", row["before_at"]), (f"{process} {verb} {short(second)}", row["at"])],
             values=[first, second],
             processes=[process],
             severity=severity,

@@ -19,7 +19,7 @@ from ..partitions.ranges import ranges_in
 from ..partitions.rewrites import events, generations
 from ..references import SEMANTICS
 from ..replicas.resolved_outcomes import COMPACTED
-from ..wording import some
+from ..wording import short, some, some_values
 from .findings import Row, distinct, finding, seconds, where
 from .judgement import Result
 from .replica_absent import acknowledged_absent
@@ -100,14 +100,14 @@ def lost_write_in_jepsen(p: Partition) -> Iterator[Result]:
     for row in lost.iter_rows(named=True):
         outcome = "acknowledged" if row["outcome"] == "ok" else "indeterminate, but other values of it were read"
         sentence = (
-            f"{row['value']} was sent by {row['process']} ({outcome} at {seconds(row['completed'])}) and is at offset"
-            f" {row['held']} of key {p.topic}, but no poll returned it, although later values were read"
+            f"{short(row['value'])} was sent by {row['process']} ({outcome} at {seconds(row['completed'])}) and is"
+            f" at offset {row['held']} of key {p.topic}, but no poll returned it, although later values were read"
         )
         yield _of_one_send(p, row, row["held"], sentence)
 
 
 def _of_one_send(p: Partition, row: Row, offset: int | None, sentence: str) -> Finding:
-    proof = (f"{row['process']} sends {row['value']}", row["at"])
+    proof = (f"{row['process']} sends {short(row['value'])}", row["at"])
     return finding(p, sentence, (offset, offset), [proof], values=[row["value"]], processes=[row["process"]])
 
 
@@ -160,8 +160,8 @@ def unseen_in_jepsen(p: Partition) -> Iterator[Result]:
     sent = p.sends.filter(outcome="ok").unique("value", keep="first", maintain_order=True)
     for row in sent.join(values_read(p), on="value", how="anti").iter_rows(named=True):
         sentence = (
-            f"{row['value']} was acknowledged to {row['process']} at {seconds(row['completed'])} in key {p.topic}, but"
-            " no poll returned it"
+            f"{short(row['value'])} was acknowledged to {row['process']} at {seconds(row['completed'])} in key"
+            f" {p.topic}, but no poll returned it"
         )
         yield _of_one_send(p, row, row["offset"], sentence)
 
@@ -277,22 +277,22 @@ def lost_sends(p: Partition) -> pl.DataFrame:
 
 def _loss(p: Partition, run: pl.DataFrame, event: int) -> Finding:
     first, last, one = run.row(0, named=True), run.row(-1, named=True), len(run) == 1
-    value, at = first["value"], first["offset"]
+    value, at = short(first["value"]), first["offset"]
     acks = " with acks=1, which waits for no follower" if first["acks"] == "1" else ""
     if one:
         acknowledged = f"{value} was acknowledged at {_place(p, run)} by {first['process']}"
         lost = f"{acknowledged} at {seconds(first['completed'])}{acks}"
     else:
-        lost = f"{len(run):,} writes acknowledged at {_place(p, run)} ({some(run['value'].to_list())}){acks}"
+        lost = f"{len(run):,} writes acknowledged at {_place(p, run)} ({some_values(run['value'].to_list())}){acks}"
         lost += ", are gone" if acks else " are gone"
     evidence = [
         (f"{first['process']} sends {value}", first["invoked_at"]),
         (f"{value} acknowledged at offset {at}", first["at"]),
         (f"{value} read by {first['first_reader']}", first["first_read_at"]),
-        (f"offset {at} holds {first['other']} instead", first["other_at"]),
+        (f"offset {at} holds {short(first['other'])} instead", first["other_at"]),
         (f"a later end offset is {first['later_end']}", first["later_end_at"]),
     ]
-    evidence += [] if one else [(f"{last['value']} acknowledged at offset {last['offset']}", last["at"])]
+    evidence += [] if one else [(f"{short(last['value'])} acknowledged at offset {last['offset']}", last["at"])]
     return finding(
         p,
         f"{lost}; {_read_before(run)}; {_proof_of_loss(p, run)}",
@@ -322,12 +322,12 @@ def _read_before(run: pl.DataFrame) -> str:
 def _proof_of_loss(p: Partition, run: pl.DataFrame) -> str:
     one, replaced, others = len(run) == 1, int(run["replaced"].sum()), run["other"].drop_nulls()
     if one and replaced:
-        return f"its offset now holds {others[0]}"
+        return f"its offset now holds {short(others[0])}"
     if replaced == 1:
-        return f"1 of their offsets now holds another record ({others[0]})"
+        return f"1 of their offsets now holds another record ({short(others[0])})"
     if replaced:
         offsets = "their offsets" if replaced == len(run) else f"{replaced:,} of their offsets"
-        return f"{offsets} now hold other records ({others[0]}, … {replaced - 1:,} more)"
+        return f"{offsets} now hold other records ({short(others[0])}, … {replaced - 1:,} more)"
     if run["shrunk"].any():
         return f"a later end offset is {run['later_end'].drop_nulls()[0]}"
     if run["not_in_logs"].any():
@@ -341,21 +341,22 @@ def _unseen(p: Partition, run: pl.DataFrame) -> Finding:
     first = run.row(0, named=True)
     if len(run) == 1:
         sentence = (
-            f"{first['value']} was acknowledged at {_place(p, run)} by {first['process']} at"
+            f"{short(first['value'])} was acknowledged at {_place(p, run)} by {first['process']} at"
             f" {seconds(first['completed'])}, but no read returned it; nothing proves that it is gone"
         )
     else:
         sentence = (
             f"no read returned {len(run):,} acknowledged writes at {_place(p, run)}"
-            f" ({some(run['value'].to_list())}) of {some(distinct(run['process']))}; nothing proves that they are gone"
+            f" ({some_values(run['value'].to_list())}) of {some(distinct(run['process']))};"
+            " nothing proves that they are gone"
         )
     return finding(
         p,
         sentence,
         (first["offset"], run["offset"][-1]),
         [
-            (f"{first['process']} sends {first['value']}", first["invoked_at"]),
-            (f"{first['value']} acknowledged", first["at"]),
+            (f"{first['process']} sends {short(first['value'])}", first["invoked_at"]),
+            (f"{short(first['value'])} acknowledged", first["at"]),
         ],
         count=len(run),
         values=run["value"],

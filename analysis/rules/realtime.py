@@ -12,7 +12,7 @@ from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..references import LINEARIZABILITY
-from ..wording import plural, some
+from ..wording import plural, short, some_values
 from .findings import Row, distinct, finding, seconds, where
 from .judgement import Result, Unknown, missing_isolation_levels
 from .loss import lost_sends
@@ -76,13 +76,13 @@ def _early_appends(p: Partition, run: pl.DataFrame, witness: Row) -> Finding:
     return finding(
         p,
         f"{_event(p, witness)} at {seconds(witness['completed'])}, but {plural(len(run), 'later append')}"
-        f" ({some(run['value'].to_list())}) {'is' if len(run) == 1 else 'are'} before it, at"
+        f" ({some_values(run['value'].to_list())}) {'is' if len(run) == 1 else 'are'} before it, at"
         f" {where(p, first['offset'], run['offset'][-1])}",
         (first["offset"], run["offset"][-1]),
         [
             _evidence(witness),
-            (f"{first['process']} sends {first['value']} afterwards", first["invoked_at"]),
-            (f"{first['value']}{first['how']} at offset {first['offset']}", first["at"]),
+            (f"{first['process']} sends {short(first['value'])} afterwards", first["invoked_at"]),
+            (f"{short(first['value'])}{first['how']} at offset {first['offset']}", first["at"]),
         ],
         count=len(run),
         values=distinct([witness["value"], *run["value"].to_list()]),
@@ -150,15 +150,15 @@ def _placed(p: Partition) -> pl.DataFrame:
 def _event(p: Partition, row: Row) -> str:
     if row["how"] == "answered":
         return f"end_offsets returned {row['offset']}"
-    return f"{row['value']} was {row['how']} at {where(p, row['offset'])}"
+    return f"{short(row['value'])} was {row['how']} at {where(p, row['offset'])}"
 
 
 def _evidence(row: Row) -> tuple[str, int]:
     if row["how"] == "answered":
         return f"end offset {row['offset']}", row["at"]
     if row["how"] == "read":
-        return f"{row['value']} read by {row['process']}", row["at"]
-    return f"{row['value']} acknowledged at offset {row['offset']}", row["at"]
+        return f"{short(row['value'])} read by {row['process']}", row["at"]
+    return f"{short(row['value'])} acknowledged at offset {row['offset']}", row["at"]
 
 
 @Rule(

@@ -15,7 +15,7 @@ from ..partitions.adjacent_runs import adjacent_runs, beside
 from ..partitions.rewrites import events, generations
 from ..references import REPLICATION
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
-from ..wording import brokers, plural, span
+from ..wording import brokers, plural, quoted, span
 from .findings import finding
 from .judgement import Result, Unknown
 from .rule import NO_BROKER_FILES, Rule
@@ -189,7 +189,7 @@ def _absence(logs: ReplicaLogs, run: pl.DataFrame, leader: str | None) -> Findin
         if run["everywhere"][0]
         else (f"only on {brokers(holders)}, and not in the log of broker {leader}, the leader")
     )
-    acknowledged = f"{run['value'][0]!r} was acknowledged"
+    acknowledged = f"{quoted(run['value'][0])} was acknowledged"
     acknowledged += f" at offset {first}" if first is not None else " without an offset"
     return finding(
         logs,
@@ -217,7 +217,7 @@ def _records_instead(logs: ReplicaLogs, first: int | None, leader: str | None) -
         return [Evidence(f"the logs have no record at offset {first}; {last}")]
     row = now.row(0, named=True)
     epoch = f" in leader epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
-    description = f"broker {row['broker']} has {row['value']!r} at offset {first}, written{epoch}"
+    description = f"broker {row['broker']} has {quoted(row['value'])} at offset {first}, written{epoch}"
     return [Evidence(description, source=row["file"], byte=row["byte"])]
 
 

@@ -16,7 +16,7 @@ import polars as pl
 from ...histories.tables import Evidence, Finding
 from ..references import kip
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, runs
-from ..wording import brokers, span
+from ..wording import brokers, quoted, span
 from .findings import finding
 from .judgement import Result, Unknown
 from .rule import NO_BROKER_FILES, Rule
@@ -191,8 +191,10 @@ def _evidence(divergence: Divergence, bounds: pl.DataFrame) -> Iterator[Evidence
         here = (pl.col("broker") == broker) & (pl.col("offset") == first)
         record = divergence.records.filter(here).row(0, named=True)
         description = f"broker {broker} has at offset {first} "
-        description += f"value {record['value']!r}" if record["control"] is None else f"a {record['control']} marker"
-        description += f", key {record['key']!r}" if record["key"] is not None else ""
+        description += (
+            f"value {quoted(record['value'])}" if record["control"] is None else f"a {record['control']} marker"
+        )
+        description += f", key {quoted(record['key'])}" if record["key"] is not None else ""
         description += f", epoch {record['leader_epoch']}" if record["leader_epoch"] is not None else ""
         description += f", timestamp {record['timestamp']}" if record["timestamp"] is not None else ""
         description += f", digest {record['digest']:016x}" if record["digest"] is not None else ""

@@ -11,7 +11,7 @@ from ...histories.tables import Finding
 from ..partitions.absences import lasting
 from ..partitions.partition import Partition, once
 from ..references import JEPSEN
-from ..wording import plural
+from ..wording import plural, short
 from . import jepsen_steps
 from .findings import Row, finding, where
 from .idempotence import without_idempotence
@@ -93,8 +93,8 @@ def int_send_skip(p: Partition) -> Iterator[Result]:
             yield finding(
                 p,
                 f"{plural(len(between), 'record')} of other producers ({where(p, first, last)})"
-                f" {'is' if len(between) == 1 else 'are'} between {row['previous_value']} and {row['value']}, which"
-                f" {row['process']} wrote in one transaction",
+                f" {'is' if len(between) == 1 else 'are'} between {short(row['previous_value'])} and"
+                f" {short(row['value'])}, which {row['process']} wrote in one transaction",
                 (first, last),
                 [("the transaction", row["at"])],
                 count=len(between),
@@ -137,13 +137,13 @@ def _back(p: Partition, row: Row, excused: set[tuple[str, str]]) -> Finding:
     permitted = bool(excused & {(process, str(row["value"])), (process, str(row["previous_value"]))})
     return finding(
         p,
-        f"{process} sent {row['previous_value']} before {row['value']}, but their offsets are"
+        f"{process} sent {short(row['previous_value'])} before {short(row['value'])}, but their offsets are"
         f" {p.name}@{row['previous']} and @{row['offset']}"
         + (" (permitted: the producer is not idempotent)" if permitted else ""),
         (row["offset"], row["previous"]),
         [
-            (f"{row['previous_value']} acknowledged at {row['previous']}", row["previous_at"]),
-            (f"{row['value']} acknowledged at {row['offset']}", row["at"]),
+            (f"{short(row['previous_value'])} acknowledged at {row['previous']}", row["previous_at"]),
+            (f"{short(row['value'])} acknowledged at {row['offset']}", row["at"]),
         ],
         values=[row["previous_value"], row["value"]],
         processes=[process],

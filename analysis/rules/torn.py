@@ -10,7 +10,7 @@ from ...histories.tables import Evidence, Finding
 from ..partitions.partition import Partition
 from ..references import kip
 from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, pieces_of
-from ..wording import plural, some
+from ..wording import plural, short, some
 from .judgement import Result, Unknown
 from .rule import NO_BROKER_FILES, Rule
 
@@ -78,9 +78,11 @@ def _torn(rows: pl.DataFrame) -> Finding:
     records = f"{plural(count, 'record')} in {here} {'is' if count == 1 else 'are'} {state}"
     wrote = "{} writes {}; its client knows the transaction as {}"
     first_rows = rows.head(3).select("process", "value", "outcome", "at").rows()
-    evidence = [Evidence(wrote.format(*about), at) for *about, at in first_rows]
+    evidence = [
+        Evidence(wrote.format(process, short(value), outcome), at) for process, value, outcome, at in first_rows
+    ]
     if state != ABSENT:
-        decided = f"{first['value']} at {here}@{first['first_offset']}, its marker at {here}@{first['marker']}"
+        decided = f"{short(first['value'])} at {here}@{first['first_offset']}, its marker at {here}@{first['marker']}"
         evidence.append(Evidence(decided, source=first["file"], byte=first["byte"]))
     return Finding(
         rule="torn-transaction",

@@ -9,7 +9,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64
 from ..partitions.open_transactions import describe_open_transaction, is_in_leaders_log
 from ..partitions.partition import Partition
-from ..wording import plural, some
+from ..wording import plural, some_values
 from .judgement import MissingSetting, Unknown, missing_isolation_levels
 from .send_evidence import with_later_end
 
@@ -22,7 +22,7 @@ def unknown_sends(p: Partition, doubtful: pl.DataFrame) -> Iterator[Unknown | Mi
         unread = "the final reads did not return" if p.final else "no read returned"
         yield Unknown(
             f"{unread} {plural(len(doubtful), 'acknowledged record')} of {p.name}"
-            f" ({some(doubtful['value'].to_list())}), which may be lost or not: {_why_doubtful(p, doubtful)}"
+            f" ({some_values(doubtful['value'].to_list())}), which may be lost or not: {_why_doubtful(p, doubtful)}"
         )
 
 

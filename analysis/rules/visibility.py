@@ -13,7 +13,7 @@ from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Offsets, Partition, once
 from ..references import JEPSEN, kip
-from ..wording import plural, some
+from ..wording import plural, short, some, some_values
 from .findings import distinct, finding, seconds, where
 from .judgement import MissingSetting, Result, Unknown, missing_isolation_levels
 from .rule import Rule
@@ -66,12 +66,15 @@ def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
         each = rows.unique("at", keep="first", maintain_order=True).head(8)
         yield finding(
             p,
-            f"{some(readers)} read {row['value']} at offset {row['offset']} of key {p.topic}, but"
+            f"{some(readers)} read {short(row['value'])} at offset {row['offset']} of key {p.topic}, but"
             f" {row['writer']} failed to write it",
             (row["offset"], row["offset"]),
             [
-                (f"{row['writer']} fails to write {row['value']}", row["written_at"]),
-                *((f"{reader} reads {row['value']}", at) for reader, at in each.select("process", "at").iter_rows()),
+                (f"{row['writer']} fails to write {short(row['value'])}", row["written_at"]),
+                *(
+                    (f"{reader} reads {short(row['value'])}", at)
+                    for reader, at in each.select("process", "at").iter_rows()
+                ),
             ],
             values=[row["value"]],
             processes=readers,
@@ -81,7 +84,7 @@ def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
 def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Finding:
     first = run.row(0, named=True)
     sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, but the {outcome}"
-    failed = (f"{first['sender']} fails to write {first['value']}", first["sent_at"])
+    failed = (f"{first['sender']} fails to write {short(first['value'])}", first["sent_at"])
     return _finding(p, run, severity, sentence, failed)
 
 
@@ -110,7 +113,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
     missing, since = _missing(p)
     doubtful = unsent.filter(pl.col("first_read") >= since) if missing else unsent.clear()
     if len(doubtful):
-        values = some(distinct(doubtful["value"]))
+        values = some_values(distinct(doubtful["value"]))
         yield Unknown(f"no send is recorded of {values}, which {p.name} returned to consumers; but {missing}")
         unsent = unsent.filter(pl.col("first_read") < since)
     for run in _runs(unsent):
@@ -130,7 +133,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
             "violation",
             f"{_readers(run)} read {_values(run)} at {_span(p, run)} at {seconds(first['completed'])}, before"
             f" {first['sender']} sent it at {seconds(first['sent'])}, if their clocks agree",
-            (f"{first['sender']} sends {first['value']}", first["sent_at"]),
+            (f"{first['sender']} sends {short(first['value'])}", first["sent_at"]),
         )
 
 
@@ -189,7 +192,7 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
             run,
             "violation",
             f"{_readers(run)} read {_values(run)} at {_span(p, run)} {how}",
-            (f"{first['sender']} writes {first['value']}", first["sent_at"]),
+            (f"{first['sender']} writes {short(first['value'])}", first["sent_at"]),
         )
 
 
@@ -200,8 +203,8 @@ def precommitted_read_in_jepsen(p: Partition) -> Iterator[Result]:
     for row in own.unique("at", keep="first", maintain_order=True).iter_rows(named=True):
         yield finding(
             p,
-            f"{row['process']} read {row['value']} at offset {row['offset']} of key {p.topic} in the transaction that"
-            " writes it",
+            f"{row['process']} read {short(row['value'])} at offset {row['offset']} of key {p.topic} in the"
+            " transaction that writes it",
             (row["offset"], row["offset"]),
             [("the transaction", row["at"])],
             values=[row["value"]],
@@ -287,7 +290,7 @@ def _finding(p: Partition, run: pl.DataFrame, severity: str, sentence: str, *mor
         p,
         sentence,
         (first["offset"], run["offset"][-1]),
-        [*more, (f"{first['readers'][0]} reads {first['value']}", first["at"])],
+        [*more, (f"{first['readers'][0]} reads {short(first['value'])}", first["at"])],
         count=len(run),
         values=run["value"],
         processes=run["readers"].explode(),
@@ -301,7 +304,7 @@ def _readers(run: pl.DataFrame) -> str:
 
 def _values(run: pl.DataFrame) -> str:
     values = run["value"].to_list()
-    return values[0] if len(values) == 1 else f"{plural(len(values), 'value')} ({some(values)})"
+    return short(values[0]) if len(values) == 1 else f"{plural(len(values), 'value')} ({some_values(values)})"
 
 
 def _span(p: Partition, run: pl.DataFrame) -> str:
