@@ -15,7 +15,7 @@ from ..partitions.log_start import log_start
 from ..partitions.partition import Partition, once
 from ..rules import RULES
 from ..rules.evidence import sends_of
-from ..timelines.facts import OUT_OF_RANGE, SECOND
+from ..timelines.facts import OUT_OF_RANGE, SECOND, ordered
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import Timeline
 from ..wording import span
@@ -136,14 +136,47 @@ def _lost_range(lost: Lost | None) -> Record | None:
 
 
 def _explain_divergence(p: Partition, finding: Finding, _: Losses = ()) -> Explanation | None:
-    """Why replicas differ at the end. None without a proof: the replica may not have truncated yet."""
+    """Why replicas differ at the end, or in a run without clients at any time. None without a proof at the end of a
+    run with clients: the replica may not have truncated yet, and a loss has an explanation of its own."""
     first, last = finding.first_offset, finding.last_offset
     if p.timeline is None or first is None or last is None:
         return None
-    if finding.snapshot != (p.timeline.replica_logs.last or None):
+    if finding.snapshot == (p.timeline.replica_logs.last or None):
+        explanation = explain_divergence(p.timeline, Lost(p.topic, p.partition, first, last, finding.count))
+        if explanation.cause != "unknown":
+            return explanation
+    if finding.severity != "violation" or len(p.sends) or len(p.unplaced):
         return None
-    explanation = explain_divergence(p.timeline, Lost(p.topic, p.partition, first, last, finding.count))
-    return None if explanation.cause == "unknown" else explanation
+    return _explain_losing_side(p, p.timeline, finding, (first, last))
+
+
+def _explain_losing_side(
+    p: Partition, timeline: Timeline, finding: Finding, span: tuple[int, int]
+) -> Explanation | None:
+    """The cause for which committed records are not on the side of the later leader, as of a loss; None if that side
+    is not known. The checkpointed high watermark shows that they were committed, which stands for acks=all."""
+    losing = _losing_records(timeline, finding.snapshot or "", span)
+    if not len(losing):
+        return None
+    broker, first, last = losing["broker"][0], int(losing["offset"][0]), int(losing["offset"][-1])
+    values = tuple(losing["value"].drop_nulls())
+    lost = Lost(p.topic, p.partition, first, last, len(losing), frozenset({"all"}), values)
+    explanation = explain_loss(timeline, lost)
+    if explanation.cause == "unknown":
+        return explanation
+    marks = timeline.ends_of(broker, "high-watermark")
+    committed = [mark.fact for mark in marks if mark.snapshot == (finding.snapshot or "") and mark.end > first]
+    return replace(explanation, chain=ordered([*explanation.chain, *committed[:1]]))
+
+
+def _losing_records(timeline: Timeline, snapshot: str, span: tuple[int, int]) -> pl.DataFrame:
+    """One replica's records in a range of offsets where a later leader wrote other values; none without epochs."""
+    held = timeline.replica_logs.records.filter(pl.col("offset").is_between(*span), snapshot=snapshot)
+    latest = pl.col("leader_epoch").max()
+    won = held.filter(latest.over("broker") == latest)
+    losing = held.filter(latest.over("broker") < latest).join(won, on=["offset", "value"], how="anti", nulls_equal=True)
+    losing = losing.sort("offset", "broker")
+    return losing.filter(broker=losing["broker"][0]) if len(losing) else losing
 
 
 def _explain_missed(p: Partition, finding: Finding, losses: Losses) -> Explanation | None:

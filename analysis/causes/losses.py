@@ -106,7 +106,7 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
 
 def acknowledgement(lost: Lost) -> list[Fact]:
     """The facts of the first and the last acknowledgement of lost records; none if they are not recorded."""
-    if lost.written is not None:
+    if lost.written is not None or lost.reported[0] is None:
         return []
     acks = f" with acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
     offsets = f"{span(lost.first, lost.last)} of {lost.name}"

@@ -11,8 +11,11 @@ from logjudge.analysis.causes import explain_absence, explain_loss, explain_miss
 from logjudge.analysis.causes.losses import Lost, lost_of
 from logjudge.analysis.causes.missed import GROUP_EVENTS, Missed
 from logjudge.analysis.causes.repeated import Repeated
+from logjudge.analysis.engines.local import judge_run
+from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.layout import find_parts
 from logjudge.histories.evidence.part_blocks import read_part
+from notation import undrawn
 
 from .conftest import duplicate_cause, gathered, judge_divergence
 
@@ -107,6 +110,25 @@ def test_each_loss_has_its_true_cause_and_a_chain_in_order(recorded, run_name):
         assert times == sorted(times)
         assert len(times) > 2
         assert all(fact.source or fact.place is not None for fact in explained.chain)
+
+
+@pytest.mark.parametrize("name", ["backup-x", "unclean-election-a", "unclean-election-c", "unclean-election-m"])
+def test_without_clients_committed_records_that_a_later_leader_lacks_have_their_cause(recorded, name, tmp_path):
+    for part in ("run.json", "brokers", "snapshots"):
+        (tmp_path / part).symlink_to(recorded(name).root / part)
+    with undrawn():
+        results = judge_run(open_run(tmp_path))
+    found = results.findings().filter(rule="replica-divergence", severity="violation")
+    replaced = found.filter(pl.col("count") > 5)  # the five were written again by their producer
+    assert set(replaced["cause"]) == {expected_cause(name)}
+
+
+def test_without_clients_uncommitted_records_that_a_later_leader_lacks_have_no_cause(recorded, tmp_path):
+    for part in ("run.json", "brokers", "snapshots"):
+        (tmp_path / part).symlink_to(recorded("acks1-failover-a").root / part)
+    with undrawn():
+        found = judge_run(open_run(tmp_path)).findings().filter(rule="replica-divergence")
+    assert found.select("severity", "cause").rows() == [("note", None)]
 
 
 def weakened(run, rng):
