@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 MAX_VALUE = 60  # characters of a value in a sentence
 
 
-def some(values: Sequence[str], max_shown: int = 3) -> str:
+def some(values: Sequence[str], max_shown: int = 3, separator: str = ", ") -> str:
     """The first values, and how many more there are."""
-    shown = ", ".join(values[:max_shown])
+    shown = separator.join(values[:max_shown])
     return shown if len(values) <= max_shown else f"{shown} and {len(values) - max_shown:,} more"
 
 

@@ -236,20 +236,23 @@ def _checkpoint_lines(logs: ReplicaLogs, snapshot: str, broker: str, name: str) 
 
 def _receding_high_watermarks(logs: ReplicaLogs) -> Iterator[Result]:
     marks = logs.checkpoints.filter(name="high-watermark")
+    unordered: dict[str, list[str]] = {}  # by undated snapshot: brokers
     for replica in marks.partition_by("broker", maintain_order=True):
         by_snapshot = {row["snapshot"]: row for row in replica.iter_rows(named=True)}
         known = [name for name in logs.snapshots if name in by_snapshot]
         undated = [name for name in known if name != FINAL and name not in logs.times]
         if undated and len({by_snapshot[name]["offset"] for name in known if name != FINAL}) > 1:
-            yield Unknown(
-                f"the high watermarks of broker {replica['broker'][0]} for {logs.name} differ between snapshots, and"
-                f" the time of snapshot {undated[0]} is not recorded"
-            )
+            unordered.setdefault(undated[0], []).append(replica["broker"][0])
         pairs = [*itertools.pairwise(name for name in known if name not in undated)]
         pairs += [(name, FINAL) for name in undated if FINAL in by_snapshot]
         for before, after in ((by_snapshot[one], by_snapshot[other]) for one, other in pairs):
             if after["offset"] < before["offset"]:
                 yield _receding(logs, before, after)
+    for snapshot, names in unordered.items():
+        yield Unknown(
+            f"the high watermarks of {brokers(names)} for {logs.name} differ between snapshots, and the time of"
+            f" snapshot {snapshot} is not recorded"
+        )
 
 
 def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -52,7 +53,7 @@ def build_timeline(
     _from_metadata(builder, metadata)
     rows = log_events.filter(pl.col("kind") != "configured").rows(named=True)
     rows += (start for start in process_starts(log_events) if start["kind"] == "configured")
-    for row in sorted(rows, key=_by_time_and_line):
+    for row in sorted(rows, key=partial(_time_and_line, builder.clocks)):
         if handler := HANDLERS.get(row["kind"]):
             handler(builder, row, json.loads(row["fields"]))
     _from_files(builder)
@@ -72,10 +73,10 @@ def build_timeline(
     return builder
 
 
-def _by_time_and_line(row: dict[str, Any]) -> tuple[bool, int, bool, int]:
-    """A sort key of LOG_EVENTS; rows without a time or a line come last."""
-    time, line = row["time"], row["line"]
-    return time is None, time or 0, line is None, line or 0
+def _time_and_line(clocks: Mapping[str, Clock], row: dict[str, Any]) -> tuple[bool, int, bool, int]:
+    """A sort key of LOG_EVENTS, by corrected clocks; rows without a time or a line come last."""
+    time, line, clock = row["time"], row["line"], clocks.get(row["broker"])
+    return time is None, (time or 0) - (clock.offset if clock else 0), line is None, line or 0
 
 
 def _undated_last(one: LogEnd | BrokerEvent | Move) -> tuple[bool, int]:

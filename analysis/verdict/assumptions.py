@@ -31,7 +31,7 @@ def _of_files(damage: pl.DataFrame) -> list[Record]:
     if len(broken):
         files = broken["source"].unique().sort().to_list()
         places = plural(len(broken), "place")
-        sentence = f"{places} in {some(files)} could not be read (quarantine.jsonl)"
+        sentence = f"{places} in {some(files)} could not be read: {broken['reason'][0]} (quarantine.jsonl)"
         out.append(assumption("brokers' common files readable", False, sentence, ()))
     return out
 

@@ -263,7 +263,8 @@ def _insufficient_evidence(results: Results) -> list[dict[str, Any]]:
             for sentence in sentences:
                 reasons.setdefault(sentence, []).append(rule)
     touched = tuple(name for name in RULES if any(name in rules for rules in reasons.values()))
-    return [assumption("evidence sufficient", False, some(list(reasons)), touched)] if reasons else []
+    sentence = some(list(reasons), separator="; ")
+    return [assumption("evidence sufficient", False, sentence, touched)] if reasons else []
 
 
 def _why_no_final_reader(settings: Settings) -> str:

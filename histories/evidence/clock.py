@@ -2,7 +2,8 @@
 
 A broker logs in local time without a time zone. A recorded kill and restart of the broker bound the offset: its last
 line before cannot be later than the kill, its first line after cannot be earlier than the restart. Time zones differ
-by quarters of an hour, so the multiple nearest to 0 within the bounds is taken.
+by quarters of an hour, so the multiple nearest to 0 within the bounds is taken. Without one the clock is off, and its
+first line after the restart dates it best.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import polars as pl
 
 DAY_MS = 86_400_000
 QUARTER_MS = 15 * 60 * 1000
+START_MS = 700  # from the restart of a JVM to Kafka's first line
 KILL_SLACK_MS = 50  # a kill is recorded shortly before the process dies
 
 
@@ -107,10 +109,12 @@ def clock_offset(broker: str, boots: Sequence[Mapping[str, Any]], faults: Sequen
 
 
 def _within(low: int, high: int) -> int:
-    """The likeliest offset within the bounds: of a time zone, else the nearest to 0."""
+    """The likeliest offset within the bounds: that of a time zone, else the one by which the broker's first line comes
+    START_MS after its restart; its last line may be long before the kill.
+    """
     nearest = min(max(0, low), high)
     zone = nearest // QUARTER_MS * QUARTER_MS if nearest < 0 else -(-nearest // QUARTER_MS) * QUARTER_MS
-    return zone if low <= zone <= high else nearest
+    return zone if low <= zone <= high else max(low, high - START_MS)
 
 
 def clock_offsets(events: pl.DataFrame, faults: Sequence[Fault], started: int | None) -> dict[str, Clock]:

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 from ..errors import InputError
 from ..files import file_type_of, reason_of
@@ -28,6 +28,8 @@ from .tables import FINAL
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
 SEGMENT = re.compile(r"[0-9]{20}\.log")
+# What stands for a broker's files until it is unpacked: a compressed segment, or an archive of a whole broker.
+PACKED = re.compile(r"[0-9]{20}\.log\.(gz|zst|xz|bz2|lz4)|.+\.(tar|tgz|zip|tar\.(gz|zst|xz|bz2))")
 _LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
 BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")
 RENAMED_LOG = re.compile(r".+\.(log|out|txt)(\.[\d.\-]+)?(\.gz)?")  # kafka-0.log: a broker's if its lines have an id
@@ -52,7 +54,12 @@ def is_stored_evidence(name: str) -> bool:
     """Whether a file may be evidence of a broker's disk: what it stores, without its texts."""
     path = PurePosixPath(name)
     is_segment_or_beside = SEGMENT.fullmatch(path.name) or PRODUCER_FILE.fullmatch(path.name)
-    return path.name in SMALL_FILES or path.suffix == ".checkpoint" or bool(is_segment_or_beside)
+    return path.name in SMALL_FILES or path.suffix == ".checkpoint" or bool(is_segment_or_beside) or is_packed(path)
+
+
+def is_packed(path: PurePath) -> bool:
+    """Whether a file must be unpacked to be evidence: a compressed segment, or an archive below brokers/."""
+    return bool(PACKED.fullmatch(path.name)) and (bool(SEGMENT.match(path.name)) or "brokers" in path.parts[:-1])
 
 
 def is_text(name: str) -> bool:
@@ -127,7 +134,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
 def _unreadable(path: Path, name: str, folders: Path, reason: str) -> Part | None:
     """The part of an unreadable file that is evidence by its name, to report it; None for other files."""
     is_folder = path.is_dir()
-    if not is_folder and not is_stored_evidence(path.name) and not BROKER_LOG.fullmatch(path.name):
+    if not is_folder and not is_stored_evidence(name) and not BROKER_LOG.fullmatch(path.name):
         return None
     snapshot, broker = _place((*folders.parts, path.name) if is_folder else folders.parts)
     topic, partition = _topic_partition(path if is_folder else path.parent)
@@ -140,6 +147,9 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
     """The part of a file, by its name and its folders; None for a file that is not evidence."""
     snapshot, broker = _place(folders.parts)
     topic, partition = _topic_partition(path.parent)
+    if is_packed(PurePath(name)):
+        packed = "a compressed segment" if SEGMENT.match(path.name) else "an archive"
+        return _unreadable(path, name, folders, f"found {packed}, expected files of a broker's disk: unpack it")
     if topic == METADATA_TOPIC:
         if SEGMENT.fullmatch(path.name) or path.suffix == ".checkpoint":
             # The folder is one part: replaying it needs its snapshot and all segments in order.

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...analysis.causes.catalogue import title_of
 from ...analysis.causes.incidents import UNKNOWN, Incident
-from ...analysis.wording import either, plural
+from ...analysis.wording import either, plural, some
 from ..clock import clock
 
 MAX_STEPS = 40  # of an incident; verdict.json has all
@@ -90,6 +90,9 @@ def sentence_of(incident: Incident, cited: bool) -> tuple[str, str]:
         citation = f" [{incident.citation}]" if incident.citation else ""
     elif not incident.known and incident.explained:
         text += f"; {_unknown_cause(incident)}"
+    elif incident.lost and not incident.known:
+        names = list(dict.fromkeys(lost.name for lost in incident.lost))
+        text += f"; without broker files of {some(names)} the cause is not known"
     return text, citation
 
 

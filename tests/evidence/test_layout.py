@@ -219,3 +219,27 @@ def test_lines_of_a_service_without_an_id_are_left_out(unpacked, tmp_path):
     found = {part.source: (part.kind, part.broker, part.reason) for part in find_parts(tmp_path)}
     assert found.pop("kafka-2") == ("log", "2", "")
     assert found == {"kafka-3": ("left-out", "?", "no line of kafka-3 has the id of the broker that wrote it")}
+
+
+@pytest.mark.parametrize(
+    ("name", "packed"),
+    [
+        ("brokers/1/data/orders-0/00000000000000000000.log.gz", "a compressed segment"),
+        ("brokers/1/data/__cluster_metadata-0/00000000000000000000.log.zst", "a compressed segment"),
+        ("brokers/1.tar.gz", "an archive"),
+        ("brokers/2/disk.zip", "an archive"),
+    ],
+)
+def test_packed_files_of_a_broker_are_reported_and_not_ignored(name, packed, tmp_path):
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_bytes(b"x")
+    (part,) = find_parts(tmp_path)
+    assert part.kind == "unreadable"
+    assert part.reason == f"found {packed}, expected files of a broker's disk: unpack it"
+
+
+@pytest.mark.parametrize("name", ["backup.tar.gz", "brokers/1/server.log.gz", "brokers/1/notes.gz"])
+def test_other_compressed_files_are_no_packed_disks(name, tmp_path):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_bytes(b"")
+    assert all(part.kind == "log" for part in find_parts(tmp_path))

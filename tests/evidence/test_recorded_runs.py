@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
+import shutil
 from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
 
 import polars as pl
 import pytest
@@ -129,6 +133,22 @@ def test_without_clients_uncommitted_records_that_a_later_leader_lacks_have_no_c
     with undrawn():
         found = judge_run(open_run(tmp_path)).findings().filter(rule="replica-divergence")
     assert found.select("severity", "cause").rows() == [("note", None)]
+
+
+def test_clocks_of_brokers_that_are_minutes_off_hide_no_cause(recorded, tmp_path):
+    shutil.copytree(recorded("kip-101-c").root, tmp_path / "run")
+    for broker, seconds in (("1", -437), ("2", 1022), ("3", 61)):
+        for log in (tmp_path / "run").glob(f"**/brokers/{broker}/*.log"):
+            log.write_text(
+                re.sub(r"(?m)^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)", partial(_later, seconds), log.read_text())
+            )
+    with undrawn():
+        found = judge_run(open_run(tmp_path / "run")).findings().filter(rule="lost-write")
+    assert found["cause"].to_list() == ["high-watermark-truncation"] * 2
+
+
+def _later(seconds, found):
+    return f"[{datetime.fromisoformat(found[1]) + timedelta(seconds=seconds)}"
 
 
 def weakened(run, rng):

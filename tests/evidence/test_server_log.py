@@ -105,11 +105,11 @@ def fault(type_, kind, node, seconds):
     return Fault(type_, kind, (node,), at, at)
 
 
-@pytest.mark.parametrize("ahead", [0, 3_600_000, -7_200_000, 20_700_000, 400_000_000, -400_000_000])
-def test_a_broker_in_another_time_zone_is_found_out_by_its_restart(ahead):
+def restarted_clock(ahead, last_line=9.9):
+    """The clock of a broker that was killed at 10 s and restarted at 15 s; its last line before is of `last_line`."""
     started = 1795254667000
     faults = [fault("fault", "kill", "1", 10), fault("heal", "restart", "1", 15)]
-    boots = [(-5.0, None), (15.4, started + ahead + 9900)]
+    boots = [(-5.0, None), (15.4, started + ahead + int(last_line * 1000))]
     events = pl.DataFrame(
         [
             {
@@ -123,7 +123,19 @@ def test_a_broker_in_another_time_zone_is_found_out_by_its_restart(ahead):
             for line, (at, alive) in enumerate(boots)
         ]
     )
-    clock = clock_offsets(events, faults, started)["1"]
+    return clock_offsets(events, faults, started)["1"]
+
+
+@pytest.mark.parametrize("ahead", [-437_000, 61_000, 1_022_000])
+def test_a_clock_that_is_minutes_off_is_dated_by_the_restart_however_early_the_last_line(ahead):
+    clock = restarted_clock(ahead, last_line=-4.0)
+    assert clock.high - clock.low > 14_000
+    assert abs(clock.offset - ahead) < 500
+
+
+@pytest.mark.parametrize("ahead", [0, 3_600_000, -7_200_000, 20_700_000, 400_000_000, -400_000_000])
+def test_a_broker_in_another_time_zone_is_found_out_by_its_restart(ahead):
+    clock = restarted_clock(ahead)
     # No time zone is days away: what began on another day is of another run.
     assert clock.conflict == (abs(ahead) > 86_400_000)
     assert clock.conflict or clock.offset == ahead
