@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 
 from ..histories.bundle import Run
-from .engines.local import Gathered, gather
+from .batches import batches_of
+from .engines.local import Gathered, gather, screen_small
 from .kernel import judge_unit, to_frame
 from .partitions.foreign_clock import INVOCATIONS, set_back
 from .partitions.unit import OBSERVED
@@ -35,13 +36,14 @@ def lint(run: Run) -> Lint:
 
     Raises InputError if the history has no operation.
     """
-    settings = replace(run.settings, rules=(RULE,))
+    settings = replace(run.settings, rules=(RULE,), batches=batches_of(replace(run, evidence=())))
     gathered = gather(replace(run, settings=settings, evidence=()))
     silent = processes_without_completion(gathered)
     results = gathered.results
     went_back = times_going_back(gathered)
+    unproved = screen_small(gathered, settings)
     for unit in sorted(gathered.units):
-        judged = judge_unit(*unit, gathered.units[unit], gathered.common, settings)
+        judged = judge_unit(*unit, gathered.units[unit], gathered.common, settings, unproved=unproved.get(unit))
         results.add_judged(to_frame(judged.findings), judged.summaries)
     results.refuse_unusable()
     broken = [
@@ -60,10 +62,15 @@ def lint(run: Run) -> Lint:
     return Lint(results.quarantine(), tuple(broken))
 
 
+def _observed(gathered: Gathered) -> list[pl.DataFrame]:
+    """All sends, reads and marks, before small partitions are screened."""
+    read = [*gathered.units.values(), *gathered.small]
+    return [frame for tables in read for name in OBSERVED for frame in tables.get(name, ())]
+
+
 def times_going_back(gathered: Gathered) -> str:
     """Which processes have a clock that was set back, and where the first one was, as a sentence; empty if none has."""
-    frames = [frame for tables in gathered.units.values() for name in OBSERVED for frame in tables.get(name, ())]
-    timed = [frame.select(INVOCATIONS) for frame in frames if len(frame)]
+    timed = [frame.select(INVOCATIONS) for frame in _observed(gathered) if len(frame)]
     found = set_back(pl.concat(timed)).unique("process", keep="first", maintain_order=True) if timed else pl.DataFrame()
     places: list[dict[str, Any]] = [{"place": row["place"]} for row in found.to_dicts()[:1]]
     if not places:
@@ -77,8 +84,11 @@ def times_going_back(gathered: Gathered) -> str:
 
 def processes_without_completion(gathered: Gathered) -> list[str]:
     """The processes that have operations but no completion; sorted."""
-    frames = [frame for tables in gathered.units.values() for name in OBSERVED for frame in tables.get(name, ())]
-    frames += [gathered.common.unplaced, gathered.common.context.filter(pl.col("invoked").is_not_null())]
+    frames = [
+        *_observed(gathered),
+        gathered.common.unplaced,
+        gathered.common.context.filter(pl.col("invoked").is_not_null()),
+    ]
     completions = pl.concat(
         [frame.select("process", completed=pl.col("completed").is_not_null()) for frame in frames if len(frame)]
         or [pl.DataFrame(schema={"process": pl.String, "completed": pl.Boolean})]

@@ -156,9 +156,10 @@ def read_whole(path: Path) -> bytes:
     return bytes(data)
 
 
-def blocks(split: Split, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """The split's lines in blocks of about `block_bytes`; a compressed file is one split."""
+def blocks(split: Split, block_bytes: int = BLOCK_BYTES, max_line_bytes: int | None = None) -> Iterator[Block]:
+    """The split's lines in blocks of about `block_bytes`; a compressed file is one split. A longer line is damage."""
     first_line, pending, pending_bytes = 0, [], 0
+    most = MAX_LINE_BYTES if max_line_bytes is None else max_line_bytes
     try:
         for part in _lines_of(split):
             pending.append(part)
@@ -170,8 +171,8 @@ def blocks(split: Split, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
                 yield block
                 first_line += block.lines
                 pending, pending_bytes = [part[cut:]], len(part) - cut
-            elif pending_bytes > block_bytes + MAX_LINE_BYTES:
-                raise ValueError(f"a line of more than {MAX_LINE_BYTES >> 20} MiB")
+            elif pending_bytes > block_bytes + most:
+                raise ValueError(f"a line of more than {most >> 20} MiB")
     except (OSError, ValueError) as error:
         # The lines before the damage are judged; the report names the damage.
         yield Block(first_line, b"".join(pending), f"the file cannot be read further: {error}")

@@ -16,8 +16,10 @@ from campaign import examples
 from combined_corpus import HISTORIES, combine
 from hypothesis import given
 from hypothesis import strategies as st
+from logjudge.analysis import kernel
 from logjudge.analysis.engines import local
 from logjudge.analysis.figures import merge_figures
+from logjudge.analysis.inspect import open_partitions
 from logjudge.analysis.rules import RULES
 from logjudge.analysis.screening import premises, screen
 from logjudge.analysis.verdict.document import report_of
@@ -206,3 +208,20 @@ def test_spark_screens_the_same(spark: Any, tmp_path: Path, monkeypatch: pytest.
     assert there.findings().equals(here.findings())
     assert there.summaries == json.loads(json.dumps(here.summaries))
     assert sum("partitions" in (one["figures"] or {}) for one in here.summaries) > 1
+
+
+def test_explain_judges_no_partition_that_is_plainly_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["p:a@0 p:b@1 final:<a@0,b@1"] * 30
+    folder = together([*texts, "p:a@0 p:b@1 c:<a@0,b@1 final:<b@1", *texts]).write(tmp_path)
+    judging: list[str] = []
+
+    def judge(p: Any, names: Any = None) -> Any:
+        judging.append(p.name)
+        return kernel.judge(p, names)
+
+    monkeypatch.setattr(open_partitions, "judge", judge)
+    opened = open_partitions.Inspected(folder)
+    found = {name: {one.rule for one in opened.judged(opened.partition(name))[0]} for name in opened.names()}
+    assert len(found) == 61
+    assert {name: rules for name, rules in found.items() if rules} == {"t30-0": {"lost-write"}}
+    assert judging == ["t30-0"]

@@ -116,13 +116,7 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     run = replace(run, settings=replace(run.settings, batches=batches_of(run)))
     gathered = gather(run, progress)
     results, units, common = gathered.results, gathered.units, gathered.common
-    unproved: dict[Unit, Collection[str]] = {}
-    for small in gathered.small:
-        screened = screen_batch(small, units.keys(), common, run.settings)
-        for unit, table, rows in screened.left:
-            units.add(unit, table, rows)
-        results.add_judged(pl.DataFrame(), screened.summaries)
-        unproved |= screened.unproved
+    unproved = screen_small(gathered, run.settings)
     for unit, proof in _prove_large(units, common, run.settings, progress):
         if proof.summary is None:
             unproved[unit] = proof.unproved
@@ -131,6 +125,21 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
             units.drop(unit)
     judge_units(gathered, unproved, run.settings, progress)
     return results
+
+
+def screen_small(gathered: Gathered, settings: Settings) -> dict[Unit, Collection[str]]:
+    """Adds the small partitions that are plainly valid to the results, and all others to the units.
+
+    Returns the rules that must judge each of these others.
+    """
+    unproved: dict[Unit, Collection[str]] = {}
+    for small in gathered.small:
+        screened = screen_batch(small, gathered.units.keys(), gathered.common, settings)
+        for unit, table, rows in screened.left:
+            gathered.units.add(unit, table, rows)
+        gathered.results.add_judged(pl.DataFrame(), screened.summaries)
+        unproved |= screened.unproved
+    return unproved
 
 
 def judge_units(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from ...histories.bundle import open_run
 from ...histories.errors import UsageError
+from ...histories.settings import Settings
 from ...histories.tables import Finding
+from ..batches import Unit, batches_of, by_unit
 from ..causes.explaining import explain
 from ..engines.local import Gathered, Progress, gather
-from ..kernel import findings_of, judge
+from ..kernel import findings_of, judge, screen_batch
 from ..partitions.evidence import clocks_of
 from ..partitions.partition import Partition
 from ..partitions.unit import partitions_of
@@ -28,7 +34,9 @@ class Inspected:
         self, path: Path, progress: Progress = lambda *_: None, offset: int | None = None, reader: str | None = None
     ) -> None:
         self.run = open_run(path, reader)
+        self.run = replace(self.run, settings=replace(self.run.settings, batches=batches_of(self.run)))
         self._gathered: Gathered = gather(self.run, progress, offset)
+        self._unproved = _with_small(self._gathered, self.run.settings)
         self.results.refuse_unusable()
         found = [
             p
@@ -80,7 +88,10 @@ class Inspected:
 
     def judged(self, p: Partition) -> tuple[list[Finding], list[Record]]:
         """A partition's findings, and their explanations, each fact with its file and line."""
-        findings, causes = explain(p, findings_of(p, judge(p)))
+        unproved = self._unproved.get(Unit(p.topic, p.partition))
+        if unproved is not None and not unproved:
+            return [], []
+        findings, causes = explain(p, findings_of(p, judge(p, unproved)))
         return findings, self.located({"causes": causes})["causes"]
 
     def clocks(self) -> list[str]:
@@ -93,6 +104,18 @@ class Inspected:
         facts = list(_facts(record))
         self.results.locate(facts)
         return record
+
+
+def _with_small(gathered: Gathered, settings: Settings) -> dict[Unit, Collection[str]]:
+    """Adds all small partitions to the units. Returns the rules that must judge each; none in a plainly valid one."""
+    unproved: dict[Unit, Collection[str]] = {}
+    for small in gathered.small:
+        screened = screen_batch(small, gathered.units.keys(), gathered.common, settings)
+        unproved |= {Unit(one["topic"], one["partition"]): () for one in screened.summaries} | screened.unproved
+        for table, frames in small.items():
+            for unit, rows in by_unit(pl.concat(frames)):
+                gathered.units.add(unit, table, rows)
+    return unproved
 
 
 def _facts(value: Any) -> Any:

@@ -24,6 +24,7 @@ LITERALS = sorted({p.literal for p in PATTERNS})
 MAX_LINE = 1 << 20  # bytes; a longer line cannot be of a broker
 MAX_TEXT = 400  # characters of a line that an event keeps
 CONTEXT_BYTES = 64 << 10  # read before a range, to find the time of the line before it
+OVERLONG = re.compile(r"(?<!\d)0*[1-9]\d{18}(?!\w*\.log)")  # a number that is more than Kafka counts
 COLUMNS = ("topic", "partition", "subject")
 
 
@@ -69,7 +70,7 @@ def read_server_log(
 def _read_gzipped(path: Path, source: str | None) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables of a gzipped file, read block by block to bound the memory. Lines before damage are read."""
     frames, damage, at, before = [pl.DataFrame(schema=LOG_EVENTS)], [], 0, None
-    for block in blocks(Split(0, str(path), "", "gzip", 0, 0)):
+    for block in blocks(Split(0, str(path), "", "gzip", 0, 0), max_line_bytes=MAX_LINE):
         damage += _overlong(block.data, at)
         text = block.data.decode("utf-8", "replace")
         frames.append(parse_log(text, block.first_line + 1, before, source))
@@ -109,7 +110,7 @@ def parse_log(
             if pattern.literal not in line:
                 continue
             found = pattern.regex.search(line)
-            if found is None:
+            if found is None or any(OVERLONG.search(value or "") for value in found.groups()):
                 continue
             event = _event(pattern, found, line, first_line + index, _time(lines, index, source))
             if pattern.kind in ("boot", "configured"):

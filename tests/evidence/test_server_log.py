@@ -193,3 +193,23 @@ def test_a_line_longer_than_brokers_write_is_damage(tmp_path, monkeypatch):
         assert damage["byte"].to_list() == [len(line)]
     ranges = server_log.split_log(tmp_path / "server.log", 200)
     assert max(end - start for start, end, _ in ranges) <= 1200
+
+
+@pytest.mark.parametrize("digits", ["9" * 19, "9" * 21, "9" * 5000])
+def test_a_number_beyond_what_kafka_counts_is_no_event(digits):
+    text = (
+        "[2026-11-21 09:17:50,000] INFO Truncating log orders-0 to offset 7. (kafka.log.Log)\n"
+        "[2026-11-21 09:17:51,000] INFO [Broker id=1] Leader orders-0 starts at leader epoch 7 from offset 1 with "
+        "high watermark 0 ISR [1] addingReplicas [] removingReplicas []. Previous leader epoch was 0. (state.change.logger)"
+    )
+    assert len(parse_log(text)) == 2
+    assert not len(parse_log(text.replace(" 7", f" {digits}")))
+
+
+def test_a_packed_log_is_read_to_a_line_that_no_broker_writes(tmp_path):
+    line = b"[2025-11-01 01:00:00,000] INFO Truncating log orders-0 to offset 5. (kafka.log.Log)\n"
+    path = tmp_path / "server.log.1.gz"
+    path.write_bytes(gzip.compress(line * 1000 + b"x" * (1 << 25) + b"\n" + line))
+    events, damage = server_log.read_server_log(path)
+    assert len(events) == 1000
+    assert "a line of more than 1 MiB" in damage["reason"].to_list()[0]
