@@ -213,14 +213,16 @@ def _read_config(path: Path) -> tuple[dict[str, Any], str]:
 
 def reader_of(head: bytes, source: str, contents: tuple[str, ...] = (LOG,)) -> str:
     """The name of the reader of such histories that recognises a file's first bytes. Raises InputError."""
+    if re.match(rb'\s*\[\s*\{\s*"', head):
+        hint = f"`jq -c '.[]' {shlex.quote(source)}` writes its items so"
+        raise InputError(source, "a JSON array", "one JSON object a line", hint)
+    if LOG in contents and re.match(rb"\s*\[\s*\{\s*:", head):
+        raise InputError(source, "a vector of operations", "one operation a line", "leave out the brackets around them")
     name = recognise(head, LOG)
     if name is not None and READERS[name].CONTENT in contents:
         return name
     if not head:
         raise InputError(source, "an empty file", "events", "nothing was recorded, or the file lost its content")
-    if re.match(rb'\s*\[\s*\{\s*"', head):
-        hint = f"`jq -c '.[]' {shlex.quote(source)}` writes its items so"
-        raise InputError(source, "a JSON array", "one JSON object a line", hint)
     found = f"bytes like {head[:40].decode('utf-8', 'backslashreplace')!r}"
     hint = f"docs/format.md describes them, --from names one ({', '.join(readers_of(*contents))})"
     if name is not None and READERS[name].CONTENT == TRANSACTIONS:

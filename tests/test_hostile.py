@@ -42,6 +42,20 @@ def test_a_file_that_is_no_history_is_refused_in_a_sentence(name: str, tmp_path:
     assert check(tmp_path / "h.jsonl", tmp_path / "out") == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[\n" + ",\n".join(map(json.dumps, EVENTS)) + "\n]\n", "a JSON array"),
+        ("[{:type :invoke, :process 0, :f :poll}\n {:type :ok, :process 0, :f :poll}]", "a vector of operations"),
+    ],
+)
+def test_a_list_over_many_lines_is_refused_as_a_whole(text: str, found: str, tmp_path: Path) -> None:
+    """Without its first and its last line it would be a history with lines left out."""
+    (tmp_path / "h.json").write_text(text)
+    with pytest.raises(LogjudgeError, match=f"found {found}, expected one"):
+        open_run(tmp_path / "h.json")
+
+
 UNUSABLE = {
     "ts": (
         lines([{**e, "ts": e["time"], "time": None} for e in EVENTS[:11]]),

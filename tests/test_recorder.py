@@ -370,6 +370,8 @@ def test_misuse_is_explained(recorder: Recorder, tmp_path: Path) -> None:
         recorder.send("p0", "orders", b"\xff")
     with pytest.raises(UsageError, match="found text that is not Unicode"):
         recorder.txn("t0").send("orders", "\ud800")
+    with pytest.raises(UsageError, match="expected text that UTF-8 can encode"):
+        recorder.send("p0", "orders", "\ud800")
     with pytest.raises(UsageError, match="value: found float, expected str, bytes, int or None"):
         recorder.send("p0", "orders", 1.5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"found .'topic': 'orders'.*expected a dictionary"):
@@ -385,3 +387,10 @@ def test_misuse_is_explained(recorder: Recorder, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be written"):
         Recorder(tmp_path / "file" / "run")
+
+
+def test_an_error_that_is_not_unicode_is_escaped(recorder: Recorder) -> None:
+    """An exception may name a file whose name is not UTF-8."""
+    recorder.send("p0", "orders", "a").info("cannot read \udcff")
+    folder = recorder.finish()
+    assert json.loads((folder / "history.jsonl").read_text().splitlines()[-1])["error"] == "cannot read \\udcff"

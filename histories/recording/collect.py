@@ -3,6 +3,7 @@ files, also while they run."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,7 @@ from .batch_bounds import cut_to_whole_batches
 from .remote_copy import fetch, place_of
 
 META = "meta.properties"
+BROKER = re.compile(r"\w[\w.\-]*")
 MAX_DEPTH = 6  # of folders below one that is given
 INTERNAL = "__"  # prefix of Kafka's own topics
 
@@ -53,6 +55,8 @@ def sources_of(arguments: Iterable[str]) -> list[Source]:
     for argument in arguments:
         broker, equals, path = argument.partition("=")
         if equals and not Path(argument).exists():
+            if not path or not BROKER.fullmatch(broker):
+                raise UsageError(f"found {argument}, expected ID=FOLDER with a broker's id, such as 1=/var/log/kafka")
             _need_folder(Path(path))
             found.append(Source(broker, Path(path)))
             continue
@@ -123,7 +127,10 @@ def collect(
                 continue
             try:
                 put = _link if source.is_copy else _copy
-                copied += put(file, target / "brokers" / source.broker / place)
+                home = target / "brokers" / source.broker
+                if (home / place).exists():  # of another folder of this broker: the judge chooses between them
+                    place = _free(home, file.relative_to(source.folder))
+                copied += put(file, home / place)
                 files += 1
             except FileNotFoundError:
                 continue
@@ -164,8 +171,9 @@ def _files(folder: Path, is_wanted: Callable[[str], bool]) -> Iterator[Path]:
         if len(Path(path).parts) - depth >= MAX_DEPTH:
             folders.clear()
         for name in names:
-            if is_wanted(name):
-                yield Path(path) / name
+            # A pipe would be waited for.
+            if is_wanted(name) and os.path.isfile(file := os.path.join(path, name)):  # noqa: PTH113, PTH118
+                yield Path(file)
 
 
 def _place(source: Source, file: Path) -> Path | None:
@@ -179,6 +187,11 @@ def _place(source: Source, file: Path) -> Path | None:
     is_nested = source.folder != disk and not (disk.parent / META).exists()
     several = is_nested and len(list(disk.parent.glob(f"*/{META}"))) > 1
     return Path("data" if not several else f"data-{disk.name}") / file.relative_to(disk)
+
+
+def _free(home: Path, file: Path) -> Path:
+    """A path for a file in a folder of its own of its broker's folder."""
+    return next(place for n in itertools.count(1) if not (home / (place := Path(f"more-{n}") / file)).exists())
 
 
 def _is_evidence(file: PurePath) -> bool:

@@ -11,9 +11,11 @@ from typing import Any, Protocol
 
 from orjson import OPT_APPEND_NEWLINE, dumps
 
+from ..errors import UsageError
 from .event_log import EventLog
 
 Fields = dict[str, Any]
+ERRORS = ("error", "reason")  # texts that clients wrote
 
 
 class InterruptiblePoll(Protocol):
@@ -36,6 +38,21 @@ class OpenTransaction(Protocol):
         """Complete it as `info`."""
 
 
+def line_of(event: Fields) -> bytes:
+    """An event as a line of the history, with escapes for what is not Unicode in an error's text.
+
+    Raises UsageError if other text is not Unicode.
+    """
+    try:
+        return dumps(event, None, OPT_APPEND_NEWLINE)
+    except TypeError:
+        escaped = {name: event[name].encode(errors="backslashreplace").decode() for name in ERRORS if name in event}
+    try:
+        return dumps({**event, **escaped}, None, OPT_APPEND_NEWLINE)
+    except TypeError as error:
+        raise UsageError(f"{event['f']}: found {error}, expected text that UTF-8 can encode, and numbers") from error
+
+
 class Journal:
     """Events of a run, as lines of its history."""
 
@@ -55,7 +72,7 @@ class Journal:
     def write(self, process: str, op: int, type_: str, f: str, fields: Fields) -> None:
         """Append an event of now."""
         event = {"time": self.now(), "process": process, "op": op, "type": type_, "f": f, **fields}
-        self.append(dumps(event, None, OPT_APPEND_NEWLINE))
+        self.append(line_of(event))
 
     def begin(self, process: str, f: str, fields: Fields) -> int:
         """Write an invocation and return its op. Raises LogjudgeError if nothing more is recorded."""

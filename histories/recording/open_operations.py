@@ -12,12 +12,10 @@ from time import monotonic_ns
 from types import TracebackType
 from typing import Any, Self
 
-from orjson import OPT_APPEND_NEWLINE, dumps
-
 from ..errors import UsageError
 from ..send_errors import outcome_of
 from .client_values import offset_of, positions_of, records_of, text_of
-from .journal import Fields, Journal
+from .journal import Fields, Journal, line_of
 from .membership import membership_of
 
 
@@ -132,7 +130,7 @@ class Send(OpenOperation):
         }
         if partition is not None:
             event["partition"] = partition
-        journal.append(dumps(event, None, OPT_APPEND_NEWLINE))
+        journal.append(line_of(event))
 
     def error(self, error: object) -> None:
         """It ended with an exception, a KafkaError, or an error's name, which decides between `fail` and `info`."""

@@ -11,11 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from orjson import OPT_APPEND_NEWLINE, dumps
-
 from ..errors import UsageError
 from .client_values import positions_of, records_of, text_of
-from .journal import Fields, Journal
+from .journal import Fields, Journal, line_of
 from .membership import membership_of
 from .open_operations import Commit, Plain, Poll, Positions, Send, Transaction
 
@@ -105,7 +103,7 @@ class Recorder:
         if acks is not None:
             event["acks"] = "all" if str(acks) == "-1" else str(acks)
         event["time"] = journal.now()
-        journal.append(dumps(event, None, OPT_APPEND_NEWLINE))
+        journal.append(line_of(event))
         return Send(journal, process, op, topic)
 
     def txn(self, process: str) -> Transaction:
@@ -260,7 +258,7 @@ class Recorder:
         """Keep run.json and the steps of open transactions as they are, for the case that this process is killed."""
         self._write_config()
         lines = [transaction.unfinished() for transaction in list(self._journal.transactions.values())]
-        text = b"".join(dumps(line, None, OPT_APPEND_NEWLINE) for line in lines)
+        text = b"".join(line_of(line) for line in lines)
         if text == self._saved_transactions:
             return
         file = self.folder / "history" / OPEN_TRANSACTIONS

@@ -121,6 +121,36 @@ def test_a_folder_without_a_broker_needs_its_number(tmp_path: Path) -> None:
         collect(sources_of([f"4={tmp_path / 'empty'}"]), tmp_path / "other")
 
 
+def test_files_of_the_same_name_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    for name in ("d1/kafka", "d2/kafka"):
+        disk(tmp_path / name, "1", "orders-0")
+    for name in ("logs", "logs/archive"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "server.log").write_text(name)
+    done = collect(sources_of([str(tmp_path / "d1"), str(tmp_path / "d2"), f"1={tmp_path / 'logs'}"]), tmp_path / "run")
+    found = collected(tmp_path / "run" / "brokers" / "1")
+    assert {f"data/orders-0/{SEGMENT}", f"more-1/kafka/orders-0/{SEGMENT}"} <= found
+    assert {"server.log", "more-1/server.log"} <= found
+    assert done.files == len(found)
+
+
+def test_pipes_and_broken_links_are_not_waited_for(tmp_path: Path) -> None:
+    data = disk(tmp_path / "data", "1", "orders-0")
+    os.mkfifo(data / "server.log")
+    (data / "orders-0" / "leader-epoch-checkpoint").unlink()
+    (data / "orders-0" / "leader-epoch-checkpoint").symlink_to("nowhere")
+    collect(sources_of([str(data)]), tmp_path / "run")
+    found = collected(tmp_path / "run" / "brokers" / "1")
+    assert f"data/orders-0/{SEGMENT}" in found
+    assert not [name for name in found if name.endswith(("server.log", "leader-epoch-checkpoint"))]
+
+
+@pytest.mark.parametrize("argument", ["1=", "../..=.", "a/b=.", "=."])
+def test_a_broker_has_an_id_and_a_folder(argument: str) -> None:
+    with pytest.raises(UsageError, match="expected ID=FOLDER"):
+        sources_of([argument])
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_what_may_not_be_read_is_named(tmp_path: Path) -> None:
     data = disk(tmp_path / "data", "1", "orders-0")
