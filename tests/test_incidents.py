@@ -297,14 +297,18 @@ def test_a_headline_names_the_causes_of_breaches_alone() -> None:
         f"Cause: unclean-election ({title_of('unclean-election')}). Prevented by: unclean.leader.election.enable=false."
     )
     assert cause_headlines(joined([cause(), other], finding(duplicate, severity="permitted"))) == [known]
-    both = [known, f"Cause: retry-duplicate ({title_of('retry-duplicate')})."]
+    both = [known, f"Cause of other breaches: retry-duplicate ({title_of('retry-duplicate')})."]
     assert cause_headlines(joined([cause(), other])) == both
     again = cause(**{**other, "prevented_by": ["unclean.leader.election.enable=false", "idempotence"]})
     assert cause_headlines(joined([cause(), again]))[1].endswith("Prevented by: the same or idempotence.")
     assert not cause_headlines([])
     unknown = of_partition(1, cause="unknown", chain=[], missing=["a log"])
     assert cause_headlines(joined([unknown])) == ["The cause is not known."]
-    assert cause_headlines(joined([cause(), unknown])) == [known, "The cause of the other breaches is not known."]
+    assert cause_headlines(joined([cause(), unknown])) == [known, "The cause of 376 of the lost writes is not known."]
+    # The cause of something else is not that of the loss.
+    assert cause_headlines(joined([other, unknown])) == ["The cause of the loss is not known.", both[1]]
+    misread = cause(findings=[duplicate], lost=None, cause="unknown", chain=[], missing=["a log"])
+    assert cause_headlines(joined([cause(), misread])) == [known, "The cause of the other breaches is not known."]
 
 
 def test_a_sentence_names_what_is_missing_or_what_would_have_prevented_it() -> None:

@@ -129,22 +129,29 @@ def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
     Losses that the configuration permits have causes too, but are not breaches.
     """
     breaches = [one for one in incidents if one.severity == "violation" and one.explained]
+    losses, unknown = [one for one in breaches if one.lost], [one for one in breaches if not one.known]
     causes: dict[str, Sequence[str]] = {}
-    for one in breaches:
+    for one in sorted(breaches, key=lambda one: not one.lost):
         if one.known:
             causes.setdefault(one.cause, one.prevented_by)
     if breaches and not causes:
         return ["The cause is not known."]
-    sentences: list[str] = []
+    of_losses = {one.cause for one in losses if one.known}
+    sentences = ["The cause of the loss is not known."] if losses and not of_losses else []
     named: set[str] = set()
     for cause, measures in list(causes.items())[:MAX_BLAMED]:
         new = [measure for measure in measures if measure not in named]
         prevented = either(new if len(new) == len(measures) else ["the same", *new])
         named.update(measures)
-        sentences.append(f"Cause: {_cause_sentence(cause)}." + (f" Prevented by: {prevented}." if measures else ""))
+        of_what = " of other breaches" if losses and cause not in of_losses else ""
+        prevention = f" Prevented by: {prevented}." if measures else ""
+        sentences.append(f"Cause{of_what}: {_cause_sentence(cause)}.{prevention}")
     if len(causes) > MAX_BLAMED:
         sentences.append(f"{plural(len(causes) - MAX_BLAMED, 'more cause')} below.")
-    if not all(one.known for one in breaches):
+    records = sum(one.records for one in unknown)
+    if records and of_losses:
+        sentences.append(f"The cause of {records:,} of the lost writes is not known.")
+    if not all(one.lost for one in unknown):
         sentences.append("The cause of the other breaches is not known.")
     return sentences
 
