@@ -23,6 +23,7 @@ EXPECTED = (
     " VerifiableConsumer), a run bundle, or brokers' files (log folders, server.log, the text of kafka-dump-log)"
 )
 
+LOGS = (".log", ".txt")  # endings of histories, and of brokers' logs
 _LONE = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
 LARGE_BYTES = 256 << 20  # of all segments of a run; LOGJUDGE_LARGE_BYTES overrides it
 
@@ -99,6 +100,8 @@ def _open_run(
     if path.is_dir():
         taken = {part.path for part in evidence}  # a segment and a server.log have endings of histories
         files = [file for file in _history_files(path) if not taken & {file, file.parent}]
+        # A broker's folder of logs has some that are no evidence, such as those of requests, and empty ones.
+        files = [file for file in files if not evidence or file.suffix not in LOGS or _is_log_history(head_of(file))]
     else:
         files = [] if evidence else [path]
     for file in files:

@@ -243,3 +243,14 @@ def test_other_compressed_files_are_no_packed_disks(name, tmp_path):
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_bytes(b"")
     assert all(part.kind == "log" for part in find_parts(tmp_path))
+
+
+def test_a_folder_of_logs_is_judged_by_those_that_are_evidence(tmp_path):
+    line = "[2026-11-21 09:21:33,618] INFO Truncating log orders-0 to offset 5. (kafka.log.Log)\n"
+    (tmp_path / "server.log").write_text(line)
+    (tmp_path / "controller.log").touch()
+    (tmp_path / "kafkaServer-gc.log").write_text("[0.005s][info][gc] Using G1\n")
+    (tmp_path / "kafka-request.log").write_text("[2026-11-21 09:21:33,618] DEBUG Completed request\n")
+    run = open_run(tmp_path)
+    assert not run.splits
+    assert [part.name for part in run.evidence] == ["server.log"]
