@@ -99,11 +99,11 @@ def log_start_with(p: Observations, collected: int | None) -> LogStart:
         # The final reads should begin at the log start. A reader that was assigned a later offset skipped records.
         begun = p.assigned_by(p.settings.final_processes())["offset"].min()
         starts += [StartEvidence(begun, False, None)] if isinstance(begun, int) else []
+    starts = [*deletions, *(_since_deletion(start, deletions) for start in starts), *_start_of_retention(p, history)]
     topic_deleted = p.generation.deleted if p.generation is not None else None
     if topic_deleted is not None and (history.until is None or topic_deleted.earliest <= history.until):
         # A deleted topic has lost all records, even if copies or late reads still show some.
         starts.append(StartEvidence(history.reach, True, topic_deleted.latest, topic_deleted.earliest))
-    starts = [*deletions, *(_since_deletion(start, deletions) for start in starts), *_start_of_retention(p, history)]
     certain = max((start.offset for start in starts if start.certain), default=0)
     moves = [start.moved for start in starts if start.offset > 0]
     moved = None if None in moves else max((move for move in moves if move is not None), default=MIN_INT64)
