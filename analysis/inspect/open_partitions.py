@@ -111,7 +111,8 @@ def _with_small(gathered: Gathered, settings: Settings) -> dict[Unit, Collection
     unproved: dict[Unit, Collection[str]] = {}
     for small in gathered.small:
         screened = screen_batch(small, gathered.units.keys(), gathered.common, settings)
-        unproved |= {Unit(one["topic"], one["partition"]): () for one in screened.summaries} | screened.unproved
+        unproved |= {Unit(one["topic"], one["partition"]): () for one in screened.summaries}
+        unproved |= screened.unproved
         for table, frames in small.items():
             for unit, rows in by_unit(pl.concat(frames)):
                 gathered.units.add(unit, table, rows)
