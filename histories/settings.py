@@ -28,7 +28,7 @@ class Settings:
     strict: bool = False  # also report breaches that the configuration permits
     ww_deps: bool = False  # in Jepsen histories: cycles may contain write-write dependencies (Jepsen's option ww-deps)
     batches: int = 0  # in which small partitions are judged together (analysis/batches.py); 0: each by itself
-    large_rows: int = 2_000_000  # a partition with more is proved by ranges first, without all its rows in memory
+    large_rows: int = 2_000_000  # a partition with more is proved by ranges before its rows are brought together
     range_offsets: int = 1 << 18  # of each of its ranges (analysis/screening/ranges.py)
     model: str = "strict-serializable"  # of transactions on lists and registers: the consistency model to demand
     keys: tuple[str, ...] = ()  # what is assumed of each register (analysis/transactions/rw_register.py)

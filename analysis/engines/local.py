@@ -37,6 +37,7 @@ from .store import ObservationStore
 from .threads import on_all_cores
 
 Progress = Callable[..., None]  # what, done, of how many, unit
+WORTH_PROVING = 10_000  # rows of a partition, from which on ranges prove it in less time than its rules take
 
 
 @dataclass
@@ -174,10 +175,11 @@ def _prove_large(
     units: ObservationStore, common: Common, settings: Settings, progress: Progress
 ) -> Iterator[tuple[Unit, Proof]]:
     """What can be proved of large partitions by their ranges, without all of their rows in memory."""
+    rows = min(WORTH_PROVING, settings.large_rows)
     large = [
         unit
         for unit in sorted(units)
-        if units.rows_of(unit) > settings.large_rows
+        if units.rows_of(unit) > rows
         and can_be_proved(unit.topic, units.tables_of(unit), units.rows_of(unit, REST), common, settings)
     ]
     rests = {unit: rows_of(units.range_of(unit, REST)) for unit in large}
