@@ -14,7 +14,7 @@ from ..partition_state import NO_LEADER, PartitionState
 from ..ports import Inboxes
 from ..requests import Request
 from ..storage.transactions import FIRST_TRANSACTIONAL
-from .group_coordinator import GroupCoordinator
+from .classic_group import ClassicGroup
 from .group_ledger import GroupLedger
 from .group_requests import GroupRecord, GroupRequest
 from .markers import MarkerHandler
@@ -52,7 +52,7 @@ class CoordinatorServices:
             state = metadata.get(partition)
             return NO_LEADER if state is None else state.leader
 
-        self.groups = GroupCoordinator(parts, produces, logs.group_records, logs.group)
+        self.groups = ClassicGroup(parts, produces, logs.group_records, logs.group)
         self.transactions = TransactionCoordinator(
             parts, produces, logs.transaction_records, logs.transactions, inboxes, leader_of, logs.pids.__next__
         )

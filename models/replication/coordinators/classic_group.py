@@ -1,0 +1,281 @@
+"""A group of the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (GroupMetadataManager, ClassicGroup).
+
+Simplification: a new member gets its id at once, as before KIP-394.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from ..requests import NOT_LEADER
+from .group_coordinator import GroupCoordinator
+from .group_requests import (
+    COMMIT,
+    FENCED_INSTANCE,
+    HEARTBEAT,
+    ILLEGAL_GENERATION,
+    JOIN,
+    LEAVE,
+    NOT_AVAILABLE,
+    NOT_COORDINATOR,
+    REBALANCING,
+    SYNC,
+    TXN_COMMIT,
+    UNKNOWN_MEMBER,
+    GroupRecord,
+    GroupRequest,
+)
+
+EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
+DEAD = "Dead"
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member of the group, in the coordinator's view."""
+
+    client: str
+    owned: tuple[int, ...]
+    deadline: int  # when its session ends
+    join: GroupRequest | None = None  # requests that wait
+    sync: GroupRequest | None = None
+    assignment: tuple[int, ...] = ()
+
+
+class ClassicGroup(GroupCoordinator):
+    """The group's generations and their members."""
+
+    def _drop_state(self) -> None:
+        super()._drop_state()
+        self._state, self._leader = EMPTY, ""
+        self._members: dict[str, Member] = {}
+        self._static: dict[str, str] = {}  # group.instance.id -> member (KIP-345)
+        self._assigned_last: tuple[tuple[str, str, tuple[int, ...]], ...] = ()  # the last assignment in the log
+        self._earliest = 0  # when a rebalance may complete
+        self._latest = 0  # when it completes without the members that did not join
+
+    # --- loading
+
+    def _replay_membership(self, record: GroupRecord) -> None:
+        if record.is_tombstone:
+            self._generation, self._leader, self._assigned_last = 0, "", ()
+        elif record.assignment is not None:
+            self._generation, self._leader = record.generation, record.member
+            self._assigned_last, self._empty_since = record.assignment, record.time
+
+    def _load_members(self, now: int) -> int:
+        session = now + self._config.group_session
+        self._members = {
+            name: Member(client, mine, session, assignment=mine) for name, client, mine in self._assigned_last
+        }
+        instances = ((self._config.instance_of(client), name) for name, client, _ in self._assigned_last)
+        self._static = {instance: name for instance, name in instances if instance}
+        self._state = STABLE if self._members else EMPTY
+        return len(self._members)
+
+    def _refuse_parked(self) -> None:
+        for request in self.parked():
+            self._respond(request, NOT_COORDINATOR)
+
+    def parked(self) -> list[GroupRequest]:
+        """The requests that wait for other members."""
+        found = [request for member in self._members.values() for request in (member.join, member.sync)]
+        return [request for request in found if request is not None]
+
+    # --- requests
+
+    def _handle_member(self, request: GroupRequest) -> None:
+        if request.kind == JOIN:
+            self._join(request)
+        elif error := self._refusal(request):
+            self._respond(request, error)
+        else:
+            member = self._members[request.member]
+            if request.kind == LEAVE:
+                self._remove(request.member)
+                self._respond(request)
+            elif request.generation != self._generation:
+                self._respond(request, ILLEGAL_GENERATION)
+            else:
+                if request.kind != TXN_COMMIT:
+                    member.deadline = self._process.loop.now + self._config.group_session
+                {
+                    SYNC: self._sync,
+                    HEARTBEAT: self._heartbeat,
+                    COMMIT: self._commit,
+                    TXN_COMMIT: lambda request, _: self._commit_in_transaction(request),
+                }[request.kind](request, member)
+
+    def _refusal(self, request: GroupRequest) -> str:
+        """Why the member of a request is refused: another one has its group.instance.id, or it is not known."""
+        if self._static.get(request.instance, request.member) != request.member:
+            return FENCED_INSTANCE
+        return "" if request.member in self._members else UNKNOWN_MEMBER
+
+    def _join(self, request: GroupRequest) -> None:
+        now, name = self._process.loop.now, request.member
+        if name and (error := self._refusal(request)):
+            self._respond(request, error)
+            return
+        if not name and request.instance in self._static:
+            self._replace_static(request)
+            return
+        is_new = not name
+        name = name or f"{request.instance or request.client}-{now}"
+        if request.instance:
+            self._static[request.instance] = name
+        member = self._members.setdefault(name, Member(request.client, request.owned, now))
+        request.member = name
+        changed = is_new or member.owned != request.owned or name == self._leader
+        member.owned, member.join = request.owned, request
+        if self._state in (STABLE, COMPLETING) and not changed:
+            self._joined(name, member)
+            return
+        if self._state != PREPARING:
+            self._prepare()
+        self._try_complete()
+
+    def _replace_static(self, request: GroupRequest) -> None:
+        """A static member's new process gets the place of the old one, without a rebalance if the group is stable
+        (GroupCoordinator.updateStaticMemberAndRebalance).
+
+        Simplification: if the new member id cannot be stored, the member is refused and replaced again.
+        """
+        now, old = self._process.loop.now, self._static[request.instance]
+        name = self._static[request.instance] = request.member = f"{request.instance}-{now}"
+        former = self._members.pop(old)
+        for waiting in (former.join, former.sync):
+            if waiting is not None:
+                self._respond(waiting, FENCED_INSTANCE)
+        self._leader = name if self._leader == old else self._leader
+        self._members[name] = Member(request.client, (), now, request, assignment=former.assignment)
+        if self._state != STABLE:
+            if self._state == COMPLETING:
+                self._prepare()
+            self._try_complete()
+            return
+        self._process.report("static-member-replaced", old, name, self._generation)
+        shares = tuple((each, member.client, member.assignment) for each, member in self._members.items())
+        record = GroupRecord(self._generation, self._leader, shares, time=now)
+
+        def stored(error: str, base: int) -> None:  # noqa: ARG001
+            member = self._members.get(name)
+            if member is None or member.join is not request or self._state != STABLE:
+                return
+            if error:
+                member.join = None
+                self._respond(request, NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE)
+            else:
+                self._joined(name, member)
+
+        self._write([record], stored)
+
+    def _prepare(self) -> None:
+        """Begin a rebalance: wait until all members have joined again."""
+        now, config = self._process.loop.now, self._config
+        self._earliest = now + (config.group_delay if self._state in (EMPTY, DEAD) else 0)
+        self._latest = now + config.max_poll_interval
+        self._state = PREPARING
+        for member in self._members.values():
+            if member.sync is not None:
+                self._respond(member.sync, REBALANCING)
+                member.sync = None
+
+    def _try_complete(self) -> None:
+        """Begin the next generation, if all members have joined or the time is over. Static members stay without."""
+        now = self._process.loop.now
+        waits = [name for name, member in self._members.items() if member.join is None]
+        if self._state != PREPARING or now < self._earliest or (waits and now < self._latest):
+            return
+        if self._static and self._members and len(waits) == len(self._members):
+            self._latest = now + self._config.max_poll_interval
+            return
+        for name in waits if not self._static else ():
+            del self._members[name]
+        self._generation += 1
+        if not self._members:
+            self._state, self._empty_since = EMPTY, now
+            self._write([GroupRecord(self._generation, "", (), time=now)], lambda *_: None)
+            return
+        self._state = COMPLETING
+        joined = {name: member for name, member in self._members.items() if member.join is not None}
+        if self._leader not in joined:
+            self._leader = min(joined)
+        for member in self._members.values():
+            member.assignment = ()
+        for name, member in joined.items():
+            self._joined(name, member)
+
+    def _joined(self, name: str, member: Member) -> None:
+        request = member.join
+        assert request is not None
+        member.join = None
+        member.deadline = self._process.loop.now + self._config.group_session
+        request.generation = self._generation
+        request.members = {n: m.owned for n, m in self._members.items()} if name == self._leader else {}
+        self._respond(request)
+
+    def _sync(self, request: GroupRequest, member: Member) -> None:
+        if self._state == PREPARING:
+            self._respond(request, REBALANCING)
+        elif self._state == STABLE:
+            request.assignment = member.assignment
+            self._respond(request)
+        else:
+            member.sync = request
+            if request.member == self._leader:
+                shares = tuple(
+                    (name, each.client, request.assignments.get(name, ())) for name, each in self._members.items()
+                )
+                now = self._process.loop.now
+                record = GroupRecord(self._generation, self._leader, shares, time=now)
+                self._write([record], partial(self._assigned, record))
+
+    def _assigned(self, record: GroupRecord, error: str, base: int) -> None:  # noqa: ARG002
+        """Send the members their partitions, once the generation is stored."""
+        if not error:
+            self.ledger.on_generation(record.generation, self._process.loop.now)
+        if self._state != COMPLETING or self._generation != record.generation:
+            return
+        if error:
+            self._prepare()
+            return
+        self._state = STABLE
+        for name, _client, mine in record.assignment or ():
+            member = self._members.get(name)
+            if member is not None:
+                member.assignment = mine
+                if member.sync is not None:
+                    member.sync.assignment = mine
+                    self._respond(member.sync)
+                    member.sync = None
+
+    def _heartbeat(self, request: GroupRequest, _: Member) -> None:
+        self._respond(request, REBALANCING if self._state == PREPARING else "")
+
+    def _commit(self, request: GroupRequest, _: Member) -> None:
+        if self._state == COMPLETING:
+            self._respond(request, REBALANCING)
+            return
+        self._write_offsets(request)
+
+    def _is_empty(self) -> bool:
+        return self._state == EMPTY
+
+    def _delete_group(self, now: int) -> list[GroupRecord]:
+        self._state, self._generation, self._leader = DEAD, 0, ""
+        return [GroupRecord(0, "", None, None, now, is_tombstone=True)]
+
+    def _remove(self, name: str) -> None:
+        del self._members[name]
+        self._static = {instance: member for instance, member in self._static.items() if member != name}
+        if self._state in (STABLE, COMPLETING):
+            self._prepare()
+        self._try_complete()
+
+    def _tick_members(self, now: int) -> None:
+        for name in [n for n, m in self._members.items() if m.join is None and now >= m.deadline]:
+            self._process.report("session-ended", name, self._generation)
+            self._remove(name)
+        self._try_complete()
