@@ -17,7 +17,7 @@ def by_range(table: str, rows: pl.DataFrame, size: int) -> list[tuple[int, pl.Da
     if table == "marks":
         offsets = rows.select(pl.when(pl.col("kind") == "handle").then("offset")).to_series()
     low, high = offsets.min(), offsets.max()  # of a column: a query would wait for the threads that read
-    if low is None:
+    if not isinstance(low, int) or not isinstance(high, int):
         return [(REST, rows)]
     if not offsets.null_count() and 0 <= low // size == high // size < MAX_RANGES:  # as in most blocks
         return [(low // size, rows)]
