@@ -97,15 +97,11 @@ class ClassicGroup(GroupCoordinator):
                 self._respond(request)
             elif request.generation != self._generation:
                 self._respond(request, ILLEGAL_GENERATION)
+            elif request.kind == TXN_COMMIT:
+                self._commit_in_transaction(request)
             else:
-                if request.kind != TXN_COMMIT:
-                    member.deadline = self._process.loop.now + self._config.group_session
-                {
-                    SYNC: self._sync,
-                    HEARTBEAT: self._heartbeat,
-                    COMMIT: self._commit,
-                    TXN_COMMIT: lambda request, _: self._commit_in_transaction(request),
-                }[request.kind](request, member)
+                member.deadline = self._process.loop.now + self._config.group_session
+                {SYNC: self._sync, HEARTBEAT: self._heartbeat, COMMIT: self._commit}[request.kind](request, member)
 
     def _refusal(self, request: GroupRequest) -> str:
         """Why the member of a request is refused: another one has its group.instance.id, or it is not known."""
