@@ -214,7 +214,7 @@ def _judgement(p: Partition, rule: Rule) -> Judgement:
 
 def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Finding]:
     """The findings of all rules in order, numbered within their rule, with severity and links as configured."""
-    generation = p.generation.number if p.generation and p.generation.of > 1 else None
+    generation = p.generation.number if p.generation and p.generation.count > 1 else None
     findings = [
         replace(
             finding,

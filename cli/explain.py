@@ -14,7 +14,7 @@ from ..analysis.finding_order import worst_first
 from ..analysis.inspect.differences import differences
 from ..analysis.inspect.events import events_of_partition
 from ..analysis.inspect.findings_without_cause import unexplained, why_no_cause
-from ..analysis.inspect.offset_story import found_record, offset_story, within
+from ..analysis.inspect.offset_history import found_record, offset_history, within
 from ..analysis.inspect.open_partitions import Inspected
 from ..analysis.partitions.partition import Partition
 from ..analysis.replicas.replica_logs import in_snapshot
@@ -178,38 +178,38 @@ def _numbers(document: Document, p: Partition) -> None:
 def _explain_offset(document: Document, opened: Inspected, names: list[str], target: Place) -> None:
     judged = [opened.judged(opened.partition(name)) for name in names]
     first = _offset_record(opened, names, target, judged)
-    stories = {story["partition"]: story for story in (first, *first.get("other_generations", ()))}
+    histories = {history["partition"]: history for history in (first, *first.get("other_generations", ()))}
     for name, (findings, _) in zip(names, judged, strict=True):
-        if name in stories:
+        if name in histories:
             document.heading(str(Place(name, target.offset)))
             here = _findings_at_offset(findings, target)
-            _explain_story(document, opened, opened.partition(name), stories[name], here)
+            _explain_history(document, opened, opened.partition(name), histories[name], here)
 
 
-def _explain_story(document: Document, opened: Inspected, p: Partition, story: Record, here: list[Finding]) -> None:
+def _explain_history(document: Document, opened: Inspected, p: Partition, history: Record, here: list[Finding]) -> None:
     if p.generation is not None:
         document.sentences(p.generation.describe(p.topic))
-    _facts(document, "Sent", story["sent"], story["sent_left_out"], "No recorded send was acknowledged here.")
-    _facts(document, "Read", story["read"], story["read_left_out"], "No recorded consumer read it.")
-    if story["passed"]:
-        _facts(document, "Groups", story["passed"], 0, "")
-    if story["transaction"]:
-        _facts(document, "Transaction", story["transaction"], 0, "")
-    _facts(document, "Findings", story["found"], story["found_left_out"], "No rule found a breach here.")
-    document.sentences(*why_no_cause(unexplained(here, story["causes"]), opened.with_files()))
-    if story["held"]:
+    _facts(document, "Sent", history["sent"], history["sent_left_out"], "No recorded send was acknowledged here.")
+    _facts(document, "Read", history["read"], history["read_left_out"], "No recorded consumer read it.")
+    if history["passed"]:
+        _facts(document, "Groups", history["passed"], 0, "")
+    if history["transaction"]:
+        _facts(document, "Transaction", history["transaction"], 0, "")
+    _facts(document, "Findings", history["found"], history["found_left_out"], "No rule found a breach here.")
+    document.sentences(*why_no_cause(unexplained(here, history["causes"]), opened.with_files()))
+    if history["held"]:
         document.heading("Replicas")
-        rows = [[row["where"], f"broker {row['broker']}", *_record_cells(row)] for row in story["held"]]
+        rows = [[row["where"], f"broker {row['broker']}", *_record_cells(row)] for row in history["held"]]
         document.table(["", "", "epoch", "time (UTC)", "value"], rows)
-    if story["led"]:
+    if history["led"]:
         document.heading("Leaders")
-        document.sentences(*(led["says"] for led in story["led"]))
-    if story["absence"]:
+        document.sentences(*(led["says"] for led in history["led"]))
+    if history["absence"]:
         document.heading("Why there is no record now")
-        absence = story["absence"]
+        absence = history["absence"]
         document.sentences(f"{absence['cause']}: a legal absence ({absence['citation']})")
         _chain(document, absence["chain"], opened.started_at)
-    _incidents(document, here, story["causes"], opened.started_at)
+    _incidents(document, here, history["causes"], opened.started_at)
 
 
 def _findings_at_offset(findings: list[Finding], target: Place) -> list[Finding]:
@@ -229,16 +229,16 @@ def _offset_record(
 ) -> Record:
     """The history of an offset. With several generations of its topic: that of the first, which lists the others."""
     assert target.offset is not None
-    stories = [
-        story
+    histories = [
+        history
         for name, results in zip(names, judged, strict=True)
-        if (story := offset_story(opened.partition(name), target.offset, *results)) is not None
+        if (history := offset_history(opened.partition(name), target.offset, *results)) is not None
     ]
-    if not stories:
+    if not histories:
         offsets = [offset for name in names for offset in _known_offsets(opened.partition(name))]
         expected = f", expected an offset from {min(offsets)} to {max(offsets)}" if offsets else ""
         raise UsageError(f"found {target}, which is neither in the history nor in a broker log{expected}")
-    return opened.located({**stories[0], **({"other_generations": stories[1:]} if len(names) > 1 else {})})
+    return opened.located({**histories[0], **({"other_generations": histories[1:]} if len(names) > 1 else {})})
 
 
 def _record_cells(row: Record) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..analysis.inspect.offset_story import covers, within
+from ..analysis.inspect.offset_history import covers, within
 from ..analysis.wording import some, span
 from ..histories.errors import UsageError
 from ..histories.tables import Evidence, Finding

@@ -86,9 +86,9 @@ def command(run: str, out: str, state: Path | None, every: float, idle: float | 
     watch = _Watch(source, name, out, SteppingEngine(state), every, reader)
     try:
         if isinstance(source, Streamed):
-            _follow_stream(source, watch, state.with_suffix(".checkpoint"), every, idle)
+            _watch_stream(source, watch, state.with_suffix(".checkpoint"), every, idle)
         else:
-            _follow(watch, every, idle)
+            _watch_source(watch, every, idle)
     except KeyboardInterrupt:
         note(f"{printable(name)}: watching ended; the results are in {out}")
     finally:
@@ -118,13 +118,13 @@ def _source(run: str, state: Path, options: dict[str, Any]) -> Source:
     return Streamed(session, run, client, copy, config)
 
 
-def _follow(watch: _Watch, every: float, idle: float | None) -> None:
+def _watch_source(watch: _Watch, every: float, idle: float | None) -> None:
     """Judges in rounds until nothing was appended for `idle` seconds."""
     appended, problem = time.monotonic(), ""
     while True:
         began, done = time.monotonic(), None
         try:
-            done, problem = watch.judge_on(), ""
+            done, problem = watch.judge_appended(), ""
         except ClusterError as error:  # it may come back
             if str(error) != problem:
                 note(f"{error}; trying again until Ctrl-C")
@@ -137,9 +137,9 @@ def _follow(watch: _Watch, every: float, idle: float | None) -> None:
         time.sleep(max(began + every - now, now - began if done and done.whole else 0.0, 0.0))
 
 
-def _follow_stream(source: Streamed, watch: _Watch, checkpoint: Path, every: float, idle: float | None) -> None:
+def _watch_stream(source: Streamed, watch: _Watch, checkpoint: Path, every: float, idle: float | None) -> None:
     """Judges after each batch until none came for `idle` seconds."""
-    stream = source.follow(checkpoint, every, watch.judge_on)
+    stream = source.start(checkpoint, every, watch.judge_appended)
     since: float | None = None
     try:
         while since is None or idle is None or time.monotonic() - since < idle:
@@ -167,7 +167,7 @@ class _Watch:
         self._judged: Judged | None = None
         self.verdict = ""
 
-    def judge_on(self) -> Round | None:
+    def judge_appended(self) -> Round | None:
         """One round: judges what was appended, prints a line and writes the page. None: there is no history yet."""
         from ..plots.report.live import SHOWN_ROUNDS, Round, page_of
 

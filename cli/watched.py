@@ -115,8 +115,8 @@ class Streamed(Source):
             self._copy_rows = self._copy_files
         self._copy = StreamCopy(folder, self._topic, config)
 
-    def follow(self, checkpoint: Path, every: float, judge_on: Callable[[], Any]) -> Any:
-        """Starts a query that copies each batch and then calls `judge_on`."""
+    def start(self, checkpoint: Path, every: float, judge_appended: Callable[[], Any]) -> Any:
+        """Starts a query that copies each batch and then calls `judge_appended`."""
         from ..analysis.engines.spark.streaming import Stream
 
         def take(number: int, rows: Iterator[Any]) -> None:
@@ -125,7 +125,7 @@ class Streamed(Source):
                 found = f"{number} batches before, and no copy of them in {self.run}"
                 raise InputError(str(checkpoint), found, "a checkpoint beside its copy", hint)
             self._copy_rows(rows)
-            judge_on()
+            judge_appended()
 
         return Stream(self._frame, self._order, checkpoint.absolute().as_uri(), every, take)
 

@@ -18,8 +18,8 @@ from .errors import NO_SUCH_FILE, InputError
 
 BLOCK_BYTES = 16 << 20  # a block takes ten times its size while it is parsed; smaller ones take more time
 SPLIT_BYTES = 32 << 20
-HANDED_ON_BYTES = 1 << 20  # of a compressed file; a smaller one is parsed where it is decompressed
-HANDED_ON_BLOCK_BYTES = 8 << 20  # decompressed
+MIN_SHARED_BYTES = 1 << 20  # of a compressed file; a smaller one is parsed where it is decompressed
+TEXT_BLOCK_BYTES = 8 << 20  # decompressed
 HEAD_BYTES = 64 << 10  # that readers look at to recognise a format
 MAX_HEAD_BYTES = 16 << 20  # where the first line is longer than HEAD_BYTES
 MAX_DECOMPRESSED_BYTES = 4 << 30  # of a file that is held in memory
@@ -54,9 +54,9 @@ class Split:
     end: int  # exclusive; a line belongs to the split in which it starts
 
     @property
-    def is_handed_on(self) -> bool:
+    def is_shared(self) -> bool:
         """Whether one task decompresses it and others parse its blocks, as it has no places to split it at."""
-        return bool(self.compression) and self.end - self.start > HANDED_ON_BYTES
+        return bool(self.compression) and self.end - self.start > MIN_SHARED_BYTES
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class SendError(NamedTuple):
 
 SEND_ERRORS = (
     SendError("NOT_LEADER_OR_FOLLOWER", "info",
-        "a leader that appended the record and then lost its leadership answers so to the request that still waits",
+        "a leader that appended the record and then lost its leadership returns it to the request that still waits",
         PRODUCE,
         ("notleaderforpartition", "nottheleaderforthattopicpartition", "nottheleaderforsomepartition",
          "notleaderorfollower", "forrequestsintendedonlyfortheleader"), codes=(6,)),
@@ -61,7 +61,7 @@ SEND_ERRORS = (
         ("timedout", "timeout", "timelimitintherequest", "deadlineexceeded", "deadlinehaselapsed", "contextcanceled",
          "batchexpired", "expiringrecord", "interrupt"), first_words=("expiring",), codes=(7, -185, -192)),
     SendError("NETWORK_EXCEPTION", "info",
-        "the connection ended before the answer came", f"{JAVA}; {LIBRDKAFKA} (_TRANSPORT: possibly persisted)",
+        "the connection ended before the response came", f"{JAVA}; {LIBRDKAFKA} (_TRANSPORT: possibly persisted)",
         ("networkexception", "disconnect", "brokertransportfailure", "brokenpipe", "epipe", "connectionreset",
          "econnreset", "connectionaborted", "connectionclosed", "closedconnection", "closednetworkconnection",
          "sockethangup"), first_words=("network", "transport"), pattern=r"\beof(?:exception|error)?\b",

@@ -74,7 +74,7 @@ EVENTS: Schema = {
     "revoked": pl.Boolean,
     "auto": pl.Boolean,
     "member": pl.String,  # the member id that the group gave to the process
-    "generation": pl.Int64,  # of the group (a member epoch in the protocol of KIP-848), as the client knows it
+    "generation": pl.Int64,  # of the group (a member epoch in the protocol of KIP-848), as the client recorded it
     "assignment": _PARTITIONS,  # everything that the member now owns
     "reason": pl.String,
     "error": pl.String,

@@ -169,7 +169,7 @@ def _ticks(axis: Axes, places: Places, shown: list[dict[str, Any]], started_at: 
         if all(abs(places.of(time) - places.of(other)) > 0.075 for other in chosen_at):
             chosen_at.append(time)
     chosen_at.sort()
-    texts = seconds_texts(chosen_at, least=3)
+    texts = seconds_texts(chosen_at, min_decimals=3)
     days = [moment(started_at, time) for time in chosen_at]
     name_ticks(axis, [places.of(time) for time in chosen_at], texts, days, f"{SINCE_START} (not to scale)")
 

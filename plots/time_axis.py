@@ -38,15 +38,15 @@ def seconds_axis(axis: Axes, started_at: str | None, label: str = SINCE_START, z
     name_ticks(axis, ticks, seconds_texts(times, zero), [moment(started_at, time) for time in times], label)
 
 
-def seconds_texts(times: Sequence[int], zero: int = 0, least: int = 0) -> list[str]:
+def seconds_texts(times: Sequence[int], zero: int = 0, min_decimals: int = 0) -> list[str]:
     """Times (ns, ascending) in seconds since `zero`, with as many decimals as needed to distinguish them.
 
-    Round times are exact; other times have at least `least` decimals.
+    Round times are exact; other times have at least `min_decimals`.
     """
     gap = min((after - before for before, after in pairwise(times)), default=1)
-    allowed = max(gap / 20, 10 ** (9 - least) if least else 0)
+    allowed = max(gap / 20, 10 ** (9 - min_decimals) if min_decimals else 0)
     texts: list[str] = []
-    for decimals in range(least, MAX_DECIMALS + 1):
+    for decimals in range(min_decimals, MAX_DECIMALS + 1):
         texts = [f"{(time - zero) / 1e9:.{decimals}f}" for time in times]
         errors = [abs(float(text) * 1e9 + zero - time) for text, time in zip(texts, times, strict=True)]
         if max(errors, default=0) <= allowed and len(set(texts)) == len(texts):

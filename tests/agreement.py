@@ -206,7 +206,7 @@ def operations(ops: list[Op], holes: bool = True, blind: bool = True) -> list[Op
     elif final:
         # The rules see no polls without records, so that the final reads last until their last record. They take
         # them for incomplete where they stop before an end offset, and miss nothing at the log's end that others
-        # read later, or that nobody acknowledged.
+        # read later, or that was not acknowledged.
         found = [op for op in final if op.records]
         last = max(found, key=lambda op: op.end) if found else replace(final[0], end=final[0].start)
         acknowledged = {op.value for op in ops if op.outcome == "ok"}

@@ -66,7 +66,7 @@ class Simulated:
         process, value = self.random.choice("pq"), self.value()
         key = f"#{self.random.choice('kj')}" if self.keyed else ""
         kind = self.random.choice(("ok", "ok", "ok", "ok", "info", "fail", "blind", "late", "nowhere"))
-        # Only in true logs: where offsets are wrong, values that nothing tells apart are told by the corpus alone.
+        # Only in true logs: where offsets are wrong, values that occur twice would be ambiguous; the corpus has them.
         if kind == "ok" and not self.wrong and self.random.random() < 0.08:
             value = "null"  # a tombstone
         appended = kind not in ("fail", "nowhere") or self.goes_wrong()

@@ -115,7 +115,7 @@ def test_a_breach_is_explained_and_can_be_allowed() -> None:
         logjudge.assert_valid(result)
 
 
-def test_what_is_not_known_is_explained() -> None:
+def test_an_unknown_verdict_names_its_broken_assumptions() -> None:
     with pytest.raises(AssertionError, match=r"events: unknown\.(.|\n)*broken assumption final reads complete: "):
         logjudge.check(frame()).assert_valid()
 

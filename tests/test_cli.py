@@ -285,7 +285,7 @@ def test_closed_streams_and_full_disks_cost_no_traceback(tmp_path: Path) -> None
         (("linearize", "nope", "--picture", "no/such.html"), "no such folder"),
     ],
 )
-def test_what_cannot_come_to_an_end_is_refused_before_it_begins(arguments: tuple[str, ...], expected: str) -> None:
+def test_endless_inputs_are_refused_at_once(arguments: tuple[str, ...], expected: str) -> None:
     result = run(*arguments)
     assert isinstance(result.exception, LogjudgeError)
     assert expected in str(result.exception)

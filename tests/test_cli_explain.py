@@ -13,7 +13,7 @@ from logjudge.cli import output
 
 
 @pytest.mark.parametrize("name", ["jepsen.edn", "verifiable-producer.jsonl", "verifiable-consumer.jsonl"])
-def test_histories_of_others_stay_what_they_are_in_parquet(name: str, tmp_path: Path) -> None:
+def test_foreign_histories_keep_their_verdict_in_parquet(name: str, tmp_path: Path) -> None:
     history = Path(__file__).with_name("data") / name
     assert run("convert", history, tmp_path / "history.parquet").return_value == 0
     one, other = [
@@ -25,7 +25,7 @@ def test_histories_of_others_stay_what_they_are_in_parquet(name: str, tmp_path: 
     assert one["input"]["dialect"] == other["input"]["dialect"]
 
 
-def test_a_key_of_jepsens_is_explained_by_its_name() -> None:
+def test_explain_takes_the_name_of_a_jepsen_key() -> None:
     history = Path(__file__).with_name("data") / "jepsen.edn"
     by_key, by_partition = run("explain", history, "0@0").stdout, run("explain", history, "0-0@0").stdout
     assert by_key == by_partition
@@ -54,7 +54,7 @@ def test_a_loss_without_a_known_cause_has_the_reason(place: tuple[str, ...], tmp
         assert "explain the run itself" not in output
 
 
-def test_of_many_breaches_without_a_cause_the_worst_are_listed() -> None:
+def test_the_worst_breaches_without_a_cause_are_listed() -> None:
     history = Path(__file__).with_name("data") / "jepsen.edn"
     output = run("explain", history).stdout
     assert [line.split()[1] for line in output.splitlines() if line.startswith("  - ")] == 4 * ["lost-write:"] + 8 * [
@@ -83,8 +83,8 @@ def test_explain_prints_json(place: tuple[str, ...], keys: set[str]) -> None:
 
 
 @pytest.mark.parametrize("place", [(), ("orders-0",), ("orders-0@255",)])
-def test_breaches_without_a_cause_are_in_json_too(place: tuple[str, ...], tmp_path: Path) -> None:
-    """Without what brokers kept, no cause is told; the text says the same."""
+def test_findings_without_a_cause_are_in_json(place: tuple[str, ...], tmp_path: Path) -> None:
+    """Without broker files no cause is proved; the text output agrees."""
     shutil.copytree(LOSSY, tmp_path / "bare", ignore=shutil.ignore_patterns("brokers"))
     check(tmp_path / "bare", "--out", tmp_path / "out")
     fresh, saved = (json.loads(run("explain", tmp_path / name, *place, "--json").stdout) for name in ("bare", "out"))
@@ -114,7 +114,7 @@ def test_a_line_is_cited_once() -> None:
     assert output._where({"findings": [{"id": "1", "evidence": evidence}]}, incident) == " [h:11, :12]"
 
 
-def test_a_history_of_jepsens_needs_no_run_json(tmp_path: Path) -> None:
+def test_a_jepsen_history_needs_no_run_json(tmp_path: Path) -> None:
     operations = [("invoke", "send", "[[:send 0 1]]"), ("fail", "send", "[[:send 0 1]]")]
     operations += [("invoke", "poll", "[[:poll]]"), ("ok", "poll", "[[:poll {0 [[0 1]]}]]")]
     lines = [

@@ -106,7 +106,7 @@ def test_help_lists_every_rule_once_by_group_and_examples() -> None:
         ({"partition": 2**40}, "found 1099511627776 as partition, expected an integer of 32 bits"),
     ],
 )
-def test_what_is_wrong_with_a_line_is_named_by_field_and_shape(change: dict[str, object], reason: str) -> None:
+def test_the_reason_of_a_malformed_line_names_its_field_and_shape(change: dict[str, object], reason: str) -> None:
     line = json.dumps({**EVENTS[0], "fault": {"kind": "kill"}, **change}).encode()
     _, refused = native.parse(line)
     assert reason in refused["reason"][0]

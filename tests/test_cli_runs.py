@@ -42,7 +42,7 @@ def valid() -> list[dict[str, object]]:
         (["/x/index.html", "/x/r"], ["index.html-2", "r"]),
     ],
 )
-def test_names_tell_runs_apart(runs: list[str], names: list[str]) -> None:
+def test_run_names_are_distinct(runs: list[str], names: list[str]) -> None:
     assert names_of(runs) == names
 
 

@@ -103,7 +103,7 @@ def test_skipped_rules_are_named_and_have_no_verdict(tmp_path: Path) -> None:
     assert "kipped" not in (tmp_path / "all" / "report.md").read_text()
 
 
-def test_what_is_permitted_is_counted_in_records_and_findings_and_under_strict_a_breach(tmp_path: Path) -> None:
+def test_permitted_findings_are_counted_and_are_breaches_under_strict(tmp_path: Path) -> None:
     only = (LOSSY, "--only", "nonmonotonic-send", "--out", tmp_path / "out")
     permitted = check(*only).output
     assert re.search(
@@ -256,7 +256,7 @@ def on_a_terminal(*arguments: object, **env: str) -> str:
     with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment):
         os.close(terminal)
         received = b""
-        with contextlib.suppress(OSError):  # EIO: nobody has the terminal any more
+        with contextlib.suppress(OSError):  # EIO: the terminal is closed
             while block := os.read(seen, 4096):
                 received += block
     os.close(seen)

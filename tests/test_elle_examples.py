@@ -254,7 +254,7 @@ def test_without_a_commit_nothing_was_tested(tmp_path: Path) -> None:
 
 
 def test_an_unread_append_may_hide_a_conflict_from_snapshot_isolation(tmp_path: Path) -> None:
-    """Both wrote z concurrently, which snapshot isolation forbids, but nobody read z."""
+    """Both wrote z concurrently, which snapshot isolation forbids, but no transaction read z."""
     lines = history_of("ax1ryaz1", "ay1rxaz2", "rx1ry1")
     _, verdict = outcome(tmp_path, lines, model="snapshot-isolation")
     assert verdict["verdict"] == "unknown"

@@ -17,7 +17,7 @@ import zstandard
 from combined_corpus import BREAKING, SOUND, JudgedRun, combine, judge_combined
 from logjudge.analysis import kernel
 from logjudge.analysis.engines import local
-from logjudge.analysis.engines.spark import handing_on
+from logjudge.analysis.engines.spark import text_blocks
 from logjudge.analysis.results import Results
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories import files, parsing
@@ -160,9 +160,9 @@ def test_any_blocks(monkeypatch: pytest.MonkeyPatch, some: list[JudgedRun]) -> N
 @pytest.fixture
 def handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every compressed file is decompressed in one place, and its blocks of a few lines are parsed in others."""
-    monkeypatch.setattr(files, "HANDED_ON_BYTES", 0)
-    for module in (local, handing_on):
-        monkeypatch.setattr(module, "HANDED_ON_BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(files, "MIN_SHARED_BYTES", 0)
+    for module in (local, text_blocks):
+        monkeypatch.setattr(module, "TEXT_BLOCK_BYTES", 20_000)
 
 
 def _packed(write: Callable[[History, Path], None], judged: JudgedRun, bundle: Path) -> Path:
@@ -185,7 +185,9 @@ def test_blocks_that_are_handed_on(
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("handed_on")
-def test_spark_hands_blocks_on_and_judges_on_many_tasks(spark: Any, some: list[JudgedRun], tmp_path: Path) -> None:
+def test_spark_parses_the_blocks_of_a_compressed_file_in_many_tasks(
+    spark: Any, some: list[JudgedRun], tmp_path: Path
+) -> None:
     from logjudge.analysis.engines.spark import judge_run
     from logjudge.analysis.engines.spark.plan import plan
     from pyspark.sql import functions as F  # noqa: N812

@@ -122,11 +122,11 @@ def test_records_handled_again_are_counted_once_each_but_not_their_successors(tm
 @pytest.mark.parametrize(
     ("name", "kind", "count"), [("group-rebalance-a", "handled_again", 80), ("retention-a", "legally_gone", 3049)]
 )
-def test_what_is_permitted_is_counted_too(name: str, kind: str, count: int) -> None:
+def test_permitted_effects_are_counted(name: str, kind: str, count: int) -> None:
     assert judged(by_name(name)).figures["impact"][kind] == count
 
 
-def test_what_is_legally_gone_is_shown_as_such() -> None:
+def test_legal_absences_are_shown_as_absent() -> None:
     offsets = part(judged(by_name("retention-a")).figures, "logs-0")["offsets"]
     assert offsets["blocks"] == [[0, 619, {"absent": 620}], [620, 1091, {"read": 472}]]
 

@@ -27,7 +27,7 @@ def test_rows_and_findings_have_one_order(findings: list[Finding]) -> None:
     assert worst_rows_first(to_frame(numbered))["id"].to_list() == [one.id for one in worst_first(numbered)]
 
 
-def test_what_follows_from_a_loss_stands_behind_what_does_not() -> None:
+def test_consequences_of_a_loss_come_after_other_findings() -> None:
     loss = "lost-write/t-0/0"
     ordered = [
         Finding("lost-write", "", count=1, related=["duplicate/t-0/0"]),

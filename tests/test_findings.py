@@ -146,7 +146,7 @@ def test_one_story_of_a_loss(tmp_path: Path) -> None:
     assert loss["processes"] == ["p"]
 
 
-def test_what_does_not_belong_to_a_loss_is_not_linked(tmp_path: Path) -> None:
+def test_unrelated_findings_are_not_linked_to_a_loss(tmp_path: Path) -> None:
     run = judge("p:a@0 p:b@1 nemesis:kill q:x@1 p:e@4 q:f@3 c:<a@0,x@1 c:< d:<e@4,f@3", tmp_path)
     (loss,) = run.of("lost-write")
     assert loss["related"] == ["inconsistent-offsets/x-0/0"]
@@ -206,7 +206,7 @@ REPLACED = "{p.acks=1} p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill q:x@1 end=2"
         (f"{REPLACED} d:<a@0,z@1 final:<a@0,x@1", "inconsistent-offsets", "violation"),
         (f"{REPLACED} c:<x@1 final:<a@0,x@1", "nonmonotonic-poll", "permitted"),
         ("{p.acks=1} p:a@0 p:b@1 p:e@2 nemesis:kill q:x@1 end=2 final:<a@0,x@1", "realtime-order", "permitted"),
-        # The cut took a record with it that nobody acknowledged, but a consumer had read.
+        # The cut removed a record that was not acknowledged, but that a consumer had read.
         (
             "{p.acks=1} p:a@0 p:b@1 p:u~ c:<a@0,b@1,u@2 nemesis:kill q:x@1 c:<x@1 final:<a@0,x@1",
             "nonmonotonic-poll",
@@ -237,12 +237,12 @@ REPLACED = "{p.acks=1} p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill q:x@1 end=2"
             "inconsistent-offsets",
             "permitted",
         ),
-        # What replaced the loss goes before an offset that nobody lost, or a writer's that asked for more.
+        # The replacement is below an offset that was not lost, or below one of a writer with acks=all.
         ("{p.acks=1} p:a@0 p:e@2 nemesis:kill q:x@1 q:y@2 final:<a@0,x@1,y@2", "realtime-order", "violation"),
         ("{p.acks=1} p:a@0 r:b@1 p:e@2 nemesis:kill q:x@1 q:y@2 final:<a@0,x@1,y@2", "realtime-order", "violation"),
     ],
 )
-def test_only_the_shadow_of_a_permitted_loss_is_permitted_with_it(
+def test_only_consequences_of_a_permitted_loss_are_permitted(
     history: str, rule: str, severity: str, tmp_path: Path
 ) -> None:
     allowed = judge(history, tmp_path / "allowed", allow=("lost-write:acks=1",)).of(rule)

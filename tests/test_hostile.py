@@ -140,7 +140,7 @@ def test_a_line_without_end_costs_no_more_memory(tmp_path: Path, monkeypatch: py
     assert sum(len(block.data) for block in found) < 40_000_000
 
 
-def test_what_is_acknowledged_in_no_partition_is_never_valid(tmp_path: Path) -> None:
+def test_acknowledgements_without_a_partition_are_never_valid(tmp_path: Path) -> None:
     bare = [{k: v for k, v in e.items() if k != "partition" or e["f"] != "send"} for e in EVENTS]
     (tmp_path / "h.jsonl").write_bytes(lines(bare))
     assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") == 3

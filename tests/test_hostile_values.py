@@ -92,7 +92,7 @@ def test_results_that_were_changed_by_hand_are_refused(name: str, change: dict[s
     assert isinstance(result.exception, LogjudgeError)
 
 
-def test_names_that_are_no_text_and_numbers_that_are_none(tmp_path: Path) -> None:
+def test_invalid_names_and_numbers_are_malformed(tmp_path: Path) -> None:
     (tmp_path / "odd.toml").write_text('[broker."²"]\n')
     (tmp_path / "wrong.toml").write_text('[config]\n"replica.lag.time.max.ms" = "x"\n')
     for name in ("odd", "wrong"):
@@ -108,7 +108,7 @@ def test_names_that_are_no_text_and_numbers_that_are_none(tmp_path: Path) -> Non
     assert (done.returncode, b"bad\\udcff" in done.stdout) == (0, True)
 
 
-def test_what_is_named_by_bytes_that_are_no_text_costs_a_sentence(tmp_path: Path) -> None:
+def test_paths_that_are_not_utf_8_are_read_or_refused_in_a_sentence(tmp_path: Path) -> None:
     def called(*arguments: object) -> subprocess.CompletedProcess[bytes]:
         words = [os.fsencode(str(each)) if isinstance(each, Path) else each for each in arguments]
         return subprocess.run([sys.executable, "-m", "logjudge.cli", *words], capture_output=True, check=False)

@@ -119,7 +119,7 @@ def test_many_findings_without_a_loss_have_the_facts_of_the_first_ones() -> None
     assert len(incident.findings) == 9
 
 
-def test_what_two_rules_find_of_one_loss_is_counted_once() -> None:
+def test_a_loss_that_two_rules_find_is_counted_once() -> None:
     absent = "acknowledged-absent/orders-0/0"
     again = cause(findings=[absent], lost={**LOST, "first": 300, "count": 331})
     (incident,) = joined([again, cause()], finding(absent, related=["lost-write/orders-0/0"], count=331))
@@ -162,7 +162,7 @@ def test_two_events_of_a_partition_stay_two_incidents() -> None:
     assert [one.records for one in incidents_of(rows, [])] == [4, 3]
 
 
-def test_what_follows_from_a_loss_belongs_to_its_incident() -> None:
+def test_consequences_of_a_loss_belong_to_its_incident() -> None:
     loss, follows = finding(), finding("realtime-order/orders-0/0", related=["lost-write/orders-0/0"], count=9)
     alone = [finding(f"poll-skip/orders-0/{n}", count=2) for n in range(3)]
     first, second = incidents_of([loss, follows, *alone], [cause()])
@@ -290,7 +290,7 @@ def test_unknown_reads_make_the_impact_unknown() -> None:
     assert impact_by_cause(incidents) == [("unclean-election", 752, None)]
 
 
-def test_a_headline_names_the_causes_of_breaches_alone() -> None:
+def test_a_headline_names_only_causes_of_breaches() -> None:
     duplicate = "duplicate/orders-0/0"
     other = cause(findings=[duplicate], lost=None, cause="retry-duplicate", prevented_by=[])
     known = (

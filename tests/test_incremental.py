@@ -102,7 +102,7 @@ def test_the_corpus_is_judged_the_same_in_calls() -> None:
 
 
 @pytest.mark.parametrize("name", BETWEEN)
-def test_what_contradicts_closed_offsets_is_judged(name: str) -> None:
+def test_rows_that_contradict_closed_offsets_are_judged(name: str) -> None:
     history = parse(BETWEEN[name][0])
     list(compare(history, random_cuts(Random(name), history, 4 if IS_CAMPAIGN else 2), only_last=not IS_CAMPAIGN))
 

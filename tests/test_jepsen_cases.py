@@ -122,7 +122,7 @@ def test_agrees_with_jepsen(case: dict[str, Any], tmp_path: Path) -> None:
     ours = _ours(case, tmp_path)
     crashed = list(case["jepsen"].get("partial", {}).get("crashed", []))
     if "no-writer-of-value" in str(case["jepsen"].get("exception")):
-        crashed.append("unseen")  # it then counts values that were read though nobody sent them
+        crashed.append("unseen")  # it then counts values that were read that no client sent
     rules = ALWAYS if theirs["inconsistent-offsets"] else ALWAYS + WITHOUT_INCONSISTENCY
     for rule in rules:
         if rule in crashed:

@@ -116,7 +116,7 @@ def test_a_model_of_the_user(tmp_path: Path) -> None:
         ("step = print; observes = 5", "expected a function"),
     ],
 )
-def test_what_is_wrong_with_a_model_is_one_sentence(tmp_path: Path, body: str, words: str) -> None:
+def test_an_error_in_a_model_is_one_sentence(tmp_path: Path, body: str, words: str) -> None:
     model = write(tmp_path / "wrong.py", "class Wrong:", "    initial = 0", f"    {body}")
     result = run(write(tmp_path / "a.jsonl", *OK_LINES), "--model", f"{model}:Wrong")
     message = str(result.exception) if isinstance(result.exception, LogjudgeError) else result.stderr

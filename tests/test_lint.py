@@ -86,7 +86,7 @@ def test_a_malformed_line_is_named_with_field_and_shape(tmp_path: Path, line: An
         (IN_MICROSECONDS, None, "operations took 10,000 ns, less than a round trip within a host"),
     ],
 )
-def test_what_weakens_a_verdict_is_a_warning(tmp_path: Path, events: list[Any], config: Any, warning: str) -> None:
+def test_missing_evidence_is_a_warning(tmp_path: Path, events: list[Any], config: Any, warning: str) -> None:
     found = lint(tmp_path, events, config)
     assert found.return_value == 3
     assert warning in found.output.removeprefix(f"{tmp_path.name}: warning: ")

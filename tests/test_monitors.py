@@ -23,7 +23,7 @@ def test_monitors_agree_with_search_and_permutations(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TAKE)
-def test_the_ambiguous_is_left_to_the_search(name: str) -> None:
+def test_ambiguous_parts_are_left_to_the_search(name: str) -> None:
     insert = Action(INSERT[name], 1, None)
     twice = [Operation(insert, 0, 1), Operation(insert, 2, 3)]
     assert by_monitor(name, twice)[0] == UNDECIDED

@@ -110,7 +110,7 @@ def _denied(path: object) -> list[str]:
     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
-def test_what_the_system_refuses_while_reading_is_no_bug_of_ours(
+def test_environment_errors_while_reading_are_not_reported_as_bugs(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in ENVIRONMENT_ERRORS - {errno.ENOSPC, errno.EDQUOT}:
@@ -203,7 +203,7 @@ def test_a_move_into_a_folder_that_was_killed_is_taken_up_again(tmp_path: Path) 
         write_whole(out, result_of("newest"))
 
 
-def test_what_the_new_result_lacks_does_not_stay(tmp_path: Path) -> None:
+def test_parts_that_the_new_result_lacks_are_removed(tmp_path: Path) -> None:
     for name, file in (("old", "plots"), ("new", "report.md")):
         (tmp_path / name).mkdir()
         (tmp_path / name / file).mkdir() if file == "plots" else (tmp_path / name / file).touch()

@@ -147,7 +147,7 @@ def words_of(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9, 10**12])
-def test_ticks_tell_times_apart_whatever_the_length_of_the_run(unit: int) -> None:
+def test_ticks_are_distinct_for_runs_of_any_length(unit: int) -> None:
     times = [0, 25 * unit, 50 * unit, 75 * unit]
     texts = time_axis.seconds_texts(times)
     assert len(set(texts)) == len(texts)

@@ -113,7 +113,7 @@ def test_a_million_operations() -> None:
         ([Operation(Action("read", key=[1]), 0, 1)], "cannot be hashed"),
     ],
 )
-def test_what_a_model_cannot_take_is_an_error(operations: list[Operation], sentence: str) -> None:
+def test_an_operation_that_the_model_rejects_is_an_error(operations: list[Operation], sentence: str) -> None:
     good = Operation(Action("write", 1), 0, 1)
     with pytest.raises(ModelError, match=sentence) as error:
         check_operations(REGISTER, [good, *operations])

@@ -42,7 +42,7 @@ def test_a_verdict_names_tool_command_inputs_and_configuration(tmp_path: Path, m
         assert "2027-01-15T08:00:00Z" in text
 
 
-def test_what_is_behind_the_limit_has_no_hash_but_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_beyond_the_limit_has_its_size_and_no_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = open_run(write_run(tmp_path / "run", lossy(), CONFIG))
     size = (tmp_path / "run" / "run.json").stat().st_size
     monkeypatch.setattr(provenance, "MAX_HASHED", size)

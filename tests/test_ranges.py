@@ -94,7 +94,7 @@ def test_random_histories_are_judged_the_same(random: Random, offsets: int) -> N
     compare_together(random_texts(random, 30), offsets)
 
 
-def test_what_memory_does_not_hold_is_judged_the_same(tmp_path: Path) -> None:
+def test_verdicts_are_the_same_where_memory_is_short(tmp_path: Path) -> None:
     run = open_run(together(random_texts(Random(5), 20)).write(tmp_path))
     assert compare(run, OFFSETS, held=0)
 
@@ -110,7 +110,7 @@ BETWEEN = {
     "an earlier record behind a later one": ("p:b@2 p:a@0", premises.TIME),
     "an end offset beyond a later record": ("end=4 p:a@0", premises.TIME),
     "an end offset beyond a later one": ("p:a@0 end=5 end=1", premises.TIME),
-    "a record before others that nobody read": ("p:a@0 p:b@1 p:d@2 c:<d@2", premises.LOSS),
+    "an unread record before others": ("p:a@0 p:b@1 p:d@2 c:<d@2", premises.LOSS),
     "final reads that begin late": ("p:a@0 p:b@1 p:d@2 final:assign=2 final:<d@2", premises.LOSS),
     "final reads of some records": ("p:a@0 p:b@1 p:d@2 final:assign=0 final:<a@0,b@1", premises.LOSS),
     "a commit over a record": (f"{GROUPS} p:a@0 p:b@1 p:d@2 c:<a@0,b@1 c:commit=3", premises.GROUPS),
@@ -123,7 +123,7 @@ BETWEEN = {
 
 
 @pytest.mark.parametrize("name", BETWEEN)
-def test_what_ranges_contradict_is_judged(name: str, tmp_path: Path) -> None:
+def test_a_rule_is_judged_if_two_ranges_contradict_its_premise(name: str, tmp_path: Path) -> None:
     text, rules = BETWEEN[name]
     _, proofs = judged_by_ranges(open_run(parse(text).write(tmp_path)), 2)
     assert set(rules) <= proofs["x", 0].unproved

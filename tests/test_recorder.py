@@ -377,7 +377,7 @@ def test_misuse_is_explained(recorder: Recorder, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"found .'topic': 'orders'.*expected a dictionary"):
         recorder.handle("c0", {"topic": "orders"})
     with pytest.raises(UsageError, match="expected a process that recorded polls"):
-        recorder.finish(final_read="nobody")
+        recorder.finish(final_read="c9")
     folder = recorder.finish()
     assert recorder.finish() == folder
     with pytest.raises(LogjudgeError, match="the recorder is finished"):

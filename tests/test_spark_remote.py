@@ -75,14 +75,14 @@ def test_a_run_at_a_uri_is_judged_as_a_local_one(
     """One task decompresses the larger of two compressed files for others."""
     from logjudge.analysis.engines.spark import judge_run
 
-    monkeypatch.setattr(files, "HANDED_ON_BYTES", (bundle / "history" / "b.jsonl.gz").stat().st_size - 1)
-    monkeypatch.setattr(fetching, "HANDED_ON_BLOCK_BYTES", 50_000)
+    monkeypatch.setattr(files, "MIN_SHARED_BYTES", (bundle / "history" / "b.jsonl.gz").stat().st_size - 1)
+    monkeypatch.setattr(fetching, "TEXT_BLOCK_BYTES", 50_000)
     expected = local.judge_run(open_run(bundle))
     run = remote.open_run(spark, f"{mounted}/a run", split_bytes=200_000)
     assert len(run.splits) > 3
     assert run.empty == ("history/e.jsonl",)
     assert run.files == tuple(f"history/{name}" for name in ("a.jsonl", "b.jsonl.gz", "c.parquet", "d.jsonl.gz"))
-    assert {split.path.rpartition("/")[2] for split in run.splits if split.is_handed_on} == {"b.jsonl.gz"}
+    assert {split.path.rpartition("/")[2] for split in run.splits if split.is_shared} == {"b.jsonl.gz"}
     results = judge_run(run, spark)
     assert len(expected.findings())
     assert results.findings().equals(expected.findings())
@@ -194,7 +194,7 @@ def _converted(source: Path, target: Path) -> Path:
 
 
 @pytest.mark.spark
-def test_what_cannot_be_judged_is_refused_in_a_sentence(spark: Any, bundle: Path, mounted: str) -> None:
+def test_uris_that_cannot_be_judged_are_refused_in_a_sentence(spark: Any, bundle: Path, mounted: str) -> None:
     stored = bundle.parent
     pl.DataFrame({"time": [1], "who": ["p"]}).write_parquet(stored / "foreign.parquet")
     (stored / "cut.parquet").write_bytes((stored / "foreign.parquet").read_bytes()[:-1])
@@ -307,7 +307,7 @@ def files_below(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in files)
 
 
-def test_what_takes_too_long_ends_with_a_sentence() -> None:
+def test_a_timeout_is_one_sentence() -> None:
     with pytest.raises(ClusterError, match=r"s3a://b/x: not done after 0 s; .*retry"):
         within(0.01, lambda: threading.Event().wait(5), "s3a://b/x")
     assert within(5, lambda: 7, "") == 7

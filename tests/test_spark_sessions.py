@@ -87,7 +87,7 @@ def test_spark_on_this_machine_alone_needs_no_session(
     assert sessions.starts_here(master, remote) == expected
 
 
-def test_what_the_user_set_for_shuffles_stays() -> None:
+def test_the_users_number_of_shuffle_tasks_stays() -> None:
     session = fake_session(8)
     sessions.size_shuffles(session, 1 << 40)
     assert session.conf["spark.sql.shuffle.partitions"] == "200"

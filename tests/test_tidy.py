@@ -1,4 +1,4 @@
-"""The rules of the house, kept by tests: direction of imports, sizes, documents that follow from the code."""
+"""The conventions of the code base: direction of imports, sizes, names, documents that are made from the code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAY_IMPORT = {
 }
 API = ROOT / "cli" / "api"  # the package `logjudge` itself: it imports what `cli` does, and neither imports the other
 # Within analysis a folder may import from itself and from those before it; the steps of the pipeline stand above.
-WAY = (
+ANALYSIS_ORDER = (
     "cached",
     "references",
     "wording",
@@ -97,9 +97,9 @@ def test_imports_flow_one_way() -> None:
     assert not {name_of(path): wrong for path in MODULES if (wrong := wrong_imports(path))}
 
 
-@pytest.mark.parametrize("folder", [name for name in WAY if (ROOT / "analysis" / name).is_dir()])
-def test_evidence_flows_one_way_within_analysis(folder: str) -> None:
-    before = WAY[: WAY.index(folder) + 1]
+@pytest.mark.parametrize("folder", [name for name in ANALYSIS_ORDER if (ROOT / "analysis" / name).is_dir()])
+def test_imports_flow_one_way_within_analysis(folder: str) -> None:
+    before = ANALYSIS_ORDER[: ANALYSIS_ORDER.index(folder) + 1]
     paths = sorted((ROOT / "analysis" / folder).glob("*.py"))
     assert len(paths) > 1
     for path in paths:
@@ -120,7 +120,7 @@ def imported_modules(path: Path) -> set[str]:
     return found & DOTTED.keys()
 
 
-def circles(graph: Mapping[str, set[str]]) -> set[str]:
+def nodes_in_cycles(graph: Mapping[str, set[str]]) -> set[str]:
     """The nodes of a graph that reach themselves."""
     found: set[str] = set()
     for start in graph:
@@ -136,13 +136,13 @@ def circles(graph: Mapping[str, set[str]]) -> set[str]:
     return found
 
 
-def test_no_imports_run_in_a_circle() -> None:
-    circular = circles({name: imported_modules(path) - {name} for name, path in DOTTED.items()})
+def test_imports_have_no_cycles() -> None:
+    circular = nodes_in_cycles({name: imported_modules(path) - {name} for name, path in DOTTED.items()})
     assert not circular, sorted(circular)
 
 
-def test_the_check_of_circles_can_fail() -> None:
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == {"b", "c"}
+def test_the_check_of_cycles_can_fail() -> None:
+    assert nodes_in_cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == {"b", "c"}
     assert "models.replication.cluster" in imported_modules(ROOT / "models" / "replication" / "run.py")
 
 
@@ -215,7 +215,7 @@ def undocumented_names(path: Path) -> set[str]:
     return found
 
 
-def test_names_hold_the_field_s_words() -> None:
+def test_names_use_the_field_s_words() -> None:
     assert not {name_of(path): names for path in [*MODULES, *TESTS] if (names := vague_names(path))}
 
 

@@ -18,7 +18,7 @@ IN_TURN = {
 
 
 @pytest.mark.parametrize("rule", IN_TURN)
-def test_what_touches_is_not_in_turn(rule: str, tmp_path: Path) -> None:
+def test_operations_that_touch_in_time_are_concurrent(rule: str, tmp_path: Path) -> None:
     history = parse(IN_TURN[rule])
     assert judge(history, tmp_path / "apart").of(rule)
     history.events[-2]["time"] = history.events[-3]["time"]

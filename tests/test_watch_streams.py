@@ -157,7 +157,7 @@ def test_only_a_compacted_topic_may_lack_events(
     assert len((tmp_path / "events" / "quarantine.jsonl").read_text().splitlines()) == left_out
 
 
-def test_what_is_no_longer_the_topic_that_was_watched_is_one_sentence(
+def test_a_changed_topic_is_refused_in_one_sentence(
     cluster: Cluster, soak: tuple[Path, list[bytes]], tmp_path: Path
 ) -> None:
     cluster.logs[0] = soak[1][:30]

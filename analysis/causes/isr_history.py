@@ -32,7 +32,7 @@ def isr_at(timeline: Timeline, at: int | None) -> frozenset[str]:
     return known[-1] if known else frozenset()
 
 
-def is_acknowledged_alone(timeline: Timeline, lost: Lost) -> bool | None:
+def had_sole_isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> bool | None:
     """Whether the ISR was one broker at any acknowledgement of the records; None if not recorded."""
     if lost.first_acked is None or lost.last_acked is None:
         return None

@@ -16,7 +16,7 @@ from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
 from .broker_lives import death_facts, reasons_absent
-from .isr_history import is_acknowledged_alone, isr_at_acknowledgement, sole_isr_facts
+from .isr_history import had_sole_isr_at_acknowledgement, isr_at_acknowledgement, sole_isr_facts
 from .leader_change import LeaderChange, find_leader_change
 from .log_rolled_back import rollback_facts
 from .losses import Lost, acknowledgement
@@ -88,7 +88,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
 
 def _measures_for_a_second_replica(timeline: Timeline, lost: Lost, shrunk: bool) -> list[str]:
     """Measures by which another broker would have had the records, or would have been elected with them."""
-    alone = is_acknowledged_alone(timeline, lost)
+    alone = had_sole_isr_at_acknowledgement(timeline, lost)
     if alone or (alone is None and shrunk) or len(_members(timeline)) == 1:
         return more_replicas(timeline, lost) or (acks_all_measures(timeline) if "1" in lost.acks else [])
     others = alone is False or (requires_followers(timeline) and lost.acks == {"all"})

@@ -226,7 +226,7 @@ def facts_leader_lacked_records(timeline: Timeline, found: LeaderChange, lost: L
     """The facts that the new leader lacked the lost records when it was elected; empty without proof.
 
     Its epoch began at or below them; or another record was acknowledged there while it led; or it had written other
-    records there in an older epoch; or its log ended below them, and no broker that answered had them to fetch.
+    records there in an older epoch; or its log ended below them, and no broker that responded had them to fetch.
     """
     new = found.new
     if new is None or new.leader is None:

@@ -1,9 +1,9 @@
 """leader-epoch-divergence: logs diverged permanently although truncation used leader epochs.
 
-From 0.11 to 1.1 a follower asked the leader only for the end of the follower's last epoch. After two quick leader
-changes the leader may never have had that epoch; its answer then let the follower keep records that the leader does not
-have (KIP-279, fixed in 2.0). Up to 2.0 a fetch carried no epoch: a replica that missed two leader changes fetched the
-records after its own wrong ones (KAFKA-6880, fixed in 2.1 by KIP-320).
+From 0.11 to 1.1 a follower only requested the end of its own last epoch from the leader. After two quick leader
+changes the leader may never have had that epoch; its response then let the follower keep records that the leader does
+not have (KIP-279, fixed in 2.0). Up to 2.0 a fetch carried no epoch: a replica that missed two leader changes fetched
+the records after its own wrong ones (KAFKA-6880, fixed in 2.1 by KIP-320).
 
 Needs: a version from 0.11 to 2.0; two replicas that hold different records of different epochs at one offset, and
 the same records at later offsets, so that one followed the other after they had diverged. This cause explains why

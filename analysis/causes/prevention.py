@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..timelines.facts import SECOND
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
-from .isr_history import is_acknowledged_alone
+from .isr_history import had_sole_isr_at_acknowledgement
 from .leader_change import clean_by_configuration
 from .losses import Lost
 from .replica_history import still_had_records
@@ -46,7 +46,7 @@ def more_replicas(timeline: Timeline, lost: Lost) -> list[str]:
     With a replication factor of 1, a second replica instead."""
     if _replication(timeline) == 1:
         return ["a second replica (replication.factor)"]
-    if requires_followers(timeline) or "1" in lost.acks or is_acknowledged_alone(timeline, lost) is False:
+    if requires_followers(timeline) or "1" in lost.acks or had_sole_isr_at_acknowledgement(timeline, lost) is False:
         return []
     is_pair = _replication(timeline) == 2
     price = "either of the two replicas is out of the ISR" if is_pair else "only one replica is in the ISR"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from ...histories.bundle import Run
-from ...histories.files import HANDED_ON_BLOCK_BYTES, Block, Split, blocks
+from ...histories.files import TEXT_BLOCK_BYTES, Block, Split, blocks
 from ...histories.pairing import PLACED_EVENTS
 from ...histories.settings import Settings
 from ...histories.tables import CONTEXT, SENDS
@@ -227,8 +227,8 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
 def _readings(splits: Iterable[Split]) -> Iterator[tuple[Split, Block | None]]:
     """Splits, each to be read by one thread; a great compressed one in blocks that this thread decompresses."""
     for split in splits:
-        if split.is_handed_on:
-            yield from ((split, block) for block in blocks(split, HANDED_ON_BLOCK_BYTES))
+        if split.is_shared:
+            yield from ((split, block) for block in blocks(split, TEXT_BLOCK_BYTES))
         else:
             yield split, None
 

@@ -1,5 +1,5 @@
-"""The story of a transaction in one partition, as facts for `timeline` and `explain`: from the leader's log and
-`__transaction_state`."""
+"""The facts of a transaction in one partition, from the leader's log and `__transaction_state`, for `timeline` and
+`explain`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TRANSACTION = "transaction"  # kind of the facts
 
 
 def facts_of_transactions(p: Partition) -> list[Fact]:
-    """For each transactional id the number of its transactions here; and the story of each transaction that is open, or
-    that has no end in the log."""
+    """The facts of all transactions that are open or have no end in the log. Of the others a count for each
+    transactional id."""
     facts: list[Fact] = []
     known = coordinated_transactions(p)
     for (name,), rows in known.group_by("transactional_id", maintain_order=True):
@@ -32,16 +32,16 @@ def facts_of_transactions(p: Partition) -> list[Fact]:
             sentence = f"transactional.id {name} ended the last of {plural(len(ended), 'transaction')} in {p.name}"
             facts.append(_of_coordinator(p, last, f"{sentence}: {many}", "prepared"))
     for row in transactions_in_log(p).filter(pl.col("outcome").is_null()).iter_rows(named=True):
-        facts += _story(p, row)
+        facts += _facts_of(p, row)
     return facts
 
 
 def facts_of_offset(p: Partition, offset: int) -> list[Fact]:
-    """The story of the transaction with its record or marker at an offset; empty if there is none."""
+    """The facts of the transaction with its record or marker at an offset; empty if there is none."""
     first, last = pl.coalesce("first_offset", "marker"), pl.coalesce("marker", "last_offset")
     here = pl.lit(offset).is_between(first, last) & pl.col("producer_id").is_in(_producers_at(p, offset))
     found = transactions_in_log(p).filter(here)
-    return [fact for row in found.head(1).iter_rows(named=True) for fact in _story(p, row)]
+    return [fact for row in found.head(1).iter_rows(named=True) for fact in _facts_of(p, row)]
 
 
 def _producers_at(p: Partition, offset: int) -> list[int]:
@@ -52,7 +52,7 @@ def _producers_at(p: Partition, offset: int) -> list[int]:
     return logs.records.filter(here)["producer_id"].drop_nulls().to_list()
 
 
-def _story(p: Partition, row: Row) -> list[Fact]:
+def _facts_of(p: Partition, row: Row) -> list[Fact]:
     """What happened to a transaction (a row of IN_LOG): began, writes, decision, marker, end, readers."""
     known = _coordinated(p).get((row["producer_id"], row["number"]))
     facts: list[Fact] = []
@@ -111,5 +111,5 @@ def _of_coordinator(p: Partition, row: Row, sentence: str, when: str) -> Fact:
 
 
 def _in_log(p: Partition, sentence: str, offset: int | None, file: str | None, byte: int | None) -> Fact:
-    """A fact of the log, which has the times of producers and leaders at most: it stays undated."""
+    """A fact of the log, without a date: the log has at most the times of producers and leaders."""
     return Fact(sentence, TRANSACTION, source=file, byte=byte, partition=p.name, offset=offset)

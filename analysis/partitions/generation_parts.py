@@ -142,7 +142,7 @@ def _parts(
         out.append(part)
     _note_ambiguous(topic, out, positions, unassigned_sends, unassigned_reads)
     observed_parts = [part for part in out if _is_observed(part, len(out))] or out[-1:]
-    return [replace(part, generation=replace(part.generation, of=len(observed_parts))) for part in observed_parts]
+    return [replace(part, generation=replace(part.generation, count=len(observed_parts))) for part in observed_parts]
 
 
 def _is_observed(part: Part, generations: int) -> bool:

@@ -143,9 +143,9 @@ def _starts_of_delete_records(p: Observations, history: _History) -> list[StartE
 def _starts_of_clients(p: Observations, history: _History) -> list[StartEvidence]:
     """The starts that clients requested; after the final reads the start may have moved again."""
     until = history.until
-    answers = p.end_offsets.filter(pl.col("start").is_not_null()).select("start", "offset", "invoked", "completed")
+    returned = p.end_offsets.filter(pl.col("start").is_not_null()).select("start", "offset", "invoked", "completed")
     starts = []
-    for start, end, begun, done in answers.iter_rows():
+    for start, end, begun, done in returned.iter_rows():
         certain = start <= end and (until is None or begun <= until) and not history.refutes(start, done)
         starts.append(StartEvidence(min(start, end), certain, done))
     return starts

@@ -8,7 +8,7 @@ _KIND, _HAS_OFFSET = pl.col("kind"), pl.col("offset").is_not_null()
 _IS_OK = pl.col("outcome") == "ok"
 
 IS_COMMIT = (_KIND == "commit") & _IS_OK & _HAS_OFFSET  # that certainly took effect
-IS_LOG_END = (_KIND == "end_offsets") & _IS_OK & _HAS_OFFSET  # an answer
+IS_LOG_END = (_KIND == "end_offsets") & _IS_OK & _HAS_OFFSET
 IS_POSITION = _KIND.is_in(["assign", "seek"]) & _IS_OK & _HAS_OFFSET  # where a consumer reads on
 IS_HANDLED = (_KIND == "handle") & (pl.col("outcome") != "fail")
 IS_OF_GROUP = (_KIND == "commit") | (_KIND.is_in(["assign", "revoke"]) & pl.col("group"))

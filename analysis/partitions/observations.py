@@ -65,7 +65,7 @@ class Observations(TopicPartition):
     @property
     def label(self) -> str:
         """The name, with the number of the topic's generation where the run has several: orders-0#1."""
-        return f"{self.name}#{self.generation.number}" if self.generation and self.generation.of > 1 else self.name
+        return f"{self.name}#{self.generation.number}" if self.generation and self.generation.count > 1 else self.name
 
     @property
     def is_named_only(self) -> bool:
@@ -106,7 +106,7 @@ class Observations(TopicPartition):
         return self.marks.filter(IS_LOG_END).sort("invoked", "at")
 
     @cached_property
-    def transactional(self) -> bool:
+    def has_transactions(self) -> bool:
         """Whether a transaction may have written here. If not, isolation levels make no difference."""
         return bool(self.sends["txn"].any() or self.unplaced["txn"].any())
 
@@ -121,12 +121,12 @@ class Observations(TopicPartition):
 
         A read_committed client gets the last stable offset, which an open transaction holds back.
         """
-        return self._ends_at_level("read_uncommitted") if self.transactional else self.end_offsets
+        return self._ends_at_level("read_uncommitted") if self.has_transactions else self.end_offsets
 
     @cached_property
     def unsure_ends(self) -> pl.DataFrame:
         """The `end_offsets` that may be last stable offsets: the client's isolation level is not recorded."""
-        return self._ends_at_level(None) if self.transactional else self.end_offsets.clear()
+        return self._ends_at_level(None) if self.has_transactions else self.end_offsets.clear()
 
     def _ends_at_level(self, level: str | None) -> pl.DataFrame:
         processes = [name for name in self.end_offsets["process"].unique() if self.isolation(name) == level]

@@ -68,12 +68,12 @@ class TopicGeneration:
     deleted: Span | None = None  # None: it exists at the end
     is_deletion_certain: bool = True
     topic_id: str | None = None
-    of: int = 1  # how many generations were observed
+    count: int = 1  # of the generations that were observed
 
     def describe(self, topic: str) -> str:
         """A sentence with its number, and when it was created and deleted."""
         id_text = f" (id {self.topic_id})" if self.topic_id else ""
-        name = f"topic {topic}{id_text}" if self.of == 1 else f"generation {self.number} of topic {topic}{id_text}"
+        name = f"topic {topic}{id_text}" if self.count == 1 else f"generation {self.number} of topic {topic}{id_text}"
         changes = (("created", self.created), ("deleted", self.deleted))
         times = [f"{verb} {in_words(span)}" for verb, span in changes if span]
         return f"This is {name}" + (f", {' and '.join(times)}." if times else ".")

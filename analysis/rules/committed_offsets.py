@@ -128,8 +128,8 @@ def _unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[KnownE
 
 def _certain_ends(p: Partition) -> list[KnownEnd]:
     """The certain ends of the log: from end offsets, from final reads, and from the last leader's log."""
-    answers = p.log_ends.select("offset", "invoked", "completed", "at").rows()
-    ends = [KnownEnd(offset, begun, done, f"end offset {offset}", at) for offset, begun, done, at in answers]
+    returned = p.log_ends.select("offset", "invoked", "completed", "at").rows()
+    ends = [KnownEnd(offset, begun, done, f"end offset {offset}", at) for offset, begun, done, at in returned]
     ends = [end for end in ends if not _is_refuted(p, end)] if ends else ends
     return [*ends, *_final_read_end(p), *_leader_log_end(p)]
 
@@ -147,7 +147,7 @@ def _is_refuted(p: Partition, end: KnownEnd) -> bool:
 def _final_read_end(p: Partition) -> Iterator[KnownEnd]:
     """The end of final reads, which is the log end unless markers follow or a poll of unknown outcome read further."""
     final = p.final
-    if final is None or not final.complete or p.transactional or not _is_empty_behind(p, final.end):
+    if final is None or not final.complete or p.has_transactions or not _is_empty_behind(p, final.end):
         return
     read = p.reads.filter(pl.col("process").is_in(final.processes) & (pl.col("completed") >= final.since))
     # Final reads without records show no end: retention may have deleted all records.

@@ -88,7 +88,7 @@ def _rule(base: str, suffix: str) -> Rule:
 
 def _judge_clocks(p: Partition) -> Judgement:
     """A clock that contradicts all others dates no transaction, so the order in real time is not known."""
-    clock = foreign_clock(p) if p.transactional or p.reads["txn"].any() else ""
+    clock = foreign_clock(p) if p.has_transactions or p.reads["txn"].any() else ""
     return Judgement(unknowns=(clock,) if clock else ())
 
 

@@ -29,7 +29,7 @@ from .rule import Rule
         "from its acknowledgement, or from reads of a value that was sent once. Adjacent later appends are one finding "
         "with one witness. Where the witness itself was lost, the finding follows from that loss."
     ),
-    not_a_breach="The append was invoked before the acknowledgement, read or answer: the two overlap.",
+    not_a_breach="The append was invoked before the acknowledgement, read or response: the two overlap.",
     unknown_when="A process recorded its times in another unit or by a clock that is hours off.",
     example="p:a@5 q:b@3",
     source=LINEARIZABILITY,
@@ -118,7 +118,7 @@ def _known(p: Partition) -> pl.DataFrame:
 def _ends(p: Partition) -> pl.DataFrame:
     """End offsets and last stable offsets in the columns of `_known`: a later append is at this offset or behind."""
     return p.end_offsets.select(
-        "offset", pl.lit(None, pl.String).alias("value"), "process", "completed", "at", how=pl.lit("answered")
+        "offset", pl.lit(None, pl.String).alias("value"), "process", "completed", "at", how=pl.lit("end_offsets")
     )
 
 
@@ -148,13 +148,13 @@ def _placed(p: Partition) -> pl.DataFrame:
 
 
 def _event(p: Partition, row: Row) -> str:
-    if row["how"] == "answered":
+    if row["how"] == "end_offsets":
         return f"end_offsets returned {row['offset']}"
     return f"{short(row['value'])} was {row['how']} at {where(p, row['offset'])}"
 
 
 def _evidence(row: Row) -> tuple[str, int]:
-    if row["how"] == "answered":
+    if row["how"] == "end_offsets":
         return f"end offset {row['offset']}", row["at"]
     if row["how"] == "read":
         return f"{short(row['value'])} read by {row['process']}", row["at"]
@@ -167,7 +167,7 @@ def _evidence(row: Row) -> tuple[str, int]:
     summary="An end offset was too small",
     breach=(
         "end_offsets returned less than what was acknowledged or read before the request, or less than an "
-        "earlier answer."
+        "earlier response."
     ),
     not_a_breach=(
         "Where transactions write, end_offsets returns the last stable offset to a read_committed client, "
@@ -181,22 +181,22 @@ def _evidence(row: Row) -> tuple[str, int]:
     follows="offset",
 ).judged_by
 def stale_end_offset(p: Partition) -> Iterator[Result]:
-    """end_offsets that are less than what was acknowledged or read before the request, or than an earlier answer."""
+    """end_offsets that are less than what was acknowledged or read before the request, or than an earlier response."""
     requests = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
     if not len(requests):
         return
     known = _known(p).sort("completed", "at", maintain_order=True)
     highest = np.maximum.accumulate(known["offset"].to_numpy()) if len(known) else np.empty(0, np.int64)
     done = known["completed"].to_numpy()
-    answers = _ends(p).sort("completed", "at")
-    answered = answers["completed"].to_numpy()
-    greatest = np.append(-1, np.maximum.accumulate(answers["offset"].to_numpy()))
+    responses = _ends(p).sort("completed", "at")
+    responded = responses["completed"].to_numpy()
+    greatest = np.append(-1, np.maximum.accumulate(responses["offset"].to_numpy()))
     for row in requests.iter_rows(named=True):
         index = int(np.searchsorted(done, row["invoked"], "left")) - 1
         if index >= 0 and highest[index] >= row["offset"]:
             witness = known.filter(pl.col("completed") < row["invoked"], offset=int(highest[index]))
-        elif greatest[np.searchsorted(answered, row["invoked"], "left")] > row["offset"]:
-            witness = answers.filter((pl.col("completed") < row["invoked"]) & (pl.col("offset") > row["offset"]))
+        elif greatest[np.searchsorted(responded, row["invoked"], "left")] > row["offset"]:
+            witness = responses.filter((pl.col("completed") < row["invoked"]) & (pl.col("offset") > row["offset"]))
         else:
             continue
         if len(witness) and not row["sure"]:
@@ -212,7 +212,7 @@ def _stale(p: Partition, row: Row, witness: Row) -> Finding:
         p,
         f"end_offsets returned {row['offset']} for {p.name} to {row['process']} at {seconds(row['completed'])}, but"
         f" {_event(p, witness)} at {seconds(witness['completed'])}",
-        (row["offset"], witness["offset"] - (witness["how"] == "answered")),
+        (row["offset"], witness["offset"] - (witness["how"] == "end_offsets")),
         [_evidence(witness), (f"end offset {row['offset']}", row["at"])],
         processes=[row["process"]],
     )

@@ -73,7 +73,7 @@ def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
 def with_later_end(p: Partition, ends: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
     """Adds `later_end`: the least end offset at or below the send's offset that nothing contradicts.
 
-    Such an end was requested after the acknowledgement and all reads. No end requested or answered since is above the
+    Such an end was requested after the acknowledgement and all reads. No end requested or returned since is above the
     offset, and no send since was acknowledged above it: else a leader that was cut off may have given an old end.
     """
     known = pl.max_horizontal("completed", "last_read")
@@ -81,15 +81,15 @@ def with_later_end(p: Partition, ends: pl.DataFrame, sent: pl.DataFrame) -> pl.D
         return sent.with_columns(later_end=pl.lit(None, pl.Int64), later_end_at=pl.lit(None, pl.Int64))
     offset = sent["offset"].fill_null(-1).to_numpy()
     when = np.maximum(sent.select(known).to_series().fill_null(MAX_INT64).to_numpy(), _last_above(p, offset))
-    # From the last answer backwards: the least end of all later answers.
-    requested, answers, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
-    least = np.minimum.accumulate(answers[::-1])[::-1]
+    # From the last response backwards: the least end of all later responses.
+    requested, returned, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
+    least = np.minimum.accumulate(returned[::-1])[::-1]
     index = np.searchsorted(requested, when, "right")
     bounded = np.append(least, MAX_INT64)[index]
     shrunk = (bounded <= offset) & (offset >= 0)
-    latest = np.zeros(len(sent), np.int64)  # place of the last answer that gave this end
-    by_end = np.argsort(answers, kind="stable")
-    latest[shrunk] = places[by_end[np.searchsorted(answers[by_end], bounded[shrunk], "right") - 1]]
+    latest = np.zeros(len(sent), np.int64)  # place of the last response with this end
+    by_end = np.argsort(returned, kind="stable")
+    latest[shrunk] = places[by_end[np.searchsorted(returned[by_end], bounded[shrunk], "right") - 1]]
     return sent.with_columns(
         later_end=pl.when(pl.Series(shrunk)).then(pl.Series(bounded)),
         later_end_at=pl.when(pl.Series(shrunk)).then(pl.Series(latest)),
@@ -97,9 +97,9 @@ def with_later_end(p: Partition, ends: pl.DataFrame, sent: pl.DataFrame) -> pl.D
 
 
 def _last_above(p: Partition, offsets: Offsets) -> Offsets:
-    """For each offset the last time (ns) at which the log reached beyond it, as clients know; MIN_INT64 if never.
+    """For each offset the last time (ns) at which the log reached beyond it, as clients recorded; MIN_INT64 if never.
 
-    That is the answer of an end offset, or the invocation of an acknowledged send.
+    That is the completion of an end_offsets request, or the invocation of an acknowledged send.
     """
     acknowledged = p.sends.filter(pl.col("acknowledged") & pl.col("offset").is_not_null())
     reached = pl.concat(

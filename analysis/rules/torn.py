@@ -25,13 +25,13 @@ from .rule import NO_BROKER_FILES, Rule
         "transactions of a partition."
     ),
     not_a_breach=(
-        "A transaction that is aborted everywhere, whatever its client knows: lost-write reports it if it was "
-        "acknowledged. A transaction without a marker. A record that retention, compaction or damage may have removed, "
+        "A transaction that is aborted everywhere, also if it was acknowledged: then lost-write reports it. "
+        "A transaction without a marker. A record that retention, compaction or damage may have removed, "
         "or that was not acknowledged."
     ),
     unknown_when=(
         "The leader's log is damaged, so that markers may be missing. "
-        f"More than {MAX_PIECES:,} transactions of a partition are not as their clients know them."
+        f"More than {MAX_PIECES:,} transactions of a partition differ from what their clients recorded."
     ),
     in_jepsen=NO_BROKER_FILES,
     source=kip(98),
@@ -40,10 +40,10 @@ from .rule import NO_BROKER_FILES, Rule
 ).judged_by
 def torn_transaction(p: Partition) -> Iterator[Result]:
     """Whether all transactions of a partition can be compared with those of others; `judge_torn` compares them."""
-    if p.transactional and p.replica_logs is not None and p.replica_logs.is_leader_damaged:
+    if p.has_transactions and p.replica_logs is not None and p.replica_logs.is_leader_damaged:
         yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
     if len(pieces_of(p).odd) > MAX_PIECES:
-        yield Unknown(f"more than {MAX_PIECES:,} transactions in {p.name} are not as their clients know them")
+        yield Unknown(f"more than {MAX_PIECES:,} transactions in {p.name} differ from what their clients recorded")
 
 
 def judge_torn(odd: list[pl.DataFrame], beside: list[pl.DataFrame]) -> list[Finding]:
@@ -76,7 +76,7 @@ def _torn(rows: pl.DataFrame) -> Finding:
     )
     there = "aborted or absent" if first["is_committed"] else "committed"
     records = f"{plural(count, 'record')} in {here} {'is' if count == 1 else 'are'} {state}"
-    wrote = "{} writes {}; its client knows the transaction as {}"
+    wrote = "{} writes {}; its client recorded the transaction as {}"
     first_rows = rows.head(3).select("process", "value", "outcome", "at").rows()
     evidence = [
         Evidence(wrote.format(process, short(value), outcome), at) for process, value, outcome, at in first_rows

@@ -97,7 +97,7 @@ class ManyPartitions:
 
     @cached_property
     def end_offsets(self) -> pl.DataFrame:
-        """The answered requests of end offsets."""
+        """The completed requests of end offsets."""
         return self.marks.filter(IS_LOG_END)
 
     @cached_property
@@ -113,7 +113,7 @@ class ManyPartitions:
     def known_ends(self) -> pl.DataFrame:
         """The end of the log as far as it was known from each time on: tp, completed (ns), end; sorted by time.
 
-        An acknowledged or polled record proves an end behind it, an answered end offset proves itself.
+        An acknowledged or polled record proves an end behind it, a returned end offset proves itself.
         """
         records = self.placed.with_columns(end=pl.col("place") + 1)
         known = pl.concat(

@@ -145,7 +145,7 @@ def is_maybe_expired(topics: Iterable[str], settings: Settings) -> pl.Expr:
 
 @premise_of(*TIME, *UNREAD)
 def _ends_grow_in_the_order_of_time(many: ManyPartitions) -> Contradictions:
-    """What is written or answered later is at or behind the end of the log that was known before it was invoked."""
+    """What is written or returned later is at or behind the end of the log that was known before it was invoked."""
     records = many.placed.select("tp", "invoked", offset="place")
     later = pl.concat([records, many.end_offsets.select("tp", "invoked", "offset")])
     yield _with_known_end(many, later, "invoked", allow_exact_matches=False).filter(pl.col("offset") < pl.col("end"))

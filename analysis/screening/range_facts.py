@@ -60,7 +60,7 @@ class RangeFacts(NamedTuple):
 
     unproved: list[str]  # rules of premises that do not hold within the range
     counts: dict[str, int]
-    known_since: int  # ns: first time at which a record or an answered end offset of the range was known
+    known_since: int  # ns: first time at which a record or a returned end offset of the range was known
     invoked_until: int  # ns: last invocation of what the range holds
     sent_by: list[tuple[str, Key, Key]]  # the first and the last acknowledged send of each process
     runs: list[RunOfReads]
@@ -137,7 +137,7 @@ def facts_of(
         final=_last_and_times(reads.filter(pl.Series(is_final))),
         read=_last_and_times(reads),
         sent_since=_extent(sends["invoked"]),
-        stamped_since=_extent(pl.concat([frame["timestamp"].drop_nulls() for frame in (sends, reads)]), least=0),
+        stamped_since=_extent(pl.concat([frame["timestamp"].drop_nulls() for frame in (sends, reads)]), lowest=0),
         latencies=_latencies(sends, reads),
         figures=_figures(Rows(sends, reads, rows.marks), matched.first_read),
         hash_check=int(pl.Series([HASH_CHECK]).hash()[0]),
@@ -298,8 +298,9 @@ def _is_final(reads: pl.DataFrame, healed: int, settings: Settings) -> Mask:
     return reads.select(is_final.fill_null(False)).to_series().to_numpy()
 
 
-def _extent(values: pl.Series, least: int = MIN_INT64) -> tuple[int, int] | None:
-    values = values.filter(values >= least)
+def _extent(values: pl.Series, lowest: int = MIN_INT64) -> tuple[int, int] | None:
+    """The least and the greatest value, without those below `lowest`."""
+    values = values.filter(values >= lowest)
     return (int(str(values.min())), int(str(values.max()))) if len(values) else None
 
 

@@ -50,7 +50,7 @@ def dependencies(p: Partition) -> pl.DataFrame:
     """
     if p.settings.dialect == "jepsen":
         found = _in_jepsen(p)
-    elif p.transactional or p.reads["txn"].any():
+    elif p.has_transactions or p.reads["txn"].any():
         found = _native(p)
     else:
         return pl.DataFrame(schema=DEPENDENCIES)

@@ -1,7 +1,7 @@
 """What became of each transaction in one partition. A transaction is torn if its pieces in several partitions differ.
 
-Most pieces are as their client knows them, and are only needed beside one that is not. So a partition returns the
-few that are not (PIECES), and of the others no more than the operation and what became of it (EXPECTED).
+Most pieces are as their client recorded them, and are only needed together with one that is not. So a partition
+returns all columns (PIECES) only for the few that differ, and operation and state for the others (EXPECTED).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PIECES: Schema = {
 
 
 class Expected(NamedTuple):
-    """The pieces of a partition that are as their clients know them (EXPECTED)."""
+    """The pieces of a partition that are as their clients recorded them (EXPECTED)."""
 
     topic: str
     partition: int
@@ -79,7 +79,7 @@ def beside(odd: Iterable[pl.DataFrame], expected: Expected) -> pl.DataFrame:
 def pieces_of(p: Partition) -> Pieces:
     """The pieces of a partition in the leader's last log; none without it."""
     logs = p.replica_logs
-    if not p.transactional or logs is None or logs.last != FINAL or p.generation is not None:
+    if not p.has_transactions or logs is None or logs.last != FINAL or p.generation is not None:
         return NO_PIECES
     if logs.is_leader_damaged or not is_leader_collected(logs):
         return NO_PIECES
@@ -95,7 +95,7 @@ def pieces_of(p: Partition) -> Pieces:
     whole = logs.leader_start == 0 and logs.compacted is False
     joined = sends.join(found, on="value", how="left", maintain_order="left")
     # An acknowledged transaction is `ok` for its client; what brokers' files resolved is not.
-    # A resolved failure has no time: the client does not know of it.
+    # A resolved failure has no time: the client recorded none.
     is_failed = (pl.col("outcome") == "fail") & pl.col("completed").is_not_null()
     known = pl.when("acknowledged").then(pl.lit("ok")).when(is_failed).then(pl.lit("fail")).otherwise(pl.lit("info"))
     aborted = pl.col("aborted").replace_strict({True: ABORTED, False: COMMITTED}, return_dtype=pl.String)

@@ -114,6 +114,11 @@ def unless_counted(count: int, name: str, sentence: str, otherwise: str, touches
     return assumption(name, not count, otherwise if count else sentence, touches)
 
 
+def broken(report: Record) -> list[Record]:
+    """The assumptions of a verdict that do not hold."""
+    return [item for item in report["assumptions"] if item["holds"] is not True]
+
+
 def assumption(name: str, holds: bool, sentence: str, touches: tuple[str, ...]) -> Record:
     """One assumption as a record of verdict.json. `sentence` is its text, `touches` are the rules that need it."""
     return {"name": name, "holds": holds, "says": sentence, "touches": list(touches)}

@@ -50,15 +50,15 @@ _INT = r"(?:0|-?[1-9][0-9]{0,17})"  # at most 64 bits, in one spelling
 _KEY = rf"(?:{_INT}|:[A-Za-z][A-Za-z0-9_.*+!?-]*)"
 _RECORD = rf"\[(?:{_INT}|nil) {_INT}\]"
 _POLLED = rf"{_KEY} {_vector(_RECORD)}"
-_SEND = rf"\[:send {_KEY} (?:{_INT}|{_RECORD})\]"
-_POLL = rf"\[:poll(?: \{{(?:{_POLLED}(?:, {_POLLED})*)?\}})?\]"
+_SEND_STEP = rf"\[:send {_KEY} (?:{_INT}|{_RECORD})\]"
+_POLL_STEP = rf"\[:poll(?: \{{(?:{_POLLED}(?:, {_POLLED})*)?\}})?\]"
 _ENTRIES = {
     "index": rf":index {_INT}",
     "time": rf":time {_INT}",
     "type": r":type :(?:invoke|ok|fail|info)",
     "process": rf":process {_INT}",
-    "op": rf":f :(?:send, :value (?:nil|{_vector(_SEND)})|poll, :value (?:nil|{_vector(_POLL)})"
-    rf"|txn, :value (?:nil|{_vector(f'(?:{_SEND}|{_POLL})')})"
+    "op": rf":f :(?:send, :value (?:nil|{_vector(_SEND_STEP)})|poll, :value (?:nil|{_vector(_POLL_STEP)})"
+    rf"|txn, :value (?:nil|{_vector(f'(?:{_SEND_STEP}|{_POLL_STEP})')})"
     rf"|(?:assign|subscribe|crash), :value (?:nil|{_vector(_KEY)}))",
     "silent": rf":f :debug-topic-partitions, :value (?:nil|{_vector(_KEY)})",  # makes no event
 }
@@ -66,7 +66,7 @@ _ODD_KEYWORDS = [":nil", ":true", ":false"]  # text_of keeps their colons
 _DELIMITERS = b" ,[]{}\n\r"
 _IS_DELIMITER = bytes(byte in _DELIMITERS for byte in range(256))
 _FUNCTIONS = ("send", "poll", "txn", "assign", "subscribe", "crash")
-_SEND_, _POLL_, _TXN_, _ASSIGN_, _SUBSCRIBE_, _CRASH_ = range(6)
+_SEND, _POLL, _TXN, _ASSIGN, _SUBSCRIBE, _CRASH = range(6)
 _RECORD_COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp")
 _POSITIONS = EVENTS["offsets"]
 _STEP_COLUMNS = ("f", *_RECORD_COLUMNS, "records", "offsets")
@@ -192,7 +192,7 @@ def _functions(tokens: _Tokens, at: Ints) -> Ints:
     for number, name in enumerate(_FUNCTIONS):
         by_letter[ord(name[0])] = number
     function = by_letter[tokens.letter(at, 1)]
-    function[(function == _SUBSCRIBE_) & (tokens.letter(at, 2) == ord("e"))] = _SEND_
+    function[(function == _SUBSCRIBE) & (tokens.letter(at, 2) == ord("e"))] = _SEND
     return function
 
 
@@ -208,7 +208,7 @@ class _Value:
         self.line = np.repeat(np.arange(len(count)), count)
         before = tokens.before(self.token, 1)
         self.keyword = tokens.letter(self.token, 0) == ord(":")
-        data = (function <= _TXN_)[self.line]
+        data = (function <= _TXN)[self.line]
         self.step = data & (before == ord("[")) & self.keyword
         self.send = self.step & (tokens.letter(self.token, 1) == ord("s"))
         comma = (before == ord(" ")) & (tokens.before(self.token, 2) == ord(","))
@@ -232,12 +232,12 @@ class _Value:
         steps = self._steps(records)
         function = self.function
         count = np.bincount(self.line[self.step], minlength=len(function))
-        single = (function == _SEND_) & (count == 1)
-        poll = function == _POLL_
-        txn = (function == _TXN_) | (function == _SEND_) & ~single
+        single = (function == _SEND) & (count == 1)
+        poll = function == _POLL
+        txn = (function == _TXN) | (function == _SEND) & ~single
         first = steps[(np.cumsum(count) - count).clip(0, max(steps.height - 1, 0))] if steps.height else steps
         sent = {name: _where(single, first[name]) for name in ("topic", "partition", "offset", "value") if steps.height}
-        names = np.where(txn, _TXN_, function)
+        names = np.where(txn, _TXN, function)
         return sent | {
             "f": pl.Series(_FUNCTIONS, dtype=pl.String).gather(names),
             "records": _lists(records.select(_RECORD_COLUMNS).to_struct(), records["line"].to_numpy(), poll),
@@ -297,7 +297,7 @@ class _Value:
 
     def _positions(self) -> pl.Series:
         """The keys of :assign."""
-        assign = self.function == _ASSIGN_
+        assign = self.function == _ASSIGN
         at = np.flatnonzero(assign[self.line])
         none = pl.lit(None, pl.Int64)
         keys = pl.DataFrame({"topic": self._topic(at), "partition": _zeros(len(at))})
@@ -305,7 +305,7 @@ class _Value:
 
     def _topics(self) -> pl.Series:
         """The keys of :subscribe."""
-        subscribe = self.function == _SUBSCRIBE_
+        subscribe = self.function == _SUBSCRIBE
         at = np.flatnonzero(subscribe[self.line])
         return _lists(self._topic(at), self.line[at], subscribe)
 

@@ -199,8 +199,8 @@ class AIOKafkaConsumer(aiokafka.AIOKafkaConsumer):  # type: ignore[misc]
     async def note_assigned(self, partitions: Any) -> None:
         """Record an assignment by the group, from the committed offsets."""
         try:
-            answers = [self.committed(place) for place in partitions]
-            offsets = await asyncio.wait_for(asyncio.gather(*answers), COMMITTED_SECONDS)
+            requests = [self.committed(place) for place in partitions]
+            offsets = await asyncio.wait_for(asyncio.gather(*requests), COMMITTED_SECONDS)
         except (TimeoutError, aiokafka.errors.KafkaError):
             offsets = None  # the positions stay unknown
         found = [] if offsets is None else [(p.topic, p.partition, o) for p, o in zip(partitions, offsets, strict=True)]
@@ -229,10 +229,10 @@ class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
             await _finished(self._listener.on_partitions_assigned(assigned))
 
 
-async def _finished(answer: Any) -> None:
+async def _finished(result: Any) -> None:
     """A listener's methods may be functions or coroutines."""
-    if inspect.isawaitable(answer):
-        await answer
+    if inspect.isawaitable(result):
+        await result
 
 
 def _converted(convert: Convert | None, value: Any) -> Any:

@@ -221,15 +221,15 @@ class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
         given = {} if offsets is None else {"offsets": offsets}
         if asynchronous:
             return super().commit(**given, asynchronous=True)
-        if offsets is None:  # what the client has stored, which its answer names
-            answer = super().commit(asynchronous=False)
-            self._note_commit(None, answer)
-            return answer
+        if offsets is None:  # what the client has stored, which its response names
+            committed = super().commit(asynchronous=False)
+            self._note_commit(None, committed)
+            return committed
         with self._recorder.commit(self._process, offsets, member=self) as commit:
-            answer = super().commit(**given, asynchronous=False)
-            refused = [place.error for place in answer if place.error is not None]
+            committed = super().commit(**given, asynchronous=False)
+            refused = [place.error for place in committed if place.error is not None]
             commit.error(refused[0]) if refused else commit.ok()
-        return answer
+        return committed
 
     def get_watermark_offsets(self, partition: Any, timeout: float = -1, cached: bool = False) -> Any:
         """As confluent_kafka.Consumer.get_watermark_offsets; what the client knows already is not recorded."""

@@ -101,12 +101,12 @@ class BrokerViews:
         self._settings, self._admin = settings, admin
         self._clients: dict[str, Any] = {}  # by address
         self._threads = ThreadPoolExecutor(16, "views")
-        self._pending: dict[tuple[str, str], Future[Any]] = {}  # by address and topic: requests without an answer
+        self._pending: dict[tuple[str, str], Future[Any]] = {}  # by address and topic: requests without a response
 
     def of(self, topic: str) -> list[Any]:
-        """A topic's partitions by number, once for each broker that answers.
+        """A topic's partitions by number, once for each broker that responds.
 
-        A broker that is paused does not answer. On a busy machine every broker may take long, so one answer is awaited.
+        A paused broker does not respond. On a busy machine every broker may take long, so one response is awaited.
         """
         addresses = [f"{broker.host}:{broker.port}" for broker in self._brokers(topic)]
         for address in addresses:
@@ -115,8 +115,8 @@ class BrokerViews:
         requests = [self._pending[address, topic] for address in addresses]
         if not wait(requests, VIEW_SECONDS).done:
             wait(requests, REQUEST_SECONDS, FIRST_COMPLETED)
-        answered = [address for address in addresses if self._pending[address, topic].done()]
-        views = [self._pending.pop((address, topic)).result() for address in answered]
+        responsive = [address for address in addresses if self._pending[address, topic].done()]
+        views = [self._pending.pop((address, topic)).result() for address in responsive]
         return [view for view in views if view]
 
     def _brokers(self, topic: str) -> list[Any]:
@@ -149,7 +149,7 @@ class BrokerViews:
         return [n for n in numbers if all(view[n].leader < 0 for view in views if n in view)]
 
     def usual(self, topic: str) -> Any:
-        """The partitions by number, as most brokers describe them. Raises LogjudgeError if none answers."""
+        """The partitions by number, as most brokers describe them. Raises LogjudgeError if none responds."""
         views = self.of(topic)
         if not views:
             raise LogjudgeError(f"topic {topic}: no broker describes it")

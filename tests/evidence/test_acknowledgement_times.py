@@ -34,7 +34,7 @@ def test_an_election_before_the_end_of_a_transaction_is_the_cause_if_a_log_held_
     assert explanation.cause == "unclean-election"
     # If it was acknowledged when the transaction ended, broker 2 had acknowledged it.
     assert explain_loss(timeline(AFTER, meta=UNCLEAN), lost(at=20)).cause == "unknown"
-    # The story names the end of the transaction, and does not call it an acknowledgement before the loss.
+    # The report names the end of the transaction, and does not call it an acknowledgement before the loss.
     assert part.reported == (20 * SECOND, 20 * SECOND)
     assert [fact.time for fact in explanation.chain if fact.kind == "committed-transaction"] == [20 * SECOND]
     assert "commit of a transaction with records with acks=all of offset 1" in explanation.chain[-1].sentence
@@ -54,7 +54,7 @@ def test_an_election_before_the_end_of_a_transaction_is_the_cause_if_a_log_held_
         (2, 20, {"txn": False}, (20, 20)),
     ],
 )
-def test_what_bounds_the_time_of_an_acknowledgement(invoked, ended, changed, times):
+def test_bounds_of_the_time_of_an_acknowledgement(invoked, ended, changed, times):
     found = timeline(HELD, MID, UNCLEAN, faults=[fault("kill", "1", 6)])
     part, _ = explained(found, invoked, ended, **changed)
     assert (part.first_acked, part.last_acked) == tuple(time * SECOND for time in times)

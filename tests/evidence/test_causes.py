@@ -53,7 +53,7 @@ def test_logs_that_diverged_under_leader_epochs_and_were_followed_since():
 
 
 def test_a_retry_is_known_from_a_log_that_was_truncated_later():
-    """As on real 1.1.1 brokers: the ISR was still full, so the leader answered neither the send nor its retry."""
+    """As on real 1.1.1 brokers: the ISR was still full, so the leader responded neither to the send nor to its retry."""
     sent_again = Repeated("orders", 0, "b", (1, 2), "p", producer={"enable.idempotence": False})
     before, after = logs("3: 0a 1b 2b", "before"), logs("1: 0a 1x@1 2y@1\n3: 0a 1x@1 2y@1")
     tables = joined(before, after)
@@ -175,7 +175,7 @@ def test_a_later_leader_with_records_above_a_cut_loses_those_of_the_others():
     for other in (
         explained(loaded=1),  # what it has there came later
         explained(at=4),  # the record was not there yet
-        explained(logs="1: 0a 1x 2c\n2: 0a 1x 2c"),  # nobody shows that it was there until the election
+        explained(logs="1: 0a 1x 2c\n2: 0a 1x 2c"),  # no evidence that it was there until the election
         explained(grown=(8, "INFO starting (kafka.server.KafkaServer)")),  # perhaps elected from outside
     ):
         assert explain_loss(other, lost()).cause == "unknown"
@@ -195,7 +195,7 @@ def test_replicas_that_failed_together_lost_what_was_in_their_page_caches():
     assert sentences.index("broker 1 lost power") < sentences.index("broker 2 lost power") < sentences.index("loaded")
     assert correlated(*power, fault("restart", "1", 11), ends=(1, 2)).cause == "unknown"  # broker 2 kept them
     assert correlated(*power, fault("restart", "1", 11), acks="1").cause != "correlated-failure"  # 2 never had them
-    assert correlated(power[0], fault("restart", "1", 11)).cause == "unknown"  # nobody says that 2 died
+    assert correlated(power[0], fault("restart", "1", 11)).cause == "unknown"  # the death of 2 is not recorded
     one_by_one = (power[0], fault("restart", "1", 8), fault("power-loss", "2", 9), fault("restart", "2", 11))
     assert correlated(*one_by_one).cause == "unknown"
 
@@ -208,7 +208,7 @@ def test_replicas_that_failed_together_lost_what_was_in_their_page_caches():
         ({"min.insync.replicas": "2"}, "all", ["unclean.leader.election.enable=false"]),
     ],
 )
-def test_what_was_configured_is_not_what_would_have_prevented_it(config, acks, measures):
+def test_configured_measures_are_not_proposed_as_prevention(config, acks, measures):
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     about = {"replicas": ("1", "2")}
     explained = explain_loss(timeline(AFTER, about, meta, config=config), lost(acks))
@@ -226,7 +226,7 @@ def test_a_power_loss_may_have_cost_the_tail_of_a_broker_without_files():
     assert explain_loss(timeline(tables, meta=meta, faults=dark), lost("1")).cause == "unknown"
 
 
-def test_a_truncation_after_a_failure_of_power_did_not_take_what_that_took():
+def test_a_truncation_after_a_power_loss_did_not_remove_the_records_lost_before():
     old = of_format_v1("1: 0a 1x\n2: 0a 1x")
     elections = [(1, LEADS % (1, 0, "1,2")), (9, LEADS % (2, 1, "1,2"))]
 
@@ -241,7 +241,7 @@ def test_a_truncation_after_a_failure_of_power_did_not_take_what_that_took():
     assert cause(*dark, logged=[(7, LOADED % 2)]) == "high-watermark-truncation"  # its disk had kept them
 
 
-def test_a_snapshot_of_a_follower_does_not_tell_that_its_own_log_was_short():
+def test_a_followers_snapshot_is_no_evidence_of_its_own_short_log():
     """It may have been cut by its new leader before; one of a dead broker was not."""
     meta = metadata((9, {"leader": 1, "isr": [1, 2]}))
     short = {**logs("1: 0a 1x@1\n2: 0a"), "epochs": epochs(("1", 0, 0), ("1", 1, 1))}

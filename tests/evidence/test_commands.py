@@ -97,7 +97,7 @@ def test_a_run_without_causes_is_reported_as_such(unpacked: Unpack) -> None:
     assert "no breach was found, so there is nothing to explain" in run("explain", unpacked("clean-a")).output
 
 
-def test_what_rules_found_stands_before_its_cause(unpacked: Unpack) -> None:
+def test_findings_come_before_their_cause(unpacked: Unpack) -> None:
     root = unpacked("unclean-election-a")
     output = run("explain", root, "orders-0").output
     found = output[output.index("Findings") : output.index("Cause: unclean-election")]
@@ -283,7 +283,7 @@ def test_without_clients_the_brokers_files_are_judged(unpacked: Unpack, tmp_path
     text = (tmp_path / "out" / "report.md").read_text()
     assert "Replicas hold different records at 350 offsets" in text
     assert "| 2026-11-21 09:52:05.127Z | broker 2 truncated orders-0 from offset 833 to offset 635 |" in text
-    # Nothing is dated by a run that nobody knows: times are the brokers' own.
+    # Without a start of the run all times are those of the brokers.
     assert "2026-11-21 09:52:05.127" in run("timeline", root, "orders-0").output
 
 

@@ -56,7 +56,7 @@ def of_group(events, first=1, last=1):
         ([*DIED, ("g2", "assign", 3, None), ("g2", "commit", 5, None)], "commit-before-handle"),
         # The same client, started again.
         ([*DIED, ("g1", "assign", 3, None), ("g2", "commit", 5, None)], "commit-before-handle"),
-        # Nobody recorded the crash, but the other member has the partition, and the first did nothing more.
+        # The crash is not recorded, but the other member has the partition, and the first one did nothing more.
         ([*SILENT, ("g2", "assign", 3, None), ("g2", "commit", 5, None)], "commit-before-handle"),
         ([*SILENT, ("g2", "assign", 3, None), ("g1", "handle", 2, 2), ("g2", "commit", 5, None)], "unknown"),
         # No member recorded a commit afterwards.
@@ -115,7 +115,7 @@ AGAIN = [("g2", "assign", None, None), ("g2", "poll", 10, 12), ("g2", "commit", 
         # The application assigned the partition, without an offset.
         ([("g1", "assign-own", None, None), ("g2", "assign-own", None, None), *AGAIN[1:]], "consumer-reset"),
         ([*FRESH, *READ, ("g2", "assign-own", None, None), *AGAIN[1:]], "unknown"),
-        # The commit may not have been stored; it failed, says nobody.
+        # The outcome of the commit is not recorded: it may not have been stored.
         ([*FRESH, *READ[:2], ("g1", "commit-info", 5, None), *AGAIN], "unknown"),
         # The offset was there, or the application chose where to begin.
         ([*FRESH, *READ, ("g2", "assign", 5, None), *AGAIN[1:]], "unknown"),

@@ -40,7 +40,7 @@ def damaged(text, *rows, kind="crc"):
     [
         (damaged(THREE, ("2", 1, 1)), TWO_LEADS, "corruption"),
         (damaged(THREE, ("2", 0, 1), ("3", 1, 1)), TWO_LEADS, "corruption"),
-        # Broker 2 never led: nobody read its copy.
+        # Broker 2 never led: no consumer read its copy.
         (damaged(THREE, ("2", 1, 1)), metadata(), "unknown"),
         # It had led before the record was written.
         (damaged(THREE, ("1", 1, 1)), metadata((2, {"leader": 2, "isr": [2]})), "unknown"),
@@ -66,13 +66,13 @@ def test_a_range_of_which_a_part_is_damaged_has_another_cause():
     assert explain_loss(lines, lost(first=1, last=2, values=("b", "c"))).cause == "unknown"
 
 
-def test_what_was_misread_is_a_consequence_of_the_damage():
+def test_misread_records_are_a_consequence_of_the_damage():
     lines = timeline(damaged(THREE, ("2", 1, 1)), meta=TWO_LEADS)
     assert corruption.explain_misread(lines, 1).proved
     assert not corruption.explain_misread(lines, 2).proved
 
 
-def test_the_diff_of_a_damaged_log_is_not_the_same(unpacked, tmp_path):
+def test_diff_reports_a_damaged_log(unpacked, tmp_path):
     root = tmp_path / "run"
     shutil.copytree(unpacked("clean-a"), root)
     segment = root / "brokers" / "2" / "data" / "orders-0" / "00000000000000000000.log"
@@ -204,7 +204,7 @@ def test_records_remain_after_their_commit_marker_was_truncated(recorded):
     assert lost_marker(lines, replace(cut, first=59, last=59, values=("t1-87",), count=1)) is None
 
 
-def test_what_clients_were_given_of_a_damaged_segment_is_one_story(unpacked, tmp_path):
+def test_reads_of_a_damaged_segment_have_one_cause(unpacked, tmp_path):
     run("check", unpacked("bitflip-x"), "--engine", "local", "--no-plots", "--out", tmp_path / "out")
     findings = pl.read_parquet(tmp_path / "out" / "findings.parquet")
     rules = {"lost-write", "inconsistent-offsets", "duplicate", "phantom-read", "log-corruption"}
@@ -217,7 +217,7 @@ def test_what_clients_were_given_of_a_damaged_segment_is_one_story(unpacked, tmp
 
 
 @pytest.mark.parametrize("name", ["backup-x", "txn-unclean-x"])
-def test_what_is_gone_for_good_has_its_true_cause(recorded, name):
+def test_permanent_losses_have_their_true_cause(recorded, name):
     recorded_runs.test_each_loss_has_its_true_cause_and_a_chain_in_order(recorded, name)
 
 

@@ -230,7 +230,7 @@ def test_the_chain_has_why_the_others_were_gone():
     assert not [one for one in sentences if "pause" in one]
 
 
-def test_who_was_elected_from_outside_with_a_short_log_took_what_the_dead_leader_had():
+def test_an_unclean_leader_with_a_short_log_loses_the_dead_leaders_records():
     old = of_format_v1("1: 0a 1x\n2: 0a 1x")
     leads = 'INFO Selected new leader and ISR {"leader":%d,"leader_epoch":%d,"isr":[%d]} for offline partition [orders,0] (x)'
     outside = "WARN No broker in ISR is alive for [orders,0]. Elect leader 2 from live brokers 2. There's potential data loss. (x)"
@@ -245,9 +245,9 @@ def test_who_was_elected_from_outside_with_a_short_log_took_what_the_dead_leader
     assert cause(1, 8, failed) == "unclean-election"
     assert cause(2, 8, failed) == "unknown"  # it had the record
     assert cause(1, 5, failed) == "unknown"  # it may have fetched the record before the leader died
-    assert cause(1, 8) == "unknown"  # nobody says that the leader had died
+    assert cause(1, 8) == "unknown"  # the death of the leader is not recorded
     paused, resumed = fault("pause", "1", 4), fault("restart", "1", 5)
-    assert cause(1, 5, failed, faults=(paused,)) == "unclean-election"  # it answered no fetch before it died
+    assert cause(1, 5, failed, faults=(paused,)) == "unclean-election"  # it responded to no fetch before it died
     assert cause(1, 5, failed, faults=(paused, resumed)) == "unknown"
 
 
@@ -266,7 +266,7 @@ def test_a_leader_that_wrote_other_records_there_in_an_older_epoch_lacked_them()
     assert explain_loss(timeline(both, {"snapshots": ("before", "")}, meta=other), lost()).cause == "unknown"
 
 
-def test_who_has_just_begun_to_lead_may_not_have_acknowledged():
+def test_a_leader_of_one_moment_may_not_have_acknowledged():
     tables = {**logs("3: 0a 1x@3\n2: 0a 1x@3"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
     three = metadata((5, {"leader": 3, "isr": [3]}), (9, {"leader": 2, "isr": [2]}))
     again = metadata((5, {"leader": 1, "isr": [1]}), (9, {"leader": 2, "isr": [2]}))
@@ -276,7 +276,7 @@ def test_who_has_just_begun_to_lead_may_not_have_acknowledged():
         return any("which had just been elected" in one for one in missing)
 
     assert doubtful(three)
-    assert not doubtful(three, fault("kill", "1", 4))  # nobody else lived
+    assert not doubtful(three, fault("kill", "1", 4))  # no other broker was alive
     assert not doubtful(again)  # it led before
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from command_line import thinned
 from logjudge.analysis.engines.local import gather, judge_run
-from logjudge.analysis.inspect.offset_story import UNDECODED, offset_story
+from logjudge.analysis.inspect.offset_history import UNDECODED, offset_history
 from logjudge.analysis.inspect.open_partitions import Inspected
 from logjudge.analysis.replicas.identical_batches import split_identical_batches
 from logjudge.histories.bundle import open_run
@@ -62,7 +62,7 @@ def test_only_what_differs_is_decoded_and_the_rest_is_ranges():
     assert ranges == [("1", 30, 39, 10)]
 
 
-def test_what_differs_in_one_snapshot_is_decoded_in_all():
+def test_batches_that_differ_in_one_snapshot_are_decoded_in_all():
     then = pl.concat([batches("1", 5, 6, 7, 8, 9), batches("2", 5, 6, 77, 8, 9)])
     now = pl.concat([batches("1", 5, 6, 7, 8, 9), batches("2", 5, 6, 7, 8, 9)])
     logs = pl.concat([then.with_columns(snapshot=pl.lit("then")), now])
@@ -84,7 +84,7 @@ def test_batches_that_overlap_within_a_log_are_decoded():
 
 @pytest.mark.parametrize("name", ["transactions-a", "retention-a"])
 def test_a_history_that_knows_little_of_the_logs_decodes_little(unpacked, monkeypatch, tmp_path, name):
-    """Findings, causes and summaries are the same, though most records are told as ranges."""
+    """Findings, causes and summaries are the same, though most records are only known as ranges."""
     folder = thinned(shutil.copytree(unpacked(name), tmp_path / "run"))
     whole = judge_run(open_run(folder))
     decoded = sum(summary["evidence"]["records"] for summary in whole.summaries if summary["evidence"])
@@ -105,16 +105,16 @@ def test_with_a_history_one_copy_is_decoded_for_all_that_hold_it():
 
 
 def test_an_offset_that_is_not_decoded_is_reported_as_present(unpacked, monkeypatch, tmp_path):
-    """Without a history a folder of brokers has ranges that nobody decoded."""
+    """Without a history a folder of brokers has ranges that were not decoded."""
     shutil.copytree(unpacked("acks1-failover-a") / "brokers", tmp_path / "brokers")
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
     opened = Inspected(tmp_path)
     p = opened.partition("orders-0")
-    story = offset_story(p, int(p.replica_logs.identical["first_offset"][0]), [], [])
-    assert {row["why_not"] for row in story["held"]} == {UNDECODED}
-    assert story["absence"] is None
+    history = offset_history(p, int(p.replica_logs.identical["first_offset"][0]), [], [])
+    assert {row["why_not"] for row in history["held"]} == {UNDECODED}
+    assert history["absence"] is None
     beyond = int(p.replica_logs.batches["last_offset"].max()) + 1
-    assert offset_story(p, beyond, [], []) is None
+    assert offset_history(p, beyond, [], []) is None
 
 
 def test_explained_offsets_are_decoded_beside_a_history(unpacked, monkeypatch, tmp_path):
@@ -124,11 +124,11 @@ def test_explained_offsets_are_decoded_beside_a_history(unpacked, monkeypatch, t
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
     for offset in (None, 40):
         p = Inspected(folder, offset=offset).partition("orders-0")
-        holds = [row["holds"] for row in offset_story(p, 40, [], [])["held"]]
+        holds = [row["holds"] for row in offset_history(p, 40, [], [])["held"]]
         assert [one is not None and one["value"] is not None for one in holds] == [offset is not None] * len(holds)
 
 
-def test_what_is_compared_with_a_dump_is_decoded(unpacked):
+def test_segments_with_a_dump_are_decoded(unpacked):
     parts = open_run(unpacked("acks1-failover-a")).evidence
     segment = next(part for part in parts if part.kind == "segment" and part.end)
     other = replace(segment, topic="other")

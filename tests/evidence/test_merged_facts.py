@@ -20,12 +20,12 @@ def test_facts_without_a_time_keep_their_place():
 
 
 def metadata_fact(at, kind="fenced", broker="2", **about):
-    return Fact("says", kind, at * SECOND // 10, "__cluster_metadata-0", None, at, broker=broker, **about)
+    return Fact("as in metadata", kind, at * SECOND // 10, "__cluster_metadata-0", None, at, broker=broker, **about)
 
 
 def log_fact(at, kind="fenced", broker="2", file="controller.log", **about):
-    """In other words than the metadata's, as what is one is not known by its words."""
-    return Fact("told", kind, at * SECOND // 10, file, at, broker=broker, **about)
+    """Worded unlike the metadata's fact: sources are merged by content, not by wording."""
+    return Fact("as logged", kind, at * SECOND // 10, file, at, broker=broker, **about)
 
 
 def shown(facts):
@@ -45,7 +45,7 @@ def test_a_fact_of_two_sources_is_listed_once_with_both():
     [
         log_fact(90),  # too late to be the same
         log_fact(51, broker="3"),
-        Fact("says", "fenced", None, "controller.log", 7, broker="2"),  # nobody knows when
+        Fact("as logged", "fenced", None, "controller.log", 7, broker="2"),  # no time
     ],
 )
 def test_different_facts_are_listed_apart(other):

@@ -216,7 +216,7 @@ def group_events(run, group, at):
     return pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
 
 
-def test_what_a_group_missed_has_its_cause(recorded):
+def test_records_that_a_group_missed_have_a_cause(recorded):
     run = recorded("group-rebalance-a")
     truth = run.truth["consumer_side"]
     skipped = "never_polled_by_the_group (skipped by auto.offset.reset=latest)"

@@ -39,7 +39,7 @@ def test_an_uncommitted_tail_is_a_note():
 
 
 def test_a_retry_at_the_offset_of_a_dead_leader_s_copy_is_a_note():
-    """Only the copy of the later epoch was acknowledged, though both stand at the offset that was told."""
+    """Only the copy of the later epoch was acknowledged, though both are at the acknowledged offset."""
     [finding] = judge_divergence(of(logs("1: 0a 1b\n2: 0a 1b@1")), sends("b@1")).findings
     assert (finding.severity, finding.values) == ("note", [])
 
@@ -132,7 +132,7 @@ def test_all_assigned_replicas_are_enough_without_a_leader():
     assert [f.values for f in judged.findings] == [["b"]]
 
 
-def test_what_a_damaged_range_may_hold_is_unknown():
+def test_absences_within_a_damaged_range_are_unknown():
     tables = {**logs("1: 0a 2c"), "damage": damage("crc", first=1, last=1)}
     judged = judge_absence(of(tables, leader="1"), sends("a@0", "b@1", "c@2"))
     assert judged.findings == ()

@@ -1,4 +1,4 @@
-"""What the logs tell of sends that the client never learned of, and of offsets that nobody can miss."""
+"""Outcomes that the logs show and the client does not, and legal absences."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_log_start_in_files_explains_nothing_that_final_reads_still_saw(role, 
 
 @pytest.mark.parametrize("left_out", ["topics", "keys"])
 def test_compacted_records_are_no_poll_skip(unpacked, tmp_path, left_out):
-    """Though nobody told that the topic is compacted, or which key a record has."""
+    """Though neither cleanup.policy nor the keys of records are recorded."""
     run = shutil.copytree(unpacked("retention-a"), tmp_path / "run")
     about = json.loads((run / "run.json").read_text())
     if left_out == "topics":

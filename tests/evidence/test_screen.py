@@ -84,7 +84,9 @@ def test_few_rules_that_were_not_judged_are_named(reports: dict[str, Report], mo
 
 @WIDTHS
 @pytest.mark.parametrize("text", ["orders", "t" * 249, "v " * 2000, EVIL], ids=["short", "topic", "words", "evil"])
-def test_what_is_huge(reports: dict[str, Report], text: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_reports_fit_the_screen(
+    reports: dict[str, Report], text: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = screen(huge(reports["kip-101-c"], text), width, monkeypatch)
     assert lines[0].endswith(": INVALID")
     assert all(line.isprintable() for line in lines)

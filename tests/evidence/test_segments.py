@@ -200,7 +200,7 @@ def test_a_broken_length_hides_one_batch_alone():
     assert (row["kind"], row["byte"], row["first_offset"], row["last_offset"]) == ("length", len(first), 1, 1)
 
 
-def test_an_unknown_magic_hides_one_batch_alone():
+def test_an_unknown_magic_hides_only_its_batch():
     first, second, third = (batch([b"x"], i) for i in range(3))
     segment = read(first + second[:16] + b"\x07" + second[17:] + third)
     assert segment.records["offset"].to_list() == [0, 2]

@@ -232,7 +232,7 @@ def test_torn_transactions_are_the_same_on_spark(tmp_path: Path, spark: Any) -> 
     assert engine.judge_run(run, spark).findings().to_dicts() == found.to_dicts()
 
 
-def test_what_retention_may_have_removed_is_not_torn(tmp_path: Path) -> None:
+def test_records_that_retention_may_have_removed_are_not_torn(tmp_path: Path) -> None:
     events = transaction("t", 0, [(0, "a", 0), (1, "b", 0)], "ok", (0, 5))
     folder = write_run(tmp_path, {0: "7a 7!", 1: "c"}, events)
     (folder / "brokers" / "1" / "data" / "log-start-offset-checkpoint").write_text("0\n1\nx 1 1\n")
@@ -266,7 +266,7 @@ def test_undecided_transactions_are_resolved_where_files_prove_the_outcome(name:
     assert send_ == (expected, False, None if expected == "info" else 0)
 
 
-def test_a_transaction_that_was_aborted_late_hid_what_was_behind_it(tmp_path: Path) -> None:
+def test_an_open_transaction_hides_later_records_until_its_late_abort(tmp_path: Path) -> None:
     """Its client gave up at 0.5 s, but the marker may have come after the final reads, which end at 1 s."""
     events = transaction("t", 0, [(0, "b", None)], "info", (0, 500)) + send("a", 0, 10, 0) + send("c", 2, 600, 1)
     place = {"topic": "x", "partition": 0}

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.inspect.events import events_of_partition
-from logjudge.analysis.inspect.offset_story import offset_story
+from logjudge.analysis.inspect.offset_history import offset_history
 from logjudge.analysis.inspect.open_partitions import Inspected
 from logjudge.histories.evidence.producer_files import read_aborted_index, read_producer_snapshot
 from logjudge.histories.evidence.segments import raw_records
@@ -180,7 +180,7 @@ def test_a_transaction_is_a_row_for_each_of_its_partitions(tmp_path: Path) -> No
     assert table["last_state"].to_list() == ["prepare-abort", "ongoing", "prepare-abort", "prepare-abort"]
 
 
-def test_of_a_compacted_log_only_what_it_has_is_known(tmp_path: Path) -> None:
+def test_a_compacted_log_has_the_last_transaction_of_each_id(tmp_path: Path) -> None:
     steps: list[Step] = [
         ("t", 7, "complete-commit", [], (25, 10)),
         ("u", 8, "ongoing", [("x", 0)], (30, 30)),
@@ -210,7 +210,7 @@ def hanging(tmp_path_factory: pytest.TempPathFactory) -> Inspected:
 
 
 def test_undecided_transactions_of_a_real_run_are_resolved(hanging: Inspected) -> None:
-    """t2 was fenced, t4 timed out, the answers to t6's commit were lost, t8 was left open."""
+    """t2 was fenced, t4 timed out, the responses to t6's commit were lost, t8 was left open."""
     p = hanging.partition("orders-0")
     outcomes = dict(p.sends.filter("txn").select("process", pl.col("outcome").cast(pl.String)).rows())
     assert outcomes == {
@@ -239,9 +239,9 @@ def test_a_hanging_transaction_of_a_real_run_is_found(hanging: Inspected) -> Non
 def test_the_story_of_a_transaction(hanging: Inspected) -> None:
     p = hanging.partition("orders-0")
     [offset] = p.sends.filter(pl.col("process") == "t7")["offset"]
-    story = offset_story(p, offset, [], [])
-    assert story is not None
-    assert [fact["says"] for fact in story["transaction"]] == [
+    history = offset_history(p, offset, [], [])
+    assert history is not None
+    assert [fact["says"] for fact in history["transaction"]] == [
         "transactional.id tx-t7 (producer id 6, timeout 60 s) began a transaction with audit-0, orders-0",
         f"producer 6 wrote 1 record with epoch 0 at orders-0@{offset}",
         "the coordinator decided to commit it",
@@ -250,7 +250,7 @@ def test_the_story_of_a_transaction(hanging: Inspected) -> None:
         f"rc read orders-0@{offset}",
         f"final read orders-0@{offset}",
     ]
-    outside = offset_story(hanging.partition("audit-0"), 3, [], [])
+    outside = offset_history(hanging.partition("audit-0"), 3, [], [])
     assert outside is not None
     assert outside["transaction"] == []
 

@@ -152,7 +152,7 @@ def test_a_broker_has_an_id_and_a_folder(argument: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_what_may_not_be_read_is_named(tmp_path: Path) -> None:
+def test_files_without_read_permission_are_listed(tmp_path: Path) -> None:
     data = disk(tmp_path / "data", "1", "orders-0")
     (data / "orders-0" / SEGMENT).chmod(0)
     assert collect(sources_of([str(data)]), tmp_path / "run").unreadable == [str(data / "orders-0" / SEGMENT)]

@@ -107,7 +107,7 @@ def test_a_segment_that_grows_is_cut_at_a_whole_batch(tmp_path: Path, monkeypatc
         ("cd /; tar -cf - --transform=s,^,/tmp/, etc/hostname 2> /dev/null\n", "found no meta.properties"),
     ],
 )
-def test_what_ssh_cannot_do_is_one_sentence(
+def test_a_failure_of_ssh_is_one_sentence(
     text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script(tmp_path / "bin", text, monkeypatch)

@@ -184,7 +184,7 @@ class Broker:
         ([(1, None), (3, [1, 2, 3]), (3, [1, 2, 3])], 3, True),  # 1 does not describe the topic
     ],
 )
-def test_what_a_cut_off_broker_reports_does_not_decide(
+def test_the_metadata_of_most_brokers_decides(
     views: list[Any], leader: int, in_sync: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("confluent_kafka")

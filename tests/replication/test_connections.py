@@ -158,7 +158,7 @@ def _lose_the_first_request(cluster: Cluster) -> None:
     ],
 )
 def test_with_acks_0_a_broken_connection_makes_the_producer_refresh_its_metadata(fault: Fault, least: int) -> None:
-    """KafkaApis.handleProduceRequest closes the connection over an error, as nobody waits for an answer."""
+    """KafkaApis.handleProduceRequest closes the connection over an error, as no client waits for a response."""
     options = {
         "acks": "0",
         "enable.idempotence": False,
@@ -175,9 +175,9 @@ def test_with_acks_0_a_broken_connection_makes_the_producer_refresh_its_metadata
 
 def test_no_request_overtakes_another_on_its_connection() -> None:
     """Neither those behind one that was lost, nor one that arrives at the moment in which another is answered."""
-    facts: list[ClusterEvent] = []
-    load("idempotence").run(listener=facts.append)
-    assert [fact for fact in facts if fact[2] == "out-of-order"] == []
+    events: list[ClusterEvent] = []
+    load("idempotence").run(listener=events.append)
+    assert [event for event in events if event.kind == "out-of-order"] == []
 
 
 def test_fetchers_share_the_partitions_of_a_leader_and_survive_faults() -> None:

@@ -17,31 +17,31 @@ from protocol_runs import details, run
 
 
 def test_a_new_controller_takes_over_with_a_higher_epoch() -> None:
-    _, facts = run("kraft", {}, Fault(3 * SECOND, "controller-crash", (), 4 * SECOND))
-    assert [fact[1] for fact in facts if fact[2] == "controller"] == [101, 102]
-    assert details(facts, "controller") == [(1,), (2,)]
+    _, events = run("kraft", {}, Fault(3 * SECOND, "controller-crash", (), 4 * SECOND))
+    assert [event.node for event in events if event.kind == "controller"] == [101, 102]
+    assert details(events, "controller") == [(1,), (2,)]
 
 
 def test_a_controller_that_dies_while_no_other_lives_comes_back_with_a_new_epoch() -> None:
     """Both are dead for a while; the one that returns must be elected again, or no broker would obey it."""
-    cluster, facts = run(
+    cluster, events = run(
         "kraft",
         {},
         Fault(2 * SECOND, "controller-crash", (101,), 6 * SECOND),
         Fault(4 * SECOND, "controller-crash", (102,), 2 * SECOND),
         Fault(5 * SECOND, "crash", (1,), 3 * SECOND),
     )
-    assert [d[0] for d in details(facts, "controller")] == [1, 2, 3]
-    assert not details(facts, "refused-controller")
+    assert [d[0] for d in details(events, "controller")] == [1, 2, 3]
+    assert not details(events, "refused-controller")
     assert cluster.final
     assert len(cluster.quorum.states[0].isr) == 3
 
 
 def test_delete_records_moves_the_log_start_everywhere() -> None:
-    cluster, facts = run("kraft", {"simulation.ops": 60}, Fault(4 * SECOND, "delete-records", (), 0, 10))
+    cluster, events = run("kraft", {"simulation.ops": 60}, Fault(4 * SECOND, "delete-records", (), 0, 10))
     assert {b.replicas[0].log.start for b in cluster.brokers.values()} == {10}
     assert cluster.brokers[1].deletes.low_watermark(cluster.brokers[1].replicas[0]) == 10
-    assert details(facts, "records-deleted") == [(0, 10, 10)]
+    assert details(events, "records-deleted") == [(0, 10, 10)]
     assert cluster.ledger.read_by["final"][0] == [(10, 60)]
 
 
@@ -90,9 +90,9 @@ def test_a_new_leader_reports_no_end_before_its_mark_reaches_its_epoch(variant: 
 @pytest.mark.parametrize("variant", ["high-watermark", "kip-101", "kip-279", "kip-320"])
 def test_only_kip_320_truncates_in_a_new_epoch_of_the_same_leader(variant: str) -> None:
     """Broker 3 dies. With ZooKeeper this raises the leader epoch, and broker 2 keeps fetching from broker 1."""
-    _, facts = run(variant, {}, Fault(3 * SECOND, "crash", (3,), 4 * SECOND))
-    begun = [time for time, node, kind, _ in facts if node == 2 and kind in ("follower", "truncate") and time > SECOND]
-    continued = [d for _, node, kind, d in facts if node == 2 and kind == "follows-on"]
+    _, events = run(variant, {}, Fault(3 * SECOND, "crash", (3,), 4 * SECOND))
+    begun = [time for time, node, kind, _ in events if node == 2 and kind in ("follower", "truncate") and time > SECOND]
+    continued = [d for _, node, kind, d in events if node == 2 and kind == "follows-on"]
     assert bool(begun) == (variant == "kip-320")
     assert bool(continued) == (variant != "kip-320")
 
@@ -103,16 +103,16 @@ def test_only_kip_320_truncates_in_a_new_epoch_of_the_same_leader(variant: str) 
 def test_since_2_0_a_follower_starts_again_if_it_missed_an_epoch(variant: str, again: bool) -> None:
     """Epochs 1 and 2, of the same leader, begin while broker 2 hangs; its leader could have truncated (KAFKA-6361)."""
     away = (Fault(3 * SECOND, "pause", (2,), 12 * SECOND), Fault(11 * SECOND, "crash", (3,), 2 * SECOND))
-    _, facts = run(variant, {"simulation.ops": 200}, *away)
+    _, events = run(variant, {"simulation.ops": 200}, *away)
     kinds = ("follower", "follows-on")
-    begun = [(kind, d[:3]) for time, node, kind, d in facts if node == 2 and kind in kinds and time > SECOND]
+    begun = [(kind, d[:3]) for time, node, kind, d in events if node == 2 and kind in kinds and time > SECOND]
     assert begun == [("follower" if again else "follows-on", (0, 2, 1))]  # partition, epoch, leader
 
 
 def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
     options = {"acks": "1", "enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
-    cluster, facts = run("kraft", options, Fault(3 * SECOND, "partition", (1,), 4 * SECOND))
-    cuts = [d for d in details(facts, "truncate") if d[2] < d[1]]
+    cluster, events = run("kraft", options, Fault(3 * SECOND, "partition", (1,), 4 * SECOND))
+    cuts = [d for d in details(events, "truncate") if d[2] < d[1]]
     assert cuts
     assert cuts[0][3] == "epoch"
     losses = {loss.cause for loss in cluster.ledger.acks[0].losses.values()}
@@ -130,15 +130,15 @@ def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
     ],
 )
 def test_a_session_ends_if_its_keeper_hears_nothing(variant: str, to: tuple[int, ...], replaced: bool) -> None:
-    _, facts = run(variant, {}, Fault(2 * SECOND, "one-way", (1,), 4 * SECOND, 0, to))
-    assert any(fact[2] == "fenced" and fact[3] == (1,) for fact in facts) == replaced
+    _, events = run(variant, {}, Fault(2 * SECOND, "one-way", (1,), 4 * SECOND, 0, to))
+    assert any(event.kind == "fenced" and event.details == (1,) for event in events) == replaced
 
 
 @pytest.mark.parametrize("variant", ["kraft", "high-watermark"])
 def test_a_controller_that_is_cut_off_is_replaced(variant: str) -> None:
-    cluster, facts = run(variant, {}, Fault(2 * SECOND, "partition", (101,), 4 * SECOND))
-    assert [(fact[1], fact[3]) for fact in facts if fact[2] == "controller"] == [(101, (1,)), (102, (2,))]
-    assert not details(facts, "fenced")
+    cluster, events = run(variant, {}, Fault(2 * SECOND, "partition", (101,), 4 * SECOND))
+    assert [(event.node, event.details) for event in events if event.kind == "controller"] == [(101, (1,)), (102, (2,))]
+    assert not details(events, "fenced")
     assert cluster.final
 
 
@@ -151,9 +151,9 @@ def test_a_controller_that_is_cut_off_is_replaced(variant: str) -> None:
     ],
 )
 def test_a_client_can_be_cut_off(cut: Fault) -> None:
-    cluster, facts = run("kraft", {"simulation.producers": 1}, cut)
+    cluster, events = run("kraft", {"simulation.producers": 1}, cut)
     assert max(cluster.ledger.latencies) > 2 * SECOND
-    assert not details(facts, "fenced")
+    assert not details(events, "fenced")
     assert len(list(cluster.ledger.acks[0])) > 0
     assert cluster.final
 
@@ -161,12 +161,12 @@ def test_a_client_can_be_cut_off(cut: Fault) -> None:
 def test_the_old_isr_change_reaches_the_controller_after_5_quiet_seconds() -> None:
     """ISR propagation through ZooKeeper: checked every 2.5 s, sent after 5 s without a change."""
     options = {"broker.session.timeout.ms": 60000, "simulation.ops": 200}
-    _, facts = run("high-watermark", options, Fault(3 * SECOND, "pause", (3,), 11 * SECOND))
+    _, events = run("high-watermark", options, Fault(3 * SECOND, "pause", (3,), 11 * SECOND))
     updated, propagated = (
-        next(fact for fact in facts if fact[2] == kind) for kind in ("isr-updated", "isr-propagated")
+        next(event for event in events if event.kind == kind) for kind in ("isr-updated", "isr-propagated")
     )
-    assert 5 * SECOND < propagated[0] - updated[0] <= 8 * SECOND
-    assert propagated[3] == (True,)
+    assert 5 * SECOND < propagated.time - updated.time <= 8 * SECOND
+    assert propagated.details == (True,)
 
 
 def test_a_session_of_zookeeper_is_renewed_in_time() -> None:

@@ -27,8 +27,8 @@ import weakened
 from judge import WIDE, compare
 
 # Each variant with mixed faults; then runs that were judged wrongly once: double losses, stale leaders, brokers that
-# come back in their own epoch, partitions that nobody may lead, logs that are empty in the end; a dead broker that is
-# still in the ISR, losses of all in-sync replicas before an unclean election, acknowledgements of a replaced leader;
+# come back in their own epoch, partitions that no broker may lead, logs that are empty in the end; a dead broker that
+# is still in the ISR, losses of all in-sync replicas before an unclean election, acknowledgements of a replaced leader;
 # neighbouring records that were lost by several causes; logs that grew again after a truncation; committed records of
 # acks=0 that a power loss removed; a majority with one member that never had the record; a broker that truncated
 # nothing above its high watermark.

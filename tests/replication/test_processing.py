@@ -75,7 +75,7 @@ def test_offsets_that_were_not_written_do_not_keep_a_partition_unstable() -> Non
     assert (offsets.are_stable([0]), offsets.are_stable([1])) == (True, False)
 
 
-def test_what_is_due_while_a_process_is_paused_waits_in_order() -> None:
+def test_timers_that_expire_in_a_pause_run_in_order_after_it() -> None:
     loop, seen = EventLoop(), []
     timer = PausableTimer(loop)
     timer.at(1, seen.append, "a")

@@ -28,9 +28,9 @@ def test_a_quiet_run_acknowledges_and_reads_everything() -> None:
 
 
 def test_a_follower_learns_the_high_watermark_one_fetch_late() -> None:
-    """The answer to the fetch that moves the leader's mark still carries the mark before it."""
-    _, facts = run("kraft", {"simulation.ops": 60}, Fault(4 * SECOND, "crash", (1,), 4 * SECOND))
-    leads = next(d for d in details(facts, "leader") if d[1] > 0)
+    """The response to the fetch that moves the leader's high watermark still carries the one before."""
+    _, events = run("kraft", {"simulation.ops": 60}, Fault(4 * SECOND, "crash", (1,), 4 * SECOND))
+    leads = next(d for d in details(events, "leader") if d[1] > 0)
     assert leads[2] - leads[3] >= 1  # log end, high watermark
 
 
@@ -40,16 +40,16 @@ def test_the_leader_takes_a_silent_follower_out_after_the_lag_time() -> None:
         "simulation.ops": 200,
         "simulation.send.interval.us": 100000,
     }
-    _, facts = run("kraft", options, Fault(3 * SECOND, "pause", (3,), 8 * SECOND))
-    shrink = next(fact for fact in facts if fact[2] == "isr-shrink")
-    waited = shrink[0] - 3 * SECOND
+    _, events = run("kraft", options, Fault(3 * SECOND, "pause", (3,), 8 * SECOND))
+    shrink = next(event for event in events if event.kind == "isr-shrink")
+    waited = shrink.time - 3 * SECOND
     # replica.lag.time.max.ms is 2 s here, looked at every half of it, plus the time since the last fetch
     assert waited + 500 * MS >= 2 * SECOND
     assert waited <= 3 * SECOND + 600 * MS
-    assert shrink[3][1:3] == ((1, 2, 3), (1, 2))
-    expand = [fact for fact in facts if fact[2] == "isr-expand"]
-    assert expand[-1][3][2] == (1, 2, 3)
-    assert expand[-1][0] > 11 * SECOND
+    assert shrink.details[1:3] == ((1, 2, 3), (1, 2))
+    expand = [event for event in events if event.kind == "isr-expand"]
+    assert expand[-1].details[2] == (1, 2, 3)
+    assert expand[-1].time > 11 * SECOND
 
 
 def test_not_enough_replicas_refuses_and_loses_nothing() -> None:
@@ -65,7 +65,7 @@ def test_not_enough_replicas_refuses_and_loses_nothing() -> None:
     [("kip-320", False), ("kip-279", False), ("kraft", True), ("kip-966", True), ("last-known-leader", True)],
 )
 def test_since_3_7_the_mark_rests_below_min_insync_replicas(variant: str, rests: bool) -> None:
-    """Whatever acks says (KAFKA-15583): nobody reads what one broker alone has."""
+    """Whatever acks says (KAFKA-15583): no consumer reads what only one broker has."""
     marks: list[tuple[int, int]] = []
 
     def watch(cluster: Cluster) -> None:
@@ -109,9 +109,9 @@ def test_a_crash_keeps_the_page_cache_and_a_power_loss_does_not() -> None:
 def test_a_power_loss_takes_the_page_cache_of_a_dead_process_too() -> None:
     alone = {"simulation.brokers": 1, "default.replication.factor": 1, "simulation.ops": 40}
     faults = (Fault(4 * SECOND, "crash", (1,), 4 * SECOND), Fault(5 * SECOND, "power-loss", (1,), 3 * SECOND))
-    cluster, facts = run("kraft", alone, *faults, seed=3)
-    assert details(facts, "stop") == [("crash",), ("power-loss",)]
-    before, after = details(facts, "truncate")[0][1:3]
+    cluster, events = run("kraft", alone, *faults, seed=3)
+    assert details(events, "stop") == [("crash",), ("power-loss",)]
+    before, after = details(events, "truncate")[0][1:3]
     assert after < before
     assert losses(cluster)
     _, written_back = run("kraft", {**alone, "simulation.writeback.ms": 500}, *faults, seed=3)
@@ -120,18 +120,18 @@ def test_a_power_loss_takes_the_page_cache_of_a_dead_process_too() -> None:
 
 def test_a_crash_falls_back_to_the_last_checkpoint() -> None:
     options = {"replica.high.watermark.checkpoint.interval.ms": 3000, "simulation.ops": 60}
-    _, facts = run("kraft", options, Fault(4500 * MS, "crash", (2,), SECOND))
-    _, end, mark, clean = details(facts, "loaded")[0]
+    _, events = run("kraft", options, Fault(4500 * MS, "crash", (2,), SECOND))
+    _, end, mark, clean = details(events, "loaded")[0]
     assert not clean
     assert 0 < mark < end
 
 
 def test_a_controlled_shutdown_moves_leadership_first_and_keeps_everything() -> None:
-    cluster, facts = run("kraft", {"min.insync.replicas": 2}, Fault(3 * SECOND, "shutdown", (1,), 2 * SECOND))
-    elected = next(fact for fact in facts if fact[2] == "elected" and fact[0] > 0)
-    stopped = next(fact for fact in facts if fact[2] == "stop")
-    assert elected[0] < stopped[0]
-    assert details(facts, "loaded")[0][3] is True
+    cluster, events = run("kraft", {"min.insync.replicas": 2}, Fault(3 * SECOND, "shutdown", (1,), 2 * SECOND))
+    elected = next(event for event in events if event.kind == "elected" and event.time > 0)
+    stopped = next(event for event in events if event.kind == "stop")
+    assert elected.time < stopped.time
+    assert details(events, "loaded")[0][3] is True
     assert cluster.ledger.acknowledged_end == {0: 60}
 
 
@@ -139,10 +139,10 @@ def test_a_controlled_shutdown_moves_leadership_first_and_keeps_everything() -> 
 def test_a_leader_that_shuts_down_learns_that_it_was_replaced(variant: str, loses: bool) -> None:
     """Only from 1.1 to 2.0.0 it did not (KAFKA-7482)."""
     options = {"acks": "1", "enable.idempotence": False, "simulation.send.interval.us": 5000, "simulation.ops": 1000}
-    cluster, facts = run(variant, options, Fault(3 * SECOND, "shutdown", (1,), 2 * SECOND))
-    assert details(facts, "leaving") == details(facts, "left") == [(1,)]
+    cluster, events = run(variant, options, Fault(3 * SECOND, "shutdown", (1,), 2 * SECOND))
+    assert details(events, "leaving") == details(events, "left") == [(1,)]
     assert bool(losses(cluster)) == loses
-    followed = [time for time, node, kind, d in facts if (node, kind, d[:1]) == (1, "follower", (0,))]
+    followed = [time for time, node, kind, d in events if (node, kind, d[:1]) == (1, "follower", (0,))]
     assert (followed[0] < 3050 * MS) != loses
 
 
@@ -153,12 +153,12 @@ def test_a_broker_in_controlled_shutdown_is_not_let_in_again(variant: str, leave
     for phase in (0, 30, 60, 90):
         begun = 3 * SECOND + phase * MS
         options = {"broker.heartbeat.interval.ms": 100, "simulation.send.interval.us": 20000, "simulation.ops": 200}
-        _, facts = run(variant, options, Fault(begun, "shutdown", (leaver,), 2 * SECOND))
-        away = [fact for fact in facts if begun < fact[0] < begun + 2 * SECOND]
+        _, events = run(variant, options, Fault(begun, "shutdown", (leaver,), 2 * SECOND))
+        away = [event for event in events if begun < event.time < begun + 2 * SECOND]
         assert not details(away, "registered")
         assert not any(leaver in d[2].isr for d in details(away, "stored"))
         assert not details(away, "isr-expand")
-        assert not details(facts, "fenced")
+        assert not details(events, "fenced")
 
 
 @pytest.mark.parametrize("variant", ["kraft", "kip-320", "kip-101", "kip-279"])
@@ -181,10 +181,10 @@ def test_stale_brokers_are_fenced_one_after_the_other() -> None:
     """So there is a last known leader, though all die at once, and it leads again."""
     dark = Fault(3 * SECOND, "power-loss", (1, 2, 3), 4 * SECOND)
     for seed in range(3):
-        cluster, facts = run("last-known-leader", {"min.insync.replicas": 2}, dark, seed=seed)
-        fenced = [broker for (broker,) in details(facts, "fenced")]
+        cluster, events = run("last-known-leader", {"min.insync.replicas": 2}, dark, seed=seed)
+        fenced = [broker for (broker,) in details(events, "fenced")]
         assert sorted(fenced) == [1, 2, 3]
-        states = [d[2] for d in details(facts, "stored")]
+        states = [d[2] for d in details(events, "stored")]
         without_isr = [state for state in states if not state.isr]
         assert {state.last_known for state in without_isr} == {fenced[-1]}
         assert next(state.leader for state in states[states.index(without_isr[-1]) :] if state.isr) == fenced[-1]
@@ -193,35 +193,39 @@ def test_stale_brokers_are_fenced_one_after_the_other() -> None:
 
 def test_a_dead_broker_asks_for_no_controlled_shutdown() -> None:
     faults = (Fault(3 * SECOND, "crash", (1,), 4 * SECOND), Fault(3200 * MS, "shutdown", (1,), SECOND))
-    _, facts = run("kraft", {}, *faults)
-    assert not details(facts, "leaving")
-    assert details(facts, "fenced") == [(1,)]
+    _, events = run("kraft", {}, *faults)
+    assert not details(events, "leaving")
+    assert details(events, "fenced") == [(1,)]
 
 
 def test_a_shutdown_for_a_moment_restarts_the_broker() -> None:
-    cluster, facts = run("kraft", {}, Fault(3 * SECOND, "shutdown", (2,), 30 * MS))
-    assert [fact[2] for fact in facts if fact[1] == 2 and fact[2] in ("stop", "start")] == ["start", "stop", "start"]
-    assert details(facts, "loaded")[0][3] is True
+    cluster, events = run("kraft", {}, Fault(3 * SECOND, "shutdown", (2,), 30 * MS))
+    assert [event.kind for event in events if event.node == 2 and event.kind in ("stop", "start")] == [
+        "start",
+        "stop",
+        "start",
+    ]
+    assert details(events, "loaded")[0][3] is True
     assert sorted(cluster.quorum.states[0].isr) == [1, 2, 3]
     assert cluster.final
 
 
 def test_a_fault_that_overlaps_another_does_not_end_it(tmp_path: Path) -> None:
     long, short = Fault(2 * SECOND, "crash", (2,), 6 * SECOND), Fault(3 * SECOND, "crash", (2,), SECOND)
-    _, facts = run("kraft", {}, long, short)
-    assert [fact[0] for fact in facts if fact[1] == 2 and fact[2] == "start"] == [0, 8 * SECOND]
+    _, events = run("kraft", {}, long, short)
+    assert [event.time for event in events if event.node == 2 and event.kind == "start"] == [0, 8 * SECOND]
     scenario = Scenario("overlap", "kraft", 1, {**QUICK}, {}, (long, short))
     history = (write_bundle(scenario, tmp_path / "run").folder / "history.jsonl").read_text()
     assert history.count('"kind":"restart"') == 2  # invoked and done, once
-    _, facts = run("kraft", {}, replace(long, kind="pause"), replace(short, kind="pause"))
-    assert [fact[0] for fact in facts if fact[1] == 2 and fact[2] == "resume"] == [8 * SECOND]
-    _, facts = run("kraft", {}, replace(long, kind="disk-full"), replace(short, kind="disk-full"))
-    assert [fact[0] for fact in facts if fact[1] == 2 and fact[2] == "start"] == [0, 8 * SECOND]
-    _, facts = run("kraft", {}, long, replace(short, kind="disk-full"))
-    assert [fact[0] for fact in facts if fact[1] == 2 and fact[2] == "start"] == [0, 8 * SECOND]
+    _, events = run("kraft", {}, replace(long, kind="pause"), replace(short, kind="pause"))
+    assert [event.time for event in events if event.node == 2 and event.kind == "resume"] == [8 * SECOND]
+    _, events = run("kraft", {}, replace(long, kind="disk-full"), replace(short, kind="disk-full"))
+    assert [event.time for event in events if event.node == 2 and event.kind == "start"] == [0, 8 * SECOND]
+    _, events = run("kraft", {}, long, replace(short, kind="disk-full"))
+    assert [event.time for event in events if event.node == 2 and event.kind == "start"] == [0, 8 * SECOND]
 
 
-def test_of_losses_that_overlap_the_larger_counts() -> None:
+def test_the_larger_of_overlapping_packet_losses_counts() -> None:
     seen: list[float] = []
 
     def watch(cluster: Cluster) -> None:
@@ -237,8 +241,8 @@ def test_of_losses_that_overlap_the_larger_counts() -> None:
 
 
 def test_the_preferred_leader_gets_its_place_back() -> None:
-    cluster, facts = run("kraft", {"min.insync.replicas": 2}, Fault(2 * SECOND, "crash", (1,), 2 * SECOND))
-    leaders = [new.leader for _, _, new in details(facts, "elected")]
+    cluster, events = run("kraft", {"min.insync.replicas": 2}, Fault(2 * SECOND, "crash", (1,), 2 * SECOND))
+    leaders = [new.leader for _, _, new in details(events, "elected")]
     assert leaders == [2, 1]
     assert cluster.quorum.states[0].leader == 1
 

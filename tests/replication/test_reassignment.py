@@ -61,7 +61,7 @@ def test_a_factor_grows_and_shrinks() -> None:
     grown = begin(HOME, (1, 2, 3, 4), KRAFT)
     assert (grown.adding, grown.removing) == ((4,), ())
     [done] = finish(replace(grown, isr=(1, 2, 3, 4)), ALL, KRAFT)
-    assert (done.replicas, done.epoch) == ((1, 2, 3, 4), 4)  # nobody left, so the epoch stays
+    assert (done.replicas, done.epoch) == ((1, 2, 3, 4), 4)  # no replica left, so the epoch stays
     [shrunk] = finish(begin(HOME, (1, 2), KRAFT), ALL, KRAFT)
     assert (shrunk.replicas, shrunk.isr, shrunk.epoch) == ((1, 2), (1, 2), 5)
 
@@ -72,7 +72,7 @@ def test_a_cancelled_move_leaves_the_original_replicas() -> None:
     assert back is not None
     assert (back.replicas, back.isr, back.leader, back.adding, back.removing) == ((3, 1, 2), (1, 2, 3), 3, (), ())
     assert revert(HOME, ALL) is None
-    # Nobody else could lead: KIP-455 refuses.
+    # No other replica could lead: KIP-455 refuses.
     assert revert(replace(moving, isr=(4,), leader=4), ALL) is None
 
 

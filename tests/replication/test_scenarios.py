@@ -172,10 +172,10 @@ def test_fencing_keeps_a_zombie_replica_from_differing() -> None:
 
 
 def test_an_isr_that_flaps_is_propagated_after_60_seconds_and_when_it_rests() -> None:
-    facts: list[ClusterEvent] = []
-    load("isr-propagation").run(listener=facts.append)
-    changes = [time for time, _, kind, _ in facts if kind == "isr-updated"]
-    propagated = [(time, details[0]) for time, _, kind, details in facts if kind == "isr-propagated"]
+    events: list[ClusterEvent] = []
+    load("isr-propagation").run(listener=events.append)
+    changes = [time for time, _, kind, _ in events if kind == "isr-updated"]
+    propagated = [(time, details[0]) for time, _, kind, details in events if kind == "isr-propagated"]
     assert [(round(time / SECOND), quiet) for time, quiet in propagated] == [(60, False), (75, True)]
     assert len([time for time in changes if time < propagated[0][0]]) == 14
 

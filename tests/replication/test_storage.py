@@ -72,9 +72,9 @@ def test_delete_records_waits_for_the_replicas_that_live() -> None:
     options = {"simulation.ops": 200, "broker.session.timeout.ms": 6000, "request.timeout.ms": 15000}
     _, waited = run("kraft", {**options, "delivery.timeout.ms": 60000}, silent, delete)
     assert details(waited, "records-deleted") == [(0, 10, 10)]
-    [answered] = [fact[0] for fact in waited if fact[2] == "records-deleted"]
-    [fenced] = [fact[0] for fact in waited if fact[2] == "fenced"]
-    assert answered >= fenced  # until then broker 3 counted
+    [deleted] = [event.time for event in waited if event.kind == "records-deleted"]
+    [fenced] = [event.time for event in waited if event.kind == "fenced"]
+    assert deleted >= fenced  # until then broker 3 counted
     options = {"simulation.ops": 200, "broker.session.timeout.ms": 60000, "request.timeout.ms": 5000}
     _, late = run("kraft", options, silent, delete)
     assert details(late, "delete-timed-out") == [(0, 10, 0)]

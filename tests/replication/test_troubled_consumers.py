@@ -1,4 +1,4 @@
-"""Records that nobody can handle, seeks, asynchronous commits, and partitions that are added while a group reads."""
+"""Records that no member can handle, seeks, asynchronous commits, and partitions that are added while a group reads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def judged(scenario: Scenario, folder: Path) -> Results:
     ("poison", "broken", "is_behind", "is_repeated"),
     [("crash", (), True, True), ("skip", ("no-consumer-loss",), False, False), ("dead-letter", (), False, False)],
 )
-def test_what_a_poison_record_does(poison: str, broken: tuple[str, ...], is_behind: bool, is_repeated: bool) -> None:
+def test_effects_of_a_poison_record(poison: str, broken: tuple[str, ...], is_behind: bool, is_repeated: bool) -> None:
     cluster = ran(f"poison-{poison}")
     assert tuple(breaches(cluster, INVARIANTS)) == broken
     known = group_truth(cluster)
@@ -46,7 +46,7 @@ def test_what_a_poison_record_does(poison: str, broken: tuple[str, ...], is_behi
     assert (known["behind"] > 100, known["handled_again"] > 10) == (is_behind, is_repeated)
 
 
-def test_the_dead_letter_topic_has_the_record_alone() -> None:
+def test_the_dead_letter_topic_has_only_the_poison_record() -> None:
     cluster = ran("poison-dead-letter")
     assert [cluster.config.log_name(p) for p in cluster.config.copies] == ["orders-dead-letters-0"]
     [(partition, offset)] = cluster.copies.sources.values()

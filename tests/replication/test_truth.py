@@ -57,7 +57,7 @@ def test_lost_and_repeated_values(variant: str, acks: str) -> None:
     assert judged >= 3
 
 
-def test_what_was_lost_before_its_offsets_were_deleted_is_lost() -> None:
+def test_records_lost_before_their_offsets_were_deleted_are_lost() -> None:
     options = {"unclean.leader.election.enable": True, "simulation.ops": 300, "simulation.send.interval.us": 100_000}
     dead = (Fault(2 * SECOND, "crash", (2, 3), 14 * SECOND), Fault(12 * SECOND, "crash", (1,), 20 * SECOND))
     scenario = Scenario("deleted", "kip-320", 0, options, {}, dead)

@@ -27,13 +27,13 @@ import pyarrow.compute as pc
 from ....histories.bundle import Run, Stored, path_below
 from ....histories.evidence.layout import split_part
 from ....histories.evidence.parts import Part
-from ....histories.files import BLOCK_BYTES, HANDED_ON_BLOCK_BYTES, SPLIT_BYTES, Block, Split
+from ....histories.files import BLOCK_BYTES, SPLIT_BYTES, TEXT_BLOCK_BYTES, Block, Split
 from ....histories.parsing import parse_blocks
 from ....histories.settings import Settings
 from ...stages import Parts, pair_and_observe, read_evidence, read_split
-from . import handing_on
+from . import text_blocks
 from .blocks import BLOCK, SCHEMA, Map, blocks_of_parts, first_turn, rows_in, unpack
-from .handing_on import HANDED_ON
+from .text_blocks import TEXT_BLOCK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -76,13 +76,13 @@ def _with_places(files: DataFrame, value: str) -> DataFrame:
 
 def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
     """Blocks (blocks.py) of a run at a URI. Lines are read in Spark's own splits, other files whole."""
-    lines = [split for split in run.splits if split.reader != "parquet" and not split.is_handed_on]
-    packed = [split for split in run.splits if split.is_handed_on]
+    lines = [split for split in run.splits if split.reader != "parquet" and not split.is_shared]
+    packed = [split for split in run.splits if split.is_shared]
     frames = [_lines_of(session, lines, run.settings)] if lines else []
     if packed:
-        parsing = handing_on.tasks_of(packed, parallel)
-        rows = text_of(session, [split.path for split in packed]).mapInArrow(_packing(packed, parsing), HANDED_ON)
-        frames.append(handing_on.parsed(rows, parsing, run.settings.to_json(), None))
+        parsing = text_blocks.tasks_of(packed, parallel)
+        rows = text_of(session, [split.path for split in packed]).mapInArrow(_packing(packed, parsing), TEXT_BLOCK)
+        frames.append(text_blocks.parsed(rows, parsing, run.settings.to_json(), None))
     tasks = [
         task_row(path_below(run.uri, split.path), "split", split.number, json.dumps(asdict(split)).encode())
         for split in run.splits
@@ -152,14 +152,14 @@ def _reading(settings_json: str, known: dict[tuple[str, int], tuple[int, str]]) 
 
 
 def _packing(splits: Iterable[Split], tasks: int) -> Map:
-    """HANDED_ON rows of the lines of compressed files, which Spark decompresses."""
+    """TEXT_BLOCK rows of the lines of compressed files, which Spark decompresses."""
     known = {split.path: split for split in splits}
-    block_bytes = HANDED_ON_BLOCK_BYTES  # read on the driver, so that all tasks use its value
+    block_bytes = TEXT_BLOCK_BYTES  # read on the driver, so that all tasks use its value
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for (path, _, _), runs in by_split(batches):
             found = line_blocks(map(pl.Series, runs), block_bytes)
-            yield from handing_on.packed_rows(known[path], found, tasks)
+            yield from text_blocks.packed_rows(known[path], found, tasks)
 
     return pack
 

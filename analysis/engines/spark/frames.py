@@ -18,7 +18,7 @@ import pyarrow as pa
 from ....histories.bundle import Run
 from ....histories.errors import UsageError
 from ....histories.event_frames import SOURCE, check_columns, json_lines
-from ....histories.files import HANDED_ON_BLOCK_BYTES, Block, Split
+from ....histories.files import TEXT_BLOCK_BYTES, Block, Split
 from ....histories.parsing import parse_blocks
 from ....histories.settings import Settings
 from ....histories.tables import EVENTS
@@ -57,7 +57,7 @@ def blocks_of_frame(frame: DataFrame, settings_json: str, lines: Accumulator[int
 
 
 def _reading(settings_json: str, lines: Accumulator[int] | None) -> Map:
-    block_bytes = HANDED_ON_BLOCK_BYTES  # tasks get the driver's
+    block_bytes = TEXT_BLOCK_BYTES  # tasks get the driver's
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settings = Settings.from_json(settings_json)

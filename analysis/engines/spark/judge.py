@@ -24,9 +24,9 @@ from .connecting import cluster_errors
 from .cycles import find_cycles
 from .driver_files import hurry
 from .frames import with_splits
-from .handing_on import COMPRESSION
 from .plan import INVISIBLE, plan, tasks_of
 from .session import context_of, is_cluster, size_of_frame, size_shuffles
+from .text_blocks import COMPRESSION
 from .transactions import judge_transactions
 from .whole_run import is_whole, judge_in_one_task, plan_whole
 

@@ -33,7 +33,7 @@ from ...stages import (
     read_evidence,
     read_split,
 )
-from . import handing_on, ranges
+from . import ranges, text_blocks
 from .batching import batch_of, judging
 from .blocks import (
     BLOCK,
@@ -127,14 +127,14 @@ def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> Da
         return blocks_of(session, run, parallel_tasks(session))
     settings = run.settings.to_json()
     tasks = tasks_of(run)
-    packed = [split for split in run.splits if split.is_handed_on]
+    packed = [split for split in run.splits if split.is_shared]
     whole = [task for task in tasks if task["kind"] != "packed"]
     frames = [one_each(session, whole).mapInArrow(_reading(settings, lines), BLOCK)] if whole else []
     if packed:
-        parsing = handing_on.tasks_of(packed, parallel_tasks(session))
+        parsing = text_blocks.tasks_of(packed, parallel_tasks(session))
         rows = one_each(session, [task for task in tasks if task["kind"] == "packed"])
-        blocks = rows.mapInArrow(handing_on.decompressing(parsing), handing_on.HANDED_ON)
-        frames.append(handing_on.parsed(blocks, parsing, settings, lines))
+        blocks = rows.mapInArrow(text_blocks.decompressing(parsing), text_blocks.TEXT_BLOCK)
+        frames.append(text_blocks.parsed(blocks, parsing, settings, lines))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
@@ -219,7 +219,7 @@ def tasks_of(run: Run) -> list[dict[str, Any]]:
     Paths are absolute, as workers run in other folders than the driver.
     """
     lists: list[tuple[str, list[dict[str, Any]]]] = [
-        ("packed" if split.is_handed_on else "splits", [asdict(replace(split, path=str(Path(split.path).absolute())))])
+        ("packed" if split.is_shared else "splits", [asdict(replace(split, path=str(Path(split.path).absolute())))])
         for split in run.splits
     ]
     bytes_left = 0  # of the last task

@@ -49,16 +49,16 @@ class Lab:
         assert keeper.stdout is not None
         try:
             line = keeper.stdout.readline()
-            answer: dict[str, Any] = (
+            response: dict[str, Any] = (
                 json.loads(line) if line else {"error": f"the lab ended at its start; see {folder}/keeper.log"}
             )
         except BaseException:
             _end(keeper)
             raise
-        if "error" in answer:
+        if "error" in response:
             _end(keeper)
-            raise LogjudgeError(answer["error"])
-        return cls(folder, answer["ok"], keeper)
+            raise LogjudgeError(response["error"])
+        return cls(folder, response["ok"], keeper)
 
     @classmethod
     def find(cls, folder: Path) -> Lab:
@@ -101,10 +101,10 @@ class Lab:
             raise LogjudgeError(
                 f"{self.folder}: the lab's keeper does not answer ({error}); `logjudge lab down` cleans up"
             ) from error
-        answer = json.loads(found) if found else {"error": f"{self.folder}: another lab answers at this lab's port"}
-        if "error" in answer:
-            raise LogjudgeError(answer["error"])
-        return answer["ok"]
+        response = json.loads(found) if found else {"error": f"{self.folder}: another lab answers at this lab's port"}
+        if "error" in response:
+            raise LogjudgeError(response["error"])
+        return response["ok"]
 
     def down(self) -> None:
         """End every process of the lab. The files stay."""

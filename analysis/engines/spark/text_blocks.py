@@ -1,5 +1,5 @@
-"""Reads large compressed histories, which cannot be split: one task decompresses a file and hands its blocks on to many
-tasks, which parse them in parallel.
+"""Reads large compressed histories, which cannot be split: one task decompresses a file, and many
+tasks parse its blocks of text in parallel.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ....histories.files import HANDED_ON_BLOCK_BYTES, SPLIT_BYTES, Block, Split, blocks
+from ....histories.files import SPLIT_BYTES, TEXT_BLOCK_BYTES, Block, Split, blocks
 from ....histories.settings import Settings
 from ...stages import read_block
 from .blocks import BLOCK, Map, blocks_of_parts, first_turn, rows_in
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # A block of a split (JSON). `data` is compressed; `size` is its uncompressed size in bytes.
-HANDED_ON = "split string, task int, block int, first_line long, damage string, size long, data binary"
+TEXT_BLOCK = "split string, task int, block int, first_line long, damage string, size long, data binary"
 _SCHEMA = pa.schema(
     [
         ("split", pa.string()),
@@ -39,18 +39,18 @@ _CODEC = "zstd"
 
 def tasks_of(splits: Sequence[Split], parallel: int) -> int:
     """The number of tasks that parse the blocks of the splits, if `parallel` tasks run at once."""
-    blocks_expected = sum(split.end - split.start for split in splits) * COMPRESSION // HANDED_ON_BLOCK_BYTES
-    return max(1, min(blocks_expected, max(parallel, blocks_expected * HANDED_ON_BLOCK_BYTES // SPLIT_BYTES)))
+    blocks_expected = sum(split.end - split.start for split in splits) * COMPRESSION // TEXT_BLOCK_BYTES
+    return max(1, min(blocks_expected, max(parallel, blocks_expected * TEXT_BLOCK_BYTES // SPLIT_BYTES)))
 
 
 def parsed(packed: DataFrame, tasks: int, settings_json: str, lines: Accumulator[int] | None) -> DataFrame:
-    """The blocks (blocks.py) that `tasks` tasks parse from HANDED_ON rows."""
+    """The blocks (blocks.py) that `tasks` tasks parse from TEXT_BLOCK rows."""
     return packed.repartitionById(tasks, "task").mapInArrow(_parsing(settings_json, lines), BLOCK)
 
 
 def decompressing(tasks: int) -> Map:
-    """A task that yields the HANDED_ON rows of its splits. Its input has a split as JSON in the column `task`."""
-    block_bytes = HANDED_ON_BLOCK_BYTES  # read on the driver, so that all tasks use its value
+    """A task that yields the TEXT_BLOCK rows of its splits. Its input has a split as JSON in the column `task`."""
+    block_bytes = TEXT_BLOCK_BYTES  # read on the driver, so that all tasks use its value
 
     def decompress(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for row in rows_in(batches):
@@ -62,7 +62,7 @@ def decompressing(tasks: int) -> Map:
 
 
 def packed_rows(split: Split, found: Iterable[Block], tasks: int) -> Iterator[pa.RecordBatch]:
-    """HANDED_ON rows of a split's blocks, dealt to the tasks in turn."""
+    """TEXT_BLOCK rows of a split's blocks, dealt to the tasks in turn."""
     text = json.dumps(asdict(split))
     for number, block in enumerate(found):
         yield pa.RecordBatch.from_pylist(

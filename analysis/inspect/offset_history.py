@@ -1,4 +1,4 @@
-"""The story of one offset: who sent what there, who read it, what each replica holds, who led, why it is gone."""
+"""The history of one offset: sends, reads, what each replica holds, leaders, and why the record is gone."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ UNDECODED = "a record of a batch that is identical on all replicas (not decoded,
 Record = dict[str, Any]
 
 
-def offset_story(p: Partition, offset: int, findings: Sequence[Finding], causes: list[Record]) -> Record | None:
-    """What is known of an offset; None if nothing is.
+def offset_history(p: Partition, offset: int, findings: Sequence[Finding], causes: list[Record]) -> Record | None:
+    """What was recorded of an offset; None if nothing was.
 
-    Keys: sent, read, found (facts with places); passed (by groups' commits); transaction (its story); held (a row for
+    Keys: sent, read, found (facts with places); passed (by groups' commits); transaction (its facts); held (a row for
     each snapshot and broker); led (the terms of the records' epochs); causes (that cover the offset); absence (the
     legal reason, or None).
     """
