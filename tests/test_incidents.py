@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 from figure_cases import FINAL, Script, judged, write_run
 from logjudge.analysis.causes.catalogue import title_of
-from logjudge.analysis.causes.incidents import Incident, from_record, incidents_of, rows_of, saved_incidents
+from logjudge.analysis.causes.incidents import Incident, from_record, incidents_of, places_of, rows_of, saved_incidents
+from logjudge.analysis.causes.losses import LostRange
 from logjudge.cli.document import Document
 from logjudge.histories.tables import FINDINGS
 from logjudge.plots.report.incidents import timeline, worst_incidents
@@ -139,6 +140,22 @@ def test_losses_split_by_acks_are_one_incident_with_the_number_of_all() -> None:
     assert (incident.severity, incident.cause, len(incident.findings)) == ("violation", "unknown", 76)
     assert not incident.explained
     assert incident.rules == ({"rule": "lost-write", "findings": 76, "records": 380},)
+
+
+@pytest.mark.parametrize(
+    ("lost", "place"),
+    [
+        ([(0, 9, 10)], "orders-0 at offsets 0 to 9"),
+        ([(0, 9, 10), (10, 19, 10)], "orders-0 at offsets 0 to 19"),
+        ([(0, 9, 10), (20, 29, 10)], "orders-0 at offsets 0 to 29 in 2 ranges"),
+        ([(0, 9, 7), (11, 29, 12)], "orders-0 at 19 of the offsets 0 to 29"),
+    ],
+)
+def test_a_place_states_ranges_only_if_every_record_in_them_was_lost(
+    lost: list[tuple[int, int, int]], place: str
+) -> None:
+    ranges = [LostRange("orders", 0, first, last, count, None) for first, last, count in lost]
+    assert places_of(ranges) == place
 
 
 def test_neighbouring_writes_lost_under_different_acks_are_findings_of_one_event(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -313,7 +314,10 @@ def _headline(
 
 
 def places_of(lost: Iterable[LostRange]) -> str:
-    """orders-0 at offsets 255 to 630, orders-1 at …; several ranges of a partition as their span and number."""
+    """orders-0 at offsets 255 to 630, orders-1 at …; several ranges of a partition as their span and number.
+
+    Ranges with other records between the lost ones are counted in records: orders-0 at 12 of the offsets 3 to 40.
+    """
     by_partition: dict[str, list[LostRange]] = {}
     for one in lost:
         by_partition.setdefault(one.name, []).append(one)
@@ -327,7 +331,11 @@ def _place(name: str, ranges: list[LostRange]) -> str:
     first, last = known[0][0], max(end for _, end in known)
     if first == last:
         return f"{name} at offset {first}"
-    return f"{name} at offsets {first} to {last}" + (f" in {len(known)} ranges" if len(known) > 1 else "")
+    placed = [one for one in ranges if one.first is not None and one.last is not None]
+    if any(one.count != one.last - one.first + 1 for one in placed):  # type: ignore[operator]
+        return f"{name} at {sum(one.count for one in placed):,} of the offsets {first} to {last}"
+    gaps = sum(start > end + 1 for (_, end), (start, _) in pairwise(known))
+    return f"{name} at offsets {first} to {last}" + (f" in {gaps + 1} ranges" if gaps else "")
 
 
 def _consumed(lost: tuple[LostRange, ...], records: int) -> str:

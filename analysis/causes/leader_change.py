@@ -76,6 +76,9 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
         out.new = out.old
         out.old = _stale_leader(timeline, lost, out.new) or out.old
         return out
+    if then is None and now is None and out.old is not None and (stale := _stale_leader(timeline, lost, out.old)):
+        out.old, out.new = stale, out.old  # the offsets are beyond the log of the new leader, which never had them
+        return out
     after = [t for t in led if out.old is None or t.epoch > out.old.epoch]
     latest = max((term.epoch for term in after if _brings_back(timeline, term, out.old_leader, lost)), default=-1)
     if now is not None and now < max(latest, -1 if then is None else then):
@@ -85,8 +88,14 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
         after = [t for t in after if latest < t.epoch <= now]
     elif (last_acked := lost.last_acked or lost.written) is not None:
         # Without epochs in the records, times decide. A term that began before the last acknowledgement did not lose
-        # that record (with a second of tolerance, as brokers log a little late).
-        after = [t for t in after if t.time is not None and t.time > last_acked - SECOND]
+        # that record (with a second of tolerance, as brokers log a little late). If the epoch of the records is known,
+        # a later epoch that began at or below them did, even if their leader acknowledged them after it was replaced.
+        after = [
+            t
+            for t in after
+            if (then is not None and t.start is not None and t.start <= lost.first)
+            or (t.time is not None and t.time > last_acked - SECOND)
+        ]
     after = [t for t in after if t.start is None or t.start <= lost.first]
     if after:
         # A term without a known start offset may have had no leader: its leader had already died.

@@ -63,6 +63,7 @@ def _facts(timeline: Timeline) -> list[Moment]:
     moments += [("truncation", "", fact) for fact in timeline.refused_fetches]
     moments += [("reassignment", "", move.fact) for move in timeline.moves]
     moments += [("retention", "", fact) for fact in timeline.log_starts]
+    moments += [("fault", "", fact) for fact in timeline.disk_errors]
     return moments + [("compaction", "", fact) for fact in timeline.cleanings]
 
 

@@ -22,6 +22,7 @@ def facts_of_groups(p: Partition) -> list[Fact]:
         count = plural(len(commits), "commit")
         back = commits.filter(pl.col("offset") < pl.col("previous"))
         facts += [_assigned(p, row) for row in rows.filter(kind="assigned").rows(named=True)]
+        facts += [_owned(p, row) for row in rows.filter(pl.col("kind").is_in(["owned", "released"])).rows(named=True)]
         facts += [
             _fact(p, row, f"the committed offset of group {group} in {p.name} was removed")
             for row in rows.filter(kind="removed").rows(named=True)
@@ -47,8 +48,22 @@ def facts_of_offset(p: Partition, offset: int) -> list[Fact]:
 
 
 def _assigned(p: Partition, row: Row) -> Fact:
-    member = f"{row['client']} ({row['member']}" + (f", instance {row['instance']})" if row["instance"] else ")")
-    return _fact(p, row, f"generation {row['generation']} of group {row['group']} assigned {p.name} to {member}")
+    text = f"generation {row['generation']} of group {row['group']} assigned {p.name} to {_member(p, row)}"
+    return _fact(p, row, text)
+
+
+def _owned(p: Partition, row: Row) -> Fact:
+    """A member of a group of KIP-848 got the partition, or gave it up; a member that left has no epoch."""
+    epoch = "" if row["generation"] is None else f" in member epoch {row['generation']}"
+    did = "owned" if row["kind"] == "owned" else "no longer owned"
+    return _fact(p, row, f"{_member(p, row)} of group {row['group']} {did} {p.name}{epoch}")
+
+
+def _member(p: Partition, row: Row) -> str:
+    """The process of the history with this member id, or else the client id; then the member id."""
+    found = (frame.filter(member=row["member"])["process"].head(1) for frame in (p.marks, p.context))
+    process = next((name for names in found for name in names), row["client"])
+    return f"{process} ({row['member']}" + (f", instance {row['instance']})" if row["instance"] else ")")
 
 
 def _fact(p: Partition, row: Row, sentence: str) -> Fact:

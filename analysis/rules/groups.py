@@ -297,9 +297,9 @@ def _with_stored(p: Partition, group: str, commits: pl.DataFrame) -> pl.DataFram
 
 
 def _unrecorded_members(p: Partition, group: str, members: list[str]) -> list[str]:
-    """The member ids to which `__consumer_offsets` assigns the partition, and that no process recorded as its own."""
+    """The member ids that own the partition by `__consumer_offsets`, and that no process recorded as its own."""
     known = [frame.filter(pl.col("process").is_in(members))["member"] for frame in (p.marks, p.context)]
-    assigned = group_evidence(p).filter(group=group, kind="assigned")
+    assigned = group_evidence(p).filter(pl.col("kind").is_in(["assigned", "owned"]), group=group)
     return sorted({*assigned["member"]} - {*pl.concat(known).drop_nulls()})
 
 

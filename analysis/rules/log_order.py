@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
 
 import polars as pl
 
@@ -285,7 +287,7 @@ def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
 ).judged_by_logs
 def log_corruption(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     """Damaged batches, batches out of order, and missing segments. A torn tail is a note: Kafka truncates it."""
-    for row in logs.damage.iter_rows(named=True):
+    for row in _each_place_once(logs):
         if row["kind"] in CORRUPT or (row["kind"] in HARMLESS and row["last_offset"] is not None):
             yield _damage(logs, row, "violation")
         elif row["kind"] in HARMLESS:
@@ -295,13 +297,26 @@ def log_corruption(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     yield from _batches_out_of_order(logs)
 
 
+def _each_place_once(logs: ReplicaLogs) -> list[Row]:
+    """Damaged places as their last copy has them, with the rows of all snapshots as `copies`.
+
+    The same damage in a later snapshot is not another one.
+    """
+    places: dict[Any, list[Row]] = {}
+    order = {name: number for number, name in enumerate(logs.snapshots)}
+    for row in sorted(logs.damage.rows(named=True), key=lambda row: order.get(row["snapshot"], len(order))):
+        where = (row["broker"], PurePosixPath(row["file"]).name, row["byte"], row["line"])
+        places.setdefault((*where, row["kind"], row["reason"]), []).append(row)
+    return [{**copies[-1], "copies": copies} for copies in places.values()]
+
+
 def _damage(logs: ReplicaLogs, row: Row, severity: str) -> Finding:
     first, last = row["first_offset"], row["last_offset"]
     return finding(
         logs,
         f"{row['file']} at byte {row['byte']}: {row['reason']}",
         (first, last),
-        [Evidence(row["reason"], source=row["file"], byte=row["byte"], line=row["line"])],
+        [Evidence(one["reason"], source=one["file"], byte=one["byte"], line=one["line"]) for one in row["copies"]],
         count=last - first + 1 if first is not None and last is not None else 1,
         severity=severity,
         brokers=[row["broker"]],

@@ -25,9 +25,10 @@ GENERATION = pl.col("group_generation").alias("generation")
     summary="Two members of a group owned a partition at once",
     breach=(
         "Two members were assigned the partition in the same generation and held it at the same time. Or one record of "
-        "a generation in __consumer_offsets assigns it to two. Or a member joined a later generation, but its "
-        "revocation follows the assignment to another member in that generation. A member holds a partition from its "
-        "assignment until it is revoked, the group assigns anew, or the member crashes."
+        "a generation in __consumer_offsets assigns it to two. Or its records let a member of KIP-848 own it before "
+        "another member has revoked it. Or a member joined a later generation, but its revocation follows the "
+        "assignment to another member in that generation. A member holds a partition from its assignment until it is "
+        "revoked, the group assigns anew, or the member crashes."
     ),
     not_a_breach=(
         "A member of an older generation holds the partition while another has it in a newer one: it has not noticed "
@@ -48,6 +49,7 @@ def ownership(p: Partition) -> Iterator[Result]:
     """One finding for each two members of a group that held the partition at once: their first time."""
     yield from _missing_groups(p)
     yield from _assigned_twice(p)
+    yield from _not_revoked(p)
     for group, members in _groups(p).items():
         both = overlaps(_holds(p, members)).filter(_are_two_members(p))
         breaches = _breaches(p, members, both)
@@ -73,6 +75,34 @@ def _assigned_twice(p: Partition) -> Iterator[Finding]:
                 (None, None),
                 [Evidence("the generation's record", source=row["file"], byte=row["byte"])],
             )
+
+
+def _not_revoked(p: Partition) -> Iterator[Finding]:
+    """Records of KIP-848 in `__consumer_offsets` by which a member owns the partition while another still does."""
+    known = group_evidence(p).filter(pl.col("kind").is_in(["owned", "released"]))
+    for _, rows in known.group_by("group", maintain_order=True):
+        owners: dict[str, Row] = {}
+        for row in rows.rows(named=True):
+            if row["kind"] == "released":
+                owners.pop(row["member"], None)
+                continue
+            others = [one for one in owners.values() if not row["instance"] or one["instance"] != row["instance"]]
+            owners[row["member"]] = row
+            if others:
+                yield _still_owned(p, others[0], row)
+
+
+def _still_owned(p: Partition, before: Row, row: Row) -> Finding:
+    return finding(
+        p,
+        f"member {row['member']} of group {row['group']} owned {p.name} in epoch {row['generation']}, but"
+        f" member {before['member']} had not revoked it",
+        (None, None),
+        [
+            Evidence(f"{one['member']} owns it in epoch {one['generation']}", source=one["file"], byte=one["byte"])
+            for one in (before, row)
+        ],
+    )
 
 
 def overlaps(holds: pl.DataFrame) -> pl.DataFrame:

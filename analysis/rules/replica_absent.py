@@ -58,14 +58,17 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     if not absent.height:
         return
     absent = absent.join(_legally_absent(logs, bounds, absent, sends, leader), on="send", how="anti")
-    outdated = absent.filter(pl.col("held").fill_null(False))
+    damaged = absent.join(_in_damage(logs, absent, leader), on="send", how="semi")
+    outdated = absent.join(damaged, on="send", how="anti").filter(pl.col("held").fill_null(False))
     if outdated.height:
+        is_elsewhere = not outdated["everywhere"].any()
+        where = f"not in the log of broker {leader}, the leader" if is_elsewhere else "in no collected log"
         yield Unknown(
             f"the final reads of {logs.name} returned {plural(outdated.height, 'acknowledged record')} that"
-            f" {'is' if outdated.height == 1 else 'are'} in no collected log, so the logs were copied before the run"
+            f" {'is' if outdated.height == 1 else 'are'} {where}, so the logs were copied before the run"
             " ended, or changed after it"
         )
-        absent = absent.filter(~_is_outdated(bounds, leader))
+        absent = pl.concat([damaged, absent.filter(~_is_outdated(bounds, leader)).join(damaged, on="send", how="anti")])
     unsure = absent.join(_maybe_present(logs, bounds, absent, leader), on="send", how="semi")
     if unsure.height:
         yield Unknown(_unsure_reason(logs, unsure, bounds, leader))
@@ -140,6 +143,14 @@ def _is_outdated(bounds: pl.DataFrame, leader: str | None) -> pl.Expr:
 
 def _maybe_present(logs: ReplicaLogs, bounds: pl.DataFrame, absent: pl.DataFrame, leader: str | None) -> pl.DataFrame:
     """The numbers of absent sends that may be in a damaged range, or in a log that was not collected."""
+    hidden = [_in_damage(logs, absent, leader)]
+    if leader is None and (not logs.replicas or set(logs.replicas) - set(bounds["broker"])):
+        hidden.append(absent.select("send"))
+    return pl.concat(hidden).unique()
+
+
+def _in_damage(logs: ReplicaLogs, absent: pl.DataFrame, leader: str | None) -> pl.DataFrame:
+    """The numbers of absent sends at damaged offsets of the leader's log, or of any if the leader is not known."""
     damage = logs.damage.filter(pl.col("first_offset").is_not_null(), snapshot=logs.last)
     if leader is not None:
         damage = damage.filter(broker=leader)
@@ -150,8 +161,6 @@ def _maybe_present(logs: ReplicaLogs, bounds: pl.DataFrame, absent: pl.DataFrame
         ).select("send")
         for row in damage.iter_rows(named=True)
     ]
-    if leader is None and (not logs.replicas or set(logs.replicas) - set(bounds["broker"])):
-        hidden.append(absent.select("send"))
     return pl.concat([absent.select("send").clear(), *hidden]).unique()
 
 
@@ -163,7 +172,8 @@ def _unsure_reason(logs: ReplicaLogs, unsure: pl.DataFrame, bounds: pl.DataFrame
         else f"the last leader is not known, and only the logs of {collected_logs} were collected"
     )
     count = plural(unsure.height, "acknowledged record")
-    return f"{count} of {logs.name} {'is' if unsure.height == 1 else 'are'} not in the collected logs, but {why}"
+    where = "in the collected logs" if unsure["everywhere"].any() else f"readable on broker {leader}, the leader"
+    return f"{count} of {logs.name} {'is' if unsure.height == 1 else 'are'} not {where}, but {why}"
 
 
 def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:

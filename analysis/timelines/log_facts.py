@@ -223,6 +223,27 @@ def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     builder.cleanings.append(_fact(builder, row, message, "cleaned", broker=row["broker"]))
 
 
+def _disk_failed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """A broker names the partitions in a log directory that failed."""
+    name = builder.replica_logs.name
+    if name in str(fields["partitions"]).split(","):
+        message = f"the log directory of {name} on broker {row['broker']} failed ({fields['folder']}), so it is offline"
+        builder.disk_errors.append(_fact(builder, row, message, "disk-failed", broker=row["broker"]))
+
+
+def _fetched_corrupt(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """A follower reports a damaged batch of its leader; it does so at each attempt, so the first is the fact."""
+    broker, leader, offset = row["broker"], str(fields["leader"]), fields["offset"]
+    if any(fact.broker == broker and fact.offset == offset for fact in builder.disk_errors):
+        return
+    message = (
+        f"broker {broker} could not replicate {_name(row)} from offset {offset} on, as the copy of its leader, broker"
+        f" {leader}, is damaged"
+    )
+    about = {"broker": broker, "brokers": broker_names([leader]), "offset": offset}
+    builder.disk_errors.append(_fact(builder, row, message, "fetched-corrupt", **about))
+
+
 def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
     fact = _fact(builder, row, f"broker {row['broker']} started", "started", broker=row["broker"])
     builder.events.append(BrokerEvent(fact, row["broker"], "started"))
@@ -270,6 +291,8 @@ HANDLERS = {
     "log-start": _log_start,
     "retention": _log_start,
     "cleaned": _cleaned,
+    "disk-failed": _disk_failed,
+    "fetched-corrupt": _fetched_corrupt,
     "boot": _boot,
     "configured": _boot,
     **dict.fromkeys(SEEN, _seen),

@@ -51,6 +51,7 @@ class Timeline:
     topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
     log_starts: list[Fact] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
+    disk_errors: list[Fact] = field(default_factory=list)  # failed log directories, and damage that followers fetched
     moves: list[Move] = field(default_factory=list)  # steps of reassignments
     refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked
     merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
@@ -102,8 +103,8 @@ class Builder(Timeline):
         of_terms = [fact for term in self.terms.values() for fact in (*term.facts, *term.start_facts)]
         happened = [*(event.fact for event in self.events), *(end.fact for end in self.ends)]
         in_sync = [*(fact for _, _, fact in self.isr), *(fact for *_, fact in self.reported)]
-        of_logs = [*(move.fact for move in self.moves), *self.refused_fetches, *self.log_starts, *self.cleanings]
-        return [*of_terms, *happened, *in_sync, *self.topic_changes, *of_logs]
+        of_logs = [*(move.fact for move in self.moves), *self.refused_fetches, *self.log_starts]
+        return [*of_terms, *happened, *in_sync, *self.topic_changes, *of_logs, *self.cleanings, *self.disk_errors]
 
     def is_overruled(self, broker: str, time: int | None) -> bool:
         """Whether another broker led at the time (ns) of this one's report as leader, and also a second later.

@@ -23,7 +23,8 @@ OFFSET_CHECKPOINTS = {
     "cleaner-offset-checkpoint": "cleaned",
 }
 EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
-PROPERTY_FILES = ("meta.properties", "partition.metadata", "quorum-state")
+TOPIC_ID_FILE = "partition.metadata"
+PROPERTY_FILES = ("meta.properties", TOPIC_ID_FILE, "quorum-state")
 VERSIONS = (0, 1)
 MAX_BYTES = 64 << 20  # a checkpoint of a million partitions is smaller
 

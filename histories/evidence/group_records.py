@@ -5,6 +5,9 @@ and versions are those of Kafka 4.1's group-coordinator/src/main/resources/commo
 Value, GroupMetadataKey and Value; both keys 0 and 1 are of offsets), and in them the assignment of a member is that of
 clients/src/main/resources/common/message/ConsumerProtocolAssignment.json. Versions 4 and later of a value are flexible:
 record_schema.py.
+
+Groups of KIP-848 have records of their own, whose values are flexible from their first version: ConsumerGroupMetadata
+(the group's epoch), ConsumerGroupMemberMetadata and ConsumerGroupCurrentMemberAssignment. These name a topic by its id.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from .wire_cursor import WireCursor
 
 FLEXIBLE_SINCE = LATEST = 4  # of the values that are known; a later version may have fields that cannot be passed over
 OFFSET_KEYS, GROUP_KEY = (0, 1), 2
+EPOCH_KEY, MEMBER_KEY, CURRENT_KEY = 3, 5, 8  # of KIP-848
 
 OFFSET_KEY = (Field("group", "string"), Field("topic", "string"), Field("partition", "int32"))
 OFFSET_VALUE = (
@@ -50,6 +54,28 @@ ASSIGNMENT = (Field("assigned", "[]", of=ASSIGNED_TOPIC),)
 USER_DATA = Field("userData", "bytes")  # follows; not read
 SUBSCRIPTION = (Field("topics", "[string]"), USER_DATA, Field("ownedPartitions", "[]", of=ASSIGNED_TOPIC))
 
+EPOCH_VALUE = (Field("epoch", "int32"), Field("metadataHash", "int64", tag=0))
+MEMBER_KEY_FIELDS = (Field("group", "string"), Field("member", "string"))
+MEMBER_VALUE = (
+    Field("instanceId", "string"),
+    Field("rackId", "string"),
+    Field("clientId", "string"),
+    Field("clientHost", "string"),
+    Field("subscribedTopicNames", "[string]"),
+    Field("subscribedTopicRegex", "string"),
+    Field("rebalanceTimeoutMs", "int32"),
+    Field("serverAssignor", "string"),
+)
+OWNED_TOPIC = (Field("topicId", "uuid"), Field("partitions", "[int32]"))
+CURRENT_VALUE = (
+    Field("memberEpoch", "int32"),
+    Field("previousMemberEpoch", "int32"),
+    Field("state", "int8"),
+    Field("assignedPartitions", "[]", of=OWNED_TOPIC),
+    Field("partitionsPendingRevocation", "[]", of=OWNED_TOPIC),
+)
+LATEST_EPOCH_VALUE = 1  # of ConsumerGroupMetadata; the other values of KIP-848 have only version 0
+
 
 @dataclass(frozen=True)
 class OffsetCommit:
@@ -69,8 +95,44 @@ class GroupMetadata:
     value: dict[str, Any] | None
 
 
-def decode(key: bytes, value: bytes | None) -> OffsetCommit | GroupMetadata | None:
-    """The record; None: of another kind, such as those of KIP-848. Raises MalformedRecordError."""
+@dataclass(frozen=True)
+class GroupEpoch:
+    """The epoch of a group of KIP-848; None: the group was removed."""
+
+    group: str
+    epoch: int | None
+
+
+@dataclass(frozen=True)
+class MemberMetadata:
+    """A member of a group of KIP-848; `value` None: it was removed."""
+
+    group: str
+    member: str
+    value: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class CurrentAssignment:
+    """What a member of a group of KIP-848 owns, at its epoch; `value` None: it was removed."""
+
+    group: str
+    member: str
+    value: dict[str, Any] | None
+
+    @property
+    def owned(self) -> set[tuple[str, int]]:
+        """Topic id and partition of all that it owns, with the partitions that it has yet to revoke."""
+        value = self.value or {}
+        topics = [*value.get("assignedPartitions", ()), *value.get("partitionsPendingRevocation", ())]
+        return {(topic["topicId"], partition) for topic in topics for partition in topic["partitions"]}
+
+
+GroupRecord = OffsetCommit | GroupMetadata | GroupEpoch | MemberMetadata | CurrentAssignment
+
+
+def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
+    """The record; None: of another kind, such as target assignments or share groups. Raises MalformedRecordError."""
     kind = WireCursor(key).integer(2)
     if kind in OFFSET_KEYS:
         named = read_key(key, OFFSET_KEY)
@@ -80,6 +142,15 @@ def decode(key: bytes, value: bytes | None) -> OffsetCommit | GroupMetadata | No
         named = read_key(key, GROUP_KEY_FIELDS)
         content = None if value is None else read_versioned(value, GROUP_VALUE, LATEST, FLEXIBLE_SINCE)
         return GroupMetadata(named["group"], content)
+    if kind == EPOCH_KEY:
+        named = read_key(key, GROUP_KEY_FIELDS)
+        content = None if value is None else read_versioned(value, EPOCH_VALUE, LATEST_EPOCH_VALUE, 0)
+        return GroupEpoch(named["group"], None if content is None else content["epoch"])
+    if kind in (MEMBER_KEY, CURRENT_KEY):
+        named = read_key(key, MEMBER_KEY_FIELDS)
+        fields, made = (MEMBER_VALUE, MemberMetadata) if kind == MEMBER_KEY else (CURRENT_VALUE, CurrentAssignment)
+        content = None if value is None else read_versioned(value, fields, 0, 0)
+        return made(named["group"], named["member"], content)
     return None
 
 

@@ -17,9 +17,9 @@ from pathlib import Path, PurePath, PurePosixPath
 from ..errors import InputError
 from ..files import file_type_of, reason_of
 from ..tables import MAX_OFFSET
-from .checkpoints import EPOCH_CHECKPOINT, OFFSET_CHECKPOINTS, PROPERTY_FILES
+from .checkpoints import EPOCH_CHECKPOINT, OFFSET_CHECKPOINTS, PROPERTY_FILES, TOPIC_ID_FILE
 from .dump_text import is_dump
-from .duplicate_copies import Node, nodes_of
+from .duplicate_copies import Node, nodes_of, properties_of
 from .foreign_files import without_foreign_files
 from .log_owner import logs_in, writer_of
 from .parts import Part
@@ -266,10 +266,32 @@ def _coordinators_logs(parts: list[Part]) -> list[Part]:
     """A part for each folder of a coordinator's topic, whose segments are read like any others, too."""
     segments = [part for part in parts if part.kind == "segment" and part.topic in COORDINATORS]
     folders = {part.path.parent: part for part in segments}
+    kinds = {folder: COORDINATORS[str(part.topic)] for folder, part in folders.items()}
+    topics = _topic_ids(parts) if "groups" in kinds.values() else {}
     return [
-        replace(part, kind=COORDINATORS[str(part.topic)], path=folder, name=str(PurePosixPath(part.name).parent))
+        replace(
+            part,
+            kind=kinds[folder],
+            path=folder,
+            name=str(PurePosixPath(part.name).parent),
+            topics=topics.get((part.snapshot, part.broker), ()) if kinds[folder] == "groups" else (),
+        )
         for folder, part in sorted(folders.items())
     ]
+
+
+def _topic_ids(parts: Iterable[Part]) -> dict[tuple[str, str], tuple[tuple[str, str], ...]]:
+    """Ids and names of the topics of each snapshot and broker, from one partition.metadata of each topic."""
+    files = {
+        (part.snapshot, part.broker, part.topic): part.path
+        for part in parts
+        if part.kind == "properties" and part.topic and part.path.name == TOPIC_ID_FILE
+    }
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for (snapshot, broker, topic), path in sorted(files.items()):
+        if topic_id := properties_of(path).get("topic_id"):
+            found.setdefault((snapshot, broker), []).append((topic_id, topic))
+    return {place: tuple(topics) for place, topics in found.items()}
 
 
 def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:

@@ -83,6 +83,12 @@ def _read_log(part: Part) -> Iterator[Block]:
     yield from _blocks("damage", part, damage)
 
 
+def _read_groups(part: Part) -> Iterator[Block]:
+    rows, damage = read_group_log(part.path, part.topics)
+    yield from _blocks("groups", part, rows)
+    yield from _blocks("damage", replace(part, topic=None, partition=None), damage)
+
+
 def _read_dump(part: Part) -> Iterator[Block]:
     for dump in read_dump(part.path):
         topic, partition = dump.topic or part.topic, dump.partition
@@ -101,7 +107,6 @@ def _read_nothing(part: Part) -> Iterator[Block]:
 # Kinds of parts with one table of rows and one of damage.
 _TABLES = {
     "metadata": ("metadata", read_cluster_metadata),
-    "groups": ("groups", read_group_log),
     "transactions": ("transactions", read_transaction_log),
     "txnindex": ("aborted", read_aborted_index),
     "snapshot": ("producers", read_producer_snapshot),
@@ -113,6 +118,7 @@ _READERS = {
     "segment": _read_segment,
     "headers": _read_headers,
     "log": _read_log,
+    "groups": _read_groups,
     "dump": _read_dump,
     "left-out": _read_nothing,
     "unreadable": _read_nothing,

@@ -24,4 +24,5 @@ class Part:
     end: int | None = None
     first_line: int = 1
     source: str | None = None  # of a log with prefixes: the source whose lines it has (log_prefixes.py)
+    topics: tuple[tuple[str, str], ...] = ()  # of groups: ids and names of the broker's topics
     reason: str = ""  # why it is left out or unreadable

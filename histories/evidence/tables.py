@@ -138,13 +138,14 @@ METADATA: Schema = {
 GROUPS: Schema = {
     "at": pl.Int64,  # offset in __consumer_offsets; of a transaction's commit, that of its marker
     "time": pl.Int64,  # ms, the coordinator's clock
-    "kind": pl.String,  # committed, removed (a committed offset), assigned, generation, group-removed
+    "kind": pl.String,  # committed, removed (a committed offset), generation, group-removed, assigned
+    # (by a generation), owned and released (by a member of KIP-848)
     "group": pl.String,
     "topic": pl.String,  # null for generation and group-removed
     "partition": pl.Int32,
     "offset": pl.Int64,  # committed: the next to read
     "leader_epoch": pl.Int32,
-    "generation": pl.Int32,
+    "generation": pl.Int32,  # of owned: the member's epoch (KIP-848)
     "member": pl.String,  # member id
     "client": pl.String,  # client id
     "instance": pl.String,  # group.instance.id

@@ -364,3 +364,23 @@ def test_without_epochs_a_log_that_was_never_cut_lacked_what_acks_1_acknowledged
     if cause != "unknown":
         assert [fact.kind for fact in explained.chain][-1] == "acknowledged"
         assert "loaded" in [fact.kind for fact in explained.chain]
+
+
+@pytest.mark.parametrize("is_in_snapshot", [True, False])
+def test_what_an_isolated_leader_acknowledged_after_its_replacement_is_lost_by_the_same_election(is_in_snapshot):
+    """Its offsets are beyond the log of the new leader, so no other record is there now."""
+    meta = metadata((4, {"leader": 2, "isr": [2]}))
+    cut = server_log("1", (20, CUT % 1))
+    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    about = {}
+    if is_in_snapshot:
+        held = logs("1: 0a 1b 2c", snapshot="isolated")
+        tables = {name: pl.concat([held[name], frame]) if name in held else frame for name, frame in tables.items()}
+        about = {"snapshots": ("isolated", ""), "times": {"isolated": 18 * SECOND}}
+    late = lost(acks="1", first=2, last=2, values=("c",), at=15)
+    explained = explain_loss(timeline(tables, about, meta=meta, events=[cut]), late)
+    assert explained.cause == "single-ack-failover"
+    # A new leader that restarted after the acknowledgement may have lost a record of its own.
+    boot = server_log("2", (17, "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"))
+    if not is_in_snapshot:
+        assert explain_loss(timeline(tables, about, meta=meta, events=[cut, boot]), late).cause == "unknown"

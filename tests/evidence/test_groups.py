@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import re
@@ -128,10 +129,10 @@ def test_all_versions_of_values(version: int) -> None:
     assert (group.group, group.value["generation"]) == ("g", 6)
     assert [member["memberId"] for member in group.value["members"]] == ["m1", "m2"]
     assert decode(offset_key("g", "x", 3), None).value is None
-    assert decode(number(3, 2) + text("g"), b"") is None  # of KIP-848
+    assert decode(number(10, 2) + text("g"), b"") is None  # of a share group
 
 
-@given(st.binary(max_size=60), st.one_of(st.none(), st.binary(max_size=80)), st.sampled_from([0, 1, 2]))
+@given(st.binary(max_size=60), st.one_of(st.none(), st.binary(max_size=80)), st.sampled_from([0, 1, 2, 3, 5, 8]))
 def test_noise_raises_no_other_error(key: bytes, value: bytes | None, kind: int) -> None:
     with contextlib.suppress(MalformedRecordError):
         decode(number(kind, 2) + key, value)
@@ -146,6 +147,36 @@ def test_every_shortened_value_is_damage(version: int) -> None:
         for length in range(len(whole)):
             with pytest.raises(MalformedRecordError):
                 decode(key, whole[:length])
+
+
+def test_a_group_of_kip_848_agrees_with_kafkas_decoder(tmp_path: Path) -> None:
+    """Ownership is what the current assignments say: assigned, or still to be revoked."""
+    folder = tmp_path / "__consumer_offsets-0"
+    folder.mkdir()
+    shutil.copy(DATA / "kip848.log", folder / SEGMENT)
+    owned: dict[str, set[int]] = {}
+    expected = []
+    ids = set()
+    for line in (DATA / "kip848.txt").read_text().splitlines():
+        found = re.fullmatch(r"\| offset: (\d+) .* key: (\{.*\}) payload: (.*)", line)
+        assert found
+        key = json.loads(found[2])
+        if key["type"] != "8":
+            continue
+        value = {} if found[3] == "<DELETE>" else json.loads(found[3])["data"]
+        topics = [*value.get("assignedPartitions", ()), *value.get("partitionsPendingRevocation", ())]
+        ids |= {topic["topicId"] for topic in topics}
+        member, now = key["data"]["memberId"], {number for topic in topics for number in topic["partitions"]}
+        before, owned[member] = owned.get(member, set()), now
+        at, epoch = int(found[1]), value.get("memberEpoch")
+        expected += [(at, "released", member, epoch, partition) for partition in sorted(before - now)]
+        expected += [(at, "owned", member, epoch, partition) for partition in sorted(now - before)]
+    [topic_id] = ids
+    groups, damage = read_group_log(folder, [(topic_id, "orders")])
+    rows = groups.filter(pl.col("kind").is_in(["owned", "released"]))
+    assert rows.select("at", "kind", "member", "generation", "partition").rows() == expected
+    assert (len(expected) > 8, len(damage), {*rows["topic"]}, {*rows["client"]}) == (True, 0, {"orders"}, {"rdkafka"})
+    assert not len(read_group_log(folder)[0].filter(pl.col("kind").is_in(["owned", "released"])))  # of unknown topics
 
 
 def test_later_versions_are_damage(tmp_path: Path) -> None:
@@ -216,6 +247,73 @@ def test_a_generation_with_two_owners(tmp_path: Path) -> None:
     findings, _ = judged(tmp_path)
     [twice] = [finding for finding in findings if finding["rule"] == "ownership"]
     assert (twice["partition"], twice["sentence"]) == (0, "generation 4 of group g assigns x-0 to c and d")
+
+
+TOPIC_ID = "o73ACLkUSEqHiKYgseACcA"
+
+
+def owns(member: str, epoch: int, assigned: list[int], pending: list[int] = []) -> tuple[bytes, bytes | None]:  # noqa: B006
+    """A member's current assignment in a group of KIP-848; without an epoch (0) its removal."""
+    key = number(8, 2) + text("g") + text(member)
+    if not epoch:
+        return key, None
+    out = number(0, 2) + number(epoch, 4) + number(epoch - 1, 4) + number(0, 1)
+    for places in (assigned, pending):
+        listed = b"".join(number(place, 4) for place in places)
+        entry = base64.urlsafe_b64decode(TOPIC_ID + "==") + bytes([len(places) + 1]) + listed + b"\0"
+        out += bytes([2]) + entry if places else bytes([1])
+    return key, out + b"\0"
+
+
+def write_group_of_kip_848(folder: Path, *records: tuple[bytes, bytes | None]) -> None:
+    parse(HISTORY).write(folder)
+    data = folder / "brokers" / "1" / "data"
+    write_group_log(data / "__consumer_offsets-0", list(records))
+    (data / "x-1").mkdir()
+    (data / "x-1" / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}\n")
+
+
+@pytest.mark.parametrize(
+    ("records", "is_breach"),
+    [
+        ([owns("c", 1, [0]), owns("d", 2, [0])], True),
+        ([owns("c", 1, [0]), owns("c", 1, [], [0]), owns("d", 2, [0])], True),
+        ([owns("c", 1, [0]), owns("c", 1, [], [0]), owns("c", 2, []), owns("d", 2, [0])], False),
+        ([owns("c", 1, [0]), owns("c", 0, []), owns("d", 2, [0])], False),
+        ([owns("c", 1, [0]), owns("d", 2, [1])], False),
+    ],
+    ids=["both own it", "not yet revoked", "revoked", "removed", "another partition"],
+)
+def test_an_owner_of_kip_848_that_has_not_revoked(
+    tmp_path: Path, records: list[tuple[bytes, bytes | None]], is_breach: bool
+) -> None:
+    write_group_of_kip_848(tmp_path, *records)
+    findings, _ = judged(tmp_path)
+    found = [finding["sentence"] for finding in findings if finding["rule"] == "ownership"]
+    assert found == ["member d of group g owned x-0 in epoch 2, but member c had not revoked it"] * is_breach
+
+
+@pytest.mark.parametrize(("member", "verdict"), [("c", "invalid"), ("other", "unknown")])
+def test_members_of_kip_848_without_a_record_may_have_handled(tmp_path: Path, member: str, verdict: str) -> None:
+    commit = (offset_key("g", "x", 0), offset_value(3, 2, STARTED + 20))
+    write_group_of_kip_848(tmp_path, owns(member, 1, [0]), commit)
+    _, rules = judged(tmp_path)
+    assert rules["consumer-loss"]["verdict"] == verdict
+
+
+def test_timelines_show_the_owners_of_kip_848(tmp_path: Path) -> None:
+    write_group_of_kip_848(tmp_path, owns("c", 1, [0]), owns("c", 0, []), owns("d", 2, [0]))
+    write_group_log(tmp_path / "brokers" / "1" / "data" / "x-0", [(b"k", b"a"), (b"k", b"b")])
+    shown = [
+        moment["says"]
+        for moment in events_of_partition(Inspected(tmp_path).partition("x-0"))
+        if moment["kind"] == "group"
+    ]
+    assert [re.sub(r"\(.*?\)", "()", text) for text in shown] == [
+        "c () of group g owned x-0 in member epoch 1",
+        "c () of group g no longer owned x-0",
+        "None () of group g owned x-0 in member epoch 2",
+    ]
 
 
 def test_a_stored_commit_beyond_the_leaders_log(tmp_path: Path) -> None:

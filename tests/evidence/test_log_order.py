@@ -130,6 +130,15 @@ def test_corruption_is_a_breach_and_a_torn_tail_a_note(row, severity):
     assert finding.evidence[0].byte == row["byte"][0]
 
 
+def test_the_same_damage_in_two_snapshots_is_one_finding():
+    rows = [damage("crc", first=3, last=4, byte=77).with_columns(snapshot=pl.lit(name)) for name in ("early", "")]
+    other = damage("crc", first=5, last=5, byte=99)
+    tables = {**logs("1: 0a"), "damage": pl.concat([*rows, other])}
+    both, one = judge_segments(of(tables, snapshots=("early", "")), sends()).findings
+    assert (both.first_offset, both.count, both.snapshot, len(both.evidence)) == (3, 2, None, 2)
+    assert (one.first_offset, len(one.evidence)) == (5, 1)
+
+
 def test_an_unreadable_file_is_unknown():
     judged = judge_segments(of({**logs("1: 0a"), "damage": damage("unreadable")}), sends())
     assert (len(judged.findings), len(judged.unknowns)) == (0, 1)

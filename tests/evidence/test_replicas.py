@@ -139,6 +139,23 @@ def test_absences_within_a_damaged_range_are_unknown():
     assert len(judged.unknowns) == 1
 
 
+def test_a_record_in_a_damaged_batch_of_the_leader_that_final_reads_returned_is_no_outdated_copy():
+    tables = {**logs("1: 0a 2c\n2: 0a 1b 2c"), "damage": damage("crc", first=1, last=1)}
+    sent = sends("a@0", "b@1", "c@2").with_columns(held=True)
+    judged = judge_absence(of(tables, leader="1"), sent)
+    assert judged.findings == ()
+    [reason] = judged.unknowns
+    assert reason == (
+        "1 acknowledged record of orders-0 is not readable on broker 1, the leader, but broker 1's log is damaged there"
+    )
+
+
+def test_a_record_that_only_the_leader_lacks_is_named_so():
+    sent = sends("a@0", "b@1").with_columns(held=True)
+    [reason] = judge_absence(of(logs("1: 0a\n2: 0a 1b"), leader="1"), sent).unknowns
+    assert "1 acknowledged record that is not in the log of broker 1, the leader" in reason
+
+
 def test_logs_that_end_before_the_final_reads_prove_nothing_beyond_their_end():
     sent = sends("a@0", "b@1", "c@2", "d@3").with_columns(held=pl.col("value") == "d")
     judged = judge_absence(of(logs("1: 0a 1x"), leader="1"), sent)

@@ -17,7 +17,9 @@ from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.server_log import parse_log, read_server_log, split_log
 from polars.testing import assert_frame_equal
 
+from . import timelines
 from .conftest import gathered
+from .replica_texts import logs
 
 # version, line after the time, kind, topic, partition, subject, some fields
 WORDINGS = [
@@ -66,6 +68,8 @@ WORDINGS = [
     ("1.0", "ERROR [ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0] Current offset 9 for partition orders-0 out of range; reset offset to 4 (kafka.server.ReplicaFetcherThread)", "out-of-range", "orders", 0, {"leader": 2, "fetched": 9, "offset": 4}),
     ("4.1", "INFO [ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0] Current offset 9 for partition orders-0 is out of range, which typically implies a leader change. Reset fetch offset to 4 (kafka.server.ReplicaFetcherThread)", "out-of-range", "orders", 0, {"leader": 2, "fetched": 9, "offset": 4}),
     ("0.9", "ERROR [Replica Manager on Broker 0]: Error when processing fetch request for partition [feeds.v1,1] offset 7 from follower with correlation id 0. Possible cause: Request for offset 7 but we only have log segments in the range 0 to 0. (kafka.server.ReplicaManager)", "fetch-refused", "feeds.v1", 1, {"fetched": 7, "start": 0, "offset": 0}),
+    ("4.1", "WARN [ReplicaManager broker=2] Broker 2 stopped fetcher for partitions orders-0,a-1 and stopped moving logs for partitions  because they are in the failed log directory /d/small. (kafka.server.ReplicaManager)", "disk-failed", None, None, {"partitions": "orders-0,a-1", "folder": "/d/small"}),
+    ("4.1", "ERROR [ReplicaFetcher replicaId=2, leaderId=1, fetcherId=0] Found invalid messages during fetch for partition orders-0 offset 298 (kafka.server.ReplicaFetcherThread)", "fetched-corrupt", "orders", 0, {"leader": 1, "offset": 298}),
     ("1.1", "TRACE [Broker id=1] Handling LeaderAndIsr request correlationId 3 from controller 1 epoch 1 starting the become-follower transition for partition orders-0 (state.change.logger)", "become-follower", "orders", 0, {}),
 ]  # fmt: skip
 
@@ -213,3 +217,17 @@ def test_a_packed_log_is_read_to_a_line_that_no_broker_writes(tmp_path):
     events, damage = server_log.read_server_log(path)
     assert len(events) == 1000
     assert "a line of more than 1 MiB" in damage["reason"].to_list()[0]
+
+
+def test_a_failed_log_directory_and_a_damaged_leader_are_facts_of_their_partitions():
+    failed = "WARN [ReplicaManager broker=2] Broker 2 stopped fetcher for partitions {} and stopped moving logs for "
+    failed += "partitions  because they are in the failed log directory /d/small. (kafka.server.ReplicaManager)"
+    damaged = "ERROR [ReplicaFetcher replicaId=2, leaderId=1, fetcherId=0] Found invalid messages during fetch for "
+    damaged += "partition orders-0 offset 7 (kafka.server.ReplicaFetcherThread)"
+    lines = [(1, failed.format("a-0,orders-0")), (2, failed.format("orders-01,a-0")), (3, damaged), (4, damaged)]
+    found = timelines.timeline(logs("1: 0a"), events=[timelines.server_log("2", *lines)]).disk_errors
+    assert [(fact.kind, fact.broker, fact.line) for fact in found] == [
+        ("disk-failed", "2", 1),
+        ("fetched-corrupt", "2", 3),
+    ]
+    assert found[0].sentence == "the log directory of orders-0 on broker 2 failed (/d/small), so it is offline"

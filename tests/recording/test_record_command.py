@@ -21,6 +21,7 @@ from logjudge.histories.recording.run import Request, record
 from logjudge.histories.recording.scenarios import STEPS, load, names
 from logjudge.histories.recording.session import Load
 from logjudge.histories.recording.workloads import WORKLOADS
+from logjudge.histories.recording.workloads.consumer_group import member_config
 
 pytest.importorskip("confluent_kafka")
 
@@ -144,6 +145,16 @@ def test_run_json_has_no_secrets_and_the_settings_that_decide() -> None:
     assert (consumer["group.id"], consumer["enable.auto.commit"]) == ("g", False)
     assert "ssl.key.password" not in consumer
     assert ClientSettings("h:1").for_producer()["enable.idempotence"] is True
+
+
+@pytest.mark.parametrize(("protocol", "has_timeout"), [({}, True), ({"group.protocol": "consumer"}, False)])
+def test_members_of_kip_848_leave_the_session_timeout_to_the_brokers(
+    protocol: dict[str, str], has_timeout: bool
+) -> None:
+    settings = ClientSettings("127.0.0.1:1", consumer=protocol)
+    config = member_config(settings, "orders-group")
+    assert ("session.timeout.ms" in config) is has_timeout
+    kafka_clients.make("Consumer", settings, config).close()  # librdkafka refuses settings that do not fit the protocol
 
 
 def test_a_client_of_its_own_process_records_into_its_own_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from ...errors import LogjudgeError
-from ..kafka_clients import recorded
+from ..kafka_clients import ClientSettings, recorded
 from ..session import Client, Session
 from ..topics import Topic
 from .sending import senders
@@ -16,7 +16,14 @@ from .sending import senders
 CHANGE_SECONDS = 10  # between changes of the group, longer than a rebalance takes
 LEAVE_SECONDS = 30.0
 CRASH_SECONDS = 10.0
+# Settings of the classic protocol. The brokers set both in the protocol of KIP-848, where clients refuse them.
 GROUP: dict[str, Any] = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+
+
+def member_config(settings: ClientSettings, group: str) -> dict[str, Any]:
+    """The configuration of a member without the connection."""
+    is_classic = settings.consumer.get("group.protocol", "classic").lower() == "classic"
+    return settings.for_consumer(group, **(GROUP if is_classic else {}))
 
 
 class Member:
@@ -25,7 +32,7 @@ class Member:
     def __init__(self, session: Session, name: str) -> None:
         self.session, self.name = session, name
         load = session.load
-        config = session.settings.for_consumer(f"{load.topic}-group", **GROUP)
+        config = member_config(session.settings, f"{load.topic}-group")
         session.recorder.configure(name, role="consumer", **recorded(config))
         plan = {
             "file": str(session.recorder.client_file(name)),
