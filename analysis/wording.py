@@ -44,6 +44,11 @@ def span(first: int, last: int) -> str:
     return f"offset {first}" if first == last else f"offsets {first} to {last}"
 
 
+def printable(text: str) -> str:
+    """Escapes control characters, which a hostile value could send to the terminal."""
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
 def clipped(text: str, max_chars: int) -> str:
     """The text, cut to at most `max_chars` characters."""
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"

@@ -8,7 +8,7 @@ EXAMPLES = (
     ("logjudge check run/", "a run bundle, into logjudge-out/run"),
     ("logjudge check history.jsonl --engine local --open", "without Spark; opens the report"),
     ("zcat history.jsonl.gz | logjudge check -", "from standard input"),
-    ("logjudge check run/ --state soak.state", "a run that goes on: what came since the last call"),
+    ("logjudge check run/ --state soak.state", "a growing run: judges what was appended since the last call"),
     ("logjudge check run/ --only lost-write --only unseen", "two rules"),
     ("logjudge check run/ --allow lost-write:acks=1", "accepts losses under acks=1"),
     ("logjudge check history.edn --model snapshot-isolation", "Elle's list-append or rw-register history"),

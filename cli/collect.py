@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from ..analysis.wording import printable
 from ..histories.errors import UsageError
 from ..histories.scratch import scratch_folder
-from .output import printable
 from .paths import LocalPath
 
 

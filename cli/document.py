@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from ..analysis.wording import clipped
+from ..analysis.wording import clipped, printable
 from ..plots.escaping import markdown
-from .output import printable
 
 MAX_CELL = 40
 _MAX_SENTENCE = 4000  # characters

@@ -32,6 +32,7 @@ from .saved_lookup import causes_at, check_partition_exists, explained_nearby, f
 from .timeline import add_events
 
 Record = dict[str, Any]
+_Judged = tuple[list[Finding], list[Record]]  # findings and causes of a partition
 MAX_FINDINGS = 12  # of a run or a partition, on the terminal
 MAX_UNEXPLAINED = 100  # findings without a cause, in JSON
 
@@ -96,9 +97,7 @@ def _explanation(source: Path, target: Place | None, reader: str | None) -> Reco
         return {"causes": causes, **_unexplained_record(findings_at(saved, target), causes, _with_files(saved))}
     opened = open_for_inspection(source, "json", reader, target and target.offset)
     names = opened.labels(target and target.partition)
-    judged = [opened.judged(opened.partition(name)) for name in names]
-    findings = [finding for found, _ in judged for finding in found]
-    causes = [cause for _, explained in judged for cause in explained]
+    judged, findings, causes = _judge_all(opened, names)
     if target is not None and target.offset is not None:
         record = _offset_record(opened, names, target, judged)
         findings = _findings_at_offset(findings, target)
@@ -107,6 +106,12 @@ def _explanation(source: Path, target: Place | None, reader: str | None) -> Reco
         moments = [moment for p in parts for moment in events_of_partition(p)]
         record = {"causes": causes, **({"moments": moments} if target else {})}
     return opened.located({**record, **_unexplained_record(findings, causes, opened.with_files())})
+
+
+def _judge_all(opened: Inspected, names: Iterable[str]) -> tuple[list[_Judged], list[Finding], list[Record]]:
+    """The findings and causes of each partition, all findings, and all causes."""
+    judged = [opened.judged(opened.partition(name)) for name in names]
+    return judged, [one for found, _ in judged for one in found], [one for _, explained in judged for one in explained]
 
 
 def _unexplained_record(findings: list[Finding], causes: list[Record], with_files: Collection[str]) -> Record:
@@ -128,9 +133,7 @@ def _explain_run(document: Document, opened: Inspected, target: Place | None) ->
         for name in names:
             _explain_partition(document, opened, name)
         return
-    judged = [opened.judged(opened.partition(name)) for name in opened.names()]
-    findings = [finding for found, _ in judged for finding in found]
-    causes = [cause for _, explained in judged for cause in explained]
+    _, findings, causes = _judge_all(opened, opened.names())
     incidents = _incidents(document, findings, causes, opened.started_at)
     breaches = unexplained(findings, causes)
     _unexplained(document, breaches, opened.with_files(), opened.located)
@@ -224,9 +227,7 @@ def _known_offsets(p: Partition) -> list[int]:
     return [number for number in found if isinstance(number, int)]
 
 
-def _offset_record(
-    opened: Inspected, names: list[str], target: Place, judged: list[tuple[list[Finding], list[Record]]]
-) -> Record:
+def _offset_record(opened: Inspected, names: list[str], target: Place, judged: list[_Judged]) -> Record:
     """The history of an offset. With several generations of its topic: that of the first, which lists the others."""
     assert target.offset is not None
     histories = [

@@ -12,10 +12,11 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from ..analysis.rules import Rule, rules_of
-from ..analysis.wording import plural
+from ..analysis.verdict.assumption import broken_assumptions
+from ..analysis.wording import plural, printable
 from ..histories.files import is_uri, local_path
 from .judging import Judged
-from .output import causes_of, printable
+from .output import causes_of
 
 MAX_RESULTS = 1000  # GitHub accepts 25,000 and shows 5,000
 ASSUMPTION = "assumption"  # the rule id of an unknown that belongs to no rule
@@ -46,7 +47,7 @@ class Run:
 
     def unknown(self) -> dict[str, str]:
         """The reason of each unknown, by assumption or rule; a rule that a broken assumption explains is left out."""
-        broken = [item for item in self.report["assumptions"] if item["holds"] is not True]
+        broken = broken_assumptions(self.report)
         reasons = {item["name"]: item["says"] for item in broken}
         explained = {name for item in broken for name in item["touches"]}
         for name in self.unknown_rules():

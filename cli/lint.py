@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..analysis.wording import printable
 from ..histories.bundle import open_run
 from ..histories.event_schema import event_schema
 from .forms import from_option, quiet_option
 from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID, worst_exit
-from .output import printable
 from .paths import LocalPath
 from .progress import Progress
 
@@ -63,11 +63,11 @@ def _lint(path: Path, reader: str | None, show_all: bool, as_json: bool) -> int:
     return EXIT_BREACH if len(found.malformed) else EXIT_UNKNOWN if found.warnings else EXIT_VALID
 
 
-def _print(path: Path, found: Lint, most: int | None) -> None:
-    for row in found.malformed.head(most or len(found.malformed)).iter_rows(named=True):
+def _print(path: Path, found: Lint, max_shown: int | None) -> None:
+    for row in found.malformed.head(max_shown or len(found.malformed)).iter_rows(named=True):
         click.echo(printable(f"{row['source']}:{row['line']}: {row['reason']}"))
-    if most is not None and len(found.malformed) > most:
-        click.echo(f"{len(found.malformed) - most:,} more malformed lines; --all prints them")
+    if max_shown is not None and len(found.malformed) > max_shown:
+        click.echo(f"{len(found.malformed) - max_shown:,} more malformed lines; --all prints them")
     for sentence in found.warnings:
         click.echo(printable(f"{path.name}: warning: {sentence}"))
     if not len(found.malformed) and not found.warnings:

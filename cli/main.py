@@ -21,7 +21,7 @@ from ..histories.errors import LogjudgeError, MissingComponentError, did_you_mea
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a recorded run and write its report."),
-    "watch": ("watch", "Judge a run while it goes on, with a live page."),
+    "watch": ("watch", "Judge a growing run, with a live page."),
     "explain": ("explain", "Explain the breaches of a run, a partition, or one offset."),
     "timeline": ("timeline", "List the events of partitions in order of time."),
     "diff": ("diff", "Show the replicas of a partition side by side."),
@@ -60,7 +60,7 @@ WORST_FIRST = (EXIT_CRASH, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_VALID)
 
 def print_error(error: LogjudgeError) -> None:
     """Prints an error to stderr in one line; names and values from inputs are escaped."""
-    from .output import printable
+    from ..analysis.wording import printable
     from .paths import without_scratch
 
     click.echo(f"logjudge: {printable(without_scratch(str(error)))}", err=True)
@@ -75,7 +75,7 @@ def report_bug(error: BaseException, name: str | None = None) -> None:
     """Prints the traceback of a bug of logjudge, and the input that caused it."""
     import traceback
 
-    from .output import printable
+    from ..analysis.wording import printable
 
     traceback.print_exception(error)
     where = f" in {name}" if name else ""
@@ -99,7 +99,7 @@ def report_failure(error: BaseException, name: str) -> tuple[str, bool]:
         print_error(known)
         return str(known), False
     report_bug(error, name)
-    # A failure of a worker of Spark comes with its traceback; the last line names it.
+    # The error of a Spark worker includes its traceback; the last line names it.
     lines = str(error).strip().splitlines()
     return f"a bug of logjudge: {': '.join([type(error).__name__, *lines[-1:]])}", True
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ..analysis.wording import clipped, plural
+from ..analysis.verdict.assumption import broken_assumptions
+from ..analysis.wording import clipped, plural, printable
 
 if TYPE_CHECKING:
     from ..analysis.causes.incidents import Incident
@@ -189,7 +190,7 @@ def causes_of(report: dict[str, Any], finding: str | None = None) -> list[tuple[
 def _assumptions(report: dict[str, Any], room: Room) -> list[str]:
     """Broken assumptions in full, and the names of those that hold; the report has the evidence of all."""
     lines: list[str] = []
-    broken = [item for item in report["assumptions"] if item["holds"] is not True]
+    broken = broken_assumptions(report)
     for item in broken[: room.items]:
         mark = click.style("BROKEN", fg="yellow")
         lines += _wrapped(f"{item['name']}: {item['says']}", room, first=f"  {mark} ", indent="    ")
@@ -199,11 +200,6 @@ def _assumptions(report: dict[str, Any], room: Room) -> list[str]:
     if unbroken:
         lines += _wrapped("; ".join(unbroken), room, first=f"  {click.style('hold:', fg='green')} ", indent="    ")
     return lines
-
-
-def printable(text: str) -> str:
-    """Escapes control characters, which a hostile value could send to the terminal."""
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def _wrapped(text: str, room: Room, first: str = "  ", indent: str = "  ") -> list[str]:

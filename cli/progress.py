@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
-from .output import printable
+from ..analysis.wording import printable
 
 INTERVAL = 10  # seconds between two lines
 _IS_SILENT = ContextVar("is_silent", default=False)

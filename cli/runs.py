@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..analysis.wording import clipped
+from ..analysis.verdict.assumption import broken_assumptions
+from ..analysis.wording import clipped, printable
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.output_folder import name_of
 from .judging import Judged
-from .output import COLOURS, printable
+from .output import COLOURS
 
 if TYPE_CHECKING:
     from ..plots.report.runs import Row
@@ -98,7 +99,7 @@ def _row(run: Judged) -> Row:
 
     counts = run.report["counts"] if run.report else {}
     rules = run.report["rules"].values() if run.report else ()
-    broken = [item for item in run.report["assumptions"] if item["holds"] is not True] if run.report else []
+    broken = broken_assumptions(run.report) if run.report else []
     return Row(
         name=run.name,
         folder=run.folder.rstrip("/").rsplit("/", 1)[-1] if run.report else "",
@@ -116,7 +117,7 @@ def _worst_first(runs: Sequence[Judged]) -> list[Judged]:
 
 def _reason(run: Judged) -> str:
     """The headline, or what is missing where no breach was found."""
-    broken = [item for item in run.report["assumptions"] if item["holds"] is not True] if run.report else []
+    broken = broken_assumptions(run.report) if run.report else []
     return f"{broken[0]['name']}: {broken[0]['says']}" if run.verdict == "unknown" and broken else run.headline
 
 

@@ -1,4 +1,4 @@
-"""`logjudge watch`: judges a run while it goes on, in rounds; each judges what was appended since the last one."""
+"""`logjudge watch`: judges a growing run in rounds; each judges what was appended since the last one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import click
 
+from ..analysis.wording import printable
 from ..histories.errors import ClusterError, InputError, UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.output_folder import name_of
@@ -18,7 +19,6 @@ from .engines import Spark, engine_options
 from .forms import from_option
 from .judging import Judged, Task, judge
 from .main import EXIT_UNKNOWN
-from .output import printable
 from .paths import AnyPath, LocalPath
 from .progress import Progress, note
 from .runs import check_index, write_page
@@ -68,7 +68,7 @@ _KAFKA = "kafka://"
 @from_option
 @engine_options(default="local")
 def command(run: str, out: str, state: Path | None, every: float, idle: float | None, **options: Any) -> int:
-    """Judge a run while it goes on: a line for each round, a live page, and a report.
+    """Judge a growing run: a line for each round, a live page, and a report.
 
     RUN is a run bundle or a history that grows, or kafka://HOST:PORT/TOPIC, a topic with an event in each message.
     With --spark it is a folder or a URI that gets new history files, or a topic, and Spark reads it as a stream. A

@@ -159,7 +159,7 @@ def read_whole(path: Path) -> bytes:
 def blocks(split: Split, block_bytes: int = BLOCK_BYTES, max_line_bytes: int | None = None) -> Iterator[Block]:
     """The split's lines in blocks of about `block_bytes`; a compressed file is one split. A longer line is damage."""
     first_line, pending, pending_bytes = 0, [], 0
-    most = MAX_LINE_BYTES if max_line_bytes is None else max_line_bytes
+    max_line = MAX_LINE_BYTES if max_line_bytes is None else max_line_bytes
     try:
         for part in _lines_of(split):
             pending.append(part)
@@ -171,8 +171,8 @@ def blocks(split: Split, block_bytes: int = BLOCK_BYTES, max_line_bytes: int | N
                 yield block
                 first_line += block.lines
                 pending, pending_bytes = [part[cut:]], len(part) - cut
-            elif pending_bytes > block_bytes + most:
-                raise ValueError(f"a line of more than {most >> 20} MiB")
+            elif pending_bytes > block_bytes + max_line:
+                raise ValueError(f"a line of more than {max_line >> 20} MiB")
     except (OSError, ValueError) as error:
         # The lines before the damage are judged; the report names the damage.
         yield Block(first_line, b"".join(pending), f"the file cannot be read further: {error}")
@@ -199,7 +199,7 @@ def _lines_of(split: Split) -> Iterator[bytes]:
 
 
 def _chunks(path: Path, compression: str, max_bytes: int = 16 * _CHUNK_BYTES) -> Iterator[bytes]:
-    """A file's bytes, decompressed: of gzip at most `max_bytes` at a time.
+    """A file's bytes, decompressed: of gzip at max_line `max_bytes` at a time.
 
     Raises OSError or ValueError where the file is damaged or truncated.
     """
@@ -245,7 +245,7 @@ def decompress(payload: bytes, compression: str, max_bytes: int) -> bytes:
 
 
 def _gunzip(chunks: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
-    """The bytes of all members, at most `max_bytes` at a time.
+    """The bytes of all members, at max_line `max_bytes` at a time.
 
     Uses zlib, as the gzip module drops what it read before a truncation.
     """

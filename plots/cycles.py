@@ -50,8 +50,12 @@ def draw(figures: Record, finding: str) -> Figure:
     return figure
 
 
+def _known_times(found: Record) -> list[int]:
+    return [time for one in found["operations"] for time in (one["start"], one["end"]) if time is not None]
+
+
 def _bars(axis: Axes, found: Record) -> None:
-    known = [time for one in found["operations"] for time in (one["start"], one["end"]) if time is not None]
+    known = _known_times(found)
     low, high = min(known, default=0), max(known, default=1)
     width = max(high - low, 1)
     for row, one in enumerate(found["operations"]):
@@ -84,7 +88,7 @@ def _arrow(axis: Axes, number: int, step: Record, count: int) -> None:
 
 
 def _times(axis: Axes, found: Record) -> None:
-    known = [time for one in found["operations"] for time in (one["start"], one["end"]) if time is not None]
+    known = _known_times(found)
     if not found["has_times"] or not known:
         axis.set_xticks([])
         axis.set_xlabel("in the order of the history's lines", loc="left")

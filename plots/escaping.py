@@ -12,9 +12,9 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 _MENTION = re.compile(r"(?<!\w)@(?=[A-Za-z])")
 
 
-def markdown(text: object, most: int = 300) -> str:
+def markdown(text: object, max_chars: int = 300) -> str:
     """Escapes text for Markdown with tables and GitHub's extensions: no links, mentions, HTML or line breaks."""
-    escaped = _MARKDOWN.sub(r"\\\1", printable(text, most))
+    escaped = _MARKDOWN.sub(r"\\\1", printable(text, max_chars))
     escaped = _MENTION.sub("@<!-- -->", escaped)
     return escaped.replace("://", ":\\//").replace("www.", "www\\.")
 

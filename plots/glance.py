@@ -30,27 +30,25 @@ def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 def draw(figures: dict[str, Any]) -> Figure:
     """Draws the sends of the run over time."""
-    impact = figures["impact"]
-    title = f"{plural(impact['acknowledged'], 'acknowledged write')}, no loss found"
-    if any(row[2:4] == ["consumer-loss", "violation"] for part in figures["partitions"] for row in _found(part)):
-        title = (
-            f"{plural(impact['acknowledged'], 'acknowledged write')}, none lost, but some never handled by their group"
-        )
-    if impact["lost"]:
-        read = f", {style.number(impact['lost_read'])} of them after being read" if impact["lost_read"] else ""
-        read = ", all of them after being read" if impact["lost_read"] == impact["lost"] else read
-        title = f"{style.number(impact['lost'])} of {plural(impact['acknowledged'], 'acknowledged write')} lost{read}"
     with style.look():
-        figure, (rate, took) = sheet_below(title, bands_of(figures, *figures["span"]), [2.1, 1.5], 5.0)
+        figure, (rate, took) = sheet_below(_title(figures), bands_of(figures, *figures["span"]), [2.1, 1.5], 5.0)
         _outcomes(rate, figures)
         _latency(took, figures)
         time_axis(took, figures)
     return figure
 
 
-def _found(part: dict[str, Any]) -> list[list[Any]]:
-    """The findings of a partition: first and last offset, rule, severity."""
-    return [list(row) for row in part["offsets"]["findings"]] if part.get("offsets") else []
+def _title(figures: dict[str, Any]) -> str:
+    """The outcome of the run: acknowledged writes, and how many were lost."""
+    impact = figures["impact"]
+    writes = plural(impact["acknowledged"], "acknowledged write")
+    if impact["lost"]:
+        read = f", {style.number(impact['lost_read'])} of them after being read" if impact["lost_read"] else ""
+        read = ", all of them after being read" if impact["lost_read"] == impact["lost"] else read
+        return f"{style.number(impact['lost'])} of {writes} lost{read}"
+    findings = [row for part in figures["partitions"] if part.get("offsets") for row in part["offsets"]["findings"]]
+    is_missed = any([rule, severity] == ["consumer-loss", "violation"] for _, _, rule, severity, *_ in findings)
+    return f"{writes}, none lost, but some never handled by their group" if is_missed else f"{writes}, no loss found"
 
 
 def layers(figures: dict[str, Any]) -> list[tuple[str, str, list[float]]]:

@@ -26,7 +26,7 @@ COLOUR_BAR = 76.0  # the width of a colour bar with its labels
 
 
 def lay_out(figure: Figure) -> None:
-    """Sets the positions of all panels. An axis outside of the grid is a colour bar: it stands right of them."""
+    """Sets the positions of all panels. An axis outside of the grid is a colour bar, to the right of them."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     renderer: RendererBase = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]

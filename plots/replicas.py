@@ -99,16 +99,8 @@ def _title(part: Record, logs: list[Record]) -> str:
         first, last = worst["differ"][0]
         more = " and more" if len(worst["differ"]) > 1 else ""
         sides = " and ".join(f"broker{'s' if len(side) > 1 else ''} {', '.join(side)}" for side in _sides(worst, first))
-        end = logs[-1]
-        until = (
-            "; still different at the end"
-            if end["differ"] and not end["name"]
-            else "; later reconciled by truncation"
-            if not end["differ"]
-            else ""
-        )
         differ = "differ" if gone else "have different records"
-        return f"{name}: {gone}{sides} {differ} at {span(first, last)}{more}{until}"
+        return f"{name}: {gone}{sides} {differ} at {span(first, last)}{more}{_end_of_divergence(logs[-1])}"
     brokers = [broker for log in logs for broker in log["brokers"]]
     short = max(brokers, key=lambda broker: (broker["high_watermark"] or 0) - broker["end"])
     missing = (short["high_watermark"] or 0) - short["end"]
@@ -120,6 +112,13 @@ def _title(part: Record, logs: list[Record]) -> str:
     if any(len({broker["end"] for broker in log["brokers"]}) > 1 for log in logs):
         return f"{name}: {gone}replicas have the same records, but some logs end earlier"
     return f"{name}: {gone}all replicas have the same records"
+
+
+def _end_of_divergence(last: Record) -> str:
+    """Whether the replicas still differ in the last panel, as the end of a title."""
+    if not last["differ"]:
+        return "; later reconciled by truncation"
+    return "" if last["name"] else "; still different at the end"
 
 
 def _is_drawn(cut: list[Any], logs: list[Record]) -> bool:

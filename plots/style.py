@@ -132,13 +132,13 @@ def empty_sheet(title: str, reason: str) -> Figure:
     return figure
 
 
-def printable(text: object, most: int = 48) -> str:
+def printable(text: object, max_chars: int = 48) -> str:
     """Text shortened for display, with a visible sign for each character that must not be shown.
 
     Control characters break SVG; bidirectional characters could show text in a misleading order.
     """
     shown = str(text)
-    shown = shown if len(shown) <= most else shown[: most - 1] + "…"
+    shown = shown if len(shown) <= max_chars else shown[: max_chars - 1] + "…"
     return "".join(
         c if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") else "\ufffd" for c in shown
     )

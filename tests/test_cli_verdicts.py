@@ -46,7 +46,7 @@ def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("empty", [b"", gzip.compress(b""), "no rows"], ids=["plain", "gzip", "Parquet"])
 def test_an_empty_history_beside_others_keeps_the_verdict_from_valid(tmp_path: Path, empty: bytes | str) -> None:
-    """A client that recorded nothing, or lines that were lost: which of the two is not known."""
+    """Either a client recorded nothing, or its lines were lost; the file does not show which."""
     run = shutil.copytree(CLEAN, tmp_path / "run")
     (run / "history").mkdir()
     history = (run / "history.jsonl.gz").rename(run / "history" / "a.jsonl.gz")
@@ -63,7 +63,7 @@ def test_an_empty_history_beside_others_keeps_the_verdict_from_valid(tmp_path: P
     assert f"BROKEN clients recorded: history/{name} is empty" in result.output
 
 
-def test_empty_histories_alone_are_refused(tmp_path: Path) -> None:
+def test_a_run_of_only_empty_histories_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run" / "history").mkdir(parents=True)
     for name in "ab":
         (tmp_path / "run" / "history" / f"{name}.jsonl").touch()
@@ -245,7 +245,7 @@ def test_no_colour_in_a_pipe_or_file(tmp_path: Path) -> None:
 
 
 def on_a_terminal(*arguments: object, **env: str) -> str:
-    """What a user sees: stdout and stderr are a terminal."""
+    """The output on a terminal (stdout and stderr)."""
     try:
         seen, terminal = pty.openpty()
     except OSError as error:  # a chroot without /dev/pts
@@ -263,7 +263,7 @@ def on_a_terminal(*arguments: object, **env: str) -> str:
     return received.decode()
 
 
-def test_no_color_takes_the_colours_off_a_terminal(unread: Path, tmp_path: Path) -> None:
+def test_no_color_removes_colours_on_a_terminal(unread: Path, tmp_path: Path) -> None:
     command = ("check", unread, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
     coloured, plain = on_a_terminal(*command), on_a_terminal(*command, NO_COLOR="1")
     assert "unread: \x1b[33m\x1b[1mUNKNOWN\x1b[0m" in coloured

@@ -50,7 +50,7 @@ def test_a_deletion_that_cannot_be_read_may_have_taken_anything(odd: dict[str, A
 
 
 @pytest.mark.parametrize("shift", [None, -(10**12)])
-def test_times_that_tell_little_hide_no_tail(shift: int | None, tmp_path: Path) -> None:
+def test_coarse_times_hide_no_tail(shift: int | None, tmp_path: Path) -> None:
     history = parse("p:a@0 p:b@1 final:assign=0 final:<a@0")
     events = [{**e, "time": 5 if shift is None else e["time"] + shift} for e in history.events]
     folder = History(events, history.config).write(tmp_path / "run")

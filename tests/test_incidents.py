@@ -269,7 +269,7 @@ def test_results_of_an_earlier_version_are_joined_when_they_are_read() -> None:
     assert [from_record(one.record()) for one in made] == made
 
 
-def test_breaches_stand_before_what_is_permitted_and_known_causes_before_unknown_ones() -> None:
+def test_breaches_come_before_permitted_findings_and_known_causes_before_unknown_ones() -> None:
     permitted = finding("lost-write/orders-1/0", severity="permitted", count=900)
     unknown = of_partition(2, cause="unknown", chain=[], missing=["a log"])
     incidents = joined([cause(), unknown, of_partition(1, chain=[])], permitted)

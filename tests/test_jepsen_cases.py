@@ -23,7 +23,7 @@ _FILE = Path(__file__).parent / "data" / "jepsen" / "cases.jsonl.gz"
 CASES = [json.loads(line) for line in gzip.decompress(_FILE.read_bytes()).splitlines()]
 
 ALWAYS = ("inconsistent-offsets", "duplicate", "aborted-read", "precommitted-read", "unseen")
-# Where an offset has two values, Jepsen takes the one that its hash order gives: these then have no one answer.
+# Where an offset has two values, Jepsen takes the one that its hash order gives: so these rules have no unique result.
 WITHOUT_INCONSISTENCY = (
     "lost-write",
     "poll-skip",
@@ -122,7 +122,7 @@ def test_agrees_with_jepsen(case: dict[str, Any], tmp_path: Path) -> None:
     ours = _ours(case, tmp_path)
     crashed = list(case["jepsen"].get("partial", {}).get("crashed", []))
     if "no-writer-of-value" in str(case["jepsen"].get("exception")):
-        crashed.append("unseen")  # it then counts values that were read that no client sent
+        crashed.append("unseen")  # it then counts values that were read and never sent
     rules = ALWAYS if theirs["inconsistent-offsets"] else ALWAYS + WITHOUT_INCONSISTENCY
     for rule in rules:
         if rule in crashed:

@@ -65,7 +65,7 @@ def test_the_heat_map_shows_breaches_before_what_is_permitted() -> None:
     assert heatmap.grid(figures_of("clean-a")) == ("violation", [], [])
 
 
-def test_titles_say_what_was_lost() -> None:
+def test_titles_count_lost_records() -> None:
     figures = figures_of("kip-101-c")
     titles = [offsets.title_of(part) for part in figures["partitions"]]
     assert titles == [
@@ -85,7 +85,7 @@ def test_around_draws_what_followed_a_loss_only_on_request() -> None:
     assert [subject["finding"].split("/")[0] for subject in around.subjects(figures)] == ["lost-write"] * 2
 
 
-def test_bands_that_overlap_stand_in_rows_of_their_own() -> None:
+def test_overlapping_bands_are_in_separate_rows() -> None:
     figures = figures_of("kip-101-c")
     rows = {band.name: band.row for band in bands_of(figures, *figures["span"])}
     assert rows["pause broker 1"] == rows["kill broker 1"]

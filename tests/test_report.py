@@ -247,12 +247,12 @@ def test_a_known_cause_is_in_the_report(tmp_path: Path) -> None:
     assert not (tmp_path / "plots").exists()
 
 
-def test_the_counts_stand_in_full_rows(page_text: str) -> None:
+def test_counts_fill_their_rows(page_text: str) -> None:
     style, tiles = page_text.split('<ul class="numbers" style="')[1].split("</ul>")[0].split(">", 1)
     assert (tiles.count("<li"), style) == (7, '--columns: 7; --half: 4"')
 
 
-def test_the_causes_stand_before_pictures_and_findings(page_text: str) -> None:
+def test_causes_come_before_pictures_and_findings(page_text: str) -> None:
     places = [page_text.index(part) for part in ("</header>", "Root causes</h2>", "<figure", "Findings</h2>")]
     assert places == sorted(places)
 

@@ -16,7 +16,7 @@ from rules_corpus import Case, load, rule_of, shown
 
 CORPUS = load()
 
-# What an example breaks beside the rule that it explains, and why.
+# Other rules that the example of a rule breaks, and why.
 ALSO = {
     "lost-write": {"inconsistent-offsets"},  # another value took the offset
     "inconsistent-offsets": {"lost-write"},  # the first of two acknowledged values is gone
@@ -28,7 +28,7 @@ ALSO = {
 }
 
 
-# Alone in its run: what is unknown or not judged may be so because of the whole run.
+# Judged in a run of its own: the whole run decides what is unknown or not judged.
 OF_RUNS = [case for case in CORPUS if "run" in case.verdicts or {*case.verdicts.values()} - {"valid", "invalid"}]
 OF_RULES = [case for case in CORPUS if case.verdicts and case not in OF_RUNS]
 

@@ -113,7 +113,7 @@ def report_in(folder: Path) -> dict[str, Any]:
     return report
 
 
-def test_a_topic_is_judged_as_its_file_and_a_restart_goes_on(
+def test_a_topic_is_judged_as_its_file_and_a_restart_continues(
     cluster: Cluster, soak: tuple[Path, list[bytes]], tmp_path: Path
 ) -> None:
     folder, events = soak
@@ -222,7 +222,7 @@ def test_a_long_backlog_is_judged_in_rounds(
     assert (copy / "history" / "events-0.jsonl").read_bytes().splitlines() == soak[1]
 
 
-def test_a_copy_goes_on_behind_its_last_whole_line(tmp_path: Path) -> None:
+def test_a_copy_continues_behind_its_last_whole_line(tmp_path: Path) -> None:
     first = StreamCopy(tmp_path / "copy", "t (id)", {})
     assert first.append("t", 0, enumerate([b"a", b"b"])) == 2
     with pytest.raises(UsageError, match="another process"):
@@ -263,7 +263,7 @@ def test_bad_arguments_are_one_sentence(
 
 
 @pytest.mark.spark
-def test_spark_streams_a_folder_and_a_restart_goes_on(
+def test_spark_streams_a_folder_and_a_restart_continues(
     spark: Any, soak: tuple[Path, list[bytes]], tmp_path: Path
 ) -> None:
     del spark  # the command uses the session of this process

@@ -1,10 +1,12 @@
 """When sends in transactions were acknowledged: a client only reports when their transaction ended.
 
 A transaction that stays open during an outage ends long after the brokers acknowledged its records, and an election in
-between may have lost them. So a send in a transaction is dated by two times. It was acknowledged after its transaction
-began, and after the epoch that wrote it began. It was acknowledged before its transaction ended, before a consumer read
-it, and before its leaders were gone: before the first epoch that began at or below its offset, as no broker had it to
-acknowledge from then on, and before the last leader that had it died.
+between may have lost them. So a send in a transaction is dated by two times. It was acknowledged
+
+- after its transaction and the epoch that wrote it began (`acked_from`);
+- before its transaction ended and before a consumer read it (`acked_by`);
+- before the last leader that had the record died, and before the first epoch that began at or below its offset: the
+  leader of that epoch did not have the record (`acked_by`).
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def _times_of_leaders(timeline: Timeline, epoch: int | None, offset: int) -> tup
 
 
 def _last_time_of(timeline: Timeline, last: Term, successor: Term) -> int | None:
-    """Until when a term had its ISR (ns): until the next term, or until its leader's death; None if not known."""
+    """When a term's leader stopped leading (ns): at the next term, or at its death; None if not known."""
     # The controller's record of a change names the ISR after it.
     until = min((time - 1 for time in (successor.time, last.ended) if time is not None), default=None)
     if until is None or last.leader is None or not is_dead(timeline, last.leader, until, until, exactly=True):

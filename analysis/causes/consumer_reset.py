@@ -15,7 +15,6 @@ from typing import Any
 import polars as pl
 
 from ..timelines.facts import Fact, ordered
-from ..wording import plural, span
 from .attempts import NOT_THE_CASE, Attempt, needs
 from .missed import Missed, Processes, touching
 
@@ -76,8 +75,8 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
     if not polls.height:
         return needs(f"the offset at which the group started to read {missed.name}")
     began = polls.row(0, named=True)
-    text = f"{began['process']} started to read {missed.name} at offset {began['first_offset']}, after the missed "
-    text += f"{span(missed.first, missed.last)} ({plural(missed.count, 'record')})"
+    text = f"{began['process']} started to read {missed.name} at offset {began['first_offset']}, after the missed"
+    text += f" {missed.records_text}"
     return Reset(
         last,
         events.filter(pl.col("f").is_in(["commit", "commit-info"]) & (pl.col("time") < last["time"])),
@@ -106,8 +105,8 @@ def _out_of_range(events: pl.DataFrame, missed: Missed, processes: Processes) ->
     text = f"{last['process']} {at} offset {last['last_offset'] if last['f'] == 'poll' else position} of {missed.name}"
     gone = f"offset {position} of {missed.name} was below the log start: its record had been deleted"
     text_of_reset = f"auto.offset.reset of {began['process']} is {policy}"
-    text_of_poll = f"{began['process']} went on at offset {began['first_offset']}, after the missed "
-    text_of_poll += f"{span(missed.first, missed.last)} ({plural(missed.count, 'record')})"
+    text_of_poll = f"{began['process']} continued at offset {began['first_offset']}, after the missed"
+    text_of_poll += f" {missed.records_text}"
     facts = [
         missed.fact(last, "positioned", text),
         Fact(gone, "log-start", partition=missed.name, offset=position),

@@ -151,11 +151,11 @@ def _explain_divergence(p: Partition, finding: Finding, _: Losses = ()) -> Expla
 
 
 def _explain_losing_side(
-    p: Partition, timeline: Timeline, finding: Finding, span: tuple[int, int]
+    p: Partition, timeline: Timeline, finding: Finding, offsets: tuple[int, int]
 ) -> Explanation | None:
     """The cause for which committed records are not on the side of the later leader, as of a loss; None if that side
-    is not known. The checkpointed high watermark shows that they were committed, which stands for acks=all."""
-    losing = _losing_records(timeline, finding.snapshot or "", span)
+    is not known. The checkpointed high watermark shows that they were committed, which is equivalent to acks=all."""
+    losing = _losing_records(timeline, finding.snapshot or "", offsets)
     if not len(losing):
         return None
     broker, first, last = losing["broker"][0], int(losing["offset"][0]), int(losing["offset"][-1])
@@ -169,9 +169,9 @@ def _explain_losing_side(
     return replace(explanation, chain=ordered([*explanation.chain, *committed[:1]]))
 
 
-def _losing_records(timeline: Timeline, snapshot: str, span: tuple[int, int]) -> pl.DataFrame:
+def _losing_records(timeline: Timeline, snapshot: str, offsets: tuple[int, int]) -> pl.DataFrame:
     """One replica's records in a range of offsets where a later leader wrote other values; none without epochs."""
-    held = timeline.replica_logs.records.filter(pl.col("offset").is_between(*span), snapshot=snapshot)
+    held = timeline.replica_logs.records.filter(pl.col("offset").is_between(*offsets), snapshot=snapshot)
     latest = pl.col("leader_epoch").max()
     won = held.filter(latest.over("broker") == latest)
     losing = held.filter(latest.over("broker") < latest).join(won, on=["offset", "value"], how="anti", nulls_equal=True)

@@ -17,6 +17,7 @@ import polars as pl
 
 from ..replicas.replica_logs import TopicPartition
 from ..timelines.facts import Fact
+from ..wording import plural, span
 from .attempts import Explanation
 
 GROUP_EVENTS = {
@@ -42,6 +43,11 @@ class Missed(TopicPartition):
     stored: Mapping[str, Any] | None = None  # the group's last record in __consumer_offsets: dated, offset, file, byte
     truncation: Explanation | None = None  # why that other record was truncated, if a cause is proved
     deleted_since: Callable[[int], int | None] = lambda _: None  # the earliest time (ns) at which an offset was deleted
+
+    @property
+    def records_text(self) -> str:
+        """The offsets and the number of the records, for a sentence."""
+        return f"{span(self.first, self.last)} ({plural(self.count, 'record')})"
 
     def fact(self, event: Mapping[str, Any], kind: str, text: str) -> Fact:
         """A fact from an event of the group."""

@@ -1,6 +1,6 @@
 """retry-duplicate: a producer without idempotence retried after a lost acknowledgement and wrote the record twice.
 
-Needs: the producer is known to be without idempotence (its configuration, acks 0 or 1, or batches without an id),
+Needs: evidence that the producer lacks idempotence (its configuration, acks 0 or 1, or batches without an id),
 and the log or the history shows the record at both offsets. If the evidence shows an election between the copies, it
 explains why the first acknowledgement was lost.
 """

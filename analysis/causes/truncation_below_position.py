@@ -32,7 +32,7 @@ def explain_missed(events: pl.DataFrame, missed: Missed, _: Processes) -> Attemp
     placed = pl.col("f").is_in(["commit", "assign", "seek"]) & (pl.col("first_offset") > missed.last)
     beyond = since.filter(polled | placed)
     if not beyond.height:
-        return needs(f"how group {missed.group} came to a position beyond offset {missed.last} of {missed.name}")
+        return needs(f"how group {missed.group} got a position beyond offset {missed.last} of {missed.name}")
     earlier, row = missed.earlier, beyond.row(0, named=True)
     place = f"offset {missed.first} of {missed.name}"
     text = (

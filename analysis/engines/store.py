@@ -114,7 +114,7 @@ class ObservationStore(Mapping[Unit, Tables]):
         tables: Tables = {}
         for (_, table), added in groupby(parts, key=lambda part: (part.turn, part.table)):
             rows = [part.rows if isinstance(part.rows, pl.DataFrame) else self._read(part.rows) for part in added]
-            # In the order in which they came, as whoever takes all rows would sort them otherwise.
+            # In order of arrival, else every caller that takes all rows would have to sort them.
             whole = rows[0] if len(rows) == 1 else pl.concat(rows).sort("at", "index", maintain_order=True)
             tables.setdefault(table, []).append(whole)
         return tables

@@ -78,7 +78,7 @@ def _dated(rows: pl.DataFrame, batches: pl.DataFrame, offset: str, name: str) ->
 
 
 def _ends(batches: pl.DataFrame, rows: pl.DataFrame) -> list[list[int]]:
-    """Log end and last stable offset over time. A batch is dated not before the batches in front of it."""
+    """Log end and last stable offset over time. No batch is dated before an earlier one."""
     markers = sorted(rows.drop_nulls("marker").select("marker", "first_offset").rows())
     starts = deque(rows["first_offset"].sort())
     ended: set[int] = set()

@@ -1,4 +1,4 @@
-"""What later calls no longer need of a partition: ranges of offsets that are proved and read by everyone.
+"""The parts of a partition that later calls do not need: ranges of offsets that are proved and read by everyone.
 
 Their facts (screening/range_facts.py) are merged into one, their rows are dropped. A later row that concerns a closed
 offset contradicts this (`contradiction`): then the whole history is judged anew.
@@ -59,7 +59,7 @@ def is_late(closed: Closed, table: str, rows: pl.DataFrame, settings: Settings) 
 
 
 def contradicts(closed: Closed, sent: pl.Series, rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
-    """Whether what is closed no longer holds: a value is `sent` again, a send has another outcome, a group is new."""
+    """Whether new rows contradict closed ranges: a value `sent` again, another outcome of a send, or a new group."""
     possible = rest.sends.filter(pl.col("outcome") != "fail")["value"]
     return (
         closed.groups != _groups(rest.marks, settings)

@@ -131,8 +131,8 @@ def replaced(p: Partition) -> pl.DataFrame:
     later = pl.when(unplaced).then(anywhere).otherwise(nowhere) > pl.col("completed")
     # A record acknowledged before this one was sent is before it; any other record of its key may be behind it.
     end = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
-    most = end.max().over("key")
-    rest = pl.when(end == most).then(end.top_k(2).min().over("key")).otherwise(most)
+    last_end = end.max().over("key")
+    rest = pl.when(end == last_end).then(end.top_k(2).min().over("key")).otherwise(last_end)
     perhaps = pl.when(unplaced).then(rest).otherwise(end.filter(unplaced).max().over("key")) >= pl.col("invoked")
     perhaps = perhaps.fill_null(False)
     judged = keyed_sends.join(behind, on=["key", "offset"], how="left", maintain_order="left").with_columns(

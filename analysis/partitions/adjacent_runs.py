@@ -13,7 +13,7 @@ from .entries import Ints as Offsets
 
 
 def adjacent_runs(rows: pl.DataFrame, between: Offsets, *same: str) -> Iterator[pl.DataFrame]:
-    """Rows, sorted by offset, as runs: no gap in a run has an offset of `between`, and its `same` columns are equal."""
+    """Splits rows, sorted by offset, into runs without an offset of `between` inside and with equal `same` columns."""
     if not len(rows):
         return
     offsets = rows["offset"].to_numpy()
@@ -26,9 +26,10 @@ def adjacent_runs(rows: pl.DataFrame, between: Offsets, *same: str) -> Iterator[
         yield rows[start:end]
 
 
-def beside(records: pl.DataFrame, rows: pl.DataFrame) -> Offsets:
-    """Offsets of `records` (columns offset, since) that existed at the same time as a neighbour in `rows` (columns
-    offset, until; sorted by offset). A record that was written after its neighbours were gone separates no run.
+def coexisting(records: pl.DataFrame, rows: pl.DataFrame) -> Offsets:
+    """Offsets of `records` (offset, since) that existed together with a neighbour in `rows` (offset, until; sorted).
+
+    Only these separate runs: a record that was written after its neighbours were gone does not.
     """
     if not len(rows) or not len(records):
         return records["offset"].to_numpy()

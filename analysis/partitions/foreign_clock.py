@@ -23,7 +23,7 @@ from .observations import Observations, once
 UNITS = {"microseconds": 10**3, "milliseconds": 10**6, "seconds": 10**9}  # ns in each
 HOUR_NS = 3_600 * 10**9
 MIN_RECORDS = 20  # of a process; fewer may agree with anything
-MAX_PROCESSES = 100  # with the most records; each takes a pass over the partition
+MAX_PROCESSES = 100  # with the highest records; each takes a pass over the partition
 
 INVOCATIONS = ("process", "invoked", "invoked_at")
 
@@ -106,19 +106,19 @@ def _clock_difference(log: _Log, process: int) -> str:
     after = np.maximum.accumulate(np.where(own, -np.inf, log.earliest))[own]
     before = np.minimum.accumulate(np.where(own, np.inf, log.latest)[::-1])[::-1][own]
     earliest, latest = log.earliest[own], log.latest[own]
-    least, most = _shifts(after, before, earliest, latest, 1)
-    if least <= 0 <= most:
+    lowest, highest = _shifts(after, before, earliest, latest, 1)
+    if lowest <= 0 <= highest:
         return ""
-    shift = least if least > 0 else most
-    if least <= most and abs(shift) >= HOUR_NS:
+    shift = lowest if lowest > 0 else highest
+    if lowest <= highest and abs(shift) >= HOUR_NS:
         hours = plural(round(abs(shift) / HOUR_NS), "hour")
         return f"its clock is {hours} or more {'behind' if shift > 0 else 'ahead'}"
     end = _last(log.latest[~own])
     for unit, factor in UNITS.items():
-        least, most = _shifts(after, before, earliest, latest, factor)
+        lowest, highest = _shifts(after, before, earliest, latest, factor)
         covers = end / 2 <= _last(latest) * factor <= end * 1.1
         # A coarse time is rounded down, so it may be one unit early.
-        if covers and least <= factor and most >= -factor:
+        if covers and lowest <= factor and highest >= -factor:
             return f"they are {unit}, not nanoseconds"
     return ""
 
@@ -129,7 +129,7 @@ def _is_consistent(log: _Log, chosen: npt.NDArray[np.bool_]) -> bool:
 
 
 def _shifts(after: Times, before: Times, earliest: Times, latest: Times, factor: int) -> tuple[float, float]:
-    """The least and the greatest shift in ns under which the times, multiplied by the factor, agree with the others."""
+    """The range of shifts (ns) under which the times, multiplied by the factor, agree with the others."""
     return float(np.max(after - latest * factor)), float(np.min(before - earliest * factor))
 
 

@@ -68,14 +68,13 @@ def commit_beyond_end(p: Partition) -> Iterator[Result]:
             continue
         ends = _certain_ends(p) if ends is None else ends
         contradicted = _last_contradicted(commits, ends)
-        if contradicted is not None and (clock := foreign_clock(p)):
+        if contradicted is None:
+            yield from _unknowns(p, group, commits, ends)
+        elif clock := foreign_clock(p):
             yield Unknown(clock)
-            continue
-        if contradicted is not None:
+        else:
             yield _finding(p, group, *contradicted)
             judged.append(group)
-            continue
-        yield from _unknowns(p, group, commits, ends)
     yield from _commits_in_broker_files(p, judged)
 
 
@@ -145,7 +144,7 @@ def _is_refuted(p: Partition, end: KnownEnd) -> bool:
 
 
 def _final_read_end(p: Partition) -> Iterator[KnownEnd]:
-    """The end of final reads, which is the log end unless markers follow or a poll of unknown outcome read further."""
+    """The end of final reads, which is the log end unless markers follow or a poll without an outcome read further."""
     final = p.final
     if final is None or not final.complete or p.has_transactions or not _is_empty_behind(p, final.end):
         return

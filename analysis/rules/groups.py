@@ -63,24 +63,24 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         existing_here = _existing_for_group(p, members, commits, first, polled)
         recorded = _handled(p, members, commits)
         handled = recorded if recorders.is_in(members).any() else recorded | _polled(p, members)
+        # Missed: an entry that existed, below the last commit or the first position, that no member handled.
         offsets = p.entries["offset"].to_numpy()
-        held, unhandled = np.unique(offsets[existing_here]), np.unique(offsets[existing_here & ~handled])
         committed = int(commits["offset"][-1]) if len(commits) else 0
-        below = held[held < max(committed, first)]
-        missed = np.intersect1d(below, unhandled, assume_unique=True)
-        done = np.setdiff1d(below, missed, assume_unique=True)
+        is_passed = existing_here & (offsets < max(committed, first))
+        missed = np.unique(offsets[is_passed & ~handled])
+        done = np.setdiff1d(offsets[is_passed], missed)
         if len(recorders) and np.isin(done, offsets[existing_here & handled & ~recorded]).any():
-            yield Unknown(f"no member of {_called(group)} recorded handle events of {p.name}, but other consumers did")
+            yield Unknown(f"no member of {_name_of(group)} recorded handle events of {p.name}, but other consumers did")
         hidden = indeterminate_polls(p, members).hold(missed)
         if hidden.any():
-            yield Unknown(f"a poll of {p.name} by {_called(group)} has no known outcome")
+            yield Unknown(f"a poll of {p.name} by {_name_of(group)} has no known outcome")
             missed = missed[~hidden]
         # Records that a commit claims and records that the start skipped are separate findings. Where a seek or a
         # committed offset chose the start, nothing was skipped.
         skipped = missed[missed < first] if reset else missed[:0]
         claimed = missed[missed >= first]
-        if (claimed >= recorded_end).any() and (strangers := _unrecorded_members(p, group, members)):
-            yield Unknown(f"members of {_called(group)} owned {p.name} and recorded nothing ({some(strangers)})")
+        if (claimed >= recorded_end).any() and (silent := _unrecorded_members(p, group, members)):
+            yield Unknown(f"members of {_name_of(group)} owned {p.name} and recorded nothing ({some(silent)})")
             claimed = claimed[claimed < recorded_end]
         yield from _claimed(p, group, commits, claimed, done)
         yield from _skipped(p, group, members, skipped, done)
@@ -123,7 +123,7 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
             p,
             group,
             run,
-            f"{_called(group)} committed {p.name}@{row['offset']} {when}, but no member"
+            f"{_name_of(group)} committed {p.name}@{row['offset']} {when}, but no member"
             f" handled the {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
             + ("" if len(since) else f", {'which was' if len(run) == 1 else 'which were'} sent later"),
             "violation",
@@ -147,7 +147,7 @@ def _skipped(p: Partition, group: str, members: list[str], missed: Offsets, done
             p,
             group,
             run,
-            f"{_called(group)} began to read {p.name} behind {plural(len(run), 'record')} at"
+            f"{_name_of(group)} began to read {p.name} behind {plural(len(run), 'record')} at"
             f" {where(p, int(run[0]), int(run[-1]))} and never handled "
             + ("it" if len(run) == 1 else "them")
             + (f" ({'it is' if len(run) == 1 else 'they are'} older than the group)" if older else ""),
@@ -167,7 +167,7 @@ def _older(p: Partition, members: list[str], offsets: Offsets) -> Offsets:
     return last.filter(pl.col("completed") < joined)["offset"].to_numpy()
 
 
-def _called(group: str) -> str:
+def _name_of(group: str) -> str:
     return f"group {group}" if group else "a group (group.id is not set)"
 
 
@@ -201,8 +201,8 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
     summary="A group's committed offset went back",
     breach="A later commit of the group is below an earlier one. After a truncation it follows from the loss.",
     not_a_breach=(
-        "A member sought back in between, or the application assigned it a lower offset. Of two commits "
-        "that overlap in time, either may be the earlier."
+        "A member called seek with a lower offset in between, or the application assigned it one. Of two "
+        "commits that overlap in time, either may be the earlier."
     ),
     example="p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
     source=SEMANTICS,
@@ -211,7 +211,7 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
     follows="value",
 ).judged_by
 def commit_regression(p: Partition) -> Iterator[Result]:
-    """Commits below an earlier one of the group, if no member sought back in between."""
+    """Commits below an earlier one of the group, if no member moved back by seek or assign in between."""
     for group, members in groups_or_clients(p):
         commits = _with_previous(commits_of(p, members))
         moves = p.marks.filter(
@@ -309,7 +309,7 @@ def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Mask:
     A transaction that commits the offsets of the records that it polled has handled them. After a loss, another record
     may take the offset; it must be handled too.
     """
-    own = p.reads.select("at", "process").with_row_index("row").filter(_of(p, members) & p.reads["txn"])
+    own = p.reads.select("at", "process").with_row_index("row").filter(_is_read_by(p, members) & p.reads["txn"])
     found = _at_rows(p, own.join(commits.select("at", "process"), on=["at", "process"], how="semi")["row"])
     done = p.marks.filter(IS_HANDLED & pl.col("process").is_in(members))
     entries = p.entries.select("offset", "value").with_row_index("row")
@@ -319,10 +319,10 @@ def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Mask:
 
 def _polled(p: Partition, members: list[str]) -> Mask:
     """Entries that a member polled, but not in an aborted transaction: for groups without handle events."""
-    return _at_rows(p, (_of(p, members) & ~(p.reads["txn"] & (p.reads["outcome"] == "fail"))).arg_true())
+    return _at_rows(p, (_is_read_by(p, members) & ~(p.reads["txn"] & (p.reads["outcome"] == "fail"))).arg_true())
 
 
-def _of(p: Partition, members: list[str]) -> pl.Series:
+def _is_read_by(p: Partition, members: list[str]) -> pl.Series:
     return p.reads["process"].is_in(members)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from ..partitions.adjacent_runs import adjacent_runs, beside
+from ..partitions.adjacent_runs import adjacent_runs, coexisting
 from ..partitions.jepsen_log import jepsen_log
 from ..partitions.partition import Partition
 from ..references import REPLICATION, kip
@@ -45,7 +45,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     doubled = known.join(crowded, on="offset", how="semi").sort("offset").rename({"since": "until"})
     # Between them, an offset that was lost too, or was written later, has one value only by chance.
     gone = lost_sends(p).select("offset")
-    sure = beside(known.join(crowded, on="offset", how="anti").join(gone, on="offset", how="anti"), doubled)
+    sure = coexisting(known.join(crowded, on="offset", how="anti").join(gone, on="offset", how="anti"), doubled)
     places = _places_of(crowded, p).sort("offset", maintain_order=True)
     offsets = places["offset"].to_numpy()
     by_offset = crowded.group_by("offset", maintain_order=True).agg("value")
@@ -95,7 +95,7 @@ def _sightings(places: pl.DataFrame) -> list[tuple[str, int]]:
     summary="One value is at two offsets",
     breach="A value was acknowledged or polled at several offsets.",
     not_a_breach=(
-        "Permitted: a producer without idempotence may write twice when it retries. It is known to be one by its "
+        "Permitted: a producer without idempotence may write twice when it retries. The evidence is its "
         "configuration, by acks=0 or acks=1, or because its records have no producer id in the brokers' logs. A value "
         "that was sent twice is no breach: the assumptions report that values are not unique."
     ),

@@ -9,7 +9,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64, Finding
 from ..partitions.absences import lasting, maybe_compacted, replaced, superseded
-from ..partitions.adjacent_runs import adjacent_runs, beside
+from ..partitions.adjacent_runs import adjacent_runs, coexisting
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
@@ -76,7 +76,7 @@ def lost_write(p: Partition) -> Iterator[Result]:
     present = placed.filter(~pl.col("lost")).select("offset", since="invoked")
     number = 0
     for event in events(lost, "value"):
-        between = beside(present, event.select("offset", until="completed"))
+        between = coexisting(present, event.select("offset", until="completed"))
         for together in adjacent_runs(event, between):
             number += 1
             # Severity and --allow depend on acks, so a finding has one.

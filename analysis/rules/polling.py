@@ -1,4 +1,4 @@
-"""poll-skip and nonmonotonic-poll: a consumer goes on from where it was, over every record.
+"""poll-skip and nonmonotonic-poll: a consumer continues at its position, and skips no record.
 
 What a consumer's next record must be follows from its position: one past its last record, or what a seek or
 an assignment set. Without a position (revoked, or assigned without offset) nothing is expected.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..partitions.adjacent_runs import adjacent_runs, beside
+from ..partitions.adjacent_runs import adjacent_runs, coexisting
 from ..partitions.rewrites import events, generations
 from ..references import REPLICATION
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
@@ -184,7 +184,7 @@ def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:
     present = acked.join(placed, on="send", how="anti").drop_nulls("offset")
     present = present.select("offset", since="invoked")
     for event in events(placed, "send"):
-        between = beside(present, event.select("offset", until="completed"))
+        between = coexisting(present, event.select("offset", until="completed"))
         yield from adjacent_runs(event, between, "everywhere")
 
 

@@ -16,12 +16,12 @@ from .judgement import Judge, Judgement, Result
 
 Arguments = ParamSpec("Arguments")
 
-# What a rule may assume, beside well-formed lines: values are unique, clocks go forward, events have an order in time,
-# the times of each process go forward, failures are certain, partitions and invocations were recorded, the logs of all
-# replicas were collected.
+# What a rule may assume in addition to well-formed lines: values are unique, clocks go forward, events have an order in
+# time, the times of each process go forward, failures are certain, partitions and invocations were recorded, the logs
+# of all replicas were collected.
 Assumed = Literal["values", "clock", "order", "process clock", "outcomes", "partitions", "invocations", "replicas"]
 
-NO_BROKER_FILES = "Not judged: they carry no brokers' files."  # Jepsen's histories
+NO_BROKER_FILES = "Not judged: they have no broker files."
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from .rule import Rule
     summary="A producer's acknowledged offsets went back",
     breach="Of two sends of a producer to a partition, the one that was invoked later has the smaller offset.",
     not_a_breach=(
-        "After a crash the producer is a new client. Permitted: the producer is known to be without "
-        "idempotence, so a retry of the first send may come after the second."
+        "After a crash the producer is a new client. Permitted: the producer is certainly not idempotent, so "
+        "a retry of the first send may come after the second."
     ),
     in_jepsen="The same, over ok and undecided operations, and always a violation.",
     example="p:a@1 p:b@0",
@@ -53,7 +53,7 @@ def nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
     group="transactions",
     summary="The records of one transaction are in the wrong order",
     breach="The same as nonmonotonic-send, between adjacent sends of one operation.",
-    not_a_breach="Permitted: the producer is known to be without idempotence.",
+    not_a_breach="Permitted: the producer is certainly not idempotent.",
     in_jepsen="The same, and always a violation.",
     example="p:(a@1,b@0)",
     source=JEPSEN,

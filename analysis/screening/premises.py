@@ -112,8 +112,8 @@ def _final_reads_are_of_final_processes(many: ManyPartitions) -> Contradictions:
 def _acknowledged_records_are_read(many: ManyPartitions) -> Contradictions:
     """The final reads return all acknowledged records. Without final reads, consumers read all but the last ones.
 
-    Then no record is lost, unless an end offset shows it (`_ends_grow_in_the_order_of_time`). Records at the end that
-    nobody read may still be gone legally, or be in a poll without a known outcome.
+    Then no record is lost, unless an end offset shows it (`_ends_grow_in_the_order_of_time`). Unread records at
+    the end may still be gone legally, or be in a poll without a known outcome.
     """
     has_final = pl.col("tp").is_in(many.final_reads["tp"].implode())
     yield many.acknowledged.filter(has_final & ~pl.col("in_final"))
@@ -145,7 +145,7 @@ def is_maybe_expired(topics: Iterable[str], settings: Settings) -> pl.Expr:
 
 @premise_of(*TIME, *UNREAD)
 def _ends_grow_in_the_order_of_time(many: ManyPartitions) -> Contradictions:
-    """What is written or returned later is at or behind the end of the log that was known before it was invoked."""
+    """Each later write or end offset is at or beyond the log end that was known before its invocation."""
     records = many.placed.select("tp", "invoked", offset="place")
     later = pl.concat([records, many.end_offsets.select("tp", "invoked", "offset")])
     yield _with_known_end(many, later, "invoked", allow_exact_matches=False).filter(pl.col("offset") < pl.col("end"))

@@ -241,7 +241,7 @@ def _known_and_later(
 
 
 def _grows_with_time(known: _Dated, later: _Dated) -> bool:
-    """Whether no record at or behind the offset of what came later was known before that was invoked."""
+    """Whether no operation was invoked after a record at or beyond its offset was known."""
     order = np.argsort(known.offsets, kind="stable")
     since = np.append(np.minimum.accumulate(known.times[order][::-1])[::-1], MAX_INT64)
     behind = np.searchsorted(known.offsets[order], later.offsets, "left")

@@ -193,7 +193,7 @@ def _out_of_range(builder: Builder, row: dict[str, Any], fields: dict[str, Any])
     message = (
         f"broker {row['broker']} fetched from offset {fields['fetched']} of {_name(row)}, which its leader, broker"
     )
-    message += f" {leader}, did not have, and went on from offset {offset}"
+    message += f" {leader}, did not have, and continued from offset {offset}"
     about = {"broker": row["broker"], "brokers": broker_names([leader]), "offset": offset}
     builder.refused_fetches.append(_fact(builder, row, message, OUT_OF_RANGE, **about))
 

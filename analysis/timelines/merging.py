@@ -22,27 +22,27 @@ def merge_sources(facts: Iterable[Fact]) -> dict[Fact, Fact]:
     """
     merged: list[Fact] = []
     index_of: dict[Fact, int] = {}
-    alike: dict[Any, list[int]] = {}
+    by_content: dict[Any, list[int]] = {}
     isr, isr_index = None, 0  # the current ISR, and the fact that first recorded it
     for fact in sorted(facts, key=lambda fact: MAX_INT64 if fact.time is None else fact.time):
         if fact in index_of:
             continue
-        same = alike.setdefault(fact.about, [])
+        same = by_content.setdefault(fact.about, [])
         if fact.kind == "isr" and fact.isr == isr:
-            twin = isr_index
+            found = isr_index
         else:
-            twin = next((index for index in reversed(same) if _is_one(merged[index], fact)), len(merged))
-        if twin < len(merged):
-            merged[twin] = _joined(merged[twin], fact)
+            found = next((index for index in reversed(same) if _is_same_event(merged[index], fact)), len(merged))
+        if found < len(merged):
+            merged[found] = _joined(merged[found], fact)
         else:
-            same.append(twin)
+            same.append(found)
             merged.append(fact)
-            isr, isr_index = (fact.isr, twin) if fact.isr is not None else (isr, isr_index)
-        index_of[fact] = twin
+            isr, isr_index = (fact.isr, found) if fact.isr is not None else (isr, isr_index)
+        index_of[fact] = found
     return {fact: merged[index] for fact, index in index_of.items()}
 
 
-def _is_one(one: Fact, other: Fact) -> bool:
+def _is_same_event(one: Fact, other: Fact) -> bool:
     """Whether two facts with equal `about` record one event. If one source records both, they are two events."""
     if other.kind in ONCE:
         return True

@@ -5,6 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from .analysis.verdict.assumption import broken_assumptions
+from .analysis.wording import printable
+
 SHOWN = 5  # findings, causes and assumptions of a message
 WIDTH = 110  # columns
 
@@ -27,8 +30,7 @@ def _explanation(report: dict[str, Any], headline: str) -> list[str]:
     causes = [incident for incident in report.get("incidents", ()) if incident.get("cause") not in (None, "unknown")]
     for incident in causes[:SHOWN]:
         lines += _item(f"cause {incident['cause']}: {incident['headline']}")
-    broken = [item for item in report["assumptions"] if item["holds"] is not True]
-    for item in broken[:SHOWN]:
+    for item in broken_assumptions(report)[:SHOWN]:
         lines += _item(f"broken assumption {item['name']}: {item['says']}")
     return lines
 
@@ -39,5 +41,4 @@ def _place(finding: dict[str, Any]) -> str:
 
 
 def _item(text: str) -> list[str]:
-    printable = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
-    return textwrap.wrap(printable, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    return textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)

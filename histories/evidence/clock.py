@@ -2,8 +2,8 @@
 
 A broker logs in local time without a time zone. A recorded kill and restart of the broker bound the offset: its last
 line before cannot be later than the kill, its first line after cannot be earlier than the restart. Time zones differ
-by quarters of an hour, so the multiple nearest to 0 within the bounds is taken. Without one the clock is off, and its
-first line after the restart dates it best.
+by quarters of an hour, so the multiple nearest to 0 within the bounds is taken. If there is none, the clock itself is
+off, and the first line after the restart gives the best estimate.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def clock_offset(broker: str, boots: Sequence[Mapping[str, Any]], faults: Sequen
     times = [boot["time"] for boot in boots]
     restarts = [f for f in faults if f.type == "heal" and f.kind == "restart" and broker in f.nodes]
     kills = [f for f in faults if f.type == "fault" and f.kind == "kill" and broker in f.nodes]
-    # The first start is before the history; each later one belongs to the restart of the same number.
+    # The first start is before the history; start n + 1 belongs to restart n.
     if not restarts or len(times) != len(restarts) + 1:
         return Clock(broker)
     last_lines = [json.loads(boot["fields"]).get("alive_until") for boot in boots[1:]]
@@ -109,8 +109,9 @@ def clock_offset(broker: str, boots: Sequence[Mapping[str, Any]], faults: Sequen
 
 
 def _within(low: int, high: int) -> int:
-    """The likeliest offset within the bounds: that of a time zone, else the one by which the broker's first line comes
-    START_MS after its restart; its last line may be long before the kill.
+    """The likeliest offset within the bounds: that of a time zone, else an estimate.
+
+    The estimate has the broker's first line START_MS after its restart. Its last line may be long before the kill.
     """
     nearest = min(max(0, low), high)
     zone = nearest // QUARTER_MS * QUARTER_MS if nearest < 0 else -(-nearest // QUARTER_MS) * QUARTER_MS

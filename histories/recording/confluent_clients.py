@@ -1,7 +1,7 @@
 """confluent-kafka's Producer and Consumer that record what they do: the public `logjudge.confluent`.
 
-They are subclasses, so an application uses them as it used those. What only the application knows, `Recorder.handle`
-and `Recorder.crash`, is not recorded here.
+They are subclasses, so an application uses them like the originals. Only the application can record that it handled a
+record or crashed: `Recorder.handle`, `Recorder.crash`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ Callback = Callable[..., Any]
 
 
 def _producer_defaults(config: dict[str, Any]) -> dict[str, Any]:
-    """What librdkafka's defaults make of this configuration where rules depend on it (its CONFIGURATION.md): all
-    acknowledgements, and idempotence only with transactions, unlike Kafka's own clients since KIP-679.
+    """librdkafka's defaults of the settings that rules depend on (its CONFIGURATION.md).
+
+    They are acks=all, and idempotence only with transactions, unlike Kafka's own clients since KIP-679.
     """
     has_acks = "acks" in config or "request.required.acks" in config
     return {**({} if has_acks else {"acks": "all"}), "enable.idempotence": "transactional.id" in config}
@@ -221,7 +222,7 @@ class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
         given = {} if offsets is None else {"offsets": offsets}
         if asynchronous:
             return super().commit(**given, asynchronous=True)
-        if offsets is None:  # what the client has stored, which its response names
+        if offsets is None:  # what the client has stored, which the response lists
             committed = super().commit(asynchronous=False)
             self._note_commit(None, committed)
             return committed
@@ -232,7 +233,7 @@ class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
         return committed
 
     def get_watermark_offsets(self, partition: Any, timeout: float = -1, cached: bool = False) -> Any:
-        """As confluent_kafka.Consumer.get_watermark_offsets; what the client knows already is not recorded."""
+        """As confluent_kafka.Consumer.get_watermark_offsets; cached offsets are not recorded."""
         if cached:
             return super().get_watermark_offsets(partition, cached=True)
         with self._recorder.end_offsets(self._process) as ends:
@@ -252,7 +253,7 @@ class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
         try:
             found = self.committed(partitions, timeout=COMMITTED_SECONDS)
         except _library.KafkaException:
-            found = None  # the client asks again, so the first positions stay unknown
+            found = None  # the client requests them again, so the first positions stay unknown
         self._rebalancing = []
         try:
             if on_assign:

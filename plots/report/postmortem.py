@@ -16,6 +16,7 @@ from markupsafe import escape
 from ...analysis.causes.incidents import saved_incidents
 from ...analysis.references import Reference, with_links
 from ...analysis.rules import rules_of
+from ...analysis.verdict.assumption import broken_assumptions
 from ...analysis.wording import either, plural, some
 from .. import PLOTS, style
 from ..clock import clock
@@ -132,7 +133,7 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
         "guarantees": {name: known[name] for name in rules if name in known},
         "consistency": verdict.get("consistency"),
         "assumptions": verdict["assumptions"],
-        "incomplete": [item for item in verdict["assumptions"] if item["holds"] is not True],
+        "incomplete": broken_assumptions(verdict),
         "provenance": verdict.get("provenance"),
         "listed": listed,
         "findings_left_out": findings_left_out,
@@ -297,17 +298,17 @@ def _template_cache(kind: str) -> Any:
     return FileSystemBytecodeCache(str(folder), f"{kind}-%s.jinja") if os.access(folder, os.W_OK) else None
 
 
-def linked(text: str, most: int) -> Any:
+def linked(text: str, max_chars: int) -> Any:
     """Text as HTML with a link for each KIP and each Kafka issue."""
     from markupsafe import Markup
 
-    return Markup(with_links(str(escape(style.printable(text, most))), _link))
+    return Markup(with_links(str(escape(style.printable(text, max_chars))), _link))
 
 
 def _link(reference: Reference) -> str:
     return f'<a href="{escape(reference.url)}">{reference.title}</a>'
 
 
-def _printable_names(values: list[str], most: int = 6) -> str:
-    """The first `most` of untrusted names, as printable text."""
-    return some([style.printable(value, 40) for value in values], most)
+def _printable_names(values: list[str], max_shown: int = 6) -> str:
+    """The first `max_shown` of untrusted names, as printable text."""
+    return some([style.printable(value, 40) for value in values], max_shown)

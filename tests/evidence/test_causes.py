@@ -113,7 +113,7 @@ def test_copies_of_an_idempotent_producer_are_explained_by_its_epochs(sessions, 
         (7, {"acks": "1"}, "permitted"),
     ],
 )
-def test_batches_without_a_producer_id_excuse_what_stands_twice_or_out_of_order(producer_id, producer, severity):
+def test_batches_without_a_producer_id_excuse_duplicates_and_reordering(producer_id, producer, severity):
     tables = logs("1: 0a 1c 2b 3b")
     tables["records"] = tables["records"].with_columns(producer_id=pl.lit(producer_id, pl.Int64))
     settings = Settings(config={"processes": {"p": producer}})

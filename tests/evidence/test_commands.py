@@ -224,7 +224,7 @@ def test_a_document_has_one_form(unpacked: Unpack, command: str) -> None:
         run(command, unpacked("kip-101-c"), "--json", "--markdown")
 
 
-def test_explain_and_diff_tell_logs_in_the_same_words(unpacked: Unpack) -> None:
+def test_explain_and_diff_describe_logs_in_the_same_words(unpacked: Unpack) -> None:
     root = unpacked("kip-101-c")
     for result in (run("explain", root, "orders-1"), run("diff", root, "orders-1")):
         assert re.search(r"broker 1 has offsets \d+ to \d+", result.output)
@@ -321,7 +321,7 @@ def test_a_tail_that_a_clean_election_cut_from_a_topic_without_clients_is_no_los
 
 
 @pytest.mark.parametrize("name", ["unclean-election-a", "kip-101-a", "acks1-failover-a", "leader-kill-a"])
-def test_a_history_and_server_logs_tell_the_cause_or_that_it_is_unknown(
+def test_a_history_and_server_logs_prove_the_cause_or_it_is_unknown(
     unpacked: Unpack, tmp_path: Path, name: str
 ) -> None:
     root = tmp_path / "run"

@@ -45,7 +45,7 @@ def agree(dump, segment, without=()):
 
 
 @pytest.mark.parametrize("name", ["kip-101-a", "kip-101-c", "unclean-election-a", "unclean-election-c"])
-def test_recorded_dumps_say_what_the_segments_say(unpacked, name):
+def test_recorded_dumps_equal_the_segments(unpacked, name):
     root = unpacked(name)
     found = sorted((root / "dump").rglob("*.txt"))
     assert found

@@ -83,7 +83,7 @@ def test_batches_that_overlap_within_a_log_are_decoded():
 
 
 @pytest.mark.parametrize("name", ["transactions-a", "retention-a"])
-def test_a_history_that_knows_little_of_the_logs_decodes_little(unpacked, monkeypatch, tmp_path, name):
+def test_a_history_of_few_records_decodes_few_batches(unpacked, monkeypatch, tmp_path, name):
     """Findings, causes and summaries are the same, though most records are only known as ranges."""
     folder = thinned(shutil.copytree(unpacked(name), tmp_path / "run"))
     whole = judge_run(open_run(folder))

@@ -67,7 +67,7 @@ def test_an_empty_segment_proves_where_the_log_starts(tmp_path, logs):
     ],
     ids=["retention on the leader", "a follower of the leader's start", "a client's deletion"],
 )
-def test_lines_of_server_log_say_where_the_log_starts(tmp_path, logs):
+def test_lines_of_server_log_date_the_log_start(tmp_path, logs):
     rules, found = judged(bundle(tmp_path, SKIPPED, logs=logs))
     assert not found.height
     assert {rules[name] for name in ("lost-write", "unseen", "poll-skip")} == {"valid"}

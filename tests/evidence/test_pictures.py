@@ -53,7 +53,7 @@ def test_a_fenced_broker_is_out_of_sync_unless_it_was_the_last(unclean: dict[str
     assert in_sync[in_sync.index({"1", "2", "3"}) :][:4] == [{"1", "2", "3"}, {"1", "3"}, {"3"}, {"2"}]
 
 
-def test_titles_say_what_to_see(unclean: dict[str, Any]) -> None:
+def test_titles_describe_the_figure(unclean: dict[str, Any]) -> None:
     (subject,) = replicas.subjects(unclean)
     title = draw("replicas", unclean, subject).get_suptitle()
     lost = "orders-0: 609 acknowledged records lost"

@@ -107,9 +107,7 @@ ABSENT = [
 
 @pytest.mark.parametrize("in_one_transaction", [False, True])
 @pytest.mark.parametrize(("name", "text", "sent", "about", "expected"), ABSENT, ids=[case[0] for case in ABSENT])
-def test_absent_is_what_was_acknowledged_and_stands_nowhere_it_should(
-    name, text, sent, about, expected, in_one_transaction
-):
+def test_an_acknowledged_record_in_no_required_log_is_absent(name, text, sent, about, expected, in_one_transaction):
     about = dict(about)
     points = [("log-start", "1", about.pop("log_start"))] if "log_start" in about else []
     points += [("cleaned", "1", about.pop("cleaned"))] if "cleaned" in about else []

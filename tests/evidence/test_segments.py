@@ -139,7 +139,7 @@ def test_crc32_is_zlib_s(data):
     assert batch_loops.PLAIN.crc(batch_layout.CRC32, np.frombuffer(data, np.uint8), 0, len(data)) == zlib.crc32(data)
 
 
-def test_digests_tell_keys_from_values_and_null_from_empty():
+def test_digests_distinguish_keys_from_values_and_null_from_empty():
     records = [([b"ab"], None), ([b"b"], [b"a"]), ([b""], [b"ab"]), ([None], [b"ab"]), ([b"ab"], [b""])]
     digests = {read(batch(values, keys=keys)).records["digest"][0] for values, keys in records}
     digests.add(read(batch([b"ab"], headers=[("h", b"1")])).records["digest"][0])
@@ -378,7 +378,7 @@ def test_a_looked_up_value_is_always_found(wanted, others):
     assert sorted([*ranges, *found.records["offset"]]) == [*range(len(values))]
 
 
-def test_a_value_that_stands_for_bytes_means_every_record():
+def test_a_value_of_escaped_bytes_matches_every_record():
     frames = [lookups_of("sends", pl.DataFrame({"value": [value]})) for value in ("a", "bytes:0123456789abcdef")]
     assert record_filter_of(frames[0], None) is not None
     assert record_filter_of(pl.concat(frames), None) is None

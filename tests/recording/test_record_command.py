@@ -181,7 +181,7 @@ def test_a_client_of_its_own_process_records_into_its_own_file(tmp_path: Path) -
     assert 0 < lines[0]["time"] < crash["time"]
 
 
-def test_topics_and_snapshots_are_described_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_topics_and_snapshots_are_recorded_during_the_run(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run", topics={"t": {"partitions": 1}})
     recorder.configure_topic("t", partitions=2, **{"cleanup.policy": "delete"})
     assert recorder.snapshot("before") == tmp_path / "run" / "snapshots" / "before"

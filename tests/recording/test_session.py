@@ -1,4 +1,4 @@
-"""A recording keeps what it has, whatever ends it. Clients are stand-ins; no cluster is needed."""
+"""A recording keeps its events, whatever ends it. Clients are stand-ins; no cluster is needed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_clients_work_until_the_time_is_over_and_progress_is_reported(session: S
     assert session.error is None
 
 
-def test_an_error_of_a_client_ends_the_recording_and_what_was_recorded_stays(session: Session) -> None:
+def test_an_error_of_a_client_ends_the_recording_and_keeps_its_events(session: Session) -> None:
     session.start([Stub(session, LogjudgeError("no permission"))])
     started = time.monotonic()
     session.wait(60, lambda _: None)
@@ -79,7 +79,7 @@ def test_the_recording_ends_when_the_recorder_can_write_no_more(session: Session
     assert "records no further operation" in str(session.error)
 
 
-def test_lag_is_what_was_acknowledged_and_not_read() -> None:
+def test_lag_counts_acknowledged_records_that_were_not_read() -> None:
     class Message:
         def __init__(self, offset: int) -> None:
             self.at = offset
@@ -150,7 +150,7 @@ def test_a_run_without_transactions_has_no_such_step(session: Session) -> None:
     assert not (session.recorder.finish() / "history.jsonl").read_text()
 
 
-def test_a_refused_permission_ends_the_recording_and_names_what_the_user_lacks(session: Session) -> None:
+def test_a_refused_permission_ends_the_recording_and_is_named(session: Session) -> None:
     kafka_error = pytest.importorskip("confluent_kafka").KafkaError
     session.completed("p0", kafka_error(kafka_error._MSG_TIMED_OUT))
     assert not session.stopping.is_set()
@@ -179,8 +179,8 @@ class Broker:
     ("views", "leader", "in_sync"),
     [
         ([(2, [1, 2, 3])] * 3, 2, True),
-        ([(1, [1, 2, 3]), (2, [2, 3]), (2, [2, 3])], 2, False),  # 1 is cut off and describes the past
-        ([(1, [1, 2, 3]), (2, [1, 2, 3]), (2, [1, 2, 3])], 2, False),  # 1 is back and has not heard yet
+        ([(1, [1, 2, 3]), (2, [2, 3]), (2, [2, 3])], 2, False),  # 1 is cut off and has old metadata
+        ([(1, [1, 2, 3]), (2, [1, 2, 3]), (2, [1, 2, 3])], 2, False),  # 1 is back and has not received the change
         ([(1, None), (3, [1, 2, 3]), (3, [1, 2, 3])], 3, True),  # 1 does not describe the topic
     ],
 )

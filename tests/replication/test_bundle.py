@@ -167,7 +167,7 @@ def test_checkpoints_and_epochs_have_kafkas_form(written: Written) -> None:
             assert rows == written.cluster.brokers[int(broker)].replicas[0].log.epochs
 
 
-def test_leader_epochs_stand_in_the_batch_headers(written: Written) -> None:
+def test_batch_headers_have_the_leader_epoch(written: Written) -> None:
     if not written.cluster.rules.era.epochs_in_log:
         raw = (written.folder / "brokers/1/data/orders-0/00000000000000000000.log").read_bytes()
         assert raw[16] == 1  # magic of a message set
@@ -182,7 +182,7 @@ def test_leader_epochs_stand_in_the_batch_headers(written: Written) -> None:
     assert found == [(b.base, b.epoch) for b in written.cluster.brokers[1].replicas[0].log.batches()]
 
 
-def test_server_logs_tell_the_truncation_in_kafkas_words(written: Written) -> None:
+def test_server_logs_have_kafkas_lines_of_truncations(written: Written) -> None:
     text = (written.folder / "brokers" / "1" / "server.log").read_text()
     if written.cluster.rules.era.epochs_in_log:
         assert "due to leader epoch and offset EpochEndOffset(errorCode=0, partition=0, leaderEpoch=" in text

@@ -111,7 +111,7 @@ def test_truncation_to_the_high_watermark_loses_a_commit() -> None:
 
 
 @pytest.mark.parametrize("name", ["group-coordinator-failover", "group-zombie-member"])
-def test_the_judge_knows_what_happened(name: str, tmp_path: Path) -> None:
+def test_the_judge_finds_what_happened(name: str, tmp_path: Path) -> None:
     written = write_bundle(load(name), tmp_path / "run")
     report = verdict_of(judge_run(open_run(written.folder)))
     assert report["verdict"] == "valid"

@@ -135,14 +135,16 @@ def test_a_move_that_makes_no_sense_is_refused() -> None:
     assert "majority-quorum has no reassignment" in refused(Fault(SECOND, "reassignment", (1, 2)), "majority-quorum")
 
 
-@pytest.mark.parametrize(("rate", "least", "most"), [(1 << 50, 0, 1), (20_000, 5, 10), (5_000, 32, 80)])
-def test_a_throttled_reassignment_takes_as_long_as_its_rate_demands(rate: int, least: int, most: int) -> None:
+@pytest.mark.parametrize(("rate", "min_seconds", "max_seconds"), [(1 << 50, 0, 1), (20_000, 5, 10), (5_000, 32, 80)])
+def test_a_throttled_reassignment_takes_as_long_as_its_rate_demands(
+    rate: int, min_seconds: int, max_seconds: int
+) -> None:
     """10 kB a second are written from 1 s to 41 s, and the move begins at 10 s."""
     scenario = load("reassignment-throttled")
     events: list[ClusterEvent] = []
     options = {**scenario.options, "leader.replication.throttled.rate": rate}
     cluster = replace(scenario, options=options).run(listener=events.append)
     [begun, completed] = [time for time, _, kind, _ in events if kind == "reassignment"]
-    assert least * SECOND < completed - begun < most * SECOND
+    assert min_seconds * SECOND < completed - begun < max_seconds * SECOND
     assert cluster.final
     assert breaches(cluster, ("no-acknowledged-loss", "no-divergence")) == {}

@@ -50,7 +50,7 @@ def test_a_full_queue_blocks_the_connections_of_a_network_thread() -> None:
     assert broker.served == [(2, 10), (2, 20), (4, 30), (3, 40), (4, 50)]
 
 
-def test_a_paused_process_answers_when_it_goes_on() -> None:
+def test_a_paused_process_responds_when_it_resumes() -> None:
     broker = Broker(handler_threads=1)
     broker.receive_from(5)
     broker.process.paused = True

@@ -48,12 +48,12 @@ def test_an_old_variant_has_the_defaults_and_settings_of_its_version(tmp_path: P
     new = run_json("--variant", "kraft")
     assert new["processes"]["p0"]["acks"] == "all"
     assert new["topics"]["orders"]["unclean.leader.election.enable"] is False
-    # Whoever compares variants directly gets the defaults of 4.1 for all of them.
+    # A scenario made in Python has the defaults of 4.1 in all variants, so variants can be compared.
     assert Scenario("compared", "high-watermark").config() == Config()
 
 
 def simulate(out: Path, seed: int) -> str:
-    """What the command says, or its error."""
+    """The output of the command, or its error."""
     result = CliRunner().invoke(cli, ["simulate", "--ops", "50", "--seed", str(seed), "--out", str(out)])
     return str(result.exception) if result.exception else result.output
 

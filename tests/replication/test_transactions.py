@@ -83,9 +83,7 @@ steps = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["write", "commit"
 
 
 @given(steps, st.integers(0, 40), st.integers(0, 40))
-def test_a_log_knows_its_stable_offset_and_what_is_readable(
-    plan: list[tuple[int, str, int]], mark: int, start: int
-) -> None:
+def test_a_log_has_a_stable_offset_and_readable_ranges(plan: list[tuple[int, str, int]], mark: int, start: int) -> None:
     writes = Writes()
     for producer, step, count in plan:
         if step == "write":
@@ -162,7 +160,7 @@ def test_the_judge_sees_the_transactions(variant: str, tmp_path: Path) -> None:
         ("txn-late-write", {"aborted-read", "torn-transaction"}),
     ],
 )
-def test_the_judge_knows_what_happened(name: str, broken: set[str], tmp_path: Path) -> None:
+def test_the_judge_finds_what_happened(name: str, broken: set[str], tmp_path: Path) -> None:
     written = write_bundle(load(name), tmp_path / "run")
     report = verdict_of(judge_run(open_run(written.folder)))
     assert {rule for rule, found in report["rules"].items() if found["verdict"] == "invalid"} == broken

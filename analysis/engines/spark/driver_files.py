@@ -37,8 +37,8 @@ def _folders() -> ExitStack:
     return stack
 
 
-def own_local_dirs() -> None:
-    """Lets Spark's local directories be folders of this process within those of SPARK_LOCAL_DIRS, if that is set."""
+def use_own_local_dirs() -> None:
+    """Replaces each folder in SPARK_LOCAL_DIRS by one of this process within it, if the variable is set."""
     own = []
     for name in filter(None, os.environ.get("SPARK_LOCAL_DIRS", "").split(",")):
         folder = Path(name)

@@ -130,7 +130,7 @@ def _hadoop_errors(uri: str) -> Iterator[None]:
     except Exception as error:
         raise UsageError(
             f"{uri}: cannot be written by Spark ({describe_error(error)}); its file systems"
-            " come with --conf spark.jars.packages=..., or name a local folder with --out"
+            " are added by --conf spark.jars.packages=..., or name a local folder with --out"
         ) from error
 
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from ....histories.errors import MissingComponentError, describe_error
 from .connecting import limit_retries, refuse_unreachable
-from .driver_files import driver_folder, interruptible_start, own_local_dirs, silence_py4j
+from .driver_files import driver_folder, interruptible_start, silence_py4j, use_own_local_dirs
 from .shipping import ship_code
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.shuffle.compress": "false",  # blocks are compressed
     }
     if master is None or master.startswith("local"):
-        own_local_dirs()
+        use_own_local_dirs()
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",

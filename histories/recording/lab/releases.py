@@ -21,7 +21,7 @@ _LOG4J_2 = (
     ("org.apache.logging.log4j", "log4j-core", "2.24.3"),
 )
 _RELOAD4J = (("ch.qos.reload4j", "reload4j", "1.2.25"), ("org.slf4j", "slf4j-reload4j", "1.7.36"))
-# JDK 17 has these two no longer.
+# Java 11 removed these two.
 _JAXB = (("javax.xml.bind", "jaxb-api", "2.3.1"), ("javax.activation", "javax.activation-api", "1.2.0"))
 
 
@@ -186,5 +186,5 @@ def _fetch(command: list[str], jars: Path, version: str) -> None:
         raise MissingComponentError(f"Kafka {version} could not be fetched ({describe_error(error)})") from error
     if done.returncode or not list(jars.glob("kafka-clients-*.jar")):
         lines = [line for line in (done.stdout + done.stderr).splitlines() if _PROBLEM.search(line)]
-        reason = re.sub(r"\x1b\[[0-9;]*m|\[ERROR\] *", "", lines[0]).strip()[:300] if lines else "no jars came"
+        reason = re.sub(r"\x1b\[[0-9;]*m|\[ERROR\] *", "", lines[0]).strip()[:300] if lines else "no jars were fetched"
         raise MissingComponentError(f"Kafka {version} could not be fetched by {Path(command[0]).name}: {reason}")

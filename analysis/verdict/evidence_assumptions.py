@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from ..rules import assuming
 from ..wording import brokers, plural, some
+from .assumption import Record, assumption
 
 MAX_NAMED = 3  # partitions or brokers in a sentence
-
-Record = dict[str, Any]
 
 
 def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame) -> list[Record]:
     """The assumptions about partitions with collected logs, and about damage in files that belong to no partition."""
-    return [*_of_partitions(summaries), *_of_files(damage)]
+    return [*_of_collected_logs(summaries), *_damage_of_files(damage)]
 
 
-def _of_files(damage: pl.DataFrame) -> list[Record]:
+def _damage_of_files(damage: pl.DataFrame) -> list[Record]:
     serious = damage.filter(~pl.col("kind").is_in(["torn-tail", "zeros"]))
     out = []
     left = serious.filter(kind="left-out")
@@ -36,7 +33,7 @@ def _of_files(damage: pl.DataFrame) -> list[Record]:
     return out
 
 
-def _of_partitions(summaries: list[Record]) -> list[Record]:
+def _of_collected_logs(summaries: list[Record]) -> list[Record]:
     coverage = [(s["label"], s["evidence"]) for s in summaries if s.get("evidence")]
     if not coverage:
         return []
@@ -53,19 +50,21 @@ def _replicas(coverage: list[tuple[str, Record]]) -> Record:
     if incomplete:
         sentence = f"logs of assigned replicas are missing: {some(incomplete)}; their records cannot be compared"
         return assumption(name, False, sentence, assuming("replicas"))
-    alone = [part for part, about in coverage if len(about["brokers"]) < 2]
-    unassigned = [part for part, about in coverage if part in alone and not about["empty"] and not about["assigned"]]
+    single = [part for part, about in coverage if len(about["brokers"]) < 2]
+    unassigned = [part for part, about in coverage if part in single and not about["empty"] and not about["assigned"]]
     if unassigned:
         sentence = f"only one replica of {some(unassigned)} was collected, and the number of replicas is not recorded"
         return assumption(name, False, f"{sentence}, so divergence cannot be checked", assuming("replicas"))
-    if len(alone) == len(coverage):
+    if len(single) == len(coverage):
         empty = any(about.get("empty") for _, about in coverage)
         sentence = "one log has records, the others are empty" if empty else "one log was collected"
-        return assumption(name, True, f"{sentence} for each partition ({some(alone)}): there is nothing to compare", ())
+        return assumption(
+            name, True, f"{sentence} for each partition ({some(single)}): there is nothing to compare", ()
+        )
     snapshots = sorted({snapshot for _, about in coverage for snapshot in about["snapshots"]})
     when = [f"in {plural(len(snapshots), 'snapshot')}"] if snapshots else []
     when += ["at the end"] if any(about["at the end"] for _, about in coverage) else []
-    compared = plural(len(coverage) - len(alone), "partition")
+    compared = plural(len(coverage) - len(single), "partition")
     return assumption(name, True, f"replicas of {compared} were compared {' and '.join(when)}", ())
 
 
@@ -107,18 +106,3 @@ def _resolved_sends(summaries: list[Record]) -> list[Record]:
         return []
     sends = f"{plural(resolved, 'send')} without a recorded outcome or offset"
     return [assumption("leaders' logs authoritative", True, f"{sends} are in the leader's log: judged as written", ())]
-
-
-def unless_counted(count: int, name: str, sentence: str, otherwise: str, touches: tuple[str, ...]) -> Record:
-    """An assumption that holds with this sentence if nothing was counted against it."""
-    return assumption(name, not count, otherwise if count else sentence, touches)
-
-
-def broken(report: Record) -> list[Record]:
-    """The assumptions of a verdict that do not hold."""
-    return [item for item in report["assumptions"] if item["holds"] is not True]
-
-
-def assumption(name: str, holds: bool, sentence: str, touches: tuple[str, ...]) -> Record:
-    """One assumption as a record of verdict.json. `sentence` is its text, `touches` are the rules that need it."""
-    return {"name": name, "holds": holds, "says": sentence, "touches": list(touches)}
