@@ -110,14 +110,14 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[
     return _combined(attempts, "how the producer wrote a record twice")
 
 
-def explain_misread(timeline: Timeline, offset: int) -> Explanation:
-    """The cause of a read that returned a damaged copy of the record at an offset."""
-    return _combined(_attempts("explain_misread", timeline, offset))
+def explain_misread(timeline: Timeline, offset: int, *, is_read: bool = True) -> Explanation:
+    """The cause of a read that returned a damaged copy of the record at an offset; without `is_read`, of the damage."""
+    return _combined(_attempts("explain_misread", timeline, offset, is_read=is_read))
 
 
-def _attempts(explain: str, *about: Any) -> dict[str, Attempt]:
+def _attempts(explain: str, *about: Any, **how: Any) -> dict[str, Attempt]:
     """The attempt of each cause that has the function `explain`."""
-    return {name: getattr(cause, explain)(*about) for name, cause in CAUSES.items() if hasattr(cause, explain)}
+    return {name: getattr(cause, explain)(*about, **how) for name, cause in CAUSES.items() if hasattr(cause, explain)}
 
 
 def _of_logs(

@@ -1,4 +1,4 @@
-"""corruption: a broker with a damaged segment led, so clients read damaged records.
+"""corruption: a broker with a damaged segment led, so clients read damaged records; or it may lead some day.
 
 A broker sends its segments without checking their CRC. A client that does not check it either (check.crcs=false) reads
 other values at the same offsets; a client that checks it gets an error. Readers miss the record as long as that broker
@@ -6,7 +6,8 @@ leads, though other replicas hold it.
 
 Needs: damaged batches (CRC, length, magic, records that cannot be decoded) over all of the offsets in one broker's log;
 this broker led after the records were written; and another log of the same snapshot has an intact copy. For a loss,
-also: every log holds the record intact or is damaged there, so only the damaged copy can have been read.
+also: every log holds the record intact or is damaged there, so only the damaged copy can have been read. For the damage
+itself (log-corruption) its broker need not have led.
 """
 
 from __future__ import annotations
@@ -46,19 +47,22 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     return _attempt(timeline, lost, is_loss=True)
 
 
-def explain_misread(timeline: Timeline, offset: int) -> Attempt:
-    """Whether a read at an offset returned a damaged copy, even if the record is not lost at the end."""
+def explain_misread(timeline: Timeline, offset: int, *, is_read: bool = True) -> Attempt:
+    """Whether a read at an offset returned a damaged copy, even if the record is not lost at the end.
+
+    Without `is_read`, whether there is a damaged copy, which clients may have read or not.
+    """
     logs = timeline.replica_logs
-    return _attempt(timeline, Lost(logs.topic, logs.partition, offset, offset, 1), is_loss=False)
+    return _attempt(timeline, Lost(logs.topic, logs.partition, offset, offset, 1), is_loss=False, is_read=is_read)
 
 
-def _attempt(timeline: Timeline, lost: Lost, *, is_loss: bool) -> Attempt:
+def _attempt(timeline: Timeline, lost: Lost, *, is_loss: bool, is_read: bool = True) -> Attempt:
     if timeline.replica_logs.damage.is_empty():
         return NOT_THE_CASE  # returns early, as a finding may call this once for each of its offsets
     for snapshot in reversed(timeline.replica_logs.snapshots):
         damaged = _damaged_batches(timeline, snapshot, lost)
         if damaged:
-            return _attempt_with_snapshot(timeline, snapshot, damaged, lost, is_loss)
+            return _attempt_with_snapshot(timeline, snapshot, damaged, lost, is_loss, is_read)
     return NOT_THE_CASE
 
 
@@ -78,16 +82,16 @@ def _damaged_batches(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict
 
 
 def _attempt_with_snapshot(
-    timeline: Timeline, snapshot: str, damaged: list[dict[str, Any]], lost: Lost, is_loss: bool
+    timeline: Timeline, snapshot: str, damaged: list[dict[str, Any]], lost: Lost, is_loss: bool, is_read: bool
 ) -> Attempt:
     terms = [(row, _first_term_after(timeline, row["broker"], lost.last_acked)) for row in damaged]
     led = [(row, term) for row, term in terms if term is not None]
     names = sorted({row["broker"] for row in damaged})
-    if not led:
+    if not led and is_read:
         if any(term.leader is None for term in timeline.terms.values()) or not timeline.terms:
             return needs(f"the leader of {lost.name} when {span(lost.first, lost.last)} were read")
         return NOT_THE_CASE
-    row, term = led[-1]
+    row, term = led[-1] if led else terms[-1]
     last = lost.last if row["last_offset"] is None else row["last_offset"]
     intact = _intact_records(timeline, snapshot, lost)
     if not intact:
@@ -98,7 +102,9 @@ def _attempt_with_snapshot(
     short = sorted(others - set(names) - {held["broker"] for held in intact})
     if is_loss and short:
         return needs(f"why {brokers(short)} had neither the records nor a damaged copy of them {in_snapshot(snapshot)}")
-    return Attempt(True, _chain(timeline, snapshot, row, term, intact), PREVENTED)
+    return Attempt(
+        True, _chain(timeline, snapshot, row, term, intact), PREVENTED if term is not None else PREVENTED[1:]
+    )
 
 
 def _first_term_after(timeline: Timeline, broker: str, since: int | None) -> Term | None:
@@ -122,7 +128,7 @@ def _intact_records(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[
 
 
 def _chain(
-    timeline: Timeline, snapshot: str, row: dict[str, Any], term: Term, intact: list[dict[str, Any]]
+    timeline: Timeline, snapshot: str, row: dict[str, Any], term: Term | None, intact: list[dict[str, Any]]
 ) -> list[Fact]:
     logs, name, broker = timeline.replica_logs, timeline.replica_logs.name, row["broker"]
     first, last = row["first_offset"], row["last_offset"]
@@ -131,10 +137,11 @@ def _chain(
     text = f"{in_snapshot(snapshot)} broker {broker}'s copy of {offsets} is damaged: {row['reason']}"
     damage = fact_of(logs, text, "damaged", row, **about)
     holders = [held["broker"] for held in intact]
+    first_step = "move leadership there, then let" if term is not None else "let"
     text = (
-        f"{brokers(holders)} {'has' if len(holders) == 1 else 'have'} {offsets} intact: move leadership there, then let"
+        f"{brokers(holders)} {'has' if len(holders) == 1 else 'have'} {offsets} intact: {first_step}"
         f" broker {broker} fetch its replica anew"
     )
     whole = fact_of(logs, text, "intact", intact[0], broker=None, brokers=frozenset(holders), **about)
     faults = [fact for _, fact in timeline.faults_on(broker, FAULTS) if fact.partition in (None, name)]
-    return [*ordered([*term.facts[:1], *faults]), damage, whole]
+    return [*ordered([*(term.facts[:1] if term is not None else ()), *faults]), damage, whole]

@@ -252,7 +252,7 @@ def _explain_misread(p: Partition, finding: Finding, _: Losses = ()) -> Explanat
         within = pl.col("offset").is_between(finding.first_offset, finding.last_offset)
         offsets = p.entries.filter(within & pl.col("value").is_in(finding.values))["offset"].unique().sort().to_list()
     for offset in offsets:
-        explanation = explain_misread(p.timeline, offset)
+        explanation = explain_misread(p.timeline, offset, is_read=finding.rule != "log-corruption")
         if explanation.cause != "unknown":
             return explanation
     return None

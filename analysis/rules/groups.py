@@ -22,6 +22,7 @@ from .findings import Proof, finding, seconds, where
 from .group_commits import commits_of, groups_of, groups_or_clients, with_begin
 from .judgement import Result, Unknown
 from .loss import lost_sends
+from .lost_commits import lost_commits
 from .rule import Rule
 
 
@@ -199,7 +200,10 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
     "commit-regression",
     group="consumers",
     summary="A group's committed offset went back",
-    breach="A later commit of the group is below an earlier one. After a truncation it follows from the loss.",
+    breach=(
+        "A later commit of the group is below an earlier one. After a truncation it follows from the loss. Or a commit "
+        "succeeded, and all copies of __consumer_offsets at the end have only an older and lower one."
+    ),
     not_a_breach=(
         "A member called seek with a lower offset in between, or the application assigned it one. Of two "
         "commits that overlap in time, either may be the earlier."
@@ -213,7 +217,9 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
 def commit_regression(p: Partition) -> Iterator[Result]:
     """Commits below an earlier one of the group, if no member moved back by seek or assign in between."""
     for group, members in groups_or_clients(p):
-        commits = _with_previous(commits_of(p, members))
+        recorded = commits_of(p, members)
+        yield from lost_commits(p, group, recorded)
+        commits = _with_previous(recorded)
         moves = p.marks.filter(
             pl.col("process").is_in(members)
             & ((pl.col("kind") == "seek") | ((pl.col("kind") == "assign") & ~pl.col("group")))

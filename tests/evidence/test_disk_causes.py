@@ -72,6 +72,15 @@ def test_misread_records_are_a_consequence_of_the_damage():
     assert not corruption.explain_misread(lines, 2).proved
 
 
+def test_damage_on_a_broker_that_never_led_is_the_cause_of_no_read():
+    lines = timeline(damaged(THREE, ("2", 1, 1)), meta=metadata())
+    assert not corruption.explain_misread(lines, 1).proved
+    damage = corruption.explain_misread(lines, 1, is_read=False)
+    assert [fact.kind for fact in damage.chain] == ["damaged", "intact"]
+    assert damage.chain[1].sentence.endswith("intact: let broker 2 fetch its replica anew")
+    assert damage.prevented_by == ["file systems or disks that verify checksums"]
+
+
 def test_diff_reports_a_damaged_log(unpacked, tmp_path):
     root = tmp_path / "run"
     shutil.copytree(unpacked("clean-a"), root)

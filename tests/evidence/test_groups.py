@@ -332,3 +332,31 @@ def test_a_stored_commit_beyond_the_leaders_log(tmp_path: Path) -> None:
         moment["says"] for moment in events_of_partition(opened.partition("orders-0")) if moment["kind"] == "group"
     ]
     assert moments == ["group strangers committed orders-0@1000000, the last of 1 commit"]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "stored_at", "commit", "is_breach"),
+    [
+        (3, 0, "commit=2", True),
+        (2, 0, "commit=2", False),  # a replica with the commit may not have been collected
+        (3, 3000, "commit=2", False),  # somebody committed it later
+        (3, 0, "commit=1", False),
+    ],
+)
+def test_a_commit_that_all_copies_lost(
+    tmp_path: Path, brokers: int, stored_at: int, commit: str, is_breach: bool
+) -> None:
+    settings = "{c.group.id=g started_at=2026-01-01T00:00:00+00:00}"
+    parse(f"{settings} p:a@0 p:b@1 c:<a@0,b@1 c:{commit} p:d@2 final:<a@0,b@1,d@2").write(tmp_path)
+    file = tmp_path / "history.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps({**line, "time": line["time"] + 2 * 10**9}) + "\n" for line in lines))
+    for broker in range(1, brokers + 1):
+        data = tmp_path / "brokers" / str(broker) / "data"
+        record = (offset_key("g", "x", 0), offset_value(3, 1, STARTED + stored_at))
+        write_group_log(data / "__consumer_offsets-0", [record])
+        write_group_log(data / "x-0", [(b"k", value) for value in (b"a", b"b", b"d")])
+    findings, _ = judged(tmp_path)
+    found = [finding["sentence"] for finding in findings if finding["rule"] == "commit-regression"]
+    assert len(found) == is_breach
+    assert all("c of group g committed x-0@2" in sentence and "is @1" in sentence for sentence in found)
