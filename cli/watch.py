@@ -73,7 +73,7 @@ def command(run: str, out: str, state: Path | None, every: float, idle: float | 
     RUN is a run bundle or a history that grows, or kafka://HOST:PORT/TOPIC, a topic with an event in each message.
     With --spark it is a folder or a URI that gets new history files, or a topic, and Spark reads it as a stream. A
     round judges what was appended since the last one. Ctrl-C ends the watching: page, report and state stay as the
-    last round wrote them, and `watch` or `check --state` goes on.
+    last round wrote them, and `watch` or `check --state` continues from there.
 
     Exit code: that of the last verdict, as of `check`; 3 without one.
     """

@@ -23,7 +23,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class StreamCopy:
-    """A bundle with the events of one stream. After a kill, the next process goes on at the last whole line.
+    """A bundle with the events of one stream. After a kill, the next process continues at the last whole line.
 
     `identity` names the stream, with the id of a topic: a topic that was deleted and created again is another one.
     Raises InputError for the copy of another stream, UsageError for a folder with other files, or one in use.
@@ -54,7 +54,7 @@ class StreamCopy:
             raise UsageError(f"{self.folder}: cannot write ({error.strerror}); name another --state") from error
 
     def close(self) -> None:
-        """Lets another process go on with the copy."""
+        """Lets another process continue the copy."""
         self._lock.close()
 
     def next_offset(self, topic: str, partition: int) -> int:

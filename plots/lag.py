@@ -60,8 +60,8 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
             label = style.printable(name, 24)
             axis.plot(ends, values, color=_LINES[number], linestyle=_DASHES[number], label=label)
         left = len(worst) - MAX_LINES
-        most = f", the {MAX_LINES} worst of {len(worst)} consumers" if left > 0 else ""
-        axis.set_title(f"age of the oldest record not yet read{most}")
+        subset = f", the {MAX_LINES} worst of {len(worst)} consumers" if left > 0 else ""
+        axis.set_title(f"age of the oldest record not yet read{subset}")
         axis.set_ylim(0, max(peak / 1e9 * 1.05, 1e-6))
         axis.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
         axis.yaxis.set_major_formatter(lambda value, _: "0" if not value else style.duration(value * 1e9))

@@ -180,7 +180,10 @@ def _panel(axis: Axes, evidence: Record, log: Record, scale: Scale, looks: dict[
             style.bar(axis, -row, left, max(right, left + 0.002), 2 * HALF, **look)
             _label(axis, block, scale, -row, colour)
         _end(axis, broker, scale, row)
-        _cut(axis, evidence, log, broker, scale, row, until)
+        for time, name, end, _ in evidence["cuts"] if log["time"] is not None else ():
+            is_next = time >= log["time"] and (until is None or time <= until)
+            if is_next and name == broker["broker"] and broker["start"] <= end < broker["end"]:
+                _cut(axis, scale.place(end), row, f"truncated to {end} at {time / 1e9:.1f} s")
     for first, last in log["differ"]:
         left, right = scale.place(first), scale.place(last + 1)
         frame = Rectangle((left, -len(brokers) + 0.5), max(right - left, 0.004), len(brokers) + 0.1, fill=False)
@@ -230,17 +233,11 @@ def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
         style.note(axis, f"high watermark {mark}", (x, -row + HALF), offset, ha=align, va="baseline", **NOTE)
 
 
-def _cut(axis: Axes, evidence: Record, log: Record, broker: Record, scale: Scale, row: int, until: int | None) -> None:
-    """Draws where the broker truncated its log between this snapshot and the next."""
-    for time, name, end, _ in evidence["cuts"]:
-        after = log["time"] is not None and time >= log["time"] and (until is None or time <= until)
-        if name != broker["broker"] or not after or not broker["start"] <= end < broker["end"]:
-            continue
-        x = scale.place(end)
-        axis.vlines(x, -row - HALF - 0.1, -row + HALF + 0.1, style.INK, (0, (3, 2)), linewidth=2, zorder=9)
-        text = f"truncated to {end} at {time / 1e9:.1f} s"
-        place, align = ((-5, -1), "right") if x > 0.7 else ((5, -1), "left")
-        style.note(axis, text, (x, -row - HALF), place, ha=align, va="top", **NOTE)
+def _cut(axis: Axes, x: float, row: int, text: str) -> None:
+    """Draws a truncation between this snapshot and the next."""
+    axis.vlines(x, -row - HALF - 0.1, -row + HALF + 0.1, style.INK, (0, (3, 2)), linewidth=2, zorder=9)
+    place, align = ((-5, -1), "right") if x > 0.7 else ((5, -1), "left")
+    style.note(axis, text, (x, -row - HALF), place, ha=align, va="top", **NOTE)
 
 
 def leader_at(evidence: Record, time: int | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import cycle, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import plural
 from . import style
@@ -41,6 +41,18 @@ NEAR = 1_000_000_000  # ns: sources may date one event differently
 Record = dict[str, Any]
 
 
+class _Window(NamedTuple):
+    """The drawn span of time (ns), and the time at which the axis begins."""
+
+    low: int
+    high: int
+    zero: int
+
+    def place(self, time: int) -> float:
+        """The place of a time on the axis, in seconds."""
+        return (time - self.zero) / 1e9
+
+
 def subjects(figures: Record) -> list[Record]:
     """Partitions with a loss, or with violations and changes of leader or ISR; otherwise those with most changes."""
     evidence = [part for part in figures["partitions"] if part.get("replicas") and _dated(part["replicas"])]
@@ -60,23 +72,20 @@ def draw(figures: Record, partition: str) -> Figure:
             return style.empty_sheet(name, "No dated leader of this partition is recorded in the brokers' files.")
         low, high = span_of(figures, evidence)
         # Without clients the axis begins with the first event.
-        zero = 0 if _has_span(figures) else low
-
-        def place(time: int) -> float:
-            return (time - zero) / 1e9
-
+        window = _Window(low, high, 0 if _has_span(figures) else low)
+        place = window.place
         brokers = _brokers(evidence)
         ends = [end for end in evidence["ends"] if low <= end[0] <= high]
         bands = bands_of(figures, low, high, place)
         rows = [0.3 * max(lanes(bands), 0.2), 0.55 * len(brokers) + 0.3, *([2.2] if ends else [])]
         figure, axes = style.sheet(_title(name, part, evidence), rows, 1.6 + sum(rows))
         draw_bands(axes[0], axes[1:], bands)
-        _lanes(axes[1], evidence, brokers, low, high, place)
+        _lanes(axes[1], evidence, brokers, window)
         if ends:
             _ends(axes[2], evidence, ends, brokers, place)
         margin = (place(high) - place(low)) * 0.01
         axes[-1].set_xlim(place(low) - margin, place(high) + margin)
-        seconds_axis(axes[-1], figures["started_at"], _since(figures, low), zero)
+        seconds_axis(axes[-1], figures["started_at"], _since(figures, low), window.zero)
     return figure
 
 
@@ -144,7 +153,8 @@ def _title(name: str, part: Record, evidence: Record) -> str:
     return f"{lost}: {plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
 
 
-def _lanes(axis: Axes, evidence: Record, brokers: list[str], low: int, high: int, place: Any) -> None:
+def _lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Window) -> None:
+    low, high, place = window.low, window.high, window.place
     rows = {broker: -number for number, broker in enumerate(brokers)}
     down = {broker: _down(evidence, broker, low, high) for broker in brokers}
     for broker, row in rows.items():
@@ -161,8 +171,8 @@ def _lanes(axis: Axes, evidence: Record, brokers: list[str], low: int, high: int
                     left, right = max(start, since), min(end, until)
                     if left < right:
                         style.bar(axis, rows[broker], place(left), place(right), 0.62, zorder=3.5, **ABSENT)
-    _leaders(axis, evidence, rows, down, low, high, place)
-    _moves(axis, evidence.get("moves", []), rows, low, high, place)
+    _leaders(axis, evidence["terms"], rows, down, window)
+    _moves(axis, evidence.get("moves", []), rows, window)
     for time, broker, kind in _lives(evidence):
         if broker in rows and low <= time <= high:
             mark = {**(DIED if kind == "died" else BACK)}
@@ -176,13 +186,13 @@ def _lanes(axis: Axes, evidence: Record, brokers: list[str], low: int, high: int
     _legend(axis, bool(evidence.get("moves")))
 
 
-def _moves(axis: Axes, moves: list[list[Any]], rows: dict[str, int], low: int, high: int, place: Any) -> None:
+def _moves(axis: Axes, moves: list[list[Any]], rows: dict[str, int], window: _Window) -> None:
     """Frames the brokers to which a reassignment moves the partition, and those from which it does."""
     for number, (time, adding, removing) in enumerate(moves):
-        since, until = max(time, low), moves[number + 1][0] if number + 1 < len(moves) else high
+        since, until = max(time, window.low), moves[number + 1][0] if number + 1 < len(moves) else window.high
         for brokers, look in ((adding, ADDING), (removing, REMOVING)):
             for row in (rows[broker] for broker in brokers if broker in rows and since < until):
-                style.bar(axis, row, place(since), place(until), 0.78, zorder=8, **MOVING, **look)
+                style.bar(axis, row, window.place(since), window.place(until), 0.78, zorder=8, **MOVING, **look)
 
 
 def _legend(axis: Axes, moving: bool) -> None:
@@ -202,21 +212,21 @@ def _legend(axis: Axes, moving: bool) -> None:
     style.legend(axis, handles=handles, ncols=5, columnspacing=1.2)
 
 
-def _leaders(
-    axis: Axes, evidence: Record, rows: dict[str, int], down: dict[str, Any], low: int, high: int, place: Any
-) -> None:
-    terms = [term for term in evidence["terms"] if term["time"] is not None and term["time"] <= high]
+def _leaders(axis: Axes, terms: list[Record], rows: dict[str, int], down: dict[str, Any], window: _Window) -> None:
+    """Draws the terms of leadership, and the elections."""
+    terms = [term for term in terms if term["time"] is not None and term["time"] <= window.high]
     colours = dict(zip(rows, cycle(style.SERIES), strict=False))
     for number, term in enumerate(terms):
-        ends = [term["ended"], terms[number + 1]["time"] if number + 1 < len(terms) else None, high]
+        ends = [term["ended"], terms[number + 1]["time"] if number + 1 < len(terms) else None, window.high]
         until = min(end for end in ends if end is not None)
         edge = {"edgecolor": style.RED, "linewidth": 2} if term["rivals"] else {}
         for broker, since in [(term["leader"], term["time"]), *term["rivals"]]:
-            led = _alive(down.get(broker, []), max(since, low), until)
+            led = _alive(down.get(broker, []), max(since, window.low), until)
             if broker in rows and led is not None:
-                _bar(axis, rows[broker], led, (low, high), term["epoch"], colours[broker], place, **edge)
-        if term["epoch"] > 0 and low <= term["time"]:
-            _election(axis, term, place)
+                look = {"facecolor": colours[broker], **edge}
+                _bar(axis, rows[broker], led, term["epoch"], window, look)
+        if term["epoch"] > 0 and window.low <= term["time"]:
+            _election(axis, term, window.place(term["time"]))
 
 
 def _alive(down: list[tuple[int, int]], since: int, until: int) -> tuple[int, int] | None:
@@ -229,27 +239,25 @@ def _alive(down: list[tuple[int, int]], since: int, until: int) -> tuple[int, in
     return (since, until) if since < until else None
 
 
-def _bar(
-    axis: Axes, row: int, led: tuple[int, int], span: tuple[int, int], epoch: int, colour: str, place: Any, **edge: Any
-) -> None:
+def _bar(axis: Axes, row: int, led: tuple[int, int], epoch: int, window: _Window, look: dict[str, Any]) -> None:
     """Draws a term of leadership with its epoch, in the longest text that fits."""
-    left, right = map(place, led)
-    style.bar(axis, row, left, right, 0.62, facecolor=colour, zorder=4, **edge)
-    whole = place(span[1]) - place(span[0])
+    left, right = map(window.place, led)
+    style.bar(axis, row, left, right, 0.62, zorder=4, **look)
+    whole = window.place(window.high) - window.place(window.low)
     for text in (f"leads, epoch {epoch}", f"epoch {epoch}", str(epoch)):
         if (right - left) / whole > 0.0105 * len(text):
-            ink = style.text_colour(colour)
+            ink = style.text_colour(look["facecolor"])
             axis.text(left + 0.004 * whole, row, text, va="center", fontsize=8.5, color=ink, zorder=8)
             break
 
 
-def _election(axis: Axes, term: Record, place: Any) -> None:
+def _election(axis: Axes, term: Record, x: float) -> None:
     if not term["unclean"]:
-        axis.axvline(place(term["time"]), color=style.FAINT, linewidth=1, zorder=6)
+        axis.axvline(x, color=style.FAINT, linewidth=1, zorder=6)
         return
-    axis.axvline(place(term["time"]), color=style.RED, linewidth=2, zorder=6)
+    axis.axvline(x, color=style.RED, linewidth=2, zorder=6)
     begins = f", from offset {term['start']}" if term["start"] is not None else ""
-    style.note(axis, f"unclean election{begins}", (place(term["time"]), 0.62), (4, 0), color=style.RED, zorder=9)
+    style.note(axis, f"unclean election{begins}", (x, 0.62), (4, 0), color=style.RED, zorder=9)
 
 
 def _spells(isr: list[list[Any]], low: int, high: int) -> list[tuple[int, int, list[str]]]:

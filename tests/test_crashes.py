@@ -83,7 +83,7 @@ def test_a_panic_is_a_crash_and_not_a_breach(
             main()
 
 
-def test_a_crash_in_a_lone_run_is_raised(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_in_a_single_run_is_raised(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalEngine, "judge", lambda *_: [][0])
     assert isinstance(invoked("check", runs[0], "--engine", "local").exception, IndexError)
 

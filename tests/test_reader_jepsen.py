@@ -18,7 +18,7 @@ SAMPLE = (Path(__file__).parent / "data" / "jepsen.edn").read_bytes()
 
 
 def one_by_one(blob: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """What the general path alone makes of these lines."""
+    """The events and malformed lines that the general path returns."""
     rows, malformed = [], []
     for number, line in enumerate(blob.split(b"\n")):
         try:

@@ -1,4 +1,4 @@
-"""compaction: a newer record of the key replaced them.
+"""compaction: a newer record of the key replaced the records.
 
 No loss: the legal reason why records are absent.
 

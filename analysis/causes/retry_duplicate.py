@@ -1,8 +1,8 @@
 """retry-duplicate: a producer without idempotence retried after a lost acknowledgement and wrote the record twice.
 
-Needs: evidence that the producer lacks idempotence (its configuration, acks 0 or 1, or batches without an id),
-and the log or the history shows the record at both offsets. If the evidence shows an election between the copies, it
-explains why the first acknowledgement was lost.
+Needs: the producer lacked idempotence (by its configuration, by acks 0 or 1, or by batches without a producer id); and
+the record is at both offsets in the log or in the history. An election between the copies, if one is recorded, explains
+why the first acknowledgement was lost.
 """
 
 from __future__ import annotations

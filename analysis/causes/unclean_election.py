@@ -2,8 +2,8 @@
 
 Needs: the new leader was not among the in-sync or eligible replicas before its election (the metadata log,
 or the controller's line), and its log lacked the lost records then (epoch file, segment, state-change.log, or the
-log when it was loaded). If KIP-966 elects the last known leader again, this is another cause: that leader lacks no
-record because of being out of sync.
+log when it was loaded). If KIP-966 elects the last known leader again, this is another cause: being out of sync
+is not why that leader lacks records.
 """
 
 from __future__ import annotations

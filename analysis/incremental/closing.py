@@ -69,30 +69,31 @@ def contradicts(closed: Closed, sent: pl.Series, rest: Rows, context: pl.DataFra
     )
 
 
-def close_ranges(
-    units: ObservationStore,
-    unit: Unit,
-    facts: Mapping[int, RangeFacts],
-    tables: Tables,
-    before: Closed | None,
-    open_values: Collection[str],
-    max_ranges: int,
-    context: pl.DataFrame,
-    settings: Settings,
-) -> tuple[Closed, Tables] | None:
-    """What is now closed of a proved partition, and the rows without a range that the next call needs; None: nothing.
+class ProvedPartition(NamedTuple):
+    """A partition that its ranges prove, with the stored rows of all partitions."""
 
-    `facts` are those of its ranges, `tables` its rows without a range. A reader that is more than `max_ranges` behind
-    keeps no further range open.
+    units: ObservationStore
+    unit: Unit
+    facts: Mapping[int, RangeFacts]  # by range
+    tables: Tables  # its rows without a range
+    closed: Closed | None  # by earlier calls
+
+
+def close_ranges(
+    proved: ProvedPartition, open_values: Collection[str], max_ranges: int, context: pl.DataFrame, settings: Settings
+) -> tuple[Closed, Tables] | None:
+    """The closed offsets of a proved partition, and the rows without a range that the next call needs; None: nothing.
+
+    A reader that is more than `max_ranges` behind keeps no further range open.
     """
-    rest = rows_of(tables)
+    facts, before, rest = proved.facts, proved.closed, rows_of(proved.tables)
     below = _closed_end(facts, before, rest, open_values, max_ranges, settings)
     if not below:
         return None
     newly = [number for number in sorted(facts) if (number + 1) * settings.range_offsets <= below]
     values = before.values if before else KeySet()
-    for number in newly:
-        sends = units.range_of(unit, number).get("sends", []) if number in units.ranges_of(unit) else []
+    for number in sorted({*newly} & {*proved.units.ranges_of(proved.unit)}):
+        sends = proved.units.range_of(proved.unit, number).get("sends", [])
         values = values.with_keys(keys_of(pl.concat([frame["value"] for frame in sends]))) if sends else values
     marks, until, counts = _without_closed_marks(rest.marks, below, settings)
     others = [facts[number] for number in facts if number not in newly]
@@ -101,7 +102,7 @@ def close_ranges(
         merged.counts[name] = merged.counts.get(name, 0) + number
     until = max(until, before.dropped_until if before else MIN_INT64)
     known = Closed(below, merged, values, until, _groups(marks, settings), handlers_of(context))
-    return known, {**tables, "marks": [marks]}
+    return known, {**proved.tables, "marks": [marks]}
 
 
 def _closed_end(

@@ -25,7 +25,7 @@ from ..partitions.offset_ranges import MAX_RANGES, REST
 from ..partitions.unit import OBSERVED
 from ..results import Results
 from ..rules import RULES
-from .closing import Closed, close_ranges
+from .closing import Closed, ProvedPartition, close_ranges
 from .proving import Proved, prove
 from .reading import Reading, read_appended
 from .state import Carried, State
@@ -145,8 +145,8 @@ def _carried(
         proved, below = proofs.get(unit), 0
         rest = units.range_of(unit, REST)
         if proved is not None and proved.proof.summary is not None:
-            own = (units, unit, proved.facts, rest, before.get(unit))
-            found = close_ranges(*own, reading.open_values, max_ranges, context, settings)
+            partition = ProvedPartition(units, unit, proved.facts, rest, before.get(unit))
+            found = close_ranges(partition, reading.open_values, max_ranges, context, settings)
             if found is not None:
                 closed[unit], rest = found
                 below = closed[unit].below

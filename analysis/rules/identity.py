@@ -96,7 +96,7 @@ def _sightings(places: pl.DataFrame) -> list[tuple[str, int]]:
     breach="A value was acknowledged or polled at several offsets.",
     not_a_breach=(
         "Permitted: a producer without idempotence may write twice when it retries. The evidence is its "
-        "configuration, by acks=0 or acks=1, or because its records have no producer id in the brokers' logs. A value "
+        "configuration, acks=0 or acks=1, or records without a producer id in the brokers' logs. A value "
         "that was sent twice is no breach: the assumptions report that values are not unique."
     ),
     in_jepsen="The same, and always a violation: the configuration of producers is not recorded.",

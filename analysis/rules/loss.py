@@ -53,7 +53,7 @@ from .unknown_losses import unknown_ends, unknown_sends
         "certain may have removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict "
         "it. Retention may have removed it: all records below are older than retention.ms, or the log is limited in "
         "size. A tombstone is missing and run.json does not set cleanup.policy. On a compacted topic another record "
-        "of the same key may be the later one. None of these but the last explains an offset that holds another "
+        "of the same key may be the later one. Only this last reason explains an offset that holds another "
         "value, or an end that went back."
     ),
     in_jepsen="No ok operation read the value, its writer must have committed, and a later value was read.",
@@ -202,7 +202,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     maybe_legal = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")
     lost = (truncated | (missed & ~maybe_legal)) & ~pl.col("in_final")
     if final is None:
-        # A producer that wrote it again gave it another offset. Final reads show that themselves.
+        # A producer that wrote it again gave it another offset. Final reads would show that.
         lost &= ~pl.col("value").is_in(values_in_leaders_log(p, sends.filter(lost)["value"])["value"].implode())
 
     unread = pl.col("first_read").is_null() & ~pl.col("legal")
@@ -255,7 +255,7 @@ def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
 
 
 def vanished(p: Partition, offsets: Offsets) -> Offsets:
-    """The offsets of records that are gone since the log was truncated: a consumer that reads on skips none there."""
+    """The offsets of records that are gone since the log was truncated: a consumer that continues there skips nothing."""
     gone = lost_sends(p)
     truncated = gone.filter(pl.col("replaced") | pl.col("shrunk"))["offset"].min()
     later = offsets[offsets >= truncated] if isinstance(truncated, int) else offsets[:0]

@@ -28,8 +28,8 @@ from .rule import NO_BROKER_FILES, Rule
     summary="Replicas hold different records at one offset",
     breach=(
         "In one snapshot two replicas have records at one offset that differ in leader epoch, key or value, "
-        "and the record that the other replaced was committed. Below a checkpointed high watermark it was. "
-        "Above it, it was if it was acknowledged under acks=all or read by a consumer."
+        "and the record that the other replaced was committed: it is below a checkpointed high watermark, was "
+        "acknowledged under acks=all, or was read by a consumer."
     ),
     not_a_breach=(
         "A replica that is behind does not diverge. A divergence above the high watermark that the next "

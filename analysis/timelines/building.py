@@ -108,7 +108,7 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
 
 
 def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | None) -> str | None:
-    """What a metadata record says of a reassignment; None if it changes none."""
+    """The change of a reassignment by a metadata record, in words; None if it changes none."""
     columns = ("replicas", "adding", "removing")
     if previous is None or all(row[column] == previous[column] for column in columns):
         return None

@@ -1,8 +1,8 @@
 """Versions and anomalies of registers that transactions read and write, as elle.rw-register infers them.
 
-A read shows which write it saw, but not the order of the writes. Known for certain is only that all versions come after
-the initial one (nil). More follows from what the user assumes of each key (ASSUMPTIONS). So no anomaly does not mean
-that there is none. `ordered_by` tries the order of time.
+A read shows which write it saw, but not the order of the writes. Only the initial version (nil) certainly comes first.
+More follows from what the user assumes of each key (ASSUMPTIONS). So a history may have anomalies that are not found.
+`ordered_by` tries the order of time.
 """
 
 from __future__ import annotations

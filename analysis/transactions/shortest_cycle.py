@@ -16,7 +16,7 @@ from .graph import Graph, Ints, Order
 
 BUDGET = 200_000  # steps of the search for the shortest cycle of a component; then the shortest so far is taken
 KINDS = ("ww", "wr", "rw")
-State = tuple[int, int]  # an operation, and what the search has to know of the rw steps before it
+State = tuple[int, int]  # an operation, and a count of rw steps before it (CycleSearch)
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class Cycle:
 class CycleSearch:
     """A search for the shortest cycle of dependencies that are all on cycles, breadth first from each operation.
 
-    A shortest cycle takes at most one step in real time: of several, one leads from an end to a start that the steps
-    between reach again, as ends of a cycle cannot all grow.
+    A shortest cycle has at most one step in real time. Of two such steps, the one that begins at the later end also
+    leads to the start to which the other one leads, which gives a shorter cycle.
 
-    A state of the search is an operation with a number: of G-single-item that of the rw steps so far, of
-    G-nonadjacent-item 1 if the last step was one.
+    A state of the search is an operation and a count: for G-single-item the rw steps so far, for G-nonadjacent-item 1
+    if the last step was rw, else 0.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class CycleSearch:
         """The shortest cycle that BUDGET allows to find; None only for G-single-item."""
         best: list[State] | None = None  # the first operation is also the last
         budget = BUDGET
-        # In real time the operation that started last is certainly on a cycle: only dependencies lead on from it.
+        # The operation that started last has no later one in real time, so only dependencies lead from it.
         starts = sorted(self.nodes, key=lambda node: -int(self.graph.start[node])) if self.order == "realtime" else None
         for first in starts or self.nodes:
             found, steps = self._from(first, len(best) - 1 if best else len(self.nodes) + 1)

@@ -153,7 +153,7 @@ PATTERNS: tuple[Pattern, ...] = (
         rf"{LOG} Corruption found in segment (?P<base_offset>\d+), truncating to offset (?P<offset>\d+)"),
     Pattern("corruption", "0.8-1.1", "Found invalid messages in log segment",
         r"Found invalid messages in log segment (?P<segment>\S+) at byte offset (?P<byte>\d+)"),
-    # A log directory failed, as on a full disk: the broker goes on without the partitions in it (KIP-112).
+    # A log directory failed, as on a full disk: the broker continues without the partitions in it (KIP-112).
     Pattern("disk-failed", "1.0+", "because they are in the failed log directory",
         r"stopped fetcher for partitions (?P<partitions>[\w.\-,]+) and stopped .*because they are in the failed log directory (?P<folder>\S+?)\.?(?: \([\w.$]+\))?$"),
     # A follower refuses a batch with a wrong CRC, and fetches it again and again.

@@ -61,7 +61,7 @@ def topic_stream(session: Session, bootstrap: str, topic: str, client: Mapping[s
 
 
 class Stream:
-    """A streaming query that hands each batch to `take`. After a restart it goes on from the checkpoint."""
+    """A streaming query that hands each batch to `take`. After a restart it continues from the checkpoint."""
 
     def __init__(self, frame: Frame, order: tuple[str, ...], checkpoint: str, every: float, take: Take) -> None:
         self._failure: BaseException | None = None

@@ -72,7 +72,7 @@ class Node:
         self.is_paused = False
 
     def is_ready(self) -> bool:
-        """Whether the log says, since the last start, that the node serves."""
+        """Whether the log has, since the last start, the line of a node that serves."""
         try:
             with (self.folder / "server.log").open("rb") as log:
                 log.seek(self._log_position)
