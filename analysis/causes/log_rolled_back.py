@@ -5,8 +5,9 @@ older copy, or cut, while the broker is down, it can still be elected cleanly, a
 failure does not explain this: flushed records, and records in the files of a stopped broker, are on the disk.
 
 Needs: a log of the broker that leads afterwards, copied while it was down, with the lost records; or that it was in
-sync when or after they were acknowledged, and either a recovery point above them (everything below it was flushed) or a
-fault in the history that replaced its log; or that it acknowledged them itself, such a fault, and no power failure.
+sync when or after they were acknowledged, or acknowledged them itself, and one of these: a recovery point above them
+(everything below it was flushed); a fault in the history that replaced its log, and no power failure; or a line of its
+next start which shows that it had been shut down in order (all logs were flushed).
 Also: a later log of the same broker that ended at or below them without a truncation; and an election that was not
 unclean.
 """
@@ -36,7 +37,7 @@ REMEDY = (
     " records before it."
 )
 RESTORED = ("fault-restore", "fault-restore-backup")
-PREVENTED = "starting the broker with its own newest log instead of an older copy"
+PREVENTED = "starting the broker with its own newest log instead of an older copy or an empty disk"
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
@@ -101,7 +102,8 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         if not joined or _is_cut(timeline, broker, lost, followed, time):
             continue
         flushed = _recovery_point_facts(timeline, short, lost)
-        if known := flushed or _log_replacement_facts(timeline, broker, lost, since, time):
+        known = flushed or _log_replacement_facts(timeline, broker, lost, since, time)
+        if known := known or _clean_start_facts(timeline, broker, since, time):
             return [*joined, *known, short.fact]
     return []
 
@@ -140,6 +142,7 @@ def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, since: 
     Empty if it may have lost them before: in a power failure, or by a truncation to another leader's log.
     """
     replaced = _log_replacement_facts(timeline, broker, lost, since, until)
+    replaced = replaced or _clean_start_facts(timeline, broker, since, until)
     if not replaced:
         return []
     found = find_leader_change(timeline, lost)
@@ -157,6 +160,22 @@ def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: i
         return []
     facts = [fact for fact in _disk_fault_facts(timeline, broker, lost) if fact.kind in RESTORED]
     return [fact for fact in facts if fact.time is not None and since <= fact.time <= until]
+
+
+def _clean_start_facts(timeline: Timeline, broker: str, since: int, until: int) -> list[Fact]:
+    """The fact that the broker had been shut down in order before its first start between two times; else empty.
+
+    It had flushed its logs, so a log that is short after this start is not the one that it left.
+    """
+    own = [(fact.time, fact) for fact in timeline.clean_starts if fact.broker == broker and fact.time is not None]
+    own = [(time, fact) for time, fact in own if since < time <= until]
+    if not own:
+        return []
+    starts = [
+        event.fact for time, event in timeline.life_of(broker) if event.kind == "started" and since < time <= own[0][0]
+    ]
+    sources = [fact.source for fact in starts]
+    return [own[0][1]] if len(sources) == len({*sources}) else []  # a second start in one source: not the first
 
 
 def _is_held(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:

@@ -249,6 +249,11 @@ def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None
     builder.events.append(BrokerEvent(fact, row["broker"], "started"))
 
 
+def _clean_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
+    message = f"broker {row['broker']} found that it had been shut down in order, with all logs flushed"
+    builder.clean_starts.append(_fact(builder, row, message, "clean-start", broker=row["broker"]))
+
+
 # By kind of line: the broker's event that a controller saw, and the wording of its fact.
 SEEN = {
     "fenced": ("died", "the controller fenced broker {}"),
@@ -295,6 +300,7 @@ HANDLERS = {
     "fetched-corrupt": _fetched_corrupt,
     "boot": _boot,
     "configured": _boot,
+    "clean-start": _clean_start,
     **dict.fromkeys(SEEN, _seen),
     "version": _version,
 }

@@ -51,6 +51,7 @@ class Timeline:
     topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
     log_starts: list[Fact] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
+    clean_starts: list[Fact] = field(default_factory=list)  # of brokers that had been shut down in order
     disk_errors: list[Fact] = field(default_factory=list)  # failed log directories, and damage that followers fetched
     moves: list[Move] = field(default_factory=list)  # steps of reassignments
     refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked

@@ -15,7 +15,7 @@ from logjudge.histories.evidence.tables import DAMAGE, LOCATION, damage_row
 from . import test_recorded_runs as recorded_runs
 from .replica_texts import checkpoints, joined, logs
 from .test_commands import run
-from .timelines import epochs, fault, lost, metadata, timeline
+from .timelines import epochs, fault, lost, metadata, server_log, timeline
 
 THREE = "1: 0a 1b 2c\n2: 0a 1b 2c\n3: 0a 1b 2c"
 TWO_LEADS = metadata((9, {"leader": 2, "isr": [2]}))
@@ -106,7 +106,13 @@ AT_THE_END = "1: 0a 1x@4\n2: 0a 1x@4"
 
 
 def rolled_back(
-    *faults, before="1: 0a 1b@1\n2: 0a 1b@1", after="1: 0a\n2: 0a 1b@1", recovered=None, changes=(), acks="all"
+    *faults,
+    before="1: 0a 1b@1\n2: 0a 1b@1",
+    after="1: 0a\n2: 0a 1b@1",
+    recovered=None,
+    changes=(),
+    acks="all",
+    events=(),
 ):
     """The cause of the loss of b, with snapshots of both logs at 9 and 10 s where they are given."""
     parts = [logs(text, name) for text, name in ((before, "before"), (after, "after"), (AT_THE_END, "")) if text]
@@ -117,7 +123,7 @@ def rolled_back(
     times = {"before": 9 * SECOND, "after": 10 * SECOND}
     about = {"snapshots": ("before", "after", ""), "times": times}
     meta = metadata(*(changes or (*JOINS, *AGAIN)))
-    return explain_loss(timeline(tables, about, meta, leader="1", faults=faults), lost(acks))
+    return explain_loss(timeline(tables, about, meta, events, leader="1", faults=faults), lost(acks))
 
 
 def test_a_log_that_came_back_shorter_than_it_was_on_disk_was_rolled_back():
@@ -127,7 +133,7 @@ def test_a_log_that_came_back_shorter_than_it_was_on_disk_was_rolled_back():
     assert sentences.index("in snapshot before broker 1's log of orders-0 ended at 2") < sentences.index(
         "in snapshot after"
     )
-    own_log = "starting the broker with its own newest log instead of an older copy"
+    own_log = "starting the broker with its own newest log instead of an older copy or an empty disk"
     assert explained.prevented_by == [own_log]
     # Broker 2 was in sync as well, and still had the record.
     both = rolled_back(*KILLED[1:], changes=[*JOINS[:2], (7, {"leader": 1}), *AGAIN])
@@ -181,6 +187,25 @@ STOPPED = (fault("kill", "1", 8), fault("restart", "1", 11))
 def test_a_leader_had_what_it_acknowledged_until_its_log_was_replaced(between, cause):
     faults = (STOPPED[0], *between, STOPPED[1])
     assert rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=ALONE).cause == cause
+
+
+BOOT = "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"
+IN_ORDER = "INFO Skipping recovery of 1 logs from /d since clean shutdown file was found (kafka.log.LogManager)"
+
+
+@pytest.mark.parametrize(
+    ("broker", "lines", "cause"),
+    [
+        ("1", [(8, BOOT), (9, IN_ORDER)], "log-rolled-back"),
+        ("1", [(8, BOOT)], "last-replica-standing"),
+        ("1", [(7, BOOT), (8, BOOT), (9, IN_ORDER)], "last-replica-standing"),  # the first start may have lost the tail
+        ("2", [(8, BOOT), (9, IN_ORDER)], "last-replica-standing"),
+    ],
+)
+def test_a_log_that_is_short_after_a_shutdown_in_order_is_not_the_one_that_the_broker_left(broker, lines, cause):
+    faults = (fault("shutdown", "1", 6),)
+    found = rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=ALONE, events=[server_log(broker, *lines)])
+    assert found.cause == cause
 
 
 def test_a_restored_backup_took_what_the_brokers_had_acknowledged(unpacked, tmp_path):
