@@ -20,7 +20,7 @@ MIN_BATCHES, MAX_BATCHES = 16, 1_024
 
 
 class Unit(NamedTuple):
-    """What is judged together: a topic-partition, or all keys of a Jepsen history, because transactions join them."""
+    """A unit of judging: a topic-partition, or all keys of a Jepsen history, because transactions join them."""
 
     topic: str
     partition: int

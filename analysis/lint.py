@@ -1,4 +1,4 @@
-"""What weakens every verdict on a history: lines that cannot be read, and broken assumptions about its events."""
+"""Problems that weaken every verdict on a history: malformed lines, and broken assumptions about its events."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _observed(gathered: Gathered) -> list[pl.DataFrame]:
 
 
 def times_going_back(gathered: Gathered) -> str:
-    """Which processes have a clock that was set back, and where the first one was, as a sentence; empty if none has."""
+    """Processes with a clock that was set back, and the place of the first one, as a sentence; empty if none has."""
     timed = [frame.select(INVOCATIONS) for frame in _observed(gathered) if len(frame)]
     found = set_back(pl.concat(timed)).unique("process", keep="first", maintain_order=True) if timed else pl.DataFrame()
     places: list[dict[str, Any]] = [{"place": row["place"]} for row in found.to_dicts()[:1]]

@@ -1,4 +1,4 @@
-"""Where the field states what rules and causes rest on: titles and addresses."""
+"""The documents in which the guarantees of rules and causes are stated: titles and addresses."""
 
 from __future__ import annotations
 

@@ -79,11 +79,11 @@ class Results:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """What rules reported: of each partition (`summaries`), and of the whole run."""
+        """The reports of rules: of each partition (`summaries`), and of the whole run."""
         return [*self.summaries, *self._of_run]
 
     def contents(self) -> Iterator[tuple[str, str, Any]]:
-        """What was added, as kind, name and a frame or JSON, so that another process can add it to its Results."""
+        """The added parts as kind, name and a frame or JSON, so that another process can add them to its Results."""
         for kind in ("findings", "quarantine", "damage"):
             yield from ((kind, "", frame) for frame in getattr(self, f"_{kind}"))
         yield "summaries", "", self._summaries

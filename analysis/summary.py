@@ -83,7 +83,7 @@ def _latency(p: Partition) -> int | None:
 
 
 def counts_of(findings: list[Finding]) -> dict[str, dict[str, int]]:
-    """By rule, then by severity: the number of findings (`violation`) and of records (`violation records`)."""
+    """The number of findings (`violation`) and of records (`violation records`), by rule and then by severity."""
     counts: dict[str, dict[str, int]] = {}
     for finding in findings:
         by_severity = counts.setdefault(finding.rule, {})

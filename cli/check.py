@@ -145,7 +145,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     judged: list[Judged] = []
     for run in _judged(tasks, engine):
         judged.append(run)
-        # Of several runs, a valid one only has its line in the list at the end.
+        # With several runs, a valid one only has its line in the list at the end.
         if run.report and not is_quiet(options) and (len(runs) == 1 or run.verdict != "valid"):
             click.echo(render(run.report, run.folder, run.seconds))
             if engine.remark:

@@ -84,7 +84,7 @@ def judge(task: Task, engine: Engine) -> Judged:
 
 
 def judge_or_report(task: Task, engine: Engine) -> Judged:
-    """As `judge`, but an error is printed on stderr. Raises the errors that the next run would meet, too."""
+    """Judges like `judge`, but prints an error on stderr. Raises the errors that the next run would meet, too."""
     began, started = datetime.now(UTC), time.monotonic()
     try:
         return judge(task, engine)

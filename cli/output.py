@@ -35,8 +35,8 @@ def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
     """The text for stdout; click removes the colours if stdout is not a terminal."""
     width = max(40, min(shutil.get_terminal_size((100, 40)).columns, 120))
     lines: list[str] = []
-    for rules, items, most in ((16, 3, 5), (12, 3, 4), (10, 3, 3), (10, 2, 3), (8, 2, 2), (6, 2, 2)):
-        lines = _screen(report, seconds, Room(width, rules, items, most))
+    for sizes in ((16, 3, 5), (12, 3, 4), (10, 3, 3), (10, 2, 3), (8, 2, 2), (6, 2, 2)):
+        lines = _screen(report, seconds, Room(width, *sizes))
         if len(lines) + 2 * bool(folder) <= MAX_LINES:
             break
     return "\n".join([*lines, *(["", f"Report, plots and all findings: {folder}"] if folder else [])])

@@ -1,4 +1,4 @@
-"""What `logjudge watch` follows: a run on this machine, a Kafka topic, or a stream of Spark."""
+"""The sources of `logjudge watch`: a run on this machine, a Kafka topic, or a stream of Spark."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What was observed: events of clients and files of brokers. Nothing here judges."""
+"""The evidence: events of clients and files of brokers. Nothing here judges."""

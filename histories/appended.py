@@ -1,4 +1,4 @@
-"""What was appended to the files of a history since an earlier call: whole lines behind a recorded position."""
+"""Reads whole lines that were appended to the files of a history since an earlier call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMPARED_BYTES = 64 << 10  # at each end of what was read, to recognise a file t
 
 
 class Position(NamedTuple):
-    """How far a file was read: whole lines."""
+    """The position up to which a file was read, in whole lines."""
 
     bytes: int = 0
     lines: int = 0

@@ -100,7 +100,7 @@ def _try_to_read(path: Path) -> None:
 
 
 def reason_of(error: OSError | ValueError) -> str:
-    """What is wrong with a path, as the `found` of an InputError."""
+    """The problem of a path, as the `found` of an InputError."""
     if isinstance(error, FileNotFoundError):
         return NO_SUCH_FILE
     reason = getattr(error, "strerror", None) or str(error)

@@ -1,4 +1,4 @@
-"""When which records were copied, in runs of the same application under the same faults."""
+"""Copied records over time, in runs of the same application under the same faults."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def lines(figures: dict[str, Any], partition: str | None = None) -> dict[str, list[int | None]]:
-    """By consumer and bin: the worst lag over its partitions in ns; None without a position."""
+    """The worst lag over a consumer's partitions in ns, by consumer and bin; None without a position."""
     by_consumer: dict[str, list[list[int | None]]] = {}
     for part in figures["partitions"]:
         if partition in (None, part["name"]):

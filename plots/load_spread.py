@@ -1,4 +1,4 @@
-"""How many partitions each broker leads after another one died, for each assignment of replicas."""
+"""The number of partitions that each broker leads after another one died, for each assignment of replicas."""
 
 from __future__ import annotations
 

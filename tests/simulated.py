@@ -78,7 +78,7 @@ class Simulated:
         if self.goes_wrong():
             offset = self.random.choice((max(0, offset - 1), offset + 1, self.random.randint(0, len(self.log))))
         if value == "null" and offset in self.tombstones:
-            # Nothing would tell two of them at one offset apart.
+            # Two tombstones at one offset would be indistinguishable.
             value = self.value()
             self.log[-1:] = [value] if appended else self.log[-1:]
         self.tombstones |= {offset} if value == "null" else set()

@@ -314,7 +314,7 @@ def test_coarser_bins_hold_what_the_finer_ones_held(start: int, length: int, sha
 
 
 def big_partition(count: int) -> Partition:
-    """Of three thousand records, one thousand is never read, so it is lost; between any two offsets is a hole."""
+    """One in three blocks of 1000 records is never read, so it is lost; there is a gap after each offset."""
     offsets = np.arange(count, dtype=np.int64) * 2
     values = pl.Series(offsets).cast(pl.String)
     times = np.arange(count, dtype=np.int64) * 1_000_003

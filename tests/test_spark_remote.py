@@ -128,7 +128,7 @@ def brokers(bundle: Path) -> Path:
 def test_coordinators_topics_at_a_uri(
     spark: Any, bundle: Path, mounted: str, large: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a real run, in which only the coordinators' topics show the hanging transaction and the last commits."""
+    """Only the coordinators' topics of this recorded run show the hanging transaction and the last commits."""
     from logjudge.analysis.engines.spark import judge_run
 
     if large:

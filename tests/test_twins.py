@@ -40,7 +40,7 @@ BREACHES: dict[str, Callable[[dict[str, Any]], Iterator[Any]]] = {
         lambda f: iter([(f["first_offset"], f["last_offset"])]),
     ),
 }
-# Of these the twin tells also at which offset each value was read.
+# For these the twin also has the offset of each read.
 BY_ENTRY = ("aborted-read", "phantom-read", "precommitted-read")
 SEVERITIES = ("violation", "permitted", "note")
 COMPARED = BREACHES.keys() | {"inconsistent-offsets", "consumer-loss"}
@@ -140,7 +140,7 @@ def compare_with_jepsen(edn: str, breaches: set[Breach], file: Path) -> None:
     """Assert that a history has the findings that the twins find in it."""
     file.write_text(edn)
     findings = judge_run(open_run(file)).findings().to_dicts()
-    # Of two values at an offset either may be taken, so that key is compared by its values alone.
+    # Either of two values at an offset may be taken, so only the values of that key are compared.
     vague = {finding["topic"] for finding in findings if finding["rule"] == "inconsistent-offsets"}
     ours = {
         (finding["rule"], *JEPSEN[finding["rule"]](finding, [item["line"] - 1 for item in finding["evidence"]]))

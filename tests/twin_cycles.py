@@ -52,7 +52,7 @@ def simple_cycles(nodes: list[int]) -> Iterator[tuple[int, ...]]:
 
 
 def cycles(operations: list[Operation], edges: list[Edge]) -> list[list[tuple[int, set[str]]]]:
-    """Of each component in Elle's sense: for each of its types the least length, and the names of such cycles."""
+    """The least length and the names of cycles, for each type of each component in Elle's sense."""
     numbers = range(len(operations))
     reach = {
         one: {other for other in numbers if one != other and reasons(operations, edges, one, other)} for one in numbers

@@ -26,7 +26,7 @@ def polls(op: Op, key: str) -> list[tuple[int | None, str]]:
 
 
 def breaches(ops: list[Op], keys: str) -> Iterator[Breach]:
-    """Of completed operations in the order of their completion."""
+    """The breaches of completed operations, which are in the order of completion."""
     read_ok = {key: {value for op in ops if op["type"] == "ok" for _, value in polls(op, key)} for key in keys}
     seen = [op for op in ops if any(value in read_ok[key] for key in keys for _, value in sends(op, key))]
     committed = [op for op in ops if op["type"] == "ok" or (op["type"] == "info" and op in seen)]

@@ -1,4 +1,4 @@
-"""When sends in transactions were acknowledged: a client only reports when their transaction ended.
+"""Times of acknowledgement of sends in transactions, as a client only reports the end of the transaction.
 
 A transaction that stays open during an outage ends long after the brokers acknowledged its records, and an election in
 between may have lost them. So a send in a transaction is dated by two times. It was acknowledged
@@ -43,7 +43,7 @@ def with_acknowledgement_times(timeline: Timeline, sends: pl.DataFrame, values: 
 
 
 def _times_of_leaders(timeline: Timeline, epoch: int | None, offset: int) -> tuple[int | None, int | None]:
-    """When the epoch that wrote a record began, and when the last leader that had the record was gone (ns)."""
+    """The times (ns) when the epoch that wrote a record began, and when the last leader with the record was gone."""
     terms = [term for term in timeline.terms.values() if epoch is not None and term.epoch >= epoch]
     if not terms or terms[0].epoch != epoch:
         return None, None
@@ -53,7 +53,7 @@ def _times_of_leaders(timeline: Timeline, epoch: int | None, offset: int) -> tup
 
 
 def _last_time_of(timeline: Timeline, last: Term, successor: Term) -> int | None:
-    """When a term's leader stopped leading (ns): at the next term, or at its death; None if not known."""
+    """The time (ns) at which a term's leader stopped leading: the next term, or its death; None if not known."""
     # The controller's record of a change names the ISR after it.
     until = min((time - 1 for time in (successor.time, last.ended) if time is not None), default=None)
     if until is None or last.leader is None or not is_dead(timeline, last.leader, until, until, exactly=True):

@@ -274,7 +274,7 @@ def _explain_duplicate(p: Partition, finding: Finding, _: Losses = ()) -> Explan
 
 
 class _Repeats(NamedTuple):
-    """Of all values at several offsets, as there may be thousands."""
+    """Reads, sends and records of all values at several offsets; there may be thousands."""
 
     read: dict[str, dict[int, int | None]]  # by offset: ns of the first read
     sends: dict[str, tuple[str | None, int | None, int | None, str | None]]  # first: process, invoked, its place, acks

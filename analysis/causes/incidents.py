@@ -136,7 +136,7 @@ def incidents_of(findings: Iterable[Record], causes: Iterable[Record]) -> list[I
 
 
 def _events(rows: Mapping[str, Record]) -> dict[str, str]:
-    """By finding, the first loss of its event: for losses and for their consequences."""
+    """The first loss of each event, by finding: for losses and for their consequences."""
     first: dict[str, str] = {}
     for name, row in sorted(rows.items(), key=lambda item: _turn(item[1])):
         before = next((first[other] for other in row["related"] if other in first), None)
@@ -252,7 +252,7 @@ def _exemplary(group: _Group, ranked: list[Record]) -> list[Record]:
 
 
 def _measures(group: _Group) -> tuple[str, ...]:
-    """What would have prevented the event. Measures that only help some of its records come last, marked as such."""
+    """Measures that would have prevented the event. Those that only help some records come last, marked as such."""
     of_parts = [one["prevented_by"] for one in group.explanations if one["prevented_by"]]
     measures = list(dict.fromkeys(measure for part in of_parts for measure in part))
     whole = [measure for measure in measures if all(measure in part for part in of_parts)]

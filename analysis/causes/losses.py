@@ -54,7 +54,7 @@ class Lost(TopicPartition):
 
     @property
     def reported(self) -> tuple[int | None, int | None]:
-        """When clients had the first and the last acknowledgement, or end of a transaction (ns)."""
+        """The times (ns) of the first and the last acknowledgement, or end of a transaction, at clients."""
         return self.committed or (self.first_acked, self.last_acked)
 
 

@@ -88,7 +88,7 @@ class Gathering:
         return _concat(self._waiting, PLACED_EVENTS)
 
     def shared_rows(self, waiting: pl.DataFrame) -> Parts:
-        """What was taken so far and belongs to no partition, with these events that wait."""
+        """The rows taken so far that belong to no partition, with these waiting events."""
         return Parts(
             context=[_concat(self._context, CONTEXT).unique(maintain_order=True)],
             unplaced=[_concat(self._unplaced, SENDS)],
@@ -98,7 +98,7 @@ class Gathering:
         )
 
     def gathered(self) -> Gathered:
-        """What was taken so far."""
+        """The rows taken so far."""
         self.results.context = _concat(self._context, CONTEXT).sort("completed", "at")
         tables = {table: pl.concat(frames) for table, frames in self._shared.items()}
         common = Common(self.results.context, _concat(self._unplaced, SENDS), tables)
@@ -174,7 +174,7 @@ def judge_units(
 def _prove_large(
     units: ObservationStore, common: Common, settings: Settings, progress: Progress
 ) -> Iterator[tuple[Unit, Proof]]:
-    """What can be proved of large partitions by their ranges, without all of their rows in memory."""
+    """Proves large partitions by their ranges, without all of their rows in memory."""
     rows = min(WORTH_PROVING, settings.large_rows)
     large = [
         unit

@@ -41,7 +41,7 @@ def in_pool(work: Callable[Arguments, Done], *arguments: Arguments.args, **named
             _here.is_in_pool = before
         return column
 
-    # Of two expressions, polars runs each on a thread of the pool.
+    # With two expressions, polars runs each on a thread of the pool.
     pl.select(pl.lit(0).map_batches(run, return_dtype=pl.Int32), pl.lit(0).alias("other"))
     return done.result()
 

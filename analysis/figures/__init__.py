@@ -23,7 +23,7 @@ __all__ = ["MAX_PARTITIONS", "badness", "figures_of", "merge_figures", "own_figu
 
 
 def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
-    """What one partition adds to the figures of the run, in bounded size; merge.py adds up all partitions."""
+    """The part of one partition in the figures of the run, in bounded size; merge.py adds up all partitions."""
     span = span_of(p.sends, p.reads, p.marks)
     if span is None:
         return {"bins": None, "unplaced": unplaced_outcomes(p.unplaced), "replicas": replica_figures(p)}

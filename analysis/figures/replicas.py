@@ -77,7 +77,7 @@ def _differing_ranges(diverging: pl.DataFrame) -> dict[str, list[list[int]]]:
 
 
 def _blocks(logs: ReplicaLogs) -> dict[tuple[str, str], list[list[Any]]]:
-    """By snapshot and broker: adjacent records of one epoch and side as blocks.
+    """Adjacent records of one epoch and side as blocks, by snapshot and broker.
 
     With too many blocks, the last one has all other records.
     """

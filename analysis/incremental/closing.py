@@ -1,7 +1,7 @@
 """The parts of a partition that later calls do not need: ranges of offsets that are proved and read by everyone.
 
 Their facts (screening/range_facts.py) are merged into one, their rows are dropped. A later row that concerns a closed
-offset contradicts this (`contradiction`): then the whole history is judged anew.
+offset contradicts this (`contradiction`): then the whole history is judged again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IDENTITY = ["at", "index", "kind"]  # of a mark
 
 
 class Closed(NamedTuple):
-    """What is known of the closed offsets of a partition, in bounded size."""
+    """The facts of the closed offsets of a partition, in bounded size."""
 
     below: int  # offset; all lower ones are closed
     facts: RangeFacts

@@ -26,7 +26,7 @@ _NO_HASHES = np.empty(0, np.uint64)
 
 
 class Proved(NamedTuple):
-    """What was proved of a partition, and from what."""
+    """The proof of a partition, and the facts from which it follows."""
 
     proof: Proof
     facts: dict[int, RangeFacts]  # by range, of the offsets that are not closed

@@ -1,4 +1,4 @@
-"""Reads what was appended to a history, and adds what is carried on from earlier calls."""
+"""Reads the lines appended to a history, and adds the rows that earlier calls carried over."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .state import Carried
 
 
 class Reading(NamedTuple):
-    """What a call has read, with what was carried on; and what of it the next call needs, besides observations."""
+    """The rows that a call read or that were carried over, and what the next call needs besides observations."""
 
     gathered: Gathered
     rows: Parts
     open_at: pl.Series  # places of the operations that may still complete
     open_values: frozenset[str]  # of sends that may still complete
     operations: KeySet  # all that were invoked so far
-    contradiction: str  # why what was carried on does not suffice; empty if it does
+    contradiction: str  # why the carried rows do not suffice; empty if they do
 
 
 def read_appended(run: Run, first: list[Position], carried: Carried, progress: Progress) -> Reading:
-    """Reads the splits, each behind its position, and pairs what waits. Operations that are open count as info."""
+    """Reads each split from its position, and pairs waiting events. Open operations count as info."""
     gathering, settings = Gathering(run), run.settings
     operations, contradiction = carried.operations, ""
 

@@ -44,7 +44,7 @@ _TABLES: dict[str, Schema] = {
 
 @dataclass(frozen=True)
 class Carried:
-    """What a call needs of the earlier ones: rows that are not closed, and what is known of closed offsets."""
+    """The rows and facts that a call needs from earlier ones: rows that are not closed, and facts of closed offsets."""
 
     rows: Parts = field(default_factory=Parts)
     closed: dict[Unit, Closed] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Carried:
 
 @dataclass(frozen=True)
 class State:
-    """How far each file of a run was judged, and what is carried on; None: the next call judges the whole history."""
+    """The position in each file of a run, and the carried rows; None: the next call judges the whole history."""
 
     basis: str  # settings and versions; a call with others judges the whole history
     positions: dict[str, Position]  # by file, in the order in which they were first read

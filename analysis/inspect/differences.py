@@ -63,7 +63,7 @@ def _damage(logs: ReplicaLogs, snapshot: str) -> list[Record]:
 
 
 def behind(brokers: list[Record]) -> list[str]:
-    """Which logs end before the longest one."""
+    """The logs that end before the longest one, as sentences."""
     longest = max(broker["end"] for broker in brokers)
     first = next(broker["broker"] for broker in brokers if broker["end"] == longest)
     return [

@@ -1,4 +1,4 @@
-"""What happened to a partition, in order of time: elections, ISR, truncations, deaths, faults, snapshots.
+"""The events of a partition in order of time: elections, ISR, truncations, deaths, faults, snapshots.
 
 The same facts as in the chains of causes (timelines/timeline.py), all of them, each once.
 """

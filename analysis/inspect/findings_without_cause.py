@@ -33,7 +33,7 @@ def _is_of(one: Finding, lost: Record) -> bool:
 
 
 def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> list[str]:
-    """Why breaches have no cause, as sentences. `with_files`: partitions with collected broker files."""
+    """The reasons why breaches have no cause, as sentences. `with_files`: partitions with collected broker files."""
     bare: dict[str, None] = {}
     rules: dict[str, None] = {}
     for one in breaches:

@@ -1,4 +1,4 @@
-"""What `__consumer_offsets` shows of groups, as facts for `timeline` and `explain`."""
+"""The groups in `__consumer_offsets`, as facts for `timeline` and `explain`."""
 
 from __future__ import annotations
 

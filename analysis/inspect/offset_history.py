@@ -28,7 +28,7 @@ Record = dict[str, Any]
 
 
 def offset_history(p: Partition, offset: int, findings: Sequence[Finding], causes: list[Record]) -> Record | None:
-    """What was recorded of an offset; None if nothing was.
+    """All records about an offset; None if there are none.
 
     Keys: sent, read, found (facts with places); passed (by groups' commits); transaction (its facts); held (a row for
     each snapshot and broker); led (the terms of the records' epochs); causes (that cover the offset); absence (the

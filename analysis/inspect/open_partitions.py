@@ -95,7 +95,7 @@ class Inspected:
         return findings, self.located({"causes": causes})["causes"]
 
     def clocks(self) -> list[str]:
-        """How each broker's clock compares with the history's, as sentences."""
+        """Comparisons of each broker's clock with the history's, as sentences."""
         common = self._gathered.common
         return [clock.description for clock in clocks_of(common.shared, common.context, self.run.settings).values()]
 

@@ -53,7 +53,7 @@ def _producers_at(p: Partition, offset: int) -> list[int]:
 
 
 def _facts_of(p: Partition, row: Row) -> list[Fact]:
-    """What happened to a transaction (a row of IN_LOG): began, writes, decision, marker, end, readers."""
+    """The facts of a transaction (a row of IN_LOG): begin, writes, decision, marker, end, readers."""
     known = _coordinated(p).get((row["producer_id"], row["number"]))
     facts: list[Fact] = []
     if known is not None:

@@ -64,7 +64,7 @@ def clock_set_back(p: Observations) -> str:
 
 
 def set_back(operations: pl.DataFrame) -> pl.DataFrame:
-    """Where the clock of a process was set back: MIN_RECORDS operations are hours after those on the next lines.
+    """The place where a process's clock was set back: MIN_RECORDS operations are hours after those on the next lines.
 
     A single operation may be out of order. Takes the columns INVOCATIONS; returns process, hours, and the place of the
     first invocation by the new clock, sorted by place.
@@ -98,7 +98,7 @@ def _log(p: Observations) -> tuple[_Log, list[str]]:
 
 
 def _clock_difference(log: _Log, process: int) -> str:
-    """How the process's clock differs from the others', as a clause; empty if it does not, or cannot be known."""
+    """The difference of a process's clock from the others', as a clause; empty if none can be proved."""
     own = log.process == process
     if own.all():
         return ""

@@ -178,7 +178,7 @@ def _positions_of_evidence(
 
 
 def _clock_offsets(shared: Frames, context: pl.DataFrame, settings: Settings) -> dict[str, int]:
-    """How far each broker's clock is ahead, ms."""
+    """The offset by which each broker's clock is ahead, ms."""
     return {name: clock.offset for name, clock in clocks_of(shared, context, settings).items()}
 
 

@@ -1,4 +1,4 @@
-"""What the rows of `marks` (histories/tables.py) stand for, as expressions that rules, figures and screening share."""
+"""The meanings of the rows of `marks` (histories/tables.py), as expressions that rules, figures and screening share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was observed of one topic-partition: frames, settings, and what follows from them alone.
+"""The observations of one topic-partition: frames, settings, and values that follow directly from them.
 
 Values that need a longer computation are functions of these observations, each computed once (`once`): log_start.py,
 final_reads.py.

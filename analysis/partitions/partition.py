@@ -25,7 +25,7 @@ Offsets = Ints
 class Partition(Observations):
     """The observations of one topic-partition, and lazily computed values that several rules need."""
 
-    # To judge instead, if the topic deletions with unknown outcome took effect.
+    # The partitions to judge instead if the topic deletions with unknown outcome took effect.
     otherwise: Sequence[Partition] = ()
     # Pairs of a kind of evidence that rules need, and why it may belong to another generation of the topic.
     ambiguous: Sequence[tuple[str, str]] = ()
@@ -74,7 +74,7 @@ class Partition(Observations):
 
     @property
     def log_start(self) -> LogStart:
-        """Where the log starts, for certain and possibly (log_start.py)."""
+        """The certain and the possible start of the log (log_start.py)."""
         return log_start(self)
 
     @property

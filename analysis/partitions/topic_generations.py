@@ -80,7 +80,7 @@ class TopicGeneration:
 
     @property
     def existed_until(self) -> Span:
-        """When it was deleted; MAX_INT64: never."""
+        """The time (ns) of its deletion; MAX_INT64: never."""
         return self.deleted or Span(MAX_INT64, MAX_INT64)
 
 

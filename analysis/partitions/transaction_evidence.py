@@ -1,4 +1,4 @@
-"""What brokers' files show of the transactions in one partition: by its leader's log, and by `__transaction_state`."""
+"""The transactions of one partition in brokers' files: in its leader's log, and in `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def log_transactions(logs: ReplicaLogs, here: pl.Expr | None = None) -> pl.DataF
 
 @once
 def coordinated_transactions(p: Observations) -> pl.DataFrame:
-    """What `coordinated` returns of this partition. Nothing is known of a topic that was deleted."""
+    """The result of `coordinated` for this partition; empty for a topic that was deleted."""
     return coordinated(p.coordinated if p.generation is None else p.coordinated.clear(), p.settings)
 
 

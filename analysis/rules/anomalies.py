@@ -136,7 +136,7 @@ class _CycleOfKeys(CycleInWords):
     history: TxnHistory | None = None
 
     def dependency(self, kind: str, row: dict[str, Any], one: str, other: str) -> str:
-        """Why one transaction comes before the other."""
+        """The reason why one transaction comes before the other."""
         key, before = shown(row["topic"]), version_in_words(row["source_value"])
         if kind == "wr":
             return f"{one} wrote {before} to key {key}, {other} read it"
@@ -151,7 +151,7 @@ class _CycleOfKeys(CycleInWords):
 
 
 def models_in_words(weakest: list[str], strongest: list[str]) -> str:
-    """Which models a run rules out, as a sentence without its full stop."""
+    """The models that a run rules out, as a sentence without its full stop."""
     if not weakest:
         return f"no model up to {strongest[0]} is ruled out"
     rest = f"{' and '.join(strongest)} {'is' if len(strongest) == 1 else 'are'} not ruled out" if strongest else ""

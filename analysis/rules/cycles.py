@@ -110,14 +110,14 @@ Drawing = dict[str, Any]  # what plots/cycles.py draws: operations and steps
 
 @dataclass(frozen=True)
 class CyclesJudged:
-    """What the rules of this module report of a run."""
+    """The reports of this module's rules on a run."""
 
     findings: tuple[tuple[Finding, Drawing], ...] = ()
     missing_settings: tuple[tuple[str, str], ...] = ()  # of each rule
 
 
 class Search(NamedTuple):
-    """Which dependencies to search for cycles, and how many components of each type to return."""
+    """The dependencies to search for cycles, and the number of components of each type to return."""
 
     dependencies: pl.Expr  # a filter
     max_components: int
@@ -251,7 +251,7 @@ class CycleInWords:
         return f"{self._names[step.row['source_at']]} ({step.row['source_process']})"
 
     def step(self, step: Step) -> str:
-        """Why one transaction comes before the other."""
+        """The reason why one transaction comes before the other."""
         row = step.row
         one, other = self._names[row["source_at"]], self._names[row["target_at"]]
         if step.kind == "process":
@@ -263,7 +263,7 @@ class CycleInWords:
         return self.dependency(step.kind, row, one, other)
 
     def dependency(self, kind: str, row: dict[str, Any], one: str, other: str) -> str:
-        """Why one transaction comes before the other, by a row of DEPENDENCIES."""
+        """The reason in a row of DEPENDENCIES why one transaction comes before the other."""
         wrote = f"{one} wrote {short(row['source_value'])} at {self._where(row, 'source')}"
         if kind == "wr":
             return f"{wrote}, {other} read it"

@@ -88,7 +88,7 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
 
 
 def _first_position(p: Partition, members: list[str], polled: pl.DataFrame) -> tuple[int, bool]:
-    """Where the group began here, and whether auto.offset.reset chose that."""
+    """The offset at which the group began here, and whether auto.offset.reset chose it."""
     if not len(polled):
         return 0, False
     # Nothing was ever committed below a position that was set before the first poll.
@@ -133,7 +133,7 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
 
 
 def _sent_at(p: Partition, offset: int) -> int | None:
-    """When the send of the record that is at an offset now began (ns); None if that is not recorded."""
+    """The time (ns) at which the send of the record now at an offset was invoked; None if not recorded."""
     held = p.sends.filter(pl.col("outcome") != "fail", offset=offset)
     began = held.filter(~pl.col("value").is_in(lost_sends(p)["value"].implode()))["invoked"].min()
     return began if isinstance(began, int) else None
@@ -359,7 +359,7 @@ def _existing_for_group(
 
 
 def _passed(offsets: Offsets, commits: pl.DataFrame, first: int, polled: pl.DataFrame) -> Offsets:
-    """When (ns) the group passed each offset: by a commit, or by its first poll, which began at `first`."""
+    """The time (ns) when the group passed each offset: by a commit, or by its first poll, which began at `first`."""
     done = np.append(commits["completed"].to_numpy(), MAX_INT64)
     covered = np.searchsorted(np.maximum.accumulate(commits["offset"].to_numpy()), offsets, "right")
     begun = polled["completed"].min()

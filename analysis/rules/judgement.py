@@ -1,4 +1,4 @@
-"""What a rule returns: breaches, and what it cannot judge."""
+"""The result of a rule: its breaches, and the reasons why it cannot judge."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
 
 
 def vanished(p: Partition, offsets: Offsets) -> Offsets:
-    """The offsets of records that are gone since the log was truncated: a consumer that continues there skips nothing."""
+    """The offsets of records that a truncation removed: a consumer that continues after them skips nothing."""
     gone = lost_sends(p)
     truncated = gone.filter(pl.col("replaced") | pl.col("shrunk"))["offset"].min()
     later = offsets[offsets >= truncated] if isinstance(truncated, int) else offsets[:0]

@@ -28,7 +28,7 @@ GENERATION = pl.col("group_generation").alias("generation")
         "a generation in __consumer_offsets assigns it to two. Or its records let a member of KIP-848 own it before "
         "another member has revoked it. Or a member joined a later generation, but its revocation follows the "
         "assignment to another member in that generation. A member holds a partition from its assignment until it is "
-        "revoked, the group assigns anew, or the member crashes."
+        "revoked, the group assigns again, or the member crashes."
     ),
     not_a_breach=(
         "A member of an older generation holds the partition while another has it in a newer one: it has not noticed "
@@ -170,7 +170,7 @@ def _holds(p: Partition, members: list[str]) -> pl.DataFrame:
 
 
 def _memberships(p: Partition, members: list[str]) -> pl.DataFrame:
-    """What members reported of themselves, in the order of time: process, member, generation, completed."""
+    """The generations that members reported, in the order of time: process, member, generation, completed."""
     columns = ("process", "member", GENERATION, "completed", "at")
     frames = [
         frame.filter(pl.col("process").is_in(members) & pl.col("group_generation").is_not_null()).select(columns)
@@ -199,7 +199,7 @@ def _missing_groups(p: Partition) -> Iterator[MissingSetting]:
 
 
 def _unsure_generations(p: Partition, group: str, members: list[str]) -> str:
-    """Why generations and times do not order what members did, or nothing."""
+    """The reason why generations and times do not order the actions of members; empty if they do."""
     seen = _memberships(p, members)
     if seen.select((pl.col("generation") < pl.col("generation").cum_max().over("process")).any()).item():
         return f"the generations of group {group} go back, so one number may stand for two generations"

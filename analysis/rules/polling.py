@@ -282,7 +282,7 @@ def _mismatches(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def moves_of(p: Partition) -> pl.DataFrame:
-    """What sets or clears a consumer's position: named assignments and seeks, and those that leave this one out.
+    """The operations that set or clear a consumer's position: assignments and seeks with this partition or without it.
 
     Columns: process, completed, at, index, group, position (null: not known from here on).
     """

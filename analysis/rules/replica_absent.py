@@ -232,7 +232,7 @@ def _records_instead(logs: ReplicaLogs, first: int | None, leader: str | None) -
 
 
 def _earlier(logs: ReplicaLogs, run: pl.DataFrame) -> list[Evidence]:
-    """Where the first absent record was in earlier snapshots."""
+    """The replicas with the first absent record in earlier snapshots."""
     value = run["value"][0]
     if value is None:
         return []

@@ -1,4 +1,4 @@
-"""What a rule is: one guarantee, its text in four parts, and the functions that judge it."""
+"""A rule: one guarantee, its text in four parts, and the functions that judge it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rules judge a run, and whose breaches are accepted, by the names that a user gives."""
+"""Selects the rules that judge a run, and those with accepted breaches, by the names that a user gives."""
 
 from __future__ import annotations
 

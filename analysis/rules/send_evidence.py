@@ -1,4 +1,4 @@
-"""What the history shows of each acknowledged send: its reads, other values at its offset, and later end offsets."""
+"""The evidence about each acknowledged send: its reads, other values at its offset, and later end offsets."""
 
 from __future__ import annotations
 

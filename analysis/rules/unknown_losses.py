@@ -1,4 +1,4 @@
-"""What lost-write and unseen cannot decide: acknowledged sends that may be gone legally, or hidden, and why."""
+"""Cases that lost-write and unseen cannot decide: acknowledged sends that may be gone legally, or hidden, and why."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
 
 
 def _missing(p: Partition) -> tuple[str, int]:
-    """Why sends may be missing from the history, and since when (ns); an empty reason if none is missing."""
+    """The reason why sends may be missing from the history, and since when (ns); empty if none is missing."""
     if p.context["kind"].is_in(["left out"]).any():
         return "lines of the history are missing or could not be read", MIN_INT64
     senders = p.context.filter(kind="sends")["process"]

@@ -56,7 +56,7 @@ class RunOfReads(NamedTuple):
 
 
 class RangeFacts(NamedTuple):
-    """What a range contributes to the proof, in bounded size but for the hashes (8 bytes for each send)."""
+    """The contribution of a range to the proof, in bounded size except for the hashes (8 bytes for each send)."""
 
     unproved: list[str]  # rules of premises that do not hold within the range
     counts: dict[str, int]
@@ -229,7 +229,7 @@ class _Dated(NamedTuple):
 def _known_and_later(
     sends: pl.DataFrame, first_read: Ints, found: pl.DataFrame, ends: pl.DataFrame
 ) -> tuple[_Dated, _Dated]:
-    """The records with the times from which on they were known; and what must be behind all that was known before."""
+    """The records and when they became known; and the operations that must be beyond all records known before them."""
     acknowledged = sends["completed"].fill_null(MAX_INT64).to_numpy()
     completed = ends["completed"].fill_null(MAX_INT64)
     known = _Dated(

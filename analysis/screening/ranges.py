@@ -60,7 +60,7 @@ def range_facts(tables: Tables, rest: Rows, number: int, common: Common, setting
 def proof_of(
     topic: str, partition: int, ranges: Sequence[Facts], rest: Rows, common: Common, settings: Settings
 ) -> Proof:
-    """What the facts of all its ranges prove of a partition."""
+    """The proof of a partition from the facts of all its ranges."""
     unproved = unproved_rules(topic, ranges, rest, common, settings)
     if unproved:
         return Proof(None, frozenset(unproved))

@@ -75,7 +75,7 @@ class _Dated:
 
     @property
     def time(self) -> int | None:
-        """When it happened (ns); None if not known."""
+        """The time of the event (ns); None if not known."""
         return self.fact.time
 
 

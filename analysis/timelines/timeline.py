@@ -1,4 +1,4 @@
-"""What happened to one topic-partition, and the Builder that collects it from every kind of evidence (building.py)."""
+"""The timeline of one topic-partition, and the Builder that collects it from every kind of evidence (building.py)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OF_ADMINISTRATORS = {
 
 @dataclass
 class Timeline:
-    """What happened to one topic-partition: leader epochs, log ends, brokers' events, ISR and faults.
+    """The events of one topic-partition: leader epochs, log ends, brokers' events, ISR and faults.
 
     Times are ns since the start of the run. Lists are in order of time; undated entries come last.
     """

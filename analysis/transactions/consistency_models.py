@@ -17,7 +17,7 @@ from .cycle_types import TYPES, implies
 
 
 class ConsistencyModel(NamedTuple):
-    """What a model forbids beyond the weaker models that it implies."""
+    """A model: the weaker models that it implies, and the anomalies that it forbids beyond them."""
 
     implied: tuple[str, ...]
     forbidden: tuple[str, ...]
@@ -64,8 +64,8 @@ MODELS: dict[str, ConsistencyModel] = {
     ),
 }
 STRONGEST = "strict-serializable"
-# Whether these hold is decided. consistent-view needs a cycle that a search may not find in its budget, and what the
-# others forbid beyond weaker models is only searched in part.
+# The models that a user can demand. consistent-view needs a cycle that a search may not find in its budget, and the
+# anomalies that tell the others from weaker models are only searched in part.
 DEMANDED = (
     *("read-uncommitted", "read-committed", "repeatable-read", "snapshot-isolation", "serializable"),
     *(name for name in MODELS if name.startswith("str")),
@@ -82,7 +82,7 @@ def check_model(name: str) -> None:
 def stronger_or_equal(name: str) -> frozenset[str]:
     """The models that imply a model, with itself."""
     found = {name}
-    for other, model in MODELS.items():  # a model stands after those that it implies
+    for other, model in MODELS.items():  # in MODELS a model comes after those that it implies
         if found.intersection(model.implied):
             found.add(other)
     return frozenset(found)

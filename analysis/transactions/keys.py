@@ -1,4 +1,4 @@
-"""What follows from each key by itself: anomalies, and the order of its versions.
+"""Judges each key by itself: its anomalies, and the order of its versions.
 
 Only one thing needs the other keys: an indeterminate transaction is committed if a write of it was read, of any key.
 """
@@ -20,7 +20,7 @@ from .version_edges import Versions
 
 
 class OfKeys(NamedTuple):
-    """What the keys of a history, or of a part of it, show."""
+    """The anomalies and versions of the keys of a history, or of a part of it."""
 
     anomalies: list[Anomaly]
     versions: Versions

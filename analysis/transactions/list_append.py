@@ -21,7 +21,7 @@ _LAST = r"([^\n]*)\n$"
 
 
 class Lists(NamedTuple):
-    """What the reads of a history show of its lists."""
+    """The lists of a history, as its reads show them."""
 
     appends: pl.DataFrame  # key, value, txn, step, outcome
     reads: pl.DataFrame  # key, list (an element a line), size, txn: of committed transactions
@@ -31,7 +31,7 @@ class Lists(NamedTuple):
 
 
 def lists_of(history: TxnHistory) -> Lists:
-    """What the reads of a history show of its lists. No value may be appended twice to a key."""
+    """The lists of a history, as its reads show them. No value may be appended twice to a key."""
     reads = (
         history.steps.filter(f="r")
         .select("key", pl.col("value").fill_null("").alias("list"), "txn")

@@ -1,4 +1,4 @@
-"""What became of each transaction in one partition. A transaction is torn if its pieces in several partitions differ.
+"""The pieces of each transaction in one partition. A transaction is torn if its pieces in several partitions differ.
 
 Most pieces are as their client recorded them, and are only needed together with one that is not. So a partition
 returns all columns (PIECES) only for the few that differ, and operation and state for the others (EXPECTED).

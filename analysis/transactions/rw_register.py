@@ -36,7 +36,7 @@ def check_assumptions(names: Iterable[str]) -> None:
 
 
 class Registers(NamedTuple):
-    """What the transactions did to each register."""
+    """The reads and writes of each register."""
 
     writes: pl.DataFrame  # key, value, txn, step, outcome
     reads: pl.DataFrame  # key, value (INITIAL: nil), txn: of committed transactions
@@ -95,7 +95,7 @@ def versions_of(registers: Registers, assumed: Iterable[str]) -> tuple[Versions,
     cyclic = _in_cycles(inferred)
     inferred = inferred.join(cyclic.select("key").unique(), on="key", how="anti").select("key", "before", "after")
     inferred = inferred.filter(pl.col("before") != INITIAL)
-    # A version after another one is after the initial one for that reason already.
+    # Only versions without a written version before them need an edge from the initial one.
     written = inferred.join(registers.finals.rename({"value": "before"}), on=["key", "before"], how="semi")
     first = registers.finals.select("key", after="value").join(written, on=["key", "after"], how="anti")
     order = pl.concat([inferred, first.select("key", pl.lit(INITIAL).alias("before"), "after")])

@@ -72,7 +72,7 @@ def accept_consequences(findings: list[Finding], p: Partition | None = None) -> 
 def _replaced_witnesses(
     findings: list[Finding], losses: list[Finding], p: Partition | None
 ) -> dict[str, list[Finding]]:
-    """By finding: the losses that also removed its witness, an unacknowledged copy of a record that is not lost.
+    """The losses that also removed a finding's witness (an unacknowledged copy of a record that is not lost).
 
     The witness is the first value of the finding, at an offset behind the finding. An inconsistent-offsets finding that
     overlaps a loss proves that other records replaced it there.

@@ -269,7 +269,7 @@ def _insufficient_evidence(results: Results) -> list[dict[str, Any]]:
 
 
 def _why_no_final_reader(settings: Settings) -> str:
-    """Why no process counts as a final reader, as a clause."""
+    """The reason why no process counts as a final reader, as a clause."""
     named, odd = settings.final_processes(), settings.odd_roles()
     if odd and not named:
         return f"as run.json has unknown roles ({some(odd)}), expected {', '.join(ROLES)}"

@@ -16,7 +16,7 @@ MIN_LATENCY_NS = 1_000
 
 
 def doubtful_unit(span: Sequence[int] | None, latencies: Sequence[int | None], operations: int) -> str:
-    """Why the times of a run cannot be nanoseconds, as a sentence; empty if they can be.
+    """The reason why the times of a run cannot be nanoseconds, as a sentence; empty if they can be.
 
     `span` is the first and last time of the run, `latencies` the lower quartile of latencies (ns) of each partition.
     The value of a clock alone proves nothing, because a monotonic clock may begin anywhere. So the latencies must fit

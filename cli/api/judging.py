@@ -33,7 +33,7 @@ ENGINES = ("local", "spark")
 
 @dataclass(frozen=True)
 class Request:
-    """How a run is judged."""
+    """The options with which a run is judged."""
 
     allow: tuple[str, ...]
     only: tuple[str, ...]

@@ -63,7 +63,7 @@ class Result:
 
     @property
     def causes(self) -> list[dict[str, Any]]:
-        """Why findings happened, each with a chain of dated facts."""
+        """The causes of findings, each with a chain of dated facts."""
         return list(self.report["causes"])
 
     @property
@@ -83,7 +83,7 @@ class Result:
 
     @cached_property
     def headline(self) -> str:
-        """What happened, in one or two sentences."""
+        """The outcome of the run in one or two sentences."""
         from .plots.report import headline
 
         return headline(self.report, self._figures["impact"])

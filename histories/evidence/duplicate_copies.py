@@ -103,7 +103,7 @@ def _shared_partitions(dirs: tuple[Path, ...], partitions: list[Copies]) -> list
 
 
 def _unjudged(copies: Copies, judged: Path | None, nodes: Mapping[Path, Node]) -> dict[Path, str]:
-    """What to leave out so that only the copy in the log.dir `judged` remains (None: no copy), with the reasons."""
+    """Files to leave out so that only the copy in the log.dir `judged` remains (None: no copy), with the reasons."""
     found: dict[Path, str] = {}
     for folder, part in copies.items():
         if folder.parent == judged:

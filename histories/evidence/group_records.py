@@ -114,7 +114,7 @@ class MemberMetadata:
 
 @dataclass(frozen=True)
 class CurrentAssignment:
-    """What a member of a group of KIP-848 owns, at its epoch; `value` None: it was removed."""
+    """The partitions that a member of a group of KIP-848 owns, at its epoch; `value` None: it was removed."""
 
     group: str
     member: str

@@ -1,4 +1,4 @@
-"""What collectors put in front of each line of a broker's log: a name, a time, colours.
+"""Prefixes that collectors put in front of each line of a broker's log: a name, a time, colours.
 
 `docker compose logs` writes `kafka-1  | `, `kubectl logs --prefix` writes `[pod/kafka-0/kafka] `, journald a time, the
 host and the unit; `--timestamps` adds a time. One such file may hold the lines of several brokers.

@@ -45,7 +45,7 @@ STATES = {
 
 @dataclass(frozen=True)
 class TransactionRecord:
-    """What the coordinator wrote of a transactional id; `value` None: it removed the id, which had expired."""
+    """A record of the coordinator about a transactional id; `value` None: it removed the id, which had expired."""
 
     transactional_id: str
     value: dict[str, Any] | None

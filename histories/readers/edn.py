@@ -38,7 +38,7 @@ MAX_NUMBER = 1000  # characters; Python refuses to convert more than a few thous
 
 
 class EdnError(ValueError):
-    """What was found at a position of the text (a character, from 0), and what was expected."""
+    """A syntax error: the text found at a position (a character, from 0), and the expected one."""
 
     def __init__(self, found: str, expected: str, position: int) -> None:
         super().__init__(f"found {found} at character {position}, expected {expected}")

@@ -136,7 +136,7 @@ def _schema_mismatch(value: Any, expected: Any, where: str) -> str:
 
 
 def _malformed_reason(text: bytes) -> str:
-    """Why a line is not an event, or nothing. polars checks types, too, but its errors are not clear."""
+    """The reason why a line is not an event, or None. polars checks types, too, but its errors are not clear."""
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError as error:

@@ -39,7 +39,7 @@ Read = Callable[[Any], str | None]  # the text of the value of a :r; raises Malf
 
 
 class Format(NamedTuple):
-    """How one workload writes its micro-operations."""
+    """The notation of one workload's micro-operations."""
 
     write: str  # the name of its writing micro-operation
     step: str  # a regular expression of the common micro-operations

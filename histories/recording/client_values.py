@@ -51,7 +51,7 @@ def offset_of(offset: Any) -> int | None:
 
 
 def records_of(found: Any) -> list[Fields]:
-    """What a poll returned: a record, an iterable of records, a dictionary of them by partition, or None."""
+    """The records of a poll's result: a record, an iterable of records, a dictionary of them by partition, or None."""
     return [record for item in _items(found, _RECORD) if (record := _record(item)) is not None]
 
 

@@ -38,7 +38,7 @@ class Source(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """What was copied."""
+    """The result of a copy."""
 
     brokers: list[str]
     files: int

@@ -1,4 +1,4 @@
-"""What the recorder and its open operations share: the clock, the numbers of operations, and what is still open."""
+"""The state that the recorder and its open operations share: the clock, operation numbers, and open operations."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class ConnectionErrors(logging.Handler):
             self._last = found[1]
 
     def sentence(self, bootstrap: str, error: Exception) -> str:
-        """Why a cluster could not be reached, and what to do."""
+        """A sentence with the reason why a cluster could not be reached, and what to do."""
         reason = self._last or _text(error)
         advice = "check the address, and that it can be reached from here"
         for pattern, other_advice in _ADVICE:

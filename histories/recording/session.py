@@ -25,7 +25,7 @@ FLUSH_SECONDS = 40.0  # to join the clients after the stop: longer than delivery
 
 @dataclass(frozen=True)
 class Load:
-    """What the clients of a workload do."""
+    """The load of the clients of a workload."""
 
     topic: str
     partitions: int = 3
@@ -61,7 +61,7 @@ class Client(Protocol):
 
 
 class Progress:
-    """What the clients have done so far; counted by many threads, so the numbers may be a few behind."""
+    """Counts of the clients' operations so far; many threads count, so the numbers may be a few behind."""
 
     def __init__(self) -> None:
         self.sends: Counter[str] = Counter()  # by outcome
@@ -94,7 +94,7 @@ class Progress:
 
 
 class Session:
-    """What the clients of one recording share."""
+    """The state that the clients of one recording share."""
 
     def __init__(self, recorder: Recorder, settings: ClientSettings, load: Load, admin: Any) -> None:
         self.recorder, self.settings, self.load, self.admin = recorder, settings, load, admin

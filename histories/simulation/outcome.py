@@ -21,7 +21,7 @@ class Outcome:
     causes: tuple[str, ...]
 
     def difference(self, scenario: Scenario) -> str:
-        """How the outcome differs from the scenario's expectation, as a sentence; empty if it does not."""
+        """The difference of the outcome from the scenario's expectation, as a sentence; empty if there is none."""
         wrong: list[str] = []
         for name in scenario.breaks:
             if name not in self.breaks:

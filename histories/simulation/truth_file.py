@@ -118,7 +118,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
 
 
 def _coordinated(cluster: Cluster) -> dict[str, Any]:
-    """What happened to the group, to transactions and to copies, where the run has them."""
+    """The truth of the group, of transactions and of copies, where the run has them."""
     found = {
         "group": group_truth(cluster),
         "transactions": transaction_truth(cluster),
@@ -143,7 +143,7 @@ def _consumed(cluster: Cluster) -> dict[str, Any]:
 
 
 def _record_names(config: Config) -> Name:
-    """How a record is named: by its value, a tombstone by its offset."""
+    """A function that names a record: by its value, a tombstone by its offset."""
     keys = Keys(config) if config.compacts else None
 
     def name(producer: int, partition: int, number: int, offset: int) -> str:

@@ -188,7 +188,7 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
 
 
 def _lost_read(lost: int, read: int, left_out: int) -> str:
-    """How many lost records consumers had read; a lower bound if lines of the history were left out."""
+    """The number of lost records that consumers had read; a lower bound if lines of the history were left out."""
     missing = f"; {plural(left_out, 'line')} of the evidence {'is' if left_out == 1 else 'are'} missing"
     missing = missing if left_out and read < lost else ""
     if not read:

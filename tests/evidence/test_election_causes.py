@@ -261,7 +261,7 @@ def test_a_leader_that_wrote_other_records_there_in_an_older_epoch_lacked_them()
     led_since = metadata(*changes, (12, {"leader": 1, "isr": [1, 2]}))
     found = timeline(both, {"snapshots": ("before", "")}, meta=led_since, leader="1")
     assert explain_loss(found, lost()).cause == "unclean-election"
-    # Who else wrote it may have given it to the new leader later on.
+    # The other broker that wrote it may have replicated it to the new leader later.
     other = metadata((2, {"leader": 3, "isr": [3]}), (4, {"leader": 1, "isr": [1]}), (9, {"leader": 2, "isr": [2]}))
     assert explain_loss(timeline(both, {"snapshots": ("before", "")}, meta=other), lost()).cause == "unknown"
 

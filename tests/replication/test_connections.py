@@ -1,4 +1,4 @@
-"""What a broken connection takes with it, and how a producer hears of it."""
+"""Messages that are lost with a broken connection, and how a producer notices."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def test_messages_after_a_lost_one_do_not_arrive() -> None:
     loop = EventLoop()
     network = Network(loop, Random(1), 1000, 0)
     old, other = Connection(201), Connection(202)
-    lost, later, answer, elsewhere = Message(old), Message(old), Message(old), Message(other)
+    lost, later, response, elsewhere = Message(old), Message(old), Message(old), Message(other)
     arrived: list[object] = []
     network.set_error_rates(1.0, 0.0)
     network.send(201, 1, arrived.append, lost)
     network.set_error_rates(0.0, 0.0)
     network.send(201, 1, arrived.append, later)
-    network.send(1, 201, arrived.append, answer)
+    network.send(1, 201, arrived.append, response)
     network.send(201, 1, arrived.append, elsewhere)
     loop.run(SECOND)
-    assert arrived == [answer, elsewhere]
+    assert arrived == [response, elsewhere]
     assert (lost.was_closed, later.was_closed) == (True, False)
     assert network.faulty  # until the requester opens another connection
     network.abandon(old)
@@ -83,9 +83,9 @@ def test_messages_after_one_lost_to_a_partition_do_not_arrive() -> None:
 
 
 def test_all_requests_of_a_broken_connection_fail_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The request that was lost, and those sent after it: none of them is answered on that connection."""
+    """The request that was lost, and those sent after it: none of them gets a response on that connection."""
     closed: list[tuple[int, int, list[int]]] = []  # when, sent when, values still in flight afterwards
-    answered: list[tuple[int, int]] = []
+    produced: list[tuple[int, int]] = []
     on_closed, on_produced = Producer.on_closed, Producer.on_produced
 
     def watch_closed(self: Producer, request: ProduceRequest) -> None:
@@ -95,18 +95,18 @@ def test_all_requests_of_a_broken_connection_fail_together(monkeypatch: pytest.M
             flying = [r.batches[0].first for r in self._in_flight[request.broker] if r.sent < self.loop.now]
             closed.append((self.loop.now, request.sent, flying))
 
-    def watch_answer(self: Producer, request: ProduceRequest) -> None:
+    def watch_produced(self: Producer, request: ProduceRequest) -> None:
         if not request.closed:
-            answered.append((self.loop.now, request.sent))
+            produced.append((self.loop.now, request.sent))
         on_produced(self, request)
 
     monkeypatch.setattr(Producer, "on_closed", watch_closed)
-    monkeypatch.setattr(Producer, "on_produced", watch_answer)
+    monkeypatch.setattr(Producer, "on_produced", watch_produced)
     run(ONE_BY_ONE, LOSS)
     assert closed
     for when, sent, flying in closed:
         assert flying == []
-        assert [one for one in answered if one[0] > when and sent <= one[1] < when] == []
+        assert [one for one in produced if one[0] > when and sent <= one[1] < when] == []
 
 
 def test_a_request_without_a_waiting_client_does_not_hold_up_the_next() -> None:
@@ -115,7 +115,7 @@ def test_a_request_without_a_waiting_client_does_not_hold_up_the_next() -> None:
     assert max(cluster.ledger.latencies) < SECOND
 
 
-def test_batches_of_a_broken_connection_are_tried_again_in_reverse() -> None:
+def test_batches_of_a_broken_connection_are_retried_in_reverse() -> None:
     """InFlightRequests.clearAll gives the oldest first, RecordAccumulator.reenqueue puts each at the front."""
     options = {**ONE_BY_ONE, "simulation.ops": 3, "simulation.burst.records": 3}
 
@@ -147,7 +147,7 @@ def _lose_the_first_request(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "least"),
+    ("fault", "min_records"),
     [
         (Fault(5 * SECOND, "crash", (1,), 60 * SECOND), 2990),
         (Fault(5 * SECOND, "shutdown", (1,), 4 * SECOND), 2990),
@@ -157,7 +157,7 @@ def _lose_the_first_request(cluster: Cluster) -> None:
         (Fault(5 * SECOND, "partition", (201,), 4 * SECOND), 2000),
     ],
 )
-def test_with_acks_0_a_broken_connection_makes_the_producer_refresh_its_metadata(fault: Fault, least: int) -> None:
+def test_a_broken_connection_makes_a_producer_with_acks_0_refresh_its_metadata(fault: Fault, min_records: int) -> None:
     """KafkaApis.handleProduceRequest closes the connection over an error, as no client waits for a response."""
     options = {
         "acks": "0",
@@ -169,12 +169,12 @@ def test_with_acks_0_a_broken_connection_makes_the_producer_refresh_its_metadata
     cluster = run(options, fault)
     log = cluster.leader_log(0)
     assert log is not None
-    assert sum(batch.end - batch.base for batch in log.batches()) > least
+    assert sum(batch.end - batch.base for batch in log.batches()) > min_records
     assert cluster.final
 
 
 def test_no_request_overtakes_another_on_its_connection() -> None:
-    """Neither those behind one that was lost, nor one that arrives at the moment in which another is answered."""
+    """Neither those behind one that was lost, nor one that arrives at the moment of the response to another."""
     events: list[ClusterEvent] = []
     load("idempotence").run(listener=events.append)
     assert [event for event in events if event.kind == "out-of-order"] == []

@@ -43,7 +43,7 @@ def test_a_move_ends_when_all_that_it_adds_are_in_the_isr() -> None:
     # The leader stays if it is one of the target; its epoch is raised all the same, as replicas left.
     [same] = finish(replace(moving, leader=3, isr=(1, 2, 3, 4, 5)), ALL, KRAFT)
     assert (same.leader, same.epoch) == (3, 5)
-    # Of the target only brokers that live can lead.
+    # Only live brokers of the target can lead.
     [second] = finish(replace(moving, isr=(1, 2, 3, 4, 5)), (1, 2, 3, 5), KRAFT)
     assert second.leader == 5
     assert finish(replace(moving, isr=(1, 2, 4, 5)), (1, 2, 3), KRAFT) == []

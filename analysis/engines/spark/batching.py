@@ -79,7 +79,7 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
 
 
 def common_of(tables: Tables) -> Common:
-    """What all partitions share, from its blocks by table."""
+    """The rows that all partitions share, from their blocks by table."""
     context = pl.concat([pl.DataFrame(schema=CONTEXT), *tables.pop("context", [])]).sort("completed", "at")
     unplaced = pl.concat([pl.DataFrame(schema=SENDS), *tables.pop("unplaced", [])])
     return Common(context, unplaced, {table: pl.concat(frames) for table, frames in tables.items()})

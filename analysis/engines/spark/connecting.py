@@ -107,7 +107,7 @@ def cluster_errors() -> Iterator[None]:
 
 
 def within(seconds: float, work: Callable[[], Found], what: str) -> Found:
-    """What `work` returns. Raises ClusterError if it takes longer; its thread then ends with the process."""
+    """Calls `work` with a time limit. Raises ClusterError if it takes longer; its thread then ends with the process."""
     found: list[Found] = []
     failures: list[BaseException] = []
 

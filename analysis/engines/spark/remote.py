@@ -37,7 +37,7 @@ _UNSPLIT = 1 << 50  # bytes
 
 
 class Listing(NamedTuple):
-    """What is at a URI."""
+    """The files at a URI."""
 
     base: str  # the URI itself, or the folder of a lone file, as Spark names it
     lone: str  # the name of a lone file, or nothing

@@ -220,12 +220,12 @@ def shuffle_partitions(session: SparkSession, size: int) -> int:
 
 
 def shuffle_tasks(session: SparkSession) -> int:
-    """How many tasks follow a shuffle, as `size_shuffles` or the user set it."""
+    """The number of tasks after a shuffle, as `size_shuffles` or the user set it."""
     return int(session.conf.get(SHUFFLE_PARTITIONS) or DEFAULT_SHUFFLE_PARTITIONS)
 
 
 def parallel_tasks(session: SparkSession) -> int:
-    """How many tasks the session runs at once, as far as Spark reports it: executors may register later."""
+    """The number of tasks that the session runs at once, as far as Spark reports it: executors may register later."""
     context = context_of(session)
     return int(context.defaultParallelism) if context is not None else MIN_CLUSTER_CORES
 

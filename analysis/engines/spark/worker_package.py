@@ -63,7 +63,7 @@ def installed(digest: str) -> Path | None:
 
 
 def _spec(name: str, path: list[str]) -> ModuleSpec | None:
-    """What a finder of modules has by that name. Editable installations have finders of their own."""
+    """The module spec that a finder has by that name. Editable installations have finders of their own."""
     found = (finder.find_spec(name, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
     return next((spec for spec in found if spec is not None), None)
 

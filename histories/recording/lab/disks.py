@@ -1,4 +1,4 @@
-"""What a lab does to the disk of a broker that does not run: cut the tail of a log, or bring an old copy back."""
+"""Damage to the disk of a stopped broker in a lab: cut the tail of a log, or restore an old copy."""
 
 from __future__ import annotations
 

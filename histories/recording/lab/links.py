@@ -20,7 +20,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Mode:
-    """What a link does with the bytes of one direction."""
+    """The treatment of the bytes of one direction by a link."""
 
     kind: Literal["pass", "hold", "discard"] = "pass"
     delay_s: float = 0.0

@@ -108,7 +108,7 @@ def java() -> str:
 
 
 def cache_folder() -> Path:
-    """Where fetched jars are stored: logjudge/kafka in the user's cache."""
+    """The folder of fetched jars: logjudge/kafka in the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "logjudge" / "kafka"
 

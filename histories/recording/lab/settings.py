@@ -53,7 +53,7 @@ _LOG_FILES = {"server": "", "controller": "org.apache.kafka.controller", "state-
 
 @dataclass
 class Ports:
-    """Where the nodes listen, and where their links do: (source, target) -> port."""
+    """The ports of the nodes, and of their links: (source, target) -> port."""
 
     own: dict[tuple[str, str], int] = field(default_factory=dict)
     links: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What clients do during a recording: a module each, and one dict."""
+"""The workloads of clients during a recording: a module each, and one dict."""
 
 from __future__ import annotations
 
