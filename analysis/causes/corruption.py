@@ -25,6 +25,7 @@ from ..timelines.timeline import Timeline
 from ..wording import brokers, span
 from .attempts import NOT_THE_CASE, Attempt, needs
 from .losses import Lost
+from .prevention import CHECKSUMS
 
 NAME = "corruption"
 CITATION = (
@@ -37,7 +38,7 @@ REMEDY = (
 )
 PREVENTED = [
     "check.crcs=true in consumers (an error instead of a wrong value)",
-    "file systems or disks that verify checksums",
+    CHECKSUMS,
 ]
 FAULTS = ("corrupt", "bit-flip")
 

@@ -2,8 +2,9 @@
 
 Kafka acknowledges records in the page cache. If the ISR has shrunk to one broker, a power failure of that broker loses
 the records that were not on its disk. A log that was cut or replaced while the broker was down loses them, too; where
-the evidence shows that the records were on disk, the cause is log-rolled-back. Electing the broker again breaks no rule
-(with eligible leader replicas the controller calls this election unclean, KIP-966).
+the evidence shows that the records were on disk, the cause is log-rolled-back. Recovery also cuts a log at a damaged
+batch. Electing the broker again breaks no rule (with eligible leader replicas the controller calls this election
+unclean, KIP-966).
 
 Needs: the broker that leads afterwards had the records, as it acknowledged them or was in sync while they were
 acknowledged; its log then ended at or below them, when it was loaded or in a snapshot; and the ISR was that broker
@@ -16,11 +17,12 @@ from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
 from .broker_lives import death_facts, reasons_absent
+from .corruption import FAULTS as DAMAGING
 from .isr_history import had_sole_isr_at_acknowledgement, isr_at_acknowledgement, sole_isr_facts
 from .leader_change import LeaderChange, find_leader_change
 from .log_rolled_back import rollback_facts
 from .losses import Lost, acknowledgement
-from .prevention import ELIGIBLE, acks_all_measures, flush_measures, more_replicas, requires_followers
+from .prevention import CHECKSUMS, ELIGIBLE, acks_all_measures, flush_measures, more_replicas, requires_followers
 from .replica_history import had_records, missing_if_failed_together, short_log_facts
 
 NAME = "last-replica-standing"
@@ -64,7 +66,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(
             f"evidence that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}"
         )
-    cut = [fact for _, fact in timeline.faults_on(broker, ("truncate",)) if fact.partition == lost.name]
+    changed = [fact for _, fact in timeline.faults_on(broker, ("truncate", *DAMAGING)) if fact.partition == lost.name]
+    was_damaged = any(fact.kind == f"fault-{kind}" for fact in changed for kind in DAMAGING)
     shrunk = sole_isr_facts(timeline, broker, lost.last_acked)
     until = lost.last_acked if shrunk or after is None else after.time
     gone = [fact for other in sorted(_members(timeline) - {broker}) for fact in reasons_absent(timeline, other, until)]
@@ -76,14 +79,13 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         gone,
         acknowledgement(lost),
         death_facts(timeline, broker, after.time if after else None),
-        cut,
+        changed,
         short,
         found.succeeded if after else found.new.facts[-1:],
         found.start_of_successor,
     )
-    return Attempt(
-        True, facts, [*_measures_for_a_second_replica(timeline, lost, bool(shrunk)), *flush_measures(timeline)]
-    )
+    of_disk = [CHECKSUMS] if was_damaged else flush_measures(timeline)
+    return Attempt(True, facts, [*_measures_for_a_second_replica(timeline, lost, bool(shrunk)), *of_disk])
 
 
 def _measures_for_a_second_replica(timeline: Timeline, lost: Lost, shrunk: bool) -> list[str]:

@@ -12,6 +12,8 @@ from .replica_history import still_had_records
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"
 
+CHECKSUMS = "file systems or disks that verify checksums"
+
 
 def requires_followers(timeline: Timeline) -> bool:
     """Whether min.insync.replicas requires a follower; if it is not recorded it does not."""

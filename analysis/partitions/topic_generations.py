@@ -252,6 +252,19 @@ def faults_on(topic: str, context: pl.DataFrame) -> list[TopicChange]:
     return out
 
 
+def without_other_changes(topic: str, context: pl.DataFrame, generation: TopicGeneration) -> pl.DataFrame:
+    """The context without the deletions and creations of a topic that began or ended other generations of it."""
+    since = generation.created.earliest if generation.created else MIN_INT64
+    is_other = (pl.col("invoked") > generation.existed_until.latest) | (pl.col("completed") < since)
+    mentioned = context.filter(is_other & pl.col("detail").str.contains("-topic", literal=True), kind="fault")
+    faults = {text: json_object(text) for text in mentioned["detail"].unique()}
+    details = [
+        text for text, fault in faults.items() if fault.get("kind") in (DELETE, CREATE) and fault.get("topic") == topic
+    ]
+    own = (pl.col("kind") == "fault") & pl.col("detail").is_in(details) & is_other
+    return context.filter(~own.fill_null(False))
+
+
 def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) -> tuple[list[TopicChange], bool]:
     """The deletions and creations of a topic in the longest copy of the metadata log, and whether that copy is final.
 

@@ -14,7 +14,7 @@ from .evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
 from .generation_parts import parts_of
 from .generation_split import Part
 from .partition import Partition
-from .topic_generations import TopicGeneration
+from .topic_generations import TopicGeneration, without_other_changes
 from .transaction_evidence import confirmed_producers, coordinated
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def _native(
     timeline = None
     if logs is not None or is_mentioned(whole):
         held = logs or replica_logs_of(topic, partition, {})
-        timeline = timeline_of(held, whole, common.shared, common.context, settings)
+        seen = common.context if generation is None else without_other_changes(topic, common.context, generation)
+        timeline = timeline_of(held, whole, common.shared, seen, settings)
     context = common.context
     if deleted is not None:
         later = pl.col("kind").is_in(["fault", "heal"]) & (pl.col("invoked") >= deleted.earliest)

@@ -208,6 +208,16 @@ def test_a_log_that_is_short_after_a_shutdown_in_order_is_not_the_one_that_the_b
     assert found.cause == cause
 
 
+def test_a_log_that_recovery_cut_at_damage_is_not_helped_by_flushing():
+    damage = replace(fault("corrupt", "1", 9), details={"kind": "corrupt", "topic": "orders", "partition": 0})
+    about = {"before": "", "after": "1: 0a\n2: 0a", "changes": ALONE}
+    found, without = rolled_back(STOPPED[0], damage, STOPPED[1], **about), rolled_back(*STOPPED, **about)
+    assert found.cause == without.cause == "last-replica-standing"
+    assert [fact.kind for fact in found.chain if fact not in without.chain] == ["fault-corrupt"]
+    assert "file systems or disks that verify checksums" in found.prevented_by
+    assert [any("flush" in text for text in one.prevented_by) for one in (found, without)] == [False, True]
+
+
 def test_a_restored_backup_took_what_the_brokers_had_acknowledged(unpacked, tmp_path):
     run("check", unpacked("backup-x"), "--engine", "local", "--no-plots", "--out", tmp_path / "out")
     causes = json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]

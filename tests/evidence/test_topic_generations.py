@@ -18,6 +18,7 @@ from logjudge.analysis.partitions.topic_generations import (
     TopicGeneration,
     generations_of,
     recorded_changes,
+    without_other_changes,
 )
 from logjudge.histories.evidence.tables import FINAL, LOCATION, LOG_EVENTS, METADATA
 from logjudge.histories.settings import Settings
@@ -160,3 +161,21 @@ def test_ids_in_brokers_logs_are_generations_where_nothing_else_records_a_deleti
 
     assert [(id_, span) for id_, span, _ in generations(events)] == [(OLD, Span(4 * S, 9 * S)), (NEW, None)]
     assert len(generations(events[:2])) == 1
+
+
+def test_a_generation_has_its_own_creation_and_deletion_among_the_faults():
+    rows = [
+        ("fault", 0, 1, {"kind": "create-topic", "topic": "orders"}),
+        ("fault", 10, 12, {"kind": "delete-topic", "topic": "orders"}),
+        ("fault", 10, 12, {"kind": "delete-topic", "topic": "others"}),
+        ("fault", 15, 16, {"kind": "kill", "nodes": ["1"]}),
+        ("fault", 20, 22, {"kind": "create-topic", "topic": "orders"}),
+    ]
+    columns = ("kind", "invoked", "completed")
+    context = pl.DataFrame([{**dict(zip(columns, row, strict=False)), "detail": json.dumps(row[3])} for row in rows])
+    first = TopicGeneration(created=Span(0, 1), deleted=Span(10, 12))
+    second = TopicGeneration(number=2, created=Span(20, 22))
+    faults_by_generation = [
+        without_other_changes("orders", context, one)["invoked"].to_list() for one in (first, second)
+    ]
+    assert faults_by_generation == [[0, 10, 10, 15], [10, 15, 20]]
