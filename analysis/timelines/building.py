@@ -155,15 +155,27 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     if previous is not None:
         sync, elr, known = (broker_names(previous[name]) for name in ("isr", "elr", "last_known_elr"))
         term.last_known = is_last_known_leader(builder.config, leader, sync, elr, known)
-        term.before = known if term.last_known else sync | elr or known
-        could = frozenset() if term.last_known else term.before
+        joined = _joined_with_reassignment(row, previous)
+        term.before = known if term.last_known else sync | elr | joined or known
+        could = frozenset() if term.last_known else sync | elr or known
         message += isr_clause(could)
+        message += f", which broker {leader} joined as the reassignment ended" if joined else ""
     about: dict[str, Any] = {"partition": name, "epoch": term.epoch, "broker": leader, "brokers": could, "isr": isr}
     fact = Fact(message, "elected", time, *source, **about)
     term.facts.append(fact)
     if term.before:
         term.elections.append((term.before, fact))
     builder.isr.append((time, isr, fact))
+
+
+def _joined_with_reassignment(row: dict[str, Any], previous: dict[str, Any]) -> frozenset[str]:
+    """The leader, if it joined the ISR by the record that also ends its reassignment and elects it; else nothing.
+
+    Unlike an unclean election, that record leaves the partition recovered (leaderRecoveryState).
+    """
+    leader = row["leader"]
+    was_added = leader in (previous["adding"] or ()) and leader not in (row["adding"] or ())
+    return broker_names([leader]) if was_added and leader in row["isr"] and not row["recovering"] else frozenset()
 
 
 def _from_files(builder: Builder) -> None:

@@ -134,7 +134,13 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     sync, elr, known = (broker_names(fields.get(f"{name}_before")) for name in ("isr", "elr", "lastKnownElr"))
     leader = str(fields["leader"])
     last_known = bool(fields.get("unclean")) and is_last_known_leader(builder.config, leader, sync, elr, known)
-    before = known if last_known else sync | elr or known
+    # An unclean election leaves the leader alone in the ISR. A leader with others joined it by the same change, as a
+    # reassignment that ends makes it.
+    others = broker_names(fields.get("isr")) - {leader}
+    joined = (
+        frozenset([leader]) if sync and others & sync and leader in broker_names(fields.get("isr")) else frozenset()
+    )
+    before = known if last_known else sync | elr | joined or known
     if before:
         term.before = before
     could = frozenset() if last_known else before
