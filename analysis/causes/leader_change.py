@@ -109,13 +109,16 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
 def _brings_back(timeline: Timeline, term: Term, old_leader: str | None, lost: Lost) -> bool:
     """Whether a leader from outside the ISR still had the records, and so held them until the next leader.
 
-    An old leader has truncated nothing yet. Of another leader a snapshot since its election proves it.
+    The old leader did unless it had truncated its log. Of another leader a snapshot since its election proves it.
     """
     if not term.elected_uncleanly or (term.start or 0) <= lost.last:
         return False
     held = snapshots_with_records(timeline, term.leader, lost)
     since = MAX_INT64 if term.time is None else term.time
-    return term.leader == old_leader or any(fact.time is not None and fact.time >= since for fact in held)
+    if term.leader == old_leader:
+        cuts = truncations(timeline, term.leader or "", lost, lost.last_acked or 0, lost.last)
+        return not any(cut.time is None or cut.time < since for cut in cuts)
+    return any(fact.time is not None and fact.time >= since for fact in held)
 
 
 def _first_with_start(term: Term, after: list[Term]) -> Term:

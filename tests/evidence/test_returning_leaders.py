@@ -1,11 +1,12 @@
-"""Elections by the record that ends a reassignment: the new leader joins the ISR by the same record."""
+"""Leaders that join or return: by the record that ends a reassignment, or by a second unclean election."""
 
 from __future__ import annotations
 
 import pytest
+from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import logs
-from .timelines import metadata, server_log, timeline
+from .timelines import CUT, epochs, lost, metadata, server_log, timeline
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,17 @@ def test_a_controllers_line_of_a_reassignment_that_ended_is_no_unclean_election(
     line += "leader: 1 -> 3, leaderEpoch: 0 -> 1 (o.a.k.ReplicationControlManager)"
     term = timeline(logs("2: 0a\n3: 0a"), events=[server_log("100", (9, line))], leader="3").terms[1]
     assert term.elected_uncleanly is is_unclean
+
+
+@pytest.mark.parametrize(("cut_at", "cause"), [(11, "unclean-election"), (15, "unknown")])
+def test_an_old_leader_that_truncated_before_it_led_again_brought_nothing_back(cut_at, cause):
+    """The first unclean election took the record; the second made the truncated old leader the leader again."""
+    meta = metadata(
+        (4, {"isr": [1]}),
+        (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}),
+        (10, {"leaderRecoveryState": 0}),
+        (14, {"leader": 1, "isr": [1], "leaderRecoveryState": 1}),
+    )
+    tables = {**logs("1: 0a 1x@1 2y@2\n2: 0a 1x@1 2y@2"), "epochs": epochs(("1", 0, 0), ("1", 1, 1), ("1", 2, 2))}
+    events = [server_log("1", (cut_at, CUT % 1))]
+    assert explain_loss(timeline(tables, meta=meta, events=events, leader="1"), lost()).cause == cause
