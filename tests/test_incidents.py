@@ -239,6 +239,13 @@ def test_losses_by_another_event_stay_apart(other: dict[str, Any]) -> None:
     assert len(joined([cause(), of_partition(1)])) == 1
 
 
+def test_partitions_that_get_different_leaders_at_one_time_lost_by_one_event() -> None:
+    elected = [{**KILL, "kind": "elected", "broker": broker, "says": f"{broker} was elected"} for broker in "23"]
+    assert len(joined([cause(chain=[elected[0]]), of_partition(1, chain=[elected[1]])])) == 1
+    later = {**elected[1], "time": KILL["time"] + 3 * 10**9}
+    assert len(joined([cause(chain=[elected[0]]), of_partition(1, chain=[later])])) == 2
+
+
 def test_a_cause_of_another_name_stays_apart() -> None:
     assert len(joined([cause(), of_partition(1, cause="correlated-failure")])) == 2
 

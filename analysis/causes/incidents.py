@@ -195,7 +195,7 @@ def _size(group: _Group) -> int:
 
 
 def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
-    """Joins groups with the same cause and decisive fact: the same broker was elected, or died, at the same time."""
+    """Joins groups with the same cause and decisive fact: leaders changed, or a broker died, at the same time."""
     out: list[_Group] = []
     alike: dict[Any, list[tuple[int, _Group]]] = {}
     for group in groups:
@@ -204,8 +204,10 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
         if first is None or turn is None:
             out.append(group)
         else:
-            kind = turn["kind"] if turn["kind"] in DEATH_KINDS else "leader change"
-            alike.setdefault((group.cause, kind, turn.get("broker")), []).append((turn["time"], group))
+            # One death may change the leaders of many partitions, and each may get another one.
+            is_death = turn["kind"] in DEATH_KINDS
+            event = (turn["kind"], turn.get("broker")) if is_death else ("leader change", None)
+            alike.setdefault((group.cause, *event), []).append((turn["time"], group))
     for same in alike.values():
         latest: int | None = None
         for time, group in sorted(same, key=lambda item: item[0]):
