@@ -64,7 +64,7 @@ SHAPES = ((1, 1), (4, 1), (8, 1), (8, 10), (50, 1), (100, 1000))  # clients, key
 
 
 class Class(NamedTuple):
-    """What the histories of a class have in common."""
+    """The parameters that the histories of a class share."""
 
     name: str
     clients: int

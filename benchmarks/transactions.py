@@ -1,4 +1,4 @@
-"""How long `check` takes for 10^4 to 10^6 transactions on lists, in histories as Elle's generator makes them.
+"""The time that `check` takes for 10^4 to 10^6 transactions on lists, in histories as Elle's generator makes them.
 
     .venv/bin/python benchmarks/transactions.py FOLDER [TRANSACTIONS...]
 

@@ -24,7 +24,7 @@ from .main import Terminated, end_process, prepare_process, report_failure
 from .progress import Progress
 
 FEWEST_RUNS = 8  # a worker takes as long to start as two small runs to be judged
-MOST_BYTES = 32 << 20  # of a run; larger ones are judged one after the other, on all cores
+MAX_BYTES = 32 << 20  # of a run; larger ones are judged one after the other, on all cores
 
 MAX_SECONDS_TO_STOP = 10
 
@@ -41,7 +41,7 @@ def _is_small(run: str) -> bool:
     for file in files:
         with suppress(OSError):
             total += file.stat().st_size
-    return total <= MOST_BYTES
+    return total <= MAX_BYTES
 
 
 def judge_in_processes(tasks: Sequence[Task], engine: LocalEngine) -> Iterator[Judged]:

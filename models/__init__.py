@@ -1,1 +1,1 @@
-"""What is correct, and how systems behave. No input or output, no Spark."""
+"""Specifications of correct behaviour, and models of systems. No input or output, no Spark."""

@@ -43,7 +43,7 @@ def observes(action: Action) -> bool:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is invalid for a log."""
+    """The reason why an action is invalid for a log; None if it is valid."""
     known = action.result is not UNKNOWN
     if action.f in ("append", "end") and known and not _is_offset(action.result):
         return f"{action.f} with the result {action.result!r}, expected an offset"

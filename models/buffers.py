@@ -1,4 +1,4 @@
-"""What a queue, a stack and a priority queue share: values are inserted, and removed one at a time; initially empty."""
+"""The common part of queue, stack and priority queue, where values are inserted, and removed one at a time."""
 
 from __future__ import annotations
 

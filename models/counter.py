@@ -23,7 +23,7 @@ def observes(action: Action) -> bool:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is invalid for a counter."""
+    """The reason why an action is invalid for a counter; None if it is valid."""
     if action.f == "read":
         if action.result is not UNKNOWN and not _is_whole(action.result):
             return f"a read of {action.result!r}, expected a whole number"

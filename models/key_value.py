@@ -30,7 +30,7 @@ def observes(action: Action) -> bool:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is invalid for a map."""
+    """The reason why an action is invalid for a map; None if it is valid."""
     if action.f == "append" and not isinstance(action.value, str):
         return f"append of {action.value!r}, expected a string"
     return None

@@ -15,7 +15,7 @@ def insert_in_order(state: Elements, value: float) -> Elements:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is invalid for a priority queue."""
+    """The reason why an action is invalid for a priority queue; None if it is valid."""
     number = action.value if action.f == "insert" else action.result
     is_number = isinstance(number, int | float) and not isinstance(number, bool) and number == number
     if is_number or (action.f != "insert" and (number is None or number is UNKNOWN)):

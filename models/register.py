@@ -35,7 +35,7 @@ def observes(action: Action) -> bool:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is invalid for a register."""
+    """The reason why an action is invalid for a register; None if it is valid."""
     if action.f == "cas":
         if not isinstance(action.value, tuple) or len(action.value) != 2:
             return f"cas of {action.value!r}, expected a pair of the old and the new value"

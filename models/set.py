@@ -31,7 +31,7 @@ def observes(action: Action) -> bool:
 
 
 def problem(action: Action) -> str | None:
-    """Why the action is invalid for a set."""
+    """The reason why an action is invalid for a set; None if it is valid."""
     if action.result is not UNKNOWN:
         if action.f == "contains" and not isinstance(action.result, bool):
             return f"contains with the result {action.result!r}, expected true or false"

@@ -21,7 +21,7 @@ CAPTION = (
 )
 MAX_PARTITIONS = 3
 MAX_ROWS = 12
-LEAST_HELD_NS = 1_000_000_000
+MIN_HELD_NS = 1_000_000_000
 _COLOURS = {"commit": style.GREEN, "abort": style.FAINT, None: style.RED}
 _UNDECIDED = 0.35  # opacity until the coordinator prepares the end
 
@@ -31,14 +31,14 @@ Record = dict[str, Any]
 def subjects(figures: Record) -> list[Record]:
     """The partitions in which a transaction is open, or was for a second: the longest first."""
     held = [(_longest(part), part["name"]) for part in figures["partitions"] if part.get("transactions")]
-    worst = sorted((one for one in held if one[0] >= LEAST_HELD_NS), key=lambda one: (-one[0], one[1]))
+    worst = sorted((one for one in held if one[0] >= MIN_HELD_NS), key=lambda one: (-one[0], one[1]))
     return [{"partition": name} for _, name in worst[:MAX_PARTITIONS]]
 
 
 def _longest(part: Record) -> int:
     last = part["transactions"]["ends"][-1][0]
     return max(
-        int(one["ended"] or max(last, one["began"] + LEAST_HELD_NS)) - int(one["began"])
+        int(one["ended"] or max(last, one["began"] + MIN_HELD_NS)) - int(one["began"])
         for one in part["transactions"]["shown"]
     )
 
@@ -54,7 +54,7 @@ def draw(figures: Record, partition: str) -> Figure:
         rows = sorted(shown[:MAX_ROWS], key=lambda one: (one["began"], one["first"]))
         low, high = figures["span"]
         last = found["ends"][-1][0]
-        high = min(high, max(last + (last - low) // 5, low + LEAST_HELD_NS))  # nothing is written after that
+        high = min(high, max(last + (last - low) // 5, low + MIN_HELD_NS))  # nothing is written after that
         bands = bands_of(figures, low, high)
         heights = [0.3 * max(lanes(bands), 0.2), 0.24 * len(rows) + 0.4, 2.2]
         figure, axes = style.sheet(_title(name, found), heights, 1.6 + sum(heights))

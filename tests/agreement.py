@@ -42,7 +42,7 @@ IMPLY = {
     *("lost-write", "unseen", "inconsistent-offsets", "duplicate", "aborted-read", "phantom-read"),
     *("poll-skip", "int-poll-skip", "realtime-order", "stale-end-offset"),
 }
-# What a log promises each client beyond linearizability: these may find breaches where that holds.
+# Guarantees of a log to each client beyond linearizability: these rules may find breaches in linearizable histories.
 SESSION = {"nonmonotonic-poll", "int-nonmonotonic-poll", "nonmonotonic-send"}
 
 Record = tuple[str, int]
@@ -169,7 +169,7 @@ def in_notation(ops: list[Op]) -> str:
 
 
 def _reads(op: Op, position: int | None) -> tuple[list[Action], int | None]:
-    """What a poll says of the log, and the consumer's position after it."""
+    """The result of a poll as reads of the log, and the consumer's position after it."""
     actions: list[Action] = []
     begin, found = position, []
     for value, offset in op.records:
@@ -253,7 +253,7 @@ def random_histories(rng: Random, count: int) -> list[list[Op]]:
 
 
 def disagreement(judged: Judged) -> str | None:
-    """What is wrong between rules and model in one history; None where they agree."""
+    """The disagreement of rules and model in one history; None if they agree."""
     implied = judged.rules & IMPLY
     if judged.linearizable and implied:
         return f"linearizable, but {', '.join(sorted(implied))}: {judged.text}"

@@ -1,4 +1,4 @@
-"""How many random examples a test takes: some before every commit, many with scripts/test --all."""
+"""The number of random examples of a test: few before every commit, many with scripts/test --all."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class JudgedRun:
 
 
 def combine(texts: list[str]) -> list[CombinedRun]:
-    """As few runs as possible with all of these histories."""
+    """All of these histories in as few runs as possible."""
     runs: dict[Any, CombinedRun] = {}
     for number, text in enumerate(texts):
         runs.setdefault(_kind(parse(text)), CombinedRun()).add(text, number)

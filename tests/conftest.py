@@ -28,7 +28,7 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
-# What takes longest goes first, so that no core waits for it at the end. test_porcupine.py is before that: what it
+# The longest go first, so that no core waits for them at the end. test_porcupine.py is before that: what it
 # compiles in a fresh clone waits on disk when the tests on Spark need it. test_lab_scenarios.py waits for brokers.
 FIRST = (
     *("spark", "test_porcupine.py", "evidence", "corpus", "test_lab_scenarios.py", "test_packaging.py"),
@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} uses the fixture spark, so its name must contain spark")
         if item.path.name in UNTRACED:
             item.add_marker(pytest.mark.no_cover)
-    # What the modules made stays until the end: searching it for garbage again and again takes a tenth of the time.
+    # Objects of imported modules stay until the end: searching them for garbage repeatedly takes a tenth of the time.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     order = {name: place for place, name in enumerate(FIRST)}
@@ -105,7 +105,7 @@ def spark() -> Iterator[Any]:
         pytest.skip(f"Spark needs Java 17 or newer, and there is {found}")
     from logjudge.analysis.engines.spark import open_session, whole_run
 
-    # What tests shuffle is small: a part for each core is enough, and optimising Java code is not worth it.
+    # Tests shuffle little data: a part for each core is enough, and optimising Java code is not worth it.
     conf = [("spark.driver.memory", "1g"), ("spark.sql.shuffle.partitions", "2")]
     conf.append(("spark.driver.defaultJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"))
     session = open_session("local[2]", conf=conf)

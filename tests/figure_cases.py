@@ -29,7 +29,7 @@ HOSTILE = [
 
 
 class Judged(NamedTuple):
-    """What `check` has when it writes a report."""
+    """The values that `check` has when it writes a report."""
 
     summaries: list[dict[str, Any]]
     context: pl.DataFrame

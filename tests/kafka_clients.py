@@ -28,7 +28,7 @@ class KafkaError:
 
 
 class KafkaException(Exception):  # noqa: N818
-    """As confluent_kafka raises it."""
+    """An error as confluent_kafka raises it."""
 
 
 class Message:

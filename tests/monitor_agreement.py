@@ -42,7 +42,7 @@ LENGTHS = (0, 1, 2, 3, 5, 8)  # of an operation's interval
 
 
 class Agreement(NamedTuple):
-    """How many histories were tried, decided by the monitor, and illegal; the decided by kind; the first difference."""
+    """Counts of histories: tried, decided by the monitor, illegal; the decided ones by kind; the first difference."""
 
     tried: int
     decided: int
@@ -115,7 +115,7 @@ def random_history(name: str, rng: Random) -> list[Operation]:
 
 
 def kinds(operations: list[Operation]) -> Iterator[str]:
-    """What a history has of `KINDS`. A removal or read is empty if it finds nothing; an insert may stay unmatched."""
+    """The `KINDS` that occur in a history. A removal or read of nothing is empty; an insert may stay unmatched."""
     inserted, found, times = set(), set(), []
     for (f, value, result, _), call, end, _ in operations:
         times += [call] if end is None else [call, end]

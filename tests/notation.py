@@ -20,7 +20,7 @@ __all__ = ["Event", "History", "Judged", "judge", "parse", "undrawn"]
 
 @dataclass(frozen=True)
 class Judged:
-    """What the local engine reports of a history."""
+    """The local engine's report on a history."""
 
     history: History
     findings: list[dict[str, Any]]

@@ -17,7 +17,7 @@ REGISTER = MODELS["register"]
 
 
 def by_one_search(search: Any, model: Model[Any], operations: list[Operation]) -> Any:
-    """What the quick search, or the compiled one, finds alone."""
+    """The result of only the quick search, or of only the compiled one."""
     actions, observes, history = number_actions(model, operations)
     steps = Steps(model, actions, observes)
     searching = search(history, steps, Budget(None, 1 << 30))

@@ -12,7 +12,7 @@ from logjudge.plots.report.saved import save_figures
 
 
 def save(run: Judged, folder: Path, plots: tuple[str, ...] = ("svg",)) -> Path:
-    """What `check` leaves, but for its own files."""
+    """Saves the results of `check` that the report needs."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "verdict.json").write_text(json.dumps(run.verdict))
     run.findings.write_parquet(folder / "findings.parquet")

@@ -111,13 +111,13 @@ class Simulated:
         self.append(None)
         self.tokens.append(f"{self.random.choice('pq')}:({','.join(steps)}){ending}")
 
-    def poll(self, process: str = "", most: int = 3) -> None:
+    def poll(self, process: str = "", max_records: int = 3) -> None:
         process = process or self.random.choice("ccd")
         position = max(self.positions.get(process, self.start), self.start)
         if self.goes_wrong():
             position = max(0, position + self.random.choice((-2, -1, 1, 2)))
         records = []
-        for offset in range(position, min(position + most, len(self.log))):
+        for offset in range(position, min(position + max_records, len(self.log))):
             value = self.log[offset]
             if self.goes_wrong():
                 value = f"v{self.random.randrange(self.sent + 2)}"
@@ -132,15 +132,15 @@ class Simulated:
 
     def move(self) -> None:
         process, to = self.random.choice("cd"), self.random.randint(0, len(self.log))
-        kind = self.random.choice(
-            ("seek", "assign", "group", "assign=null", "group=null", "else", "revoked", "subscribe")
+        of_other_partition = self.random.choice(("assign=else", "group=else", "revoked=else", "revoked=0"))
+        step = self.random.choice(
+            ("seek", "assign", "group", "assign=null", "group=null", of_other_partition, "revoked", "subscribe")
         )
-        named = kind in ("seek", "assign", "group")
-        if named or "null" in kind:
+        if step in ("seek", "assign", "group") or "null" in step:
             self.positions[process] = to
-        other = self.random.choice(("assign=else", "group=else", "revoked=else", "revoked=0"))
-        ending = "!" if kind == "seek" and self.goes_wrong() else ""
-        self.tokens.append(f"{process}:" + (f"{kind}={to}{ending}" if named else other if kind == "else" else kind))
+        if step in ("seek", "assign", "group"):
+            step += f"={to}" + ("!" if step == "seek" and self.goes_wrong() else "")
+        self.tokens.append(f"{process}:{step}")
 
     def crash(self) -> None:
         process = self.random.choice("pcd")

@@ -42,7 +42,7 @@ def printed(form: str, *arguments: object) -> tuple[str, Result]:
 
 
 def assert_follows_junit(text: str) -> list[ElementTree.Element]:
-    """What the XSD of JUnit for Apache Ant (github.com/windyroad/JUnit-Schema) requires; it ships in no package."""
+    """Asserts what the JUnit XSD for Apache Ant requires (github.com/windyroad/JUnit-Schema); no package has it."""
     suites = list(ElementTree.fromstring(text))
     for number, suite in enumerate(suites):
         assert suite.tag == "testsuite"

@@ -1,4 +1,4 @@
-"""What `explain` and `convert` print of small histories."""
+"""Output of `explain` and `convert` for small histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `check` prints: verdicts for people and for CI systems."""
+"""Output of `check`: verdicts for people and for CI systems."""
 
 from __future__ import annotations
 

@@ -93,7 +93,10 @@ def test_lists_are_judged_as_by_all_orders(tmp_path: Path, once: bool) -> None:
 
 @pytest.mark.usefixtures("unbounded")
 def test_registers_are_never_accused_wrongly(tmp_path: Path) -> None:
-    """What an anomaly rules out no order explains. Registers show less, so some illegal histories are not found."""
+    """If an anomaly rules out a model, no order explains the history under it.
+
+    Registers show less than lists, so some illegal histories are not found.
+    """
     random = Random(8)
     histories = [twin.random_history(random, is_register=True, once=False) for _ in range(HISTORIES)]
     counts: Counter[tuple[str, bool, bool]] = Counter()

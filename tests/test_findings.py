@@ -1,4 +1,4 @@
-"""What a finding says: its sentence, the lines that prove it, the findings that it belongs to, the assumptions."""
+"""The content of findings: sentence, evidence lines, related findings, assumptions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _offsets(event: Event, f: str) -> list[str]:
     return [str(place["offset"]) for step in steps if step["f"] == f for place in step.get("offsets", [])]
 
 
-# What an item of evidence may say, and what the line that it names must then be.
+# Wordings of an item of evidence, and the event that the line it names must then have.
 EVIDENCE_CHECKS: dict[str, Any] = {
     r"(\S+) (?:sends|writes|fails to write) (\S+)(?: afterwards)?": lambda e, p, v: _sends(e, v, p),
     r"(\S+) acknowledged": lambda e, v: e["type"] == "ok" and _sends(e, v),
@@ -104,7 +104,7 @@ def _proves(sentence: str, event: Event) -> bool:
         found = re.fullmatch(pattern, sentence)
         if found:
             return bool(holds(event, *found.groups()))
-    raise AssertionError(f"nothing is known of evidence that says {sentence!r}")
+    raise AssertionError(f"no check for the evidence {sentence!r}")
 
 
 def test_sentences_name_partition_process_and_offset(combined_corpus: list[JudgedRun]) -> None:
@@ -131,7 +131,7 @@ def test_links_go_both_ways(combined_corpus: list[JudgedRun]) -> None:
                 assert finding["topic"] == by_id[other]["topic"]
 
 
-def test_one_story_of_a_loss(tmp_path: Path) -> None:
+def test_a_loss_is_one_finding_with_its_consequences(tmp_path: Path) -> None:
     run = judge(UNCLEAN, tmp_path)
     (loss,) = run.of("lost-write")
     assert loss["sentence"] == (

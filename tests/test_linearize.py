@@ -229,7 +229,7 @@ def test_spark_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_cluster_checks_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Spark has to offer is one function; here it is the builtin map, on what is no session."""
+    """Of Spark only one function is used; here it is the builtin map, and the session is a dummy."""
     opened: list[object] = []
     monkeypatch.setattr(spark, "open_session", lambda *arguments, **_options: opened.append(arguments))
     monkeypatch.setattr(spark, "map_payloads", lambda judge, payloads, session: map(judge, payloads))  # noqa: ARG005

@@ -74,7 +74,7 @@ class Twin:
         return not op.event.get("revoked") or here or not op.event["offsets"]
 
     def _end(self, hold: Op) -> tuple[int, bool]:
-        """When a hold ends, and whether by a revocation."""
+        """The end of a hold, and whether a revocation ends it."""
         after = [op for op in self.ops if op.process == hold.process and self._ends(op) and op.begun >= hold.done]
         first = min(after, key=lambda op: op.begun, default=None)
         return (FOREVER, False) if first is None else (first.begun, bool(first.event.get("revoked")))

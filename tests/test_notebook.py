@@ -12,7 +12,7 @@ NOTEBOOK = Path(__file__).parents[1] / "examples" / "notebook.ipynb"
 
 
 def texts(notebook: Any) -> list[str]:
-    """What each cell shows, as text."""
+    """The output of each cell, as text."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     return [output.get("text") or output["data"]["text/plain"] for output in outputs]
 

@@ -47,8 +47,9 @@ def forbid_drawing_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(painting, "_paint_one", fail)
 
 
+@pytest.mark.usefixtures("painter")
 def test_the_process_draws_the_same_files(
-    figures: dict[str, Any], tmp_path: Path, painter: int, monkeypatch: pytest.MonkeyPatch
+    figures: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         forbid_drawing_here(patch)
@@ -57,7 +58,6 @@ def test_the_process_draws_the_same_files(
     painting._stop_painter()
     assert drawn(tmp_path / "here", figures) == found
     assert len(found[1]) == 2 * len(found[0]) == 2 * len(jobs_of(figures)) > 0
-    assert painter
 
 
 def test_figures_of_a_killed_process_are_drawn_here(figures: dict[str, Any], tmp_path: Path, painter: int) -> None:
@@ -67,21 +67,21 @@ def test_figures_of_a_killed_process_are_drawn_here(figures: dict[str, Any], tmp
     assert not painting._painters
 
 
-def test_a_figure_that_fails_is_drawn_here_and_raises(figures: dict[str, Any], tmp_path: Path, painter: int) -> None:
+@pytest.mark.usefixtures("painter")
+def test_a_figure_that_fails_is_drawn_here_and_raises(figures: dict[str, Any], tmp_path: Path) -> None:
     jobs = jobs_of(figures)
     wrong = [jobs[0], jobs[1]._replace(subject={"partition": "none-9"}), *jobs[2:]]
     (tmp_path / "out").mkdir()
     with pytest.raises(StopIteration), painted(tmp_path / "out", figures, wrong, ("svg",)) as headings:
         headings()
     assert (tmp_path / "out" / f"{jobs[-1].stem}.svg").is_file(), "the others were drawn"
-    assert painter
 
 
-def test_an_error_of_the_caller_ends_the_drawing(figures: dict[str, Any], tmp_path: Path, painter: int) -> None:
+@pytest.mark.usefixtures("painter")
+def test_an_error_of_the_caller_ends_the_drawing(figures: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(OSError, match="full"), painted(tmp_path, figures, jobs_of(figures), ("svg",)):
         raise OSError("full")
     assert not painting._painters
-    assert painter
 
 
 def test_no_process_is_started_for_one_core(monkeypatch: pytest.MonkeyPatch) -> None:

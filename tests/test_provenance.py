@@ -1,4 +1,4 @@
-"""Where a verdict comes from stands in verdict.json and in the reports."""
+"""The provenance of a verdict is in verdict.json and in the reports."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def encoded(event: Event, compact: bool, ascii_only: bool) -> bytes:
 
 
 def both(blob: bytes) -> tuple[tuple[pl.DataFrame, pl.DataFrame], tuple[pl.DataFrame, pl.DataFrame]]:
-    """What reading by lines makes of it, and what scanning does."""
+    """The results of reading by lines and of scanning."""
     by_lines = native._parse_lines(list(enumerate(blob.split(b"\n"))))
     before, native.SCANNED_FROM = native.SCANNED_FROM, 0
     try:
@@ -133,7 +133,7 @@ def test_a_key_given_twice_is_quarantined(line: bytes, twice: str) -> None:
 
 
 def test_plain_lines_are_scanned() -> None:
-    """What the loops are for does not fall back to polars."""
+    """The compiled loops read plain lines, without falling back to polars."""
     steps = b'"ops":[{"f":"send","topic":"t","partition":0,"value":"v","offset":7},{"f":"poll","records":[]}]'
     lines = [PLAIN, PLAIN.replace(b'"records":[', steps + b',"records":['), PLAIN.replace(b"p0", "日本".encode())]
     scanned, left = native_columns.read(b"\n".join(lines))

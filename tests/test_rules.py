@@ -16,8 +16,8 @@ from rules_corpus import Case, load, rule_of, shown
 
 CORPUS = load()
 
-# Other rules that the example of a rule breaks, and why.
-ALSO = {
+# The other rules that the example of a rule breaks, and why.
+ALSO_BROKEN = {
     "lost-write": {"inconsistent-offsets"},  # another value took the offset
     "inconsistent-offsets": {"lost-write"},  # the first of two acknowledged values is gone
     "nonmonotonic-send": {"realtime-order"},  # the two sends did not overlap
@@ -76,17 +76,17 @@ OF_CLIENTS = [name for name, rule in RULES.items() if rule.example]
 @pytest.mark.parametrize("name", OF_CLIENTS)
 def test_the_example_breaks_its_rule(name: str, tmp_path: Path) -> None:
     judged = judge(RULES[name].example, tmp_path)
-    assert {finding["rule"] for finding in judged.findings} == {name} | ALSO.get(name, set())
+    assert {finding["rule"] for finding in judged.findings} == {name} | ALSO_BROKEN.get(name, set())
     severity = "note" if name == "int-send-skip" else "permitted" if name.startswith("G0") else "violation"
     assert {finding["severity"] for finding in judged.of(name)} == {severity}
 
 
 def test_every_rule_has_cases_on_both_sides() -> None:
     found = Counter(case.rule for case in CORPUS if case.breaks)
-    left = Counter(case.rule for case in CORPUS if not case.breaks)
+    unbroken = Counter(case.rule for case in CORPUS if not case.breaks)
     assert set(found) == set(OF_CLIENTS)
     assert min(found.values()) >= 4
-    assert min(left[name] for name in OF_CLIENTS) >= 4
+    assert min(unbroken[name] for name in OF_CLIENTS) >= 4
     assert len({case.history for case in CORPUS}) > 0.9 * len(CORPUS)
 
 

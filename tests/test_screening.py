@@ -134,7 +134,7 @@ CONTRADICTIONS = {
     "_acknowledged_records_are_read": "p:a@0 p:b@1 final:assign=0 final:<a@0",
     "_ends_grow_in_the_order_of_time": "p:b@1 p:a@0 final:assign=0 final:<a@0,b@1",
     "_offsets_grow_with_each_producers_sends": "p:a.. p:b.. p:..b@0 p:..a@1 final:assign=0 final:<a@0,b@1",
-    "_consumers_read_on": "p:a@0 p:b@1 c:<b@1 c:<a@0 final:assign=0 final:<a@0,b@1",
+    "_consumers_read_from_their_positions": "p:a@0 p:b@1 c:<b@1 c:<a@0 final:assign=0 final:<a@0,b@1",
     "_no_generations": "p:a@0 c:group=0^1 c:<a@0 final:assign=0 final:<a@0",
     "_groups_handle_what_they_commit": "p:a@0 p:b@1 c:<a@0 c:commit=2 final:assign=0 final:<a@0,b@1",
 }

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 
 def state_of(session: Any) -> dict[str, Any]:
-    """What a user sees of a session: settings, views, what is cached, and whether it is the active one."""
+    """The visible state of a session: settings, views, cached tables, and whether it is the active one."""
     return {
         "settings": dict(session.conf.getAll),
         "views": sorted(table.name for table in session.catalog.listTables()),

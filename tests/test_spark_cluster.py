@@ -62,7 +62,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return generate(tmp_path_factory.mktemp("runs") / "faulty", 100_000, faulty=True)
 
 
-# What a user does in a Connect session; prints what the session has before and after, and the findings.
+# A user's program in a Connect session; it prints the state of the session before and after, and the findings.
 IN_A_SESSION = """
 import json, sys
 import logjudge

@@ -1,4 +1,4 @@
-"""What a Spark session is given: absolute paths, tasks by the size of the run, a code archive that is removed."""
+"""The input of a Spark session: absolute paths, tasks by the size of the run, a code archive that is removed."""
 
 from __future__ import annotations
 

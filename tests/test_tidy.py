@@ -82,7 +82,7 @@ def imports(path: Path) -> list[tuple[str, ...]]:
 
 
 def wrong_imports(path: Path) -> set[str]:
-    """What a module imports against the direction of the folders."""
+    """The imports of a module against the direction of the folders."""
     folder, found = path.relative_to(ROOT).parts[0], imports(path)
     if path.is_relative_to(API):
         wrong = [parts for parts in found if parts[0] == "cli"]  # the API must not import the command line

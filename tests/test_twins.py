@@ -20,7 +20,7 @@ from notation import parse
 from simulated import Simulated
 from twins import Breach, Twin
 
-# What is compared of a finding. Where neighbours are one finding, it is every record of it.
+# The compared parts of a finding. If neighbours are one finding, each record of it is compared.
 BREACHES: dict[str, Callable[[dict[str, Any]], Iterator[Any]]] = {
     **dict.fromkeys(
         ("lost-write", "unseen", "aborted-read", "phantom-read", "precommitted-read"),

@@ -79,7 +79,7 @@ class Cluster:
         return found
 
     def close(self) -> None:
-        """As a consumer that leaves no group."""
+        """Closes like a consumer that leaves no group."""
 
     def _message(self, number: int, offset: int, value: bytes | None, error: Any = None) -> Any:
         values = {"partition": number, "offset": offset, "value": value, "error": error}

@@ -23,7 +23,7 @@ IMPLIED = {
 
 
 def reasons(operations: list[Operation], edges: list[Edge], one: int, other: int) -> set[str]:
-    """Why one operation comes before the other."""
+    """The reasons why one operation comes before the other."""
     found = {kind for kind, source, target in edges if (source, target) == (one, other)}
     (_, end, process), (start, _, other_process) = operations[one], operations[other]
     if end is not None and end < start:

@@ -1,4 +1,4 @@
-"""Which consistency models allow a tiny history of lists or registers, by trying out all orders of its transactions.
+"""The consistency models that allow a tiny history of lists or registers, found by trying all orders of transactions.
 
 A transaction is committed (`ok`), aborted (`fail`) or indeterminate (`info`: it may have taken effect). Its steps are
 ("r", key, value) and ("w", key, value). A value read is the tuple of a list's elements; for a register, it is empty or

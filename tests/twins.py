@@ -81,7 +81,7 @@ class Twin:
         return max(certain, default=0), max([*certain, *possible], default=0)
 
     def _deleted(self, start: int, known: int) -> int:
-        """When the first deletion began that explains a log start that was known at a time; -1: none does."""
+        """The begin of the first deletion that explains a log start known at a time; -1: none does."""
         begun = [
             op.begun
             for op in self.ops
@@ -373,7 +373,7 @@ class Twin:
                 yield ("realtime-order", "violation", later.value)
 
     def _known(self) -> list[tuple[int, int]]:
-        """When an offset was known to be held: acknowledged, or read, though not before it was sent."""
+        """The time when an offset was known to be held: acknowledged, or read after it was sent."""
         sent = {(send.value, send.offset): send.begun for send in reversed(self.sends)}
         valued = [read for read in self.reads if read.value is not None]
         reads = [(read.done, read.offset) for read in valued if read.done >= sent.get((read.value, read.offset), 0)]

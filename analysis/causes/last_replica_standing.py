@@ -40,8 +40,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if together:
         # Another in-sync replica may have had the records.
         return needs(*together)
-    after = found.successor
-    if after is not None and after.elected_uncleanly:
+    successor = found.successor
+    if successor is not None and successor.elected_uncleanly:
         return NOT_THE_CASE
     had: list[Fact] = []
     if found.old_leader != broker:
@@ -60,28 +60,30 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if joined := _others_in_isr(timeline, broker, lost.last_acked, loaded):
         return needs(f"whether {' or '.join(f'broker {other}' for other in joined)}, then in the ISR, had the records")
     alone = _facts_alone_in_isr(timeline, found, broker, lost)
-    if not alone or _lost_while_others_in_isr(timeline, broker, lost, after.time if after else None):
-        others = sorted(found.new.before or ())
-        known = f"; its log lost the records, but the ISR was [{', '.join(others)}]" if others else ""
+    if not alone or _lost_while_others_in_isr(timeline, broker, lost, successor.time if successor else None):
+        isr = sorted(found.new.electable or ())
+        known = f"; its log lost the records, but the ISR was [{', '.join(isr)}]" if isr else ""
         return needs(
             f"evidence that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}"
         )
     changed = [fact for _, fact in timeline.faults_on(broker, ("truncate", *DAMAGING)) if fact.partition == lost.name]
     was_damaged = any(fact.kind == f"fault-{kind}" for fact in changed for kind in DAMAGING)
     shrunk = sole_isr_facts(timeline, broker, lost.last_acked)
-    until = lost.last_acked if shrunk or after is None else after.time
-    gone = [fact for other in sorted(_members(timeline) - {broker}) for fact in reasons_absent(timeline, other, until)]
+    until = lost.last_acked if shrunk or successor is None else successor.time
+    absent = [
+        fact for other in sorted(_members(timeline) - {broker}) for fact in reasons_absent(timeline, other, until)
+    ]
     facts = chain(
         found.began,
         had,
         shrunk or sole_isr_facts(timeline, broker, until),
         alone,
-        gone,
+        absent,
         acknowledgement(lost),
-        death_facts(timeline, broker, after.time if after else None),
+        death_facts(timeline, broker, successor.time if successor else None),
         changed,
         short,
-        found.succeeded if after else found.new.facts[-1:],
+        found.succeeded if successor else found.new.facts[-1:],
         found.start_of_successor,
     )
     of_disk = [CHECKSUMS] if was_damaged else flush_measures(timeline)
@@ -103,9 +105,9 @@ def _members(timeline: Timeline) -> set[str]:
 
 def _facts_alone_in_isr(timeline: Timeline, found: LeaderChange, broker: str, lost: Lost) -> list[Fact]:
     """The facts that the ISR was the broker alone when the records were acknowledged, or when it was elected again."""
-    after = found.successor
-    if after is not None and after.before is not None:
-        return after.facts[:1] if after.before == {broker} else []
+    successor = found.successor
+    if successor is not None and successor.electable is not None:
+        return successor.facts[:1] if successor.electable == {broker} else []
     alone = sole_isr_facts(timeline, broker, lost.last_acked)
     if alone or len(isr_at_acknowledgement(timeline, lost)) > 1:
         return alone
@@ -115,7 +117,7 @@ def _facts_alone_in_isr(timeline: Timeline, found: LeaderChange, broker: str, lo
         if isr == {broker} and time is not None and lost.last_acked is not None and time >= lost.last_acked
     ]
     # It led again with itself as the ISR before any other could leave, so the ISR was the same when it died.
-    return again[:1] if after is None else []
+    return again[:1] if successor is None else []
 
 
 def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:

@@ -281,7 +281,7 @@ def _short_end_facts(timeline: Timeline, found: LeaderChange, new: Term, lost: L
     dated = [(end.time, end) for end in ends if end.time is not None and end.time >= since]
     before, after = [e for e in dated if e[0] <= until], [e for e in dated if e[0] > until]
     terms = [term for term in timeline.terms.values() if found.old.epoch <= term.epoch < new.epoch]
-    others = ({term.leader for term in terms} | (new.before or frozenset())) - {None, broker}
+    others = ({term.leader for term in terms} | (new.electable or frozenset())) - {None, broker}
     if before and others:
         time, end = before[-1]
         alone = all(is_out_of_reach(timeline, other or "", time, until) for other in others)
@@ -305,19 +305,19 @@ def clean_by_configuration(timeline: Timeline) -> list[Fact]:
 
 def isr_before_election(new: Term) -> list[Fact]:
     """The fact with the ISR or the eligible brokers just before an election, and whether the new leader was one."""
-    if not new.before:
+    if not new.electable:
         return []
-    if isr_fact := new.before_fact:
-        was = "was" if new.leader in new.before else "was not"
-        text = f"broker {new.leader} {was} in the ISR before its election: [{', '.join(sorted(new.before))}]"
+    if isr_fact := new.electable_fact:
+        was = "was" if new.leader in new.electable else "was not"
+        text = f"broker {new.leader} {was} in the ISR before its election: [{', '.join(sorted(new.electable))}]"
         source = (new.time, isr_fact.source, isr_fact.line, isr_fact.byte)
-        return [Fact(text, "in-sync-before", *source, broker=new.leader, brokers=new.before)]
-    return [fact for before, fact in new.elections if before == new.before]
+        return [Fact(text, "in-sync-before", *source, broker=new.leader, brokers=new.electable)]
+    return [fact for electable, fact in new.elections if electable == new.electable]
 
 
 def in_isr_before_election(new: Term) -> list[Fact]:
     """The fact that the new leader was in the ISR or eligible just before its election; empty without proof."""
-    return isr_before_election(new) if new.before and new.leader in new.before else []
+    return isr_before_election(new) if new.electable and new.leader in new.electable else []
 
 
 def clean_leader_change(timeline: Timeline, lost: Lost) -> tuple[LeaderChange, Term] | Attempt:

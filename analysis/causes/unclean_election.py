@@ -72,7 +72,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if not without:
         return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     # The brokers that were in sync before do not include the new leader.
-    old = found.old_leader or (next(iter(new.before)) if new.before and len(new.before) == 1 else None)
+    old = found.old_leader or (next(iter(new.electable)) if new.electable and len(new.electable) == 1 else None)
     alone = sole_isr_facts(timeline, old, lost.first_acked) if old else []
     facts = chain(
         found.began,
@@ -83,7 +83,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         reasons_absent(timeline, old, new.time),
         clean_by_configuration(timeline),
         new.facts[:1],
-        [new.outsider] if new.outsider else [],
+        [new.chosen_outside_isr] if new.chosen_outside_isr else [],
         isr_before_election(new),
         without,
         snapshots_with_records(timeline, old, lost),

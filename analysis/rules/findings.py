@@ -9,7 +9,7 @@ from ...histories.tables import Evidence, Finding
 from ..replicas.replica_logs import TopicPartition
 
 Row = dict[str, Any]
-# What proves a finding, and the place in the history; or evidence from a file.
+# A proof of a finding and its place in the history, or evidence from a file.
 Proof = tuple[str, int | None] | Evidence
 
 

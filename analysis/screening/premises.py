@@ -3,7 +3,7 @@
 Most partitions of most runs are plainly valid. To prove that takes a few queries for all of them together, while each
 rule takes dozens for each partition. A premise returns the partitions that contradict it. Where all premises of a rule
 hold, the rule has neither findings nor unknowns: each docstring says why. Where one fails, nothing is known: the rule
-judges the partition as always. tests/test_screening.py compares both on random histories.
+judges the partition as always. tests/test_screening.py compares both ways on random histories.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Premise(NamedTuple):
     contradictions: Callable[[ManyPartitions], Contradictions]
 
 
-# Rules that the premises prove. They are named one by one, so that a new rule judges every partition.
+# The rules that the premises can prove valid. Each is named, so that a new rule judges every partition.
 LOSS = ("lost-write", "unseen")
 UNREAD = (*LOSS, "poll-skip", "int-poll-skip", "consumer-loss", "commit-beyond-end")  # about records without a read
 VALUES = ("inconsistent-offsets", "duplicate", "aborted-read", "phantom-read", "precommitted-read")
@@ -171,8 +171,8 @@ def _offsets_grow_with_each_producers_sends(many: ManyPartitions) -> Contradicti
 
 
 @premise_of(*POLLS)
-def _consumers_read_on(many: ManyPartitions) -> Contradictions:
-    """Each record that a consumer polls is at its position, if that is known: behind the last, or where it was set."""
+def _consumers_read_from_their_positions(many: ManyPartitions) -> Contradictions:
+    """Each polled record is at its consumer's position, if that is known: after the last record or where it was set."""
     columns = ("tp", "process", "completed", "at", "index")
     reads = many.reads.select(*columns, "offset", position=pl.col("offset") + 1)
     moves = many.marks.filter(IS_MOVE).select(*columns, position=POSITION)

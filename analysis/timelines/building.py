@@ -154,17 +154,17 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     could = None
     if previous is not None:
         sync, elr, known = (broker_names(previous[name]) for name in ("isr", "elr", "last_known_elr"))
-        term.last_known = is_last_known_leader(builder.config, leader, sync, elr, known)
+        term.was_last_known = is_last_known_leader(builder.config, leader, sync, elr, known)
         joined = _joined_with_reassignment(row, previous)
-        term.before = known if term.last_known else sync | elr | joined or known
-        could = frozenset() if term.last_known else sync | elr or known
+        term.electable = known if term.was_last_known else sync | elr | joined or known
+        could = frozenset() if term.was_last_known else sync | elr or known
         message += isr_clause(could)
         message += f", which broker {leader} joined as the reassignment ended" if joined else ""
     about: dict[str, Any] = {"partition": name, "epoch": term.epoch, "broker": leader, "brokers": could, "isr": isr}
     fact = Fact(message, "elected", time, *source, **about)
     term.facts.append(fact)
-    if term.before:
-        term.elections.append((term.before, fact))
+    if term.electable:
+        term.elections.append((term.electable, fact))
     builder.isr.append((time, isr, fact))
 
 
@@ -276,10 +276,10 @@ def _leader_changes(builder: Builder) -> None:
     terms = [builder.terms[e] for e in sorted(builder.terms)]
     for term in terms:
         recorded = builder.stated.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
-        if term.before is None and recorded is not None:
-            term.before, term.before_fact = recorded
+        if term.electable is None and recorded is not None:
+            term.electable, term.electable_fact = recorded
     for time, leader, fact in builder.outsiders:
         named = [t for t in terms if t.leader == leader and (t.time is None or time is None or t.time >= time - 10**9)]
         if named:
             named[0].facts.append(fact)
-            named[0].outsider = fact
+            named[0].chosen_outside_isr = fact

@@ -142,11 +142,11 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     )
     before = known if last_known else sync | elr | joined or known
     if before:
-        term.before = before
+        term.electable = before
     could = frozenset() if last_known else before
     message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{isr_clause(could)}"
     if last_known:
-        term.last_known = True
+        term.was_last_known = True
         message += "; it was the last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
     fact = _fact(builder, row, message, "elected", epoch=term.epoch, broker=leader, brokers=could)
     term.facts.append(fact)

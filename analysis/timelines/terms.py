@@ -19,11 +19,11 @@ class Term:
     time: int | None = None  # ns, when it was elected or began to lead
     ended: int | None = None  # ns, when the controller recorded that there was no leader
     isr: frozenset[str] | None = None  # at its beginning
-    before: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
-    before_fact: Fact | None = None  # the source of `before`, if it is not among the facts of this term
+    electable: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
+    electable_fact: Fact | None = None  # the source of `electable`, if it is not among the facts of this term
     elections: list[tuple[frozenset[str], Fact]] = field(default_factory=list)  # each with the ISR before it
-    outsider: Fact | None = None  # the controller's report that it chose from outside the ISR
-    last_known: bool = False  # the leader was the last known one, out of sync or not (KIP-966)
+    chosen_outside_isr: Fact | None = None  # the controller's report of it
+    was_last_known: bool = False  # it was elected as the last known leader, out of sync or not (KIP-966)
     conflict: bool = False
     claims: dict[str, int | None] = field(default_factory=dict)  # broker -> time of its first report that it leads (ns)
     facts: list[Fact] = field(default_factory=list)
@@ -50,9 +50,9 @@ class Term:
         """
         if self.leader is None or self.conflict:
             return None
-        if self.before:
-            return self.leader not in self.before
-        return None if self.outsider is None else True
+        if self.electable:
+            return self.leader not in self.electable
+        return None if self.chosen_outside_isr is None else True
 
     @property
     def how_elected(self) -> str:
@@ -64,7 +64,7 @@ class Term:
             return "" if self.epoch == 0 else "whether it was clean is not known"
         if unclean:
             return "unclean election"
-        return "election of the last known leader" if self.last_known else "clean election"
+        return "election of the last known leader" if self.was_last_known else "clean election"
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,9 @@ class Move(_Dated):
     removing: frozenset[str]
 
 
-def isr_clause(before: frozenset[str]) -> str:
-    """A clause on the brokers that could have been elected cleanly, the ISR before an election."""
-    return f"; the ISR had been [{', '.join(sorted(before))}]" if before else "; the ISR had been empty"
+def isr_clause(isr: frozenset[str]) -> str:
+    """A clause on the ISR before an election."""
+    return f"; the ISR had been [{', '.join(sorted(isr))}]" if isr else "; the ISR had been empty"
 
 
 def is_last_known_leader(

@@ -183,15 +183,15 @@ def scan(buf: Any, pos: int, n: int, table_old: Any, table_new: Any, out: Any) -
     return pos
 
 
-def resync(buf: Any, pos: int, end: int, least_offset: int, table_old: Any, table_new: Any) -> int:
-    """The next position of a complete batch with a right CRC and an offset from `least_offset` on; `end` if none."""
+def resync(buf: Any, pos: int, end: int, min_offset: int, table_old: Any, table_new: Any) -> int:
+    """The next position of a complete batch with a right CRC and an offset from `min_offset` on; `end` if none."""
     while pos + 26 <= end:
         if buf[pos + 16] <= 2:
             status, size = check_header(buf, pos, end)
             # Offsets of one segment are at most 2^31 apart: its index holds them as 32-bit integers.
             if (
                 status == OK
-                and least_offset <= be(buf, pos, 8) < least_offset + 2147483648
+                and min_offset <= be(buf, pos, 8) < min_offset + 2147483648
                 and has_right_crc(buf, pos, size, table_old, table_new)
             ):
                 return pos

@@ -28,7 +28,7 @@ from .tables import FINAL
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
 SEGMENT = re.compile(r"[0-9]{20}\.log")
-# What stands for a broker's files until it is unpacked: a compressed segment, or an archive of a whole broker.
+# A file that has a broker's files once it is unpacked: a compressed segment, or an archive of a whole broker.
 PACKED = re.compile(r"[0-9]{20}\.log\.(gz|zst|xz|bz2|lz4)|.+\.(tar|tgz|zip|tar\.(gz|zst|xz|bz2))")
 _LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
 BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")

@@ -203,7 +203,7 @@ def _is_wanted(place: PurePath, topics: frozenset[str], internal: bool) -> bool:
     if not found or found["topic"] == METADATA_TOPIC:
         return True
     topic = found["topic"]
-    # What groups committed and how transactions ended is evidence of every topic.
+    # Commits of groups and outcomes of transactions are evidence for every topic.
     is_evidence = topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or not topic.startswith(INTERNAL)
     return topic in topics if topics else internal or is_evidence
 

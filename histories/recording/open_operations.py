@@ -1,4 +1,4 @@
-"""Operations between their invocation and their completion: what `Recorder` hands out.
+"""Operations between their invocation and their completion, as `Recorder` returns them.
 
 Each is a context manager. The first outcome counts. An operation that is left without one is `info`, and so is one that
 an exception ends, unless the exception proves that nothing was written (histories/send_errors.py).

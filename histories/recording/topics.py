@@ -76,12 +76,17 @@ def _refusal(name: str, error: Any) -> UsageError:
     return UsageError(f"topic {name}: the cluster refused to create it ({error.name()}: {error.str()}); {advice}")
 
 
+def _cluster(admin: Any, topic: str) -> Any:
+    """The brokers of the cluster, and its description of a topic. Raises LogjudgeError."""
+    try:
+        return admin.list_topics(topic, timeout=REQUEST_SECONDS)
+    except confluent_kafka().KafkaException as error:
+        raise LogjudgeError(f"topic {topic}: the cluster does not respond ({error.args[0].str()})") from error
+
+
 def metadata(admin: Any, topic: str) -> Any:
     """The cluster's description of a topic. Raises LogjudgeError."""
-    try:
-        found = admin.list_topics(topic, timeout=REQUEST_SECONDS).topics[topic]
-    except confluent_kafka().KafkaException as error:
-        raise LogjudgeError(f"topic {topic}: the cluster does not answer ({error.args[0].str()})") from error
+    found = _cluster(admin, topic).topics[topic]
     refuse(f"topic {topic}", found.error)
     return found
 
@@ -108,7 +113,7 @@ class BrokerViews:
 
         A paused broker does not respond. On a busy machine every broker may take long, so one response is awaited.
         """
-        addresses = [f"{broker.host}:{broker.port}" for broker in self._brokers(topic)]
+        addresses = [f"{broker.host}:{broker.port}" for broker in _cluster(self._admin, topic).brokers.values()]
         for address in addresses:
             if (address, topic) not in self._pending:
                 self._pending[address, topic] = self._threads.submit(self._ask, address, topic)
@@ -118,12 +123,6 @@ class BrokerViews:
         responsive = [address for address in addresses if self._pending[address, topic].done()]
         views = [self._pending.pop((address, topic)).result() for address in responsive]
         return [view for view in views if view]
-
-    def _brokers(self, topic: str) -> list[Any]:
-        try:
-            return list(self._admin.list_topics(topic, timeout=REQUEST_SECONDS).brokers.values())
-        except confluent_kafka().KafkaException as error:
-            raise LogjudgeError(f"topic {topic}: the cluster does not answer ({error.args[0].str()})") from error
 
     def _ask(self, address: str, topic: str) -> Any:
         """The partitions of a topic as one broker describes them, or None."""

@@ -128,7 +128,7 @@ class _Check:
         return Result(verdict, seconds, [self._report(part, self.found[part]) for part in sorted(self.found)])
 
     def _explain(self, part: int) -> Found:
-        """How much of an illegal part can be linearized; a long part with a witness is not searched.
+        """Searches how much of an illegal part can be linearized; a long part with a witness is not searched.
 
         If a search decided the part, its monitor may still know a witness.
         """

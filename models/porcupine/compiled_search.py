@@ -217,7 +217,7 @@ class AlternatingSearch:
 
     @property
     def reason(self) -> str:
-        """Why the searches stopped without a verdict; empty while one can continue."""
+        """The reason why the searches stopped without a verdict; empty while one can continue."""
         reasons = [search.reason for search in self.searches.values()]
         return reasons[0] if reasons and all(reasons) else ""
 

@@ -39,7 +39,7 @@ class Encoding(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """By action: how many operations have it, and how many of these completed."""
+    """The number of operations of each action, and of those that completed."""
 
     all: Sequence[int]
     completed: Sequence[int]
@@ -138,7 +138,7 @@ def _key_value(actions: Sequence[Action], counts: Counts) -> Encoding | None:
 
 
 def _places_of_appends(actions: Sequence[Action], counts: Counts, written: Sequence[str]) -> dict[tuple[Any, str], int]:
-    """By key and value: how many values precede it in a completed get; only of values that are written once.
+    """The number of values before a value in a completed get, by key and value; only of values that are written once.
 
     Every linearization appends such a value there, so the search does not try it elsewhere.
     """
@@ -217,7 +217,7 @@ def _append_log(actions: Sequence[Action], _: Counts) -> Encoding:
 
 
 class _Buffer(NamedTuple):
-    """How the functions of a queue, a stack or a priority queue are encoded."""
+    """The encoding of the functions of a queue, a stack or a priority queue."""
 
     insertion: str  # the function that inserts a value; the other one removes a value
     insert: int

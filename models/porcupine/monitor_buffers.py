@@ -69,7 +69,7 @@ def collect(h: PartHistory):  # type: ignore[no-untyped-def]
 
 @inner
 def certain(v: Values, never: int) -> Ints:
-    """By time: how many values are certainly present until the next."""
+    """The number of values that are certainly present from each time until the next."""
     cover = np.zeros(never + 2, np.int32)
     for k in range(len(v.put)):
         if v.put_end[k] < v.take_call[k]:

@@ -17,7 +17,7 @@ from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witn
 
 
 class Members(NamedTuple):
-    """By value: the operations that bound its add and its remove (-1: none), and the time when it is present."""
+    """The operations that bound the add and the remove of each value (-1: none), and the time when it is present."""
 
     add: Ints
     remove: Ints

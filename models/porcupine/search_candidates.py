@@ -64,7 +64,7 @@ def target_of(s: Search, candidates: int) -> int:
 
 @inner_in_place
 def urgency(s: Search, node: int, stepped: int, front: int, front_fits: bool, target: int) -> int:
-    """How much sooner an operation is tried than its end says. It changes the order of the search, not its verdict.
+    """The amount by which an operation is tried before its end. It changes the order of the search, not its verdict.
 
     2: it leads to the content that is read next. 1: it makes the front possible, or it is a compare-and-set whose
     value the front would overwrite.

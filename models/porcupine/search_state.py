@@ -163,7 +163,7 @@ def lacks_configs(s: Search) -> bool:
 
 @inner
 def bags_needed(s: Search) -> int:
-    """How many bags a FULL search needs room for, a power of two."""
+    """The number of bags that a FULL search needs room for, a power of two."""
     size = 2 * len(s.bag_parent)
     while size < s.registers[BAGS] + len(s.used) * (s.registers[USED_PENDING] + 1):
         size *= 2

@@ -16,7 +16,7 @@ Ranges = list[tuple[int, int]]  # sorted, not touching; ends are not included
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Why an acknowledged batch is gone: the leader that did not have it, and why."""
+    """The loss of an acknowledged batch: the leader that did not have it, and why."""
 
     cause: str
     detail: str
@@ -104,7 +104,7 @@ def missing_parts(ack: Ack, held: Ranges) -> list[Ack]:
 
 
 def value_ranges(log: ReplicaLog, producers: set[int]) -> dict[int, Ranges]:
-    """By producer, the ranges of values in a log."""
+    """The ranges of values in a log, by producer."""
     held: dict[int, Ranges] = {}
     for batch in log.batches() if producers else ():
         if batch.producer in producers:

@@ -1,4 +1,4 @@
-"""Which record of the group's topic each copy was made from. No part of the protocol reads it."""
+"""The record of the group's topic from which each copy was made. No part of the protocol reads it."""
 
 from __future__ import annotations
 

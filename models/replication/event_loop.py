@@ -14,7 +14,7 @@ Action = Callable[[Any], None]
 
 
 class Timer(Protocol):
-    """What a process needs of the event loop."""
+    """The part of the event loop that a process needs."""
 
     @property
     def now(self) -> int:

@@ -61,7 +61,7 @@ class ControlledBroker(Protocol):
         """Whether its process runs and is not paused."""
 
     def vote(self, partition: int, epoch: int) -> tuple[int, int] | None:
-        """How up to date its log is: the leader epoch with which it is consistent, and the log end."""
+        """The state of its log for a vote: the leader epoch with which it is consistent, and the log end."""
 
 
 class Controller(Protocol):

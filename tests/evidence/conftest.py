@@ -92,7 +92,7 @@ class Run:
 
     @cached_property
     def judged(self) -> dict[tuple[str, str, int], Judgement]:
-        """What each rule on logs reports, by rule, topic and partition."""
+        """The judgement of each rule on logs, by rule, topic and partition."""
         return {
             (rule, *at): judge(self.replica_logs(*at), self.sent(*at))
             for at in self.partitions()

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logjudge.histories.evidence import batch_layout, batch_loops
+from logjudge.histories.evidence import batch_loops
 from logjudge.histories.evidence.segments import parse
 from polars.testing import assert_frame_equal
 
-from .test_segments import batch, legacy, marker
+from .test_segments import batch, legacy, marker, with_right_crc
 
 TEXTS = st.lists(st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=9).map(str.encode)), max_size=6)
 
@@ -30,12 +30,6 @@ def tables(data: bytes, plain: bool) -> tuple[object, ...]:
 def assert_same(data: bytes) -> None:
     for one, other in zip(tables(data, plain=True), tables(data, plain=False), strict=True):
         assert_frame_equal(one, other)
-
-
-def with_right_crc(data: bytearray) -> bytes:
-    body = np.frombuffer(bytes(data[21:]), np.uint8)
-    data[17:21] = batch_loops.PLAIN.crc(batch_layout.CRC32C, body, 0, len(body)).to_bytes(4, "big")
-    return bytes(data)
 
 
 @given(st.lists(st.tuples(TEXTS, st.integers(0, 4)), max_size=4), st.randoms(use_true_random=False))

@@ -53,7 +53,7 @@ def test_logs_that_diverged_under_leader_epochs_and_were_followed_since():
 
 
 def test_a_retry_is_known_from_a_log_that_was_truncated_later():
-    """As on real 1.1.1 brokers: the ISR was still full, so the leader responded neither to the send nor to its retry."""
+    """Found on real 1.1.1 brokers: the ISR was still full, so the leader responded neither to the send nor to its retry."""
     sent_again = Repeated("orders", 0, "b", (1, 2), "p", producer={"enable.idempotence": False})
     before, after = logs("3: 0a 1b 2b", "before"), logs("1: 0a 1x@1 2y@1\n3: 0a 1x@1 2y@1")
     tables = joined(before, after)
@@ -143,11 +143,10 @@ def test_batches_without_a_producer_id_excuse_duplicates_and_reordering(producer
 
 def test_a_follower_that_cut_its_log_above_what_its_leader_wrote_differs_for_ever():
     old = of_format_v1("1: 0a 1b 2c\n2: 0a 1x 2c")
-    leads = 'INFO Selected new leader and ISR {"leader":%d,"leader_epoch":%d,"isr":[%d]} for offline partition [orders,0] (x)'
-    controller = server_log("3", (1, leads % (1, 0, 1)), (9, leads % (2, 1, 2)))
+    controller = server_log("3", (1, LEADS % (1, 0, "1")), (9, LEADS % (2, 1, "2")))
 
     def cut(to, at):
-        events = [controller, server_log("1", (at, f"INFO Truncating log orders-0 to offset {to}. (kafka.log.Log)"))]
+        events = [controller, server_log("1", (at, CUT % to))]
         return explain_divergence(timeline(old, events=events, version="0.10.2.2"), DIFFER)
 
     assert cut(2, 12).cause == "high-watermark-truncation"
@@ -242,7 +241,7 @@ def test_a_truncation_after_a_power_loss_did_not_remove_the_records_lost_before(
 
 
 def test_a_followers_snapshot_is_no_evidence_of_its_own_short_log():
-    """It may have been cut by its new leader before; one of a dead broker was not."""
+    """Its new leader may have truncated it before. A snapshot of a dead broker was not truncated."""
     meta = metadata((9, {"leader": 1, "isr": [1, 2]}))
     short = {**logs("1: 0a 1x@1\n2: 0a"), "epochs": epochs(("1", 0, 0), ("1", 1, 1))}
     about = {"snapshots": ("",), "times": {"": 20 * SECOND}}

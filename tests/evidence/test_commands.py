@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -27,7 +28,15 @@ def run(*arguments: object) -> Result:
     return result
 
 
-def test_an_offset_has_a_story(unpacked: Unpack) -> None:
+def verdict_in(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "verdict.json").read_text()))
+
+
+def replicas_collected(verdict: dict[str, Any]) -> dict[str, Any]:
+    return next(item for item in verdict["assumptions"] if item["name"] == "all replicas collected")
+
+
+def test_an_offset_has_a_history(unpacked: Unpack) -> None:
     output = run("explain", unpacked("unclean-election-a"), "orders-0@300").output
     assert "p0 sent 'p0-206' at 5.432 s, acknowledged under acks=all at 7.841 s [history.jsonl" in output
     assert "c0 read 'p0-206' at 7.854 s" in output
@@ -296,7 +305,7 @@ def test_server_logs_alone_have_a_timeline(unpacked: Unpack, tmp_path: Path) -> 
     assert checked.return_value == 3
     assert "no partition logs" in checked.output
     assert "unclean-election: broker 1 truncated offsets 255 to 630 of orders-0; no acknowledgements" in checked.output
-    chain = json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"][0]["chain"]
+    chain = verdict_in(tmp_path / "out")["causes"][0]["chain"]
     assert chain[-1]["says"] == "broker 1 truncated orders-0 to offset 255"
     assert not any("acknowledged" in fact["says"] for fact in chain)
     assert "unclean election" in run("timeline", tmp_path / "run", "orders-0").output
@@ -316,7 +325,7 @@ def test_a_tail_that_a_clean_election_cut_from_a_topic_without_clients_is_no_los
     for log in logs:
         log.write_text(log.read_text().replace("orders-", f"{topic}-"))
     run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
-    causes = json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
+    causes = verdict_in(tmp_path / "out")["causes"]
     assert [cause for cause in causes if "; no acknowledgements" in cause["says"]] == []
 
 
@@ -327,7 +336,7 @@ def test_a_history_and_server_logs_prove_the_cause_or_it_is_unknown(
     root = tmp_path / "run"
     shutil.copytree(unpacked(name), root, ignore=shutil.ignore_patterns("data", "snapshots"))
     checked = run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
-    causes = json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
+    causes = verdict_in(tmp_path / "out")["causes"]
     named = {cause["cause"] for cause in causes if cause["lost"]}
     known = {
         "unclean-election-a": {"unclean-election"},
@@ -340,7 +349,7 @@ def test_a_history_and_server_logs_prove_the_cause_or_it_is_unknown(
 def test_a_stranger_s_cluster_has_nothing_found_and_is_not_valid(unpacked: Unpack, tmp_path: Path) -> None:
     checked = run("check", unpacked("custom-kraft"), "--engine", "local", "--no-plots", "--out", tmp_path / "out")
     assert checked.return_value == 3
-    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    verdict = verdict_in(tmp_path / "out")
     assert not verdict["findings"]
     assert any("there is nothing to compare" in item["says"] for item in verdict["assumptions"])
     compared = run("diff", unpacked("custom-kraft"))
@@ -350,23 +359,21 @@ def test_a_stranger_s_cluster_has_nothing_found_and_is_not_valid(unpacked: Unpac
 
 
 def test_replicas_that_were_not_collected_are_missed(unpacked: Unpack, tmp_path: Path) -> None:
-    root = tmp_path / "run"
-    shutil.copytree(unpacked("kip-101-a"), root)
+    root = shutil.copytree(unpacked("kip-101-a"), tmp_path / "run")
     for path in (root / "snapshots", root / "dump", root / "brokers" / "2"):
         shutil.rmtree(path)
     about = json.loads((root / "run.json").read_text())
     del about["topics"]["orders"]["replica.assignment"]
     (root / "run.json").write_text(json.dumps(about))
     run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
-    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
-    assert any("are missing: orders-0 (1 replica)" in item["says"] for item in verdict["assumptions"])
+    assert "are missing: orders-0 (1 replica)" in replicas_collected(verdict_in(tmp_path / "out"))["says"]
 
 
 def test_a_replica_alone_is_not_known_to_agree(unpacked: Unpack, tmp_path: Path) -> None:
     alone = unpacked("kip-101-a") / "brokers" / "1" / "data" / "orders-0"
     assert run("check", alone, "--engine", "local", "--no-plots", "--out", tmp_path).return_value == 3
-    verdict = json.loads((tmp_path / "verdict.json").read_text())
-    [collected] = [item for item in verdict["assumptions"] if item["name"] == "all replicas collected"]
+    verdict = verdict_in(tmp_path)
+    collected = replicas_collected(verdict)
     assert not collected["holds"]
     assert "the number of replicas is not recorded" in collected["says"]
     assert verdict["rules"]["replica-divergence"]["verdict"] == "unknown"
@@ -374,15 +381,13 @@ def test_a_replica_alone_is_not_known_to_agree(unpacked: Unpack, tmp_path: Path)
 
 def test_logs_that_retention_emptied_are_not_missing(tmp_path: Path) -> None:
     run("check", DATA / "emptied", "--engine", "local", "--no-plots", "--out", tmp_path)
-    verdict = json.loads((tmp_path / "verdict.json").read_text())
-    [collected] = [item for item in verdict["assumptions"] if item["name"] == "all replicas collected"]
+    collected = replicas_collected(verdict_in(tmp_path))
     assert collected["holds"]
     assert "the others are empty" in collected["says"]
 
 
 def test_damage_is_quarantined_with_file_and_byte(unpacked: Unpack, tmp_path: Path) -> None:
-    root = tmp_path / "run"
-    shutil.copytree(unpacked("clean-a"), root)
+    root = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
     segment = sorted((root / "brokers" / "1" / "data" / "orders-0").glob("*.log"))[0]
     blob = bytearray(segment.read_bytes())
     blob[len(blob) // 2] ^= 0x10
@@ -390,6 +395,6 @@ def test_damage_is_quarantined_with_file_and_byte(unpacked: Unpack, tmp_path: Pa
     run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
     rows = [json.loads(line) for line in (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()]
     assert any(row["source"].endswith(segment.name) and row["byte"] is not None for row in rows)
-    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    verdict = verdict_in(tmp_path / "out")
     assert any("could not be read (quarantine.jsonl)" in item["says"] for item in verdict["assumptions"])
     assert verdict["counts"]["quarantined"] == 0

@@ -1,4 +1,4 @@
-"""Why a group missed records: what its members did, in one line each."""
+"""Causes of records that a group missed; each case lists the events of its members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is no replica of the log at hand is left out, said, and never a divergence."""
+"""Files that are no replica of the judged log are left out and reported, and are never a divergence."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def batches(broker, *crcs, path="x"):
 def test_only_what_differs_is_decoded_and_the_rest_is_ranges():
     logs = pl.concat([batches("1", 5, 6, 7, 8), batches("2", 5, 66, 7)])
     chosen, identical = split_identical_batches(logs, history=False)
-    # Those beside them tell where replicas agree again.
+    # Their neighbours show where replicas agree again.
     assert sorted(chosen.select("base_offset", "crc").rows()) == [(0, 5), (10, 6), (10, 66), (20, 7)]
     ranges = identical.select("broker", "first_offset", "last_offset", "records").rows()
     # The tail that one replica alone reaches diverges from nothing.

@@ -17,7 +17,7 @@ def test_epochs_must_not_decrease():
 
 
 def claims(*led):
-    """What brokers log of themselves: second, broker, epoch, offset, and the topic's id or None."""
+    """Log events of brokers that claim to lead: second, broker, epoch, offset, and the topic's id or None."""
     events = []
     for second, broker, epoch, offset, topic_id in led:
         known = f"with topic id Some({topic_id}) " if topic_id else ""

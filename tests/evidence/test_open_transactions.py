@@ -1,4 +1,4 @@
-"""Which open transaction hides records from the final reads, and what the logs hold of them."""
+"""Open transactions that hide records from the final reads, and those records in the logs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_value_that_the_leader_holds_at_another_offset_is_not_lost():
 
 
 def lost_and_unknown(held):
-    """Which of c and d are lost, and why the others are unknown: the final reads stop at b, which t left open."""
+    """The lost ones of c and d, and why the others are unknown: the final reads stop at b, which t left open."""
     config = {"format": 1, "final": True, "processes": PROCESSES}
     settings = Settings(config=config)
     sends = [

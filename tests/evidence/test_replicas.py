@@ -1,4 +1,4 @@
-"""The rules on what brokers kept: cases they find and leave alone, and slow twins that say the same."""
+"""The rules on brokers' logs: cases that they find and leave alone, and slow twins that agree."""
 
 from __future__ import annotations
 

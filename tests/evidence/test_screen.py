@@ -68,8 +68,8 @@ def test_a_recorded_run(reports: dict[str, Report], name: str, width: int, monke
 @pytest.mark.parametrize("name", ["kip-101-c", "disk-truncate-m"])
 def test_no_citation_is_cut(reports: dict[str, Report], name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = screen(reports[name], width, monkeypatch)
-    why = "\n".join(lines[lines.index("Incidents") : lines.index("Assumptions")])
-    assert why.count("[") == why.count("]")
+    incidents = "\n".join(lines[lines.index("Incidents") : lines.index("Assumptions")])
+    assert incidents.count("[") == incidents.count("]")
 
 
 def test_few_rules_that_were_not_judged_are_named(reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,13 @@ def batch(values, offset=0, epoch=0, codec=0, keys=None, headers=(), transaction
     return bytes(built)
 
 
+def with_right_crc(data: bytearray) -> bytes:
+    """A batch of format 2 with the CRC of its bytes."""
+    body = np.frombuffer(bytes(data[21:]), np.uint8)
+    data[17:21] = batch_loops.PLAIN.crc(batch_layout.CRC32C, body, 0, len(body)).to_bytes(4, "big")
+    return bytes(data)
+
+
 def marker(kind, offset, epoch=0, producer_id=9, producer_epoch=0):
     """A control batch that ends a transaction: kind 0 aborts, 1 commits."""
     key, value = (0).to_bytes(2, "big") + kind.to_bytes(2, "big"), bytes(6)
@@ -43,9 +50,8 @@ def marker(kind, offset, epoch=0, producer_id=9, producer_epoch=0):
     body = (0x30).to_bytes(2, "big") + bytes(4) + BASE_TIME.to_bytes(8, "big") * 2
     body += producer_id.to_bytes(8, "big") + producer_epoch.to_bytes(2, "big") + b"\xff" * 4
     body += (1).to_bytes(4, "big") + payload
-    crc = batch_loops.PLAIN.crc(batch_layout.CRC32C, np.frombuffer(body, np.uint8), 0, len(body))
-    rest = epoch.to_bytes(4, "big") + b"\x02" + crc.to_bytes(4, "big") + body
-    return offset.to_bytes(8, "big") + len(rest).to_bytes(4, "big") + rest
+    rest = epoch.to_bytes(4, "big") + b"\x02" + bytes(4) + body
+    return with_right_crc(bytearray(offset.to_bytes(8, "big") + len(rest).to_bytes(4, "big") + rest))
 
 
 def legacy(values, magic, codec=0, offset=0, keys=None):
@@ -256,9 +262,7 @@ def test_noise_is_no_segment(noise):
 def test_a_count_that_lies_is_damage():
     data = bytearray(batch([b"a", b"b"]))
     data[57:61] = (2_000_000_000).to_bytes(4, "big")
-    body = np.frombuffer(bytes(data[21:]), np.uint8)
-    data[17:21] = batch_loops.PLAIN.crc(batch_layout.CRC32C, body, 0, len(body)).to_bytes(4, "big")
-    segment = read(bytes(data))
+    segment = read(with_right_crc(data))
     assert segment.records.height == 2
     assert segment.damage["kind"].to_list() == ["decode"]
 
@@ -266,9 +270,7 @@ def test_a_count_that_lies_is_damage():
 def test_a_compressed_batch_that_does_not_unpack_is_damage():
     data = bytearray(batch([b"a" * 50], 5, codec=1))
     data[63:70] = b"\0" * 7
-    body = np.frombuffer(bytes(data[21:]), np.uint8)
-    data[17:21] = batch_loops.PLAIN.crc(batch_layout.CRC32C, body, 0, len(body)).to_bytes(4, "big")
-    segment = read(bytes(data))
+    segment = read(with_right_crc(data))
     [row] = segment.damage.rows(named=True)
     assert (row["kind"], row["first_offset"], row["last_offset"]) == ("decode", 5, 5)
 

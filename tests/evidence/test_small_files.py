@@ -84,5 +84,5 @@ def test_noise_never_crashes(tmp_path_factory, noise):
         assert frame.columns == list(columns)
         assert damage.columns == list(DAMAGE)
         assert frame.height + damage.height > 0
-    # What stands before the noise is read all the same.
+    # Lines before the noise are read nevertheless.
     assert read_epoch_checkpoint(path)[0].row(0) == (0, 0, 3)

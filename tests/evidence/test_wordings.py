@@ -1,4 +1,4 @@
-"""What excerpts of real brokers' logs, of several Kafka versions, say of elections without any other evidence."""
+"""Elections in excerpts of real brokers' logs, of several Kafka versions, without any other evidence."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def timeline_of():
 )
 def test_an_election_from_outside_the_isr_is_unclean(timeline_of, version, epoch, start, old):
     term = timeline_of(version).terms[epoch]
-    assert (term.leader, term.start, term.before) == ("1", start, {old})
+    assert (term.leader, term.start, term.electable) == ("1", start, {old})
     assert term.elected_uncleanly
-    assert term.before_fact is not None
+    assert term.electable_fact is not None
 
 
 @pytest.mark.parametrize(("version", "epoch", "unclean"), [("2.8.2", 5, False), ("0.11.0.3", 2, None)])

@@ -88,6 +88,12 @@ LEADS = (
 )
 
 
+NO_ISR_ALIVE = (
+    "WARN No broker in ISR is alive for [orders,0]. "
+    "Elect leader 2 from live brokers 2. There's potential data loss. (x)"
+)
+
+
 LOADED = "INFO Completed load of log orders-0 with 1 log segments and log end offset %d in 10 ms (kafka.log.Log)"
 
 

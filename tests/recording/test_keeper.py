@@ -126,7 +126,7 @@ def test_a_stranger_without_the_token_is_not_answered(lab: Lab) -> None:
     state = json.loads((lab.folder / "lab.json").read_text())
     assert (lab.folder / "lab.json").stat().st_mode & 0o077 == 0
     state["keeper"]["token"] = "guessed"
-    with pytest.raises(LogjudgeError, match="another lab answers"):
+    with pytest.raises(LogjudgeError, match="another lab listens"):
         Lab(lab.folder, state).request("down")
     assert set(states(lab).values()) == {"running"}
 

@@ -1,4 +1,4 @@
-"""What a simulated run writes: one history, real segments, checkpoints, logs; the same bytes for the same
+"""The files of a simulated run: one history, real segments, checkpoints, logs; the same bytes for the same
 seed."""
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def records(folder: Path) -> list[tuple[int, str]]:
     ],
 )
 def test_an_orderly_shutdown_is_logged_as_one(variant: str, expected: str, tmp_path: Path) -> None:
-    """Not as a session that ended."""
+    """It is not logged as a session that ended."""
     scenario = Scenario("leaving", variant, 5, OPTIONS, {}, (Fault(3 * SECOND, "shutdown", (1,), 4 * SECOND),))
     brokers = write_bundle(scenario, tmp_path / "run").folder / "brokers"
     lines = [

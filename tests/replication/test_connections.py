@@ -110,7 +110,7 @@ def test_all_requests_of_a_broken_connection_fail_together(monkeypatch: pytest.M
 
 
 def test_a_request_without_a_waiting_client_does_not_hold_up_the_next() -> None:
-    """It was under way when its connection broke, and is written all the same."""
+    """The request was under way when its connection broke, and is written nevertheless."""
     cluster = run(ONE_BY_ONE, LOSS)
     assert max(cluster.ledger.latencies) < SECOND
 
@@ -174,7 +174,7 @@ def test_a_broken_connection_makes_a_producer_with_acks_0_refresh_its_metadata(f
 
 
 def test_no_request_overtakes_another_on_its_connection() -> None:
-    """Neither those behind one that was lost, nor one that arrives at the moment of the response to another."""
+    """This holds for requests behind a lost one, and for one that arrives at the moment of the response to another."""
     events: list[ClusterEvent] = []
     load("idempotence").run(listener=events.append)
     assert [event for event in events if event.kind == "out-of-order"] == []

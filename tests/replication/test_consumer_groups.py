@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from random import Random
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.group_log import read_group_log
-from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.histories.simulation.bundle import Written, write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.group_truth import group_truth
 from logjudge.models.exploration.invariants import breaches
@@ -51,6 +52,14 @@ def scenario(seed: int, variant: str = "kraft") -> Scenario:
     drawn = Space(variant, options=options).scenario(seed)
     crashes = [Fault(at, "consumer-crash", (random.randrange(3),), lasts) for at, lasts in times]
     return drawn.with_faults(tuple(sorted([*drawn.faults, *crashes], key=lambda fault: fault.at)))
+
+
+def written_group_log(written: Written) -> pl.DataFrame:
+    """The rows of the __consumer_offsets log that the leader of a simulated run wrote."""
+    leader = written.cluster.quorum.states[written.cluster.config.group_log].leader
+    rows, damage = read_group_log(written.folder / "brokers" / str(leader) / "data" / "__consumer_offsets-0")
+    assert not len(damage)
+    return rows
 
 
 @given(members, st.integers(1, 12), st.randoms(use_true_random=False))
@@ -118,9 +127,7 @@ def test_the_judge_finds_what_happened(name: str, tmp_path: Path) -> None:
     rules = ("ownership", "commit-fenced", "consumer-loss", "commit-regression", "commit-beyond-end")
     assert {rule: report["rules"][rule]["verdict"] for rule in rules} == dict.fromkeys(rules, "valid")
     truth = json.loads((written.folder / "truth.json").read_text())["group"]
-    leader = written.cluster.quorum.states[written.cluster.config.group_log].leader
-    groups, damage = read_group_log(written.folder / "brokers" / str(leader) / "data" / "__consumer_offsets-0")
-    assert not len(damage)
+    groups = written_group_log(written)
     assert groups.filter(groups["kind"] == "generation")["generation"].n_unique() == truth["generations"]
     last = dict(groups.filter(groups["kind"] == "committed").select("partition", "offset").rows())
     ends = {p: end for p, (_, end) in enumerate(filter(None, written.cluster.log_ranges()))}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from logjudge.analysis.engines.local import judge_run
 from logjudge.histories.bundle import open_run
-from logjudge.histories.evidence.group_log import read_group_log
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import breaches
@@ -19,7 +18,7 @@ from logjudge.models.replication.events import ClusterEvent
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
 
-from .test_consumer_groups import INVARIANTS, QUICK, scenario
+from .test_consumer_groups import INVARIANTS, QUICK, scenario, written_group_log
 
 
 def restarted(away_ms: int, **more: Any) -> Cluster:
@@ -73,9 +72,7 @@ def test_the_judge_finds_the_cause_of_an_expired_offset(tmp_path: Path) -> None:
     written = write_bundle(load("group-offsets-expire"), tmp_path / "run")
     results = judge_run(open_run(written.folder))
     assert {cause["cause"] for cause in results.causes()} == {"committed-offset-vanished"}
-    leader = written.cluster.quorum.states[written.cluster.config.group_log].leader
-    rows, damage = read_group_log(written.folder / "brokers" / str(leader) / "data" / "__consumer_offsets-0")
-    assert not len(damage)
+    rows = written_group_log(written)
     assert rows.filter(rows["kind"] == "removed").height
 
 

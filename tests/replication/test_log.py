@@ -1,4 +1,4 @@
-"""The log alone: epochs, truncation, and the two answers to OffsetsForLeaderEpoch."""
+"""The replica log: epochs, truncation, and the two responses to OffsetsForLeaderEpoch."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def test_reading_stops_at_the_limit_and_begins_inside_a_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requested", "answer"),
+    ("requested", "expected"),
     [(0, (0, 2)), (1, (0, 2)), (2, (2, 4)), (5, (5, 5)), (6, (UNDEFINED, UNDEFINED))],
 )
-def test_end_of_epoch_names_the_epoch_it_found(requested: int, answer: tuple[int, int]) -> None:
-    assert log_of(0, 0, 2, 2, 5).end_of_epoch(requested) == answer
+def test_end_of_epoch_names_the_epoch_it_found(requested: int, expected: tuple[int, int]) -> None:
+    assert log_of(0, 0, 2, 2, 5).end_of_epoch(requested) == expected
 
 
 def test_end_of_an_epoch_older_than_the_log() -> None:
@@ -70,7 +70,7 @@ def test_end_of_an_epoch_older_than_the_log() -> None:
 
 
 def truncated(variant: str, follower: ReplicaLog, leader: ReplicaLog) -> ReplicaLog:
-    """The follower's log after it asked the leader, as often as it wants to."""
+    """The follower's log after all its requests for the end of an epoch."""
     rules = VARIANTS[variant]()
     replica = Replica(1, 0, rules, Config())
     replica.log = follower
@@ -80,10 +80,10 @@ def truncated(variant: str, follower: ReplicaLog, leader: ReplicaLog) -> Replica
         follower.truncate(cut)
         if done:
             return follower
-    raise AssertionError("the follower asks for ever")
+    raise AssertionError("the follower requests for ever")
 
 
-def test_epochs_0_to_3_diverge_with_the_first_answer_and_agree_with_the_second() -> None:
+def test_epochs_0_to_3_diverge_under_kip_101_and_agree_under_kip_279() -> None:
     """KIP-101's appendix: A wrote in epochs 0 and 2, B in 1 and 3; A comes back as B's follower."""
     a, b = [0, 2], [1, 3]
     first = truncated("kip-101", log_of(*a), log_of(*b))

@@ -139,7 +139,7 @@ def test_the_search_finds_a_coordinator_that_is_wrong(
 
 
 def zombie(variant: str) -> Counter[tuple[int, int]]:
-    """How often each record is copied if the only fault is that a member is paused past its session."""
+    """The copies of each record if the only fault is that a member is paused past its session."""
     pause = Fault(4_100_000, "consumer-pause", (0,), 5 * SECOND)
     return visible_copies(space(variant, ONCE).scenario(3).with_faults((pause,)).run())
 

@@ -137,7 +137,7 @@ def test_a_controlled_shutdown_moves_leadership_first_and_keeps_everything() -> 
 
 @pytest.mark.parametrize(("variant", "loses"), [("kraft", False), ("kip-101", False), ("kip-279", True)])
 def test_a_leader_that_shuts_down_learns_that_it_was_replaced(variant: str, loses: bool) -> None:
-    """Only from 1.1 to 2.0.0 it did not (KAFKA-7482)."""
+    """From 1.1 to 2.0.0 it did not learn that (KAFKA-7482)."""
     options = {"acks": "1", "enable.idempotence": False, "simulation.send.interval.us": 5000, "simulation.ops": 1000}
     cluster, events = run(variant, options, Fault(3 * SECOND, "shutdown", (1,), 2 * SECOND))
     assert details(events, "leaving") == details(events, "left") == [(1,)]
@@ -149,7 +149,7 @@ def test_a_leader_that_shuts_down_learns_that_it_was_replaced(variant: str, lose
 @pytest.mark.parametrize("variant", ["kraft", "kip-101", "kip-279"])
 @pytest.mark.parametrize("leaver", [1, 2])
 def test_a_broker_in_controlled_shutdown_is_not_let_in_again(variant: str, leaver: int) -> None:
-    """Neither by a heartbeat nor by a fetch, at whatever moment of its ticks it leaves (KAFKA-13858)."""
+    """No heartbeat and no fetch lets it in, at whatever moment of its ticks it leaves (KAFKA-13858)."""
     for phase in (0, 30, 60, 90):
         begun = 3 * SECOND + phase * MS
         options = {"broker.heartbeat.interval.ms": 100, "simulation.send.interval.us": 20000, "simulation.ops": 200}
@@ -178,7 +178,7 @@ def test_a_follower_that_shuts_down_stops_fetching(variant: str) -> None:
 
 
 def test_stale_brokers_are_fenced_one_after_the_other() -> None:
-    """So there is a last known leader, though all die at once, and it leads again."""
+    """A last known leader remains although all die at once, and it leads again."""
     dark = Fault(3 * SECOND, "power-loss", (1, 2, 3), 4 * SECOND)
     for seed in range(3):
         cluster, events = run("last-known-leader", {"min.insync.replicas": 2}, dark, seed=seed)

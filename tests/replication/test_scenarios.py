@@ -38,7 +38,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "scenarios"
 
 @cache
 def judged(name: str) -> Results:
-    """What the judge finds in the bundle of a scenario."""
+    """The judge's findings in the bundle of a scenario."""
     with TemporaryDirectory() as scratch:
         return judge_run(open_run(write_bundle(load(name), Path(scratch) / name).folder))
 
@@ -201,7 +201,7 @@ def test_run_writes_a_bundle_and_exits_with_the_verdict(tmp_path: Path) -> None:
 
 
 def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
-    """What the configuration permits is no breach, whatever the simulator knows."""
+    """A finding that the configuration permits is no breach, although the simulator counts a loss."""
     result = CliRunner().invoke(cli, ["scenarios", "run", "retry-reordering", "--out", str(tmp_path / "run")])
     assert "retry-reordering: VALID" in result.output
     assert result.output.endswith(

@@ -93,7 +93,7 @@ def test_the_result_does_not_depend_on_the_number_of_processes(monkeypatch: pyte
 
 
 def test_an_interrupt_ends_the_search_with_all_its_processes() -> None:
-    """As a terminal sends it: to the whole group, not to the first process alone."""
+    """A terminal sends it to the whole process group, not only to the first process."""
     options = ["--variant", "kip-320", "--runs", "100000", "--jobs", "2"]
     command = [sys.executable, "-m", "logjudge.cli", "search", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:

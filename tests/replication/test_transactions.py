@@ -73,7 +73,7 @@ class Writes:
         self.log.append(Batch(base, base + 1, MARKER, 2 * base + commit, 0, 0, base, pid, 0, -2))
 
     def stable_end(self, mark: int) -> int:
-        """By definition: the first offset of a transaction whose marker is not below the mark."""
+        """The definition: the first offset of a transaction whose marker is not below the high watermark."""
         undecided = [offsets[0] for offsets in self.values.values()]
         undecided += [offsets[0] for offsets, _, marker in self.outcomes if offsets and marker >= mark]
         return min([mark, *undecided])

@@ -1,4 +1,4 @@
-"""Failures of a cluster as one sentence each: a master or a server that does not answer, and runs that Spark gave up.
+"""Failures of a cluster as one sentence each: a master or a server that does not respond, and runs that Spark gave up.
 
 Spark itself retries for minutes (a Connect client for ten), silently.
 """
@@ -60,7 +60,7 @@ def _reach_master(master: str) -> None:
 
 
 def _reach_server(remote: str) -> None:
-    """Raises OSError if the server does not answer. Without Connect's packages Spark itself says what is missing."""
+    """Raises OSError if the server does not respond. Without Connect's packages Spark itself says what is missing."""
     try:
         import grpc
         from pyspark.sql.connect.client import DefaultChannelBuilder

@@ -35,7 +35,7 @@ _SQL_DEFAULTS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # rows are blocks of megabytes, or lines
 }
 # Optimising Java code takes half of the CPU time of a small run.
-_BRIEF = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_FOR_SHORT_RUNS = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
@@ -77,7 +77,7 @@ def open_local_context(master: str | None = None, conf: Sequence[tuple[str, str]
         from pyspark import SparkConf, SparkContext
 
         settings = {**_defaults(master), "spark.app.name": "logjudge"}
-        settings["spark.driver.extraJavaOptions"] += _BRIEF
+        settings["spark.driver.extraJavaOptions"] += _FOR_SHORT_RUNS
         settings |= {**dict(conf), "spark.master": master or "local[*]"}
         with interruptible_start():
             return SparkContext.getOrCreate(SparkConf().setAll([*settings.items()]))

@@ -18,7 +18,7 @@ from ...errors import LogjudgeError, UsageError
 from .cluster import STATE_FILE, Plan, write_plan
 from .links import HOST
 
-ANSWER_SECONDS = 300.0  # the start of nodes on a busy machine takes minutes
+RESPONSE_SECONDS = 300.0  # the start of nodes on a busy machine takes minutes
 END_SECONDS = 120.0
 
 
@@ -94,14 +94,14 @@ class Lab:
         keeper = self._state["keeper"]
         line = json.dumps({"token": keeper["token"], "do": do, **fields}).encode() + b"\n"
         try:
-            with socket.create_connection((HOST, keeper["port"]), ANSWER_SECONDS) as connection:
+            with socket.create_connection((HOST, keeper["port"]), RESPONSE_SECONDS) as connection:
                 connection.sendall(line)
                 found = connection.makefile("rb").readline()
         except OSError as error:
             raise LogjudgeError(
-                f"{self.folder}: the lab's keeper does not answer ({error}); `logjudge lab down` cleans up"
+                f"{self.folder}: the lab's keeper does not respond ({error}); `logjudge lab down` cleans up"
             ) from error
-        response = json.loads(found) if found else {"error": f"{self.folder}: another lab answers at this lab's port"}
+        response = json.loads(found) if found else {"error": f"{self.folder}: another lab listens at this lab's port"}
         if "error" in response:
             raise LogjudgeError(response["error"])
         return response["ok"]
@@ -114,7 +114,7 @@ class Lab:
             _end(self._keeper)
         end = time.monotonic() + END_SECONDS
         while (left := self._alive()) and time.monotonic() < end:
-            if not (self.folder / STATE_FILE).exists() or not self._answers():
+            if not (self.folder / STATE_FILE).exists() or not self._is_listening():
                 for pid in left:  # their keeper is gone
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
@@ -138,7 +138,7 @@ class Lab:
         if self._keeper:
             self.down()
 
-    def _answers(self) -> bool:
+    def _is_listening(self) -> bool:
         try:
             with socket.create_connection((HOST, self._state["keeper"]["port"]), 1):
                 return True

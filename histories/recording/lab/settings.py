@@ -21,7 +21,7 @@ CONTROLLER = "100"  # in KRaft
 ZOOKEEPER = "zookeeper"
 PORTS = range(20_000, 32_000)  # below those that systems give to outgoing connections
 
-# Small. A scenario or a user overrides them.
+# For small machines. A scenario or a user overrides them.
 COMMON: Mapping[str, object] = {
     "num.network.threads": 1,
     "num.io.threads": 4,

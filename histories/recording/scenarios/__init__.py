@@ -21,7 +21,7 @@ CLUSTER = ("kafka", "brokers", "settings", "broker_settings", "features")  # key
 ROLES = ("leader", "followers", "others", "coordinator")
 UNTIL = ("in-sync", "leader-alone", "leader-changed", "led")
 NODES: dict[str, type | tuple[type, ...]] = {"nodes": list}
-# What a step does, and its keys besides `do`.
+# The actions of steps, and their keys besides `do`.
 STEPS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "wait": {"seconds": (int, float), "until": str},
     "look": {},

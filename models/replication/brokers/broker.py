@@ -252,7 +252,7 @@ class Broker:
         self.leadership.apply(request)
 
     def vote(self, partition: int, epoch: int) -> tuple[int, int] | None:
-        """How up to date a replica's log is (leadership.py)."""
+        """The state of a replica's log for a vote (leadership.py)."""
         return self.leadership.vote(partition, epoch)
 
     def leave(self) -> None:

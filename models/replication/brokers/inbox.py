@@ -1,4 +1,4 @@
-"""Where requests arrive at a broker: refused, deferred, delayed by a slow disk, or dispatched by their type."""
+"""The arrival of requests at a broker: refused, deferred, delayed by a slow disk, or dispatched by their type."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Leadership(BrokerPart):
         self._manager.advance(replica)
 
     def vote(self, partition: int, epoch: int) -> tuple[int, int] | None:
-        """How up to date a replica's log is. After voting it does not follow leaders of epochs before `epoch`."""
+        """The state of a replica's log for a vote. After voting it does not follow leaders of epochs before `epoch`."""
         replica = self._manager.replicas.get(partition)
         if replica is None or replica.epoch >= epoch:
             return None

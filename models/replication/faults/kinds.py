@@ -112,7 +112,7 @@ def one_way(target: Target, fault: Fault) -> Lasting:
 
 
 def _links(nodes: tuple[int, ...], others: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Both directions of the links between these nodes and the others."""
+    """The links between these nodes and the others, in both directions."""
     links = [(inside, outside) for inside in nodes for outside in others if outside not in nodes]
     return [pair for inside, outside in links for pair in ((inside, outside), (outside, inside))]
 

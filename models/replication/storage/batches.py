@@ -26,7 +26,7 @@ class ValueRange:
 
     @property
     def count(self) -> int:
-        """How many records it has."""
+        """The number of its records."""
         return self.end - self.base
 
     @property
