@@ -43,10 +43,10 @@ PREVENTED = "starting the broker with its own newest log instead of an older cop
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the next leader's log lost the records although they were on its disk."""
     found = find_leader_change(timeline, lost)
-    after, broker = found.successor, found.new_leader
+    successor, broker = found.successor, found.new_leader
     if found.new is None or broker is None:
         return NOT_THE_CASE
-    if after is not None and after.elected_uncleanly:
+    if successor is not None and successor.elected_uncleanly:
         return NOT_THE_CASE
     changed = _disk_fault_facts(timeline, broker, lost)
     rolled = rollback_facts(timeline, broker, lost)
