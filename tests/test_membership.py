@@ -16,7 +16,7 @@ def random_history(random: Random) -> str:
     """Members of one or two groups in generations that mostly grow, and sometimes go wrong."""
     options = [f"{name}.group.id={'h' if random.random() < 0.15 else 'g'}" for name in "cdef"]
     options += [f"{name}.group.instance.id=i" for name in "cdef" if random.random() < 0.08]
-    options += [f"{name}.group.protocol=consumer" for name in "cdef" if random.random() < 0.15]
+    options += [f"{name}.group.protocol=consumer" for name in "cdef" if random.random() < 0.3]
     generation, tokens, late = 3, ["p:a@0"], []
     reported: dict[str, int] = {}
     for _ in range(random.randint(4, 18)):
@@ -115,6 +115,17 @@ class Twin:
             if first == second or (first < second and revoked and classic and max(joined) >= second):
                 yield one.process, other.process
 
+    def _has_lost(self, hold: Op, commit: Op, begun: int) -> bool:
+        """Whether another member got the partition in a later epoch while `commit`'s process held it."""
+        if hold.process != commit.process or not hold.done <= begun < self._end(hold)[0]:
+            return False
+        first = hold.event.get("generation")
+        return first is not None and any(
+            self._takes(o) and self._fellows(commit, o) and hold.done < o.done < begun
+            and o.event.get("generation", -1) > first
+            for o in self.ops
+        )  # fmt: skip
+
     def commit_fenced(self) -> Iterator[tuple[int, int]]:
         automatic: dict[str, int] = {}
         for op in sorted(self.ops, key=lambda op: op.done):
@@ -133,7 +144,8 @@ class Twin:
             holds = [o for o in self.ops if self._takes(o) and o.event.get("generation") == mine]
             owns = any(hold.process == op.process for hold in holds)
             others = [o for o in holds if self._fellows(op, o) and o.done < begun and self._end(o)[0] > op.done]
-            if (newer and classic) or (others and not owns):
+            former = not classic and any(self._takes(o) and self._has_lost(o, op, begun) for o in self.ops)
+            if (newer and classic) or (others and not owns) or former:
                 yield op.done, offset
 
 

@@ -23,3 +23,12 @@ def test_operations_that_touch_in_time_are_concurrent(rule: str, tmp_path: Path)
     assert judge(history, tmp_path / "apart").of(rule)
     history.events[-2]["time"] = history.events[-3]["time"]
     assert not judge(history, tmp_path / "touching").of(rule)
+
+
+def test_an_assignment_that_takes_no_time_begins_a_hold(tmp_path: Path) -> None:
+    """As in simulated histories: it ends what its process held before it, not itself."""
+    history = parse("{c.group.id=g d.group.id=g} p:a@0 c:group=0^5 d:group=0^5 c:<a@0 d:<a@0")
+    for event, following in zip(history.events, history.events[1:], strict=False):
+        if event["f"] == "assign" and event["type"] == "invoke":
+            event["time"] = following["time"]
+    assert judge(history, tmp_path / "at-once").of("ownership")

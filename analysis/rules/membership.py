@@ -156,17 +156,19 @@ def _holds(p: Partition, members: list[str]) -> pl.DataFrame:
         ],
         how="diagonal",
     ).filter(pl.col("outcome") != "fail")
-    ends = ends.select("process", until="invoked", ended_at="at", is_revoked=pl.col("kind") == "revoke")
-    holds = begun.select("process", "member", GENERATION, since="completed", at="at").sort("since", "at")
-    return holds.join_asof(
-        ends.sort("until", "ended_at"),
-        left_on="since",
-        right_on="until",
-        by="process",
-        strategy="forward",
-        coalesce=False,
-        check_sortedness=False,
-    ).with_columns(pl.col("until").fill_null(MAX_INT64), pl.col("is_revoked").fill_null(False))
+    ends = ends.select("process", until="invoked", ended_at="at", is_revoked=pl.col("kind") == "revoke").drop_nulls()
+    holds = begun.select("process", "member", GENERATION, since="completed", at="at")
+    # At one time the order of the lines counts, and an assignment ends what was held before it, not itself.
+    order = {"time": pl.coalesce("since", "until"), "line": pl.coalesce("at", "ended_at")}
+    events = pl.concat([ends, holds], how="diagonal").with_columns(**order)
+    events = events.sort("time", "line", "since", nulls_last=False, maintain_order=True)
+    following = pl.col("until", "ended_at", "is_revoked").fill_null(strategy="backward").over("process")
+    return (
+        events.with_columns(following)
+        .filter(pl.col("since").is_not_null())
+        .select("process", "member", "generation", "since", "until", "at", "is_revoked", "ended_at")
+        .with_columns(pl.col("until").fill_null(MAX_INT64), pl.col("is_revoked").fill_null(False))
+    )
 
 
 def _memberships(p: Partition, members: list[str]) -> pl.DataFrame:
@@ -237,12 +239,13 @@ def _owned_twice(p: Partition, group: str, row: Row) -> Finding:
     breach=(
         "A commit succeeded though a member of the group had a newer generation before the commit began. Or a member "
         "committed the partition that another member held in the same generation, from before the commit until after "
-        "it. The generation of a commit is what the client reports after it."
+        "it. Or, with KIP-848, a member committed the partition after another got it in a later epoch, and had "
+        "not given it up. The generation of a commit is what the client reports after it."
     ),
     not_a_breach=(
         "The commit began before anyone had the newer generation. An automatic commit is recorded after it happened: "
         "it counts from its process's automatic commit before it. Members of the protocol of KIP-848 have epochs of "
-        "their own."
+        "their own, so another member's later epoch alone says nothing."
     ),
     unknown_when=(
         "The group's generations go back, as they do after its metadata is lost. run.json does not set group.id of a "
@@ -265,10 +268,12 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
         own_epochs = [name for name in members if _setting(p, name, "group.protocol") == "consumer"]
         old = _of_older_generations(p, members, commits.filter(~pl.col("process").is_in(own_epochs)))
         foreign = _of_other_members(p, members, commits.join(old, on=["at", "index"], how="anti"))
-        if (len(old) or len(foreign)) and (reason := _unsure_generations(p, group, members)):
+        rest = commits.filter(pl.col("process").is_in(own_epochs)).join(foreign, on=["at", "index"], how="anti")
+        late = _of_former_owners(p, members, rest)
+        if (len(old) or len(foreign) or len(late)) and (reason := _unsure_generations(p, group, members)):
             yield Unknown(reason)
             continue
-        for row in pl.concat([old, foreign], how="diagonal").sort("completed", "at", "index").rows(named=True):
+        for row in pl.concat([old, foreign, late], how="diagonal").sort("completed", "at", "index").rows(named=True):
             yield _fenced(p, group, row)
 
 
@@ -309,8 +314,24 @@ def _of_other_members(p: Partition, members: list[str], commits: pl.DataFrame) -
     )
 
 
+def _of_former_owners(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
+    """Commits of an owner that had not given the partition up when another member got it, with the latter's hold.
+
+    The coordinator assigns it to the other member only after it removed the owner (KIP-848).
+    """
+    taken = overlaps(_holds(p, members)).filter(_are_two_members(p), pl.col("generation") < pl.col("generation_other"))
+    taken = taken.select("process", pl.col("^.*_other$"), is_taken=pl.lit(True), lost_at="until")
+    return (
+        commits.join(taken, on="process", maintain_order="left_right")
+        .filter((pl.col("since_other") < pl.col("begun")) & (pl.col("begun") < pl.col("lost_at")))
+        .unique(["at", "index"], keep="first", maintain_order=True)
+    )
+
+
 def _fenced(p: Partition, group: str, row: Row) -> Finding:
-    if row["generation"] < row["generation_other"]:
+    if row.get("is_taken"):
+        how = f"{row['process_other']} had got it in epoch {row['generation_other']} at {seconds(row['since_other'])}"
+    elif row["generation"] < row["generation_other"]:
         how = f"{row['process_other']} was in generation {row['generation_other']} since {seconds(row['since_other'])}"
     else:
         how = f"{row['process_other']} owned it in that generation since {seconds(row['since_other'])}"
