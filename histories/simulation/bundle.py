@@ -47,6 +47,8 @@ PRODUCER_NAMES = (
 )
 CONSUMER_NAMES = ("auto.offset.reset", "max.poll.records")
 GROUP_NAMES = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms")
+CONSUMER_PROTOCOL_NAMES = ("group.protocol", "group.remote.assignor", "max.poll.interval.ms")
+CONSUMER_GROUP_NAMES = ("group.consumer.session.timeout.ms", "group.consumer.heartbeat.interval.ms")  # of brokers
 BROKER_NAMES = ("replica.lag.time.max.ms", "replica.high.watermark.checkpoint.interval.ms", "replica.fetch.wait.max.ms")
 KRAFT_NAMES = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
 ZOOKEEPER_NAMES = ("zookeeper.session.timeout.ms",)
@@ -124,7 +126,8 @@ def _write_disks(cluster: Cluster, brokers: Path) -> None:
 def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
     cluster = written.cluster
     config, era = cluster.config, cluster.rules.era
-    broker_names = (*BROKER_NAMES, *(ZOOKEEPER_NAMES if era.zookeeper else KRAFT_NAMES))
+    of_groups = CONSUMER_GROUP_NAMES if config.has_member_epochs else ()
+    broker_names = (*BROKER_NAMES, *(ZOOKEEPER_NAMES if era.zookeeper else KRAFT_NAMES), *of_groups)
     return {
         "format": 1,
         "name": scenario.name,
@@ -190,11 +193,11 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
         processes[consumer.name] = {
             "role": "consumer",
             **_writes(consumer.name, config, names),
-            "group.id": GROUP if config.strategy else f"direct-{consumer.name}",
+            "group.id": GROUP if config.has_group else f"direct-{consumer.name}",
             "enable.auto.commit": config.commit == "auto",
             "isolation.level": config.isolation,
             **({"group.instance.id": config.instance_of(consumer.name)} if config.static_members != "none" else {}),
-            **kafka_names(config, CONSUMER_NAMES + (GROUP_NAMES if config.strategy else ())),
+            **kafka_names(config, CONSUMER_NAMES + _group_names(config)),
         }
     processes["admin"] = {"role": "admin", **({"isolation.level": "read_committed"} if config.transactional else {})}
     processes["final"] = {
@@ -203,6 +206,12 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
         "auto.offset.reset": "earliest",
     }
     return processes
+
+
+def _group_names(config: Config) -> tuple[str, ...]:
+    if config.has_member_epochs:
+        return CONSUMER_PROTOCOL_NAMES
+    return GROUP_NAMES if config.has_group else ()
 
 
 def _writes(name: str, config: Config, names: tuple[str, ...]) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""The records of __consumer_offsets as bytes: OffsetCommit and GroupMetadata, in the simulated release's versions."""
+"""The records of __consumer_offsets as bytes: OffsetCommit and GroupMetadata, in the simulated release's versions.
+
+Those of KIP-848's protocol are in consumer_group_log.py.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from ..evidence.group_records import (
     USER_DATA,
 )
 from ..evidence.record_schema import write_versioned
+from .consumer_group_log import membership_content
 from .names import epoch_ms
 from .segments import Content
 
@@ -34,6 +38,8 @@ def group_content(cluster: Cluster, magic: int) -> Content:
     def content(batch: Batch, index: int) -> tuple[bytes, bytes | None]:
         record = cluster.coordinator_logs.group_records[batch.first + index]
         if record.offset is None:
+            if cluster.config.has_member_epochs:
+                return membership_content(cluster, GROUP, record)
             key = write_versioned(GROUP_KEY, GROUP_KEY_FIELDS, {"group": GROUP})
             if record.is_tombstone:
                 return key, None

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from ..replication.cluster import Cluster
+from ..replication.coordinators.group_ledger import Hold
 from ..replication.coordinators.log_coordinator import COORDINATOR
 from ..replication.ledger import Breach
 
 
 def one_owner(cluster: Cluster) -> list[Breach]:
-    """Within a generation a partition has one owner at a time.
+    """Within a generation a partition has one owner at a time; with KIP-848 the owners' epochs do not matter.
 
     A static member's new process replaces the old one within the generation; the old one notices at its next request.
     """
+    if cluster.config.has_member_epochs:
+        return _one_member(cluster)
     found: list[Breach] = []
     held = sorted(cluster.group.holds, key=lambda hold: (hold.partition, hold.generation, hold.since))
     for one, other in pairwise(held):
@@ -27,7 +30,12 @@ def one_owner(cluster: Cluster) -> list[Breach]:
 
 
 def no_fenced_commit(cluster: Cluster) -> list[Breach]:
-    """No commit of a generation is accepted once a newer one has its assignment."""
+    """No commit of a generation is accepted once a newer one has its assignment.
+
+    With KIP-848 no commit is accepted in another epoch than the member's, or of a member that was removed.
+    """
+    if cluster.config.has_member_epochs:
+        return _stale_commits(cluster)
     found: list[Breach] = []
     for record, time, life in cluster.group.accepted:
         generations = [(g, since) for (of, g), since in cluster.group.generations.items() if of == life]
@@ -38,9 +46,46 @@ def no_fenced_commit(cluster: Cluster) -> list[Breach]:
     return found
 
 
+def _one_member(cluster: Cluster) -> list[Breach]:
+    """A member gets a partition only after its former owner has given it up, or was fenced.
+
+    A member is fenced once the coordinator has removed it, or has taken it in anew. The latter may happen behind the
+    member's back: a request to join that comes late, after a second one, gives up what the member has got since then.
+    Nothing of its former epochs is accepted after that.
+    """
+    found: list[Breach] = []
+    held = sorted(cluster.group.holds, key=lambda hold: (hold.partition, hold.since))
+    for one, other in combinations(held, 2):
+        is_other = one.partition == other.partition and one.member != other.member
+        if is_other and other.since < one.until and not _is_fenced(cluster, one, other.since):
+            text = f"{other.member} owns the partition, and {one.member}, too, which was not fenced"
+            found.append(Breach("one-owner", other.since, one.partition, text))
+    return found
+
+
+def _is_fenced(cluster: Cluster, hold: Hold, by: int) -> bool:
+    """Whether the coordinator removed a member, or took it in anew, after it got the partition."""
+    changes = pairwise(cluster.group.member_epochs.get(hold.member, ()))
+    removals = [(at, before) for (_, before), (at, after) in changes if not after]
+    ends = [*removals, *cluster.group.rejoins.get(hold.member, ())]
+    return any(epoch >= hold.generation and at <= by for at, epoch in ends)
+
+
+def _stale_commits(cluster: Cluster) -> list[Breach]:
+    found: list[Breach] = []
+    for record, time, _ in cluster.group.accepted:
+        known = [epoch for at, epoch in cluster.group.member_epochs.get(record.member, ()) if at < record.time]
+        epoch = known[-1] if known else 0
+        if epoch != record.generation:
+            text = f"{record.member} commits in epoch {record.generation}, though "
+            text += f"its epoch is {epoch}" if epoch else "it is no member"
+            found.append(Breach("no-fenced-commit", time, cluster.config.group_log, text))
+    return found
+
+
 def no_commit_loss(cluster: Cluster) -> list[Breach]:
     """A commit that was acknowledged to its member stays in the group's log."""
-    if not cluster.config.strategy or (log := cluster.leader_log(cluster.config.group_log)) is None:
+    if not cluster.config.has_group or (log := cluster.leader_log(cluster.config.group_log)) is None:
         return []
     records = [
         record

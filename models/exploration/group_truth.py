@@ -13,7 +13,7 @@ def group_truth(cluster: Cluster) -> dict[str, Any] | None:
 
     That time counts from a partition's first owner to the end of the run, in microseconds. None if there is no group.
     """
-    if not cluster.config.strategy:
+    if not cluster.config.has_group:
         return None
     group = cluster.group
     partitions = range(cluster.config.partitions)

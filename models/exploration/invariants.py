@@ -94,7 +94,7 @@ def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
 def no_consumer_loss(cluster: Cluster) -> list[Breach]:
     """Every consumer has handled (without commits: polled) every record of the final log."""
     live = [consumer for consumer in cluster.consumers if consumer.alive]
-    if cluster.config.strategy:
+    if cluster.config.has_group:
         ranges = cluster.log_ranges()
         if not live or not all(consumer.has_caught_up(ranges) for consumer in live):
             return []
@@ -157,8 +157,11 @@ INVARIANTS: dict[str, tuple[Callable[[Cluster], list[Breach]], str]] = {
     "no-stale-read": (_recorded("no-stale-read"), "a poll returns what was acknowledged before it"),
     "no-consumer-loss": (no_consumer_loss, "a consumer handles every record"),
     "newest-value-stays": (newest_value_stays, "a key of a compacted topic keeps its newest value"),
-    "one-owner": (one_owner, "in a generation of a group a partition has one owner"),
-    "no-fenced-commit": (no_fenced_commit, "members of an older generation commit nothing"),
+    "one-owner": (
+        one_owner,
+        "in a generation of a group, or with KIP-848 among members that are not fenced, a partition has one owner",
+    ),
+    "no-fenced-commit": (no_fenced_commit, "members of an older generation or member epoch commit nothing"),
     "no-commit-loss": (no_commit_loss, "a group's acknowledged commit stays"),
     "atomic-transactions": (atomic_transactions, "a transaction is visible in all of its partitions or in none"),
     "no-aborted-read": (no_aborted_read, "read_committed consumers read committed transactions alone"),

@@ -144,6 +144,22 @@ SETTINGS: dict[str, Setting] = {
         },
         GROUP,
     ),
+    "member-epochs": Setting(
+        "members and brokers die or are paused, in a group of KIP-848's protocol (group.protocol=consumer)",
+        MEMBERS,
+        {
+            **CLEAN,
+            "num.partitions": 3,
+            "simulation.consumers": 3,
+            "simulation.commit": "after",
+            "simulation.handle.ms": 200,
+            "group.protocol": "consumer",
+            "group.consumer.session.timeout.ms": 1500,
+            "group.consumer.heartbeat.interval.ms": 300,
+            "max.poll.interval.ms": 4000,
+        },
+        (*GROUP, "no-consumer-loss"),
+    ),
     "transactions": Setting(
         "the faults of clean, and producers that write in transactions and give up soon",
         SURVIVABLE,
@@ -283,6 +299,10 @@ CELLS: dict[str, dict[str, Cell]] = {
         # A generation whose record is lost begins again, with other members.
         "high-watermark": Cell(("no-commit-loss",), 60, ("one-owner", "no-fenced-commit")),
         **dict.fromkeys(("kip-320", "kraft", "kip-966"), _SOUND),
+    },
+    "member-epochs": {
+        "no-commit-fencing": Cell(("no-fenced-commit",), 20),
+        **dict.fromkeys(("kraft", "kip-966"), _SOUND),
     },
     "transactions": {
         "kip-98": _SOUND,

@@ -171,6 +171,10 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     "session-ended": lambda node, member, generation: (
         f"coordinator {node} removes {member} from generation {generation}, as its session ended"
     ),
+    "member-fenced": lambda node, member, epoch, is_late: (
+        f"coordinator {node} fences {member} in epoch {epoch}, as "
+        + ("it did not give its partitions up in time" if is_late else "its session ended")
+    ),
     "out-of-order": lambda node, p, pid, end, seq, last: (  # noqa: ARG005
         f"leader {node} refuses p{pid}'s sequence number {seq}, as the last was {last}"
     ),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from random import Random
+from typing import Any
 
 from .brokers.broker import Broker
 from .brokers.replica import Replica
@@ -16,6 +17,7 @@ from .clients.async_committer import AsyncCommitter
 from .clients.blocking_producer import BlockingProducer
 from .clients.client import ClientParts
 from .clients.consumer import Consumer, ConsumerParts
+from .clients.epoch_member import with_member_epochs
 from .clients.group_consumer import GroupConsumer
 from .clients.outputs import Owner, PlainOutput, TransactionalOutput
 from .clients.poison import DeadLetterConsumer, PoisonedConsumer
@@ -109,17 +111,19 @@ class Cluster:
                 return TransactionalOutput(index, parts, owner, self.transactions)
             return PlainOutput(index, parts, owner, next(self.copies.pids))
 
-        kind = AsyncCommitter if config.commit == "async" else GroupConsumer
-        member: Callable[..., GroupConsumer] = partial(kind, group=self.group)
+        kind: type[GroupConsumer] = AsyncCommitter if config.commit == "async" else GroupConsumer
+        of_copies: dict[str, Any] = {}
         if config.poison in ("crash", "skip"):
-            member = partial(PoisonedConsumer, group=self.group)
+            kind = PoisonedConsumer
         elif config.copies:
-            member = Processor if config.processing != "none" else DeadLetterConsumer
-            member = partial(member, group=self.group, copies=self.copies, make_output=output)
+            kind = Processor if config.processing != "none" else DeadLetterConsumer
+            of_copies = {"copies": self.copies, "make_output": output}
+        kind = with_member_epochs(kind) if config.has_member_epochs else kind
+        member: Callable[..., Consumer] = partial(kind, group=self.group, **of_copies)
 
         def consumer(number: int, index: int, name: str) -> Consumer:
             node = FIRST_CLIENT + config.producers + number
-            make = member if config.strategy and number < config.consumers else Consumer
+            make = member if config.has_group and number < config.consumers else Consumer
             return make(ConsumerParts(node, index, name, parts, self.coordinator, self._on_final_read))
 
         self.consumers = [consumer(i, i, f"c{i}") for i in range(config.consumers)]

@@ -144,11 +144,17 @@ class Config:
     commit: str = setting("none", "simulation.commit")
     commit_retry: bool = setting(False, "simulation.commit.retry")  # the application repeats async commits that failed
     auto_commit_interval: int = setting(5 * SECOND, "auto.commit.interval.ms", least=1)
-    # the assignor of the consumers' group; empty: each consumer assigns itself everything
+    # classic | consumer: the members' protocol; the latter is KIP-848's
+    group_protocol: str = setting("classic", "group.protocol", choices=("classic", "consumer"))
+    # the assignor of a classic group; empty: each consumer assigns itself everything
     strategy: str = setting("", "partition.assignment.strategy")
     group_session: int = setting(45 * SECOND, "session.timeout.ms", least=2)
     group_heartbeat: int = setting(3 * SECOND, "heartbeat.interval.ms", least=1)
     max_poll_interval: int = setting(300 * SECOND, "max.poll.interval.ms", least=1)
+    # of KIP-848's protocol, whose brokers assign
+    remote_assignor: str = setting("uniform", "group.remote.assignor", choices=("uniform", "range"))
+    consumer_session: int = setting(45 * SECOND, "group.consumer.session.timeout.ms", least=2)
+    consumer_heartbeat: int = setting(5 * SECOND, "group.consumer.heartbeat.interval.ms", least=1)
     group_delay: int = setting(3 * SECOND, "group.initial.rebalance.delay.ms")
     group_load_time: int = setting(20 * MS, "simulation.group.load.ms")
     # own | shared: each member has a group.instance.id of its own, or all have the same
@@ -206,6 +212,16 @@ class Config:
         return self.copies.stop
 
     @property
+    def has_group(self) -> bool:
+        """Whether the consumers form a group."""
+        return bool(self.strategy) or self.has_member_epochs
+
+    @property
+    def has_member_epochs(self) -> bool:
+        """Whether the group uses KIP-848's protocol."""
+        return self.group_protocol == "consumer"
+
+    @property
     def group_log(self) -> int:
         """The number of the group's partition of __consumer_offsets, after those of the topics."""
         return self.data_partitions
@@ -213,7 +229,7 @@ class Config:
     @property
     def logs(self) -> int:
         """The number of replicated partitions."""
-        return self.data_partitions + bool(self.strategy) + self.transactional
+        return self.data_partitions + self.has_group + self.transactional
 
     @property
     def blocks(self) -> bool:
@@ -233,7 +249,7 @@ class Config:
     @property
     def transaction_log(self) -> int:
         """The number of the partition of __transaction_state: the last one."""
-        return self.data_partitions + bool(self.strategy)
+        return self.data_partitions + self.has_group
 
     @property
     def copies_topic(self) -> str:
@@ -256,7 +272,7 @@ class Config:
             return self.topic, partition
         if partition in self.copies:
             return self.copies_topic, partition - self.partitions
-        return (GROUP_TOPIC if self.strategy and partition == self.group_log else TRANSACTION_TOPIC), 0
+        return (GROUP_TOPIC if self.has_group and partition == self.group_log else TRANSACTION_TOPIC), 0
 
     def log_name(self, partition: int) -> str:
         """The name of a replicated partition, as its folder is called."""

@@ -38,6 +38,7 @@ _OLD_DEFAULTS = {
     "replica.lag.time.max.ms": 10_000,  # 30 s since 2.5 (KIP-537), like the 18 s of the session
     "zookeeper.session.timeout.ms": 6000,
 }
+_LATER = ("delivery.timeout.ms", "group.protocol")  # since 2.1 (KIP-91) and 3.7 (KIP-848)
 _ZOOKEEPER: dict[str, Any] = {
     "zookeeper": True,
     "fences_together": True,  # KafkaController.onBrokerFailure
@@ -50,13 +51,16 @@ ERAS: dict[str, Era] = {
         **_ZOOKEEPER,
         epochs_in_log=False,
         defaults={**_OLD_DEFAULTS, "unclean.leader.election.enable": True},  # false since 0.11 (KIP-106)
-        absent=("enable.idempotence", "delivery.timeout.ms"),  # since 0.11 (KIP-98) and 2.1 (KIP-91)
+        absent=("enable.idempotence", *_LATER),  # since 0.11 (KIP-98)
     ),
-    "1.0": Era(**_ZOOKEEPER, defaults=_OLD_DEFAULTS, absent=("delivery.timeout.ms",)),
+    "1.0": Era(**_ZOOKEEPER, defaults=_OLD_DEFAULTS, absent=_LATER),
     "2.0": Era(  # 1.1 to 2.0.0
-        **_ZOOKEEPER, notifies_leaving_leader=False, defaults=_OLD_DEFAULTS, absent=("delivery.timeout.ms",)
+        **_ZOOKEEPER,
+        notifies_leaving_leader=False,
+        defaults=_OLD_DEFAULTS,
+        absent=_LATER,
     ),
-    "3.3": Era(),
-    "3.3, follower reads": Era(reads_followers=True),
+    "3.3": Era(absent=("group.protocol",)),
+    "3.3, follower reads": Era(reads_followers=True, absent=("group.protocol",)),
     "3.9": Era(raises_epoch_on_shrink=False),  # since 3.6 (KAFKA-15021)
 }

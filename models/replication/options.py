@@ -25,6 +25,22 @@ class Option(NamedTuple):
     type: type
 
 
+# By group.protocol: the settings of the other one. The broker's settings are listed too, as they have no effect.
+OTHER_PROTOCOL = {
+    "classic": (
+        "group.remote.assignor",
+        "group.consumer.session.timeout.ms",
+        "group.consumer.heartbeat.interval.ms",
+    ),
+    "consumer": (
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+        "heartbeat.interval.ms",
+        "group.initial.rebalance.delay.ms",
+    ),
+}
+# What a setting needs that only a group has.
+A_GROUP = "a group: set partition.assignment.strategy or group.protocol=consumer"
 UNITS = {".ms": MS, ".seconds": SECOND, ".minutes": 60 * SECOND}
 OPTIONS: dict[str, Option] = {
     name: Option(
@@ -83,6 +99,7 @@ def configure(
             for node in sorted(per_broker)
         )
     config = _with_producer_defaults(replace(base, **changes), changes)
+    _refuse_other_protocol(config, options)
     check(config)
     _check_brokers(config)
     return config
@@ -95,6 +112,13 @@ def _refuse_duplicates(options: Mapping[str, Any]) -> None:
         other = names.setdefault(OPTIONS[name].attribute, name)
         if other != name:
             raise ConfigError(f"{other} and {name} are one setting in the simulator; set only one of them")
+
+
+def _refuse_other_protocol(config: Config, options: Mapping[str, Any]) -> None:
+    """Refuse settings of the other group protocol (ConsumerConfig.checkUnsupportedConfigsPostProcess)."""
+    for name in OTHER_PROTOCOL[config.group_protocol]:
+        if name in options and options[name] != "":
+            raise ConfigError(f"{name} has no effect with group.protocol={config.group_protocol}")
 
 
 def _with_producer_defaults(config: Config, named: Mapping[str, Any]) -> Config:
@@ -159,7 +183,7 @@ def check(config: Config) -> None:
         )
     if config.strategy and config.strategy not in ASSIGNORS:
         raise ConfigError(f"partition.assignment.strategy must be {', '.join(ASSIGNORS)}, not {config.strategy!r}")
-    commits = ("none", "after", "before", *(("auto", "async") if config.strategy else ()))
+    commits = ("none", "after", "before", *(("auto", "async") if config.has_group else ()))
     if config.commit not in commits:
         raise ConfigError(f"simulation.commit must be {', '.join(commits)}, not {config.commit!r}")
     _check_processing(config)
@@ -178,8 +202,8 @@ def check(config: Config) -> None:
 def _check_processing(config: Config) -> None:
     if config.processing == "none":
         return
-    if not config.strategy:
-        raise ConfigError(f"simulation.processing={config.processing} needs a group: set partition.assignment.strategy")
+    if not config.has_group:
+        raise ConfigError(f"simulation.processing={config.processing} needs {A_GROUP}")
     commit = "none" if config.processing == "exactly-once" else "after"
     if config.commit != commit:
         where = "in its transactions" if commit == "none" else "after its records are acknowledged"
@@ -193,11 +217,16 @@ def _check_group(config: Config) -> None:
     if config.commit_retry and config.commit != "async":
         raise ConfigError("simulation.commit.retry needs simulation.commit=async")
     if config.static_members != "none" and not config.strategy:
-        raise ConfigError("simulation.static.members needs a group: set partition.assignment.strategy")
-    if config.poison != "none" and not (config.strategy and config.commit == "after" and config.processing == "none"):
+        raise ConfigError("simulation.static.members needs a classic group: set partition.assignment.strategy")
+    if config.has_member_epochs and config.consumer_session <= config.consumer_heartbeat:
         raise ConfigError(
-            f"simulation.poison={config.poison} needs a group (partition.assignment.strategy) without "
-            "simulation.processing, and simulation.commit=after"
+            "group.consumer.session.timeout.ms must be longer than group.consumer.heartbeat.interval.ms "
+            f"({config.consumer_heartbeat // MS}), not {config.consumer_session // MS}"
+        )
+    if config.poison != "none" and not (config.has_group and config.commit == "after" and config.processing == "none"):
+        raise ConfigError(
+            f"simulation.poison={config.poison} needs a group (partition.assignment.strategy or "
+            "group.protocol=consumer) without simulation.processing, and simulation.commit=after"
         )
     if not config.added_partitions:
         return
@@ -206,9 +235,9 @@ def _check_group(config: Config) -> None:
             f"simulation.partitions.added must be less than num.partitions, {config.partitions}, not "
             f"{config.added_partitions}"
         )
-    if not config.strategy:
+    if not config.has_group:
         # KafkaConsumer.assign: only a group gets new partitions.
-        raise ConfigError("simulation.partitions.added needs a group: set partition.assignment.strategy")
+        raise ConfigError(f"simulation.partitions.added needs {A_GROUP}")
     if config.transactional or config.copies:
         raise ConfigError("simulation.partitions.added is not simulated together with transactions or other topics")
 

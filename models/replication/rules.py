@@ -201,6 +201,10 @@ class Rules:
         transactions (KIP-447). Otherwise they are accepted of any producer that is not fenced."""
         return True
 
+    def fences_commits(self) -> bool:
+        """Whether the group's coordinator refuses commits of unknown members, and of older generations or epochs."""
+        return True
+
     # --- consumers
 
     def read_replica(self, reader: int, leader: int, isr: tuple[int, ...]) -> int:

@@ -54,6 +54,8 @@ class Scenario:
             raise ConfigError(f"transactions are simulated with KRaft only, not with the variant {self.variant}")
         if config.static_members != "none" and era.zookeeper:
             raise ConfigError(f"static members exist since 2.3 (KIP-345), not in the variant {self.variant}")
+        if config.has_member_epochs and "group.protocol" in era.absent:
+            raise ConfigError(f"group.protocol=consumer exists since 3.7 (KIP-848), not in the variant {self.variant}")
         if not era.zookeeper:
             check_heartbeats(config)
         for fault in self.faults:

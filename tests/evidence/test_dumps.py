@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -139,6 +140,25 @@ class TestKafkaOnMetadata:
         ours, _ = read_cluster_metadata(folder)
         assert_frame_equal(dump.metadata, ours.drop("file"))
         assert ours.height > 20
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [("group-coordinator-failover", {"0", "1", "2"}), ("group-consumer-protocol", {"0", "1", "3", "5", "6", "7", "8"})],
+)
+class TestKafkaOnSimulatedGroups:
+    pytestmark = needs_kafka
+
+    def test_every_record_of_the_groups_log_is_decoded(self, tmp_path, name, kinds):
+        brokers = write_bundle(load(name), tmp_path).folder / "brokers"
+        for path in sorted(brokers.glob(f"*/data/__consumer_offsets-0/{SEGMENT}")):
+            text = dump_log("--offsets-decoder", "--files", str(path))
+            records = [line for line in text.splitlines() if line.startswith("| offset: ")]
+            assert len(records) == read_segment(path).records.height > 0
+            assert all(
+                re.search(r' key: \{"type":"\d+","data":\{.* payload: (\{|null|<DELETE>)', line) for line in records
+            )
+            assert {found for line in records for found in re.findall(r'key: \{"type":"(\d+)"', line)} <= kinds
 
 
 @pytest.mark.parametrize("name", ["kip-101-loss", "kip-279-mended", "last-known-leader", "zombie-controller"])

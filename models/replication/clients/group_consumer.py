@@ -263,7 +263,7 @@ class GroupConsumer(Consumer):
             self.refresh()
             self._next_step = self.loop.now + self.config.retry_backoff
         elif response.kind == COMMIT:
-            self._end_commit(error)
+            self._end_commit(error, response.generation)
         elif error == REBALANCING:
             self._phase = STABLE
             self._needs_rejoin = True
@@ -288,12 +288,12 @@ class GroupConsumer(Consumer):
         self._history.committing(self.head(self._commit_op), sorted(self._committing.items()))
         self._send_request(COMMIT, offsets=self._committing)
 
-    def _end_commit(self, error: str) -> None:
+    def _end_commit(self, error: str, generation: int) -> None:
         outcome = "ok" if not error else "info" if self._is_unsure else "fail"
         offsets = sorted(self._committing.items())
         self._history.committed(self.head(self._commit_op), offsets, outcome, error, self._membership())
         if not error:
-            self.group.acknowledged.append((self.generation, self.member, dict(self._committing), self.loop.now))
+            self.group.acknowledged.append((generation, self.member, dict(self._committing), self.loop.now))
         elif error == REBALANCING:
             self._needs_rejoin = True
         else:

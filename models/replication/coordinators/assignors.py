@@ -70,4 +70,7 @@ ASSIGNORS: dict[str, Callable[[int, Owned], Assignment]] = {
     "sticky": sticky,
     "cooperative-sticky": cooperative_sticky,
 }
+# The assignors of brokers (group.consumer.assignors), from the targets of the members. Simplification: with `uniform`
+# one partition more stays with members that have it, where Kafka gives it by the order of a hash table.
+SERVER_ASSIGNORS: dict[str, Callable[[int, Owned], Assignment]] = {"uniform": sticky, "range": range_assignor}
 COOPERATIVE = ("cooperative-sticky",)

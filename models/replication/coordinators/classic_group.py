@@ -97,11 +97,17 @@ class ClassicGroup(GroupCoordinator):
                 self._respond(request)
             elif request.generation != self._generation:
                 self._respond(request, ILLEGAL_GENERATION)
-            elif request.kind == TXN_COMMIT:
-                self._commit_in_transaction(request)
             else:
-                member.deadline = self._process.loop.now + self._config.group_session
-                {SYNC: self._sync, HEARTBEAT: self._heartbeat, COMMIT: self._commit}[request.kind](request, member)
+                if request.kind != TXN_COMMIT:
+                    member.deadline = self._process.loop.now + self._config.group_session
+                if request.kind == SYNC:
+                    self._sync(request, member)
+                elif request.kind == HEARTBEAT:
+                    self._respond(request, REBALANCING if self._state == PREPARING else "")
+                elif request.kind == COMMIT and self._state == COMPLETING:
+                    self._respond(request, REBALANCING)
+                else:
+                    self._commit(request)
 
     def _refusal(self, request: GroupRequest) -> str:
         """Why the member of a request is refused: another one has its group.instance.id, or it is not known."""
@@ -121,10 +127,11 @@ class ClassicGroup(GroupCoordinator):
         name = name or f"{request.instance or request.client}-{now}"
         if request.instance:
             self._static[request.instance] = name
-        member = self._members.setdefault(name, Member(request.client, request.owned, now))
+        owned = request.owned or ()
+        member = self._members.setdefault(name, Member(request.client, owned, now))
         request.member = name
-        changed = is_new or member.owned != request.owned or name == self._leader
-        member.owned, member.join = request.owned, request
+        changed = is_new or member.owned != owned or name == self._leader
+        member.owned, member.join = owned, request
         if self._state in (STABLE, COMPLETING) and not changed:
             self._joined(name, member)
             return
@@ -246,15 +253,6 @@ class ClassicGroup(GroupCoordinator):
                     member.sync.assignment = mine
                     self._respond(member.sync)
                     member.sync = None
-
-    def _heartbeat(self, request: GroupRequest, _: Member) -> None:
-        self._respond(request, REBALANCING if self._state == PREPARING else "")
-
-    def _commit(self, request: GroupRequest, _: Member) -> None:
-        if self._state == COMPLETING:
-            self._respond(request, REBALANCING)
-            return
-        self._write_offsets(request)
 
     def _is_empty(self) -> bool:
         return self._state == EMPTY

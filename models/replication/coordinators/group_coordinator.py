@@ -1,7 +1,8 @@
 """The base of a broker's group coordinator: committed offsets, which members of both protocols read and write.
 
 It is active while the broker leads the group's partition of `__consumer_offsets`; the next leader replays the partition
-first (GroupCoordinatorShard, OffsetMetadataManager). The subclasses know the members: classic_group.py.
+first (GroupCoordinatorShard, OffsetMetadataManager). The members are in its subclasses,
+classic_group.py and consumer_group.py.
 Simplifications: there is one group; clients find the coordinator in the metadata, instead of with FindCoordinator.
 """
 
@@ -19,6 +20,7 @@ from ..storage.transactions import MARKER, is_commit
 from .group_ledger import GroupLedger
 from .group_offsets import UNWRITTEN, GroupOffsets
 from .group_requests import (
+    COMMIT,
     FETCH,
     LOADING,
     NOT_AVAILABLE,
@@ -31,6 +33,7 @@ from .group_requests import (
 from .log_coordinator import LogCoordinator
 from .transaction_requests import CONCURRENT, FENCED
 
+OF_OFFSETS = (COMMIT, TXN_COMMIT)
 OF_TRANSACTION = (OLD_PRODUCER, INVALID_STATE, CONCURRENT, FENCED)  # errors that say why a transaction cannot go on
 
 
@@ -101,20 +104,30 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             self._respond(request, LOADING)
         elif request.kind == FETCH:
             request.offsets = self._offsets.committed()
-            self._respond(request, "" if self._offsets.are_stable(request.stable) else UNSTABLE)
+            unstable = "" if self._offsets.are_stable(request.stable) else UNSTABLE
+            self._respond(request, self._refuse_fetch(request) or unstable)
+        elif request.kind in OF_OFFSETS and not self._rules.fences_commits():
+            self._commit(request)
         elif request.kind == TXN_COMMIT and not request.member:
             self._commit_in_transaction(request)  # before KIP-447
         else:
             self._handle_member(request)
 
+    def _refuse_fetch(self, request: GroupRequest) -> str:  # noqa: ARG002
+        """Why a member may not read the committed offsets. The classic protocol refuses nobody."""
+        return ""
+
+    def _commit(self, request: GroupRequest) -> None:
+        """OffsetCommit or TxnOffsetCommit of a member that may commit."""
+        if request.kind == TXN_COMMIT:
+            self._commit_in_transaction(request)
+        else:
+            records = self._offset_records(request)
+            self._write(records, partial(self._committed, records, request))
+
     def parked(self) -> list[GroupRequest]:
         """The requests that wait for other members."""
         return []
-
-    def _write_offsets(self, request: GroupRequest) -> None:
-        """OffsetCommit."""
-        records = self._offset_records(request)
-        self._write(records, partial(self._committed, records, request))
 
     def _offset_records(self, request: GroupRequest) -> list[GroupRecord]:
         now, offsets = self._process.loop.now, sorted(request.offsets.items())

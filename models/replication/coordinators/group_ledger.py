@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .group_requests import GroupRecord
@@ -30,11 +31,26 @@ class GroupLedger:
     # Commits that were acknowledged to their members: generation, member, offsets, and time.
     acknowledged: list[tuple[int, str, dict[int, int], int]] = field(default_factory=list)
     handled: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # partition -> ranges, in order of time
+    # In KIP-848's protocol: the time and the epoch of each change of a member; epoch 0: the coordinator removed it.
+    member_epochs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    # The time and the epoch at which a member's request to join was accepted though it was a member.
+    rejoins: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    _leader_epoch: int = -1  # of the coordinator that stored them last
     _open: dict[tuple[str, int], Hold] = field(default_factory=dict)
 
     def on_generation(self, generation: int, time: int) -> None:
         """The assignment of a generation is stored."""
         self.generations.setdefault((self.deaths, generation), time)
+
+    def on_members(self, epochs: Mapping[str, int], leader_epoch: int, time: int) -> None:
+        """Members and their epochs are stored, in KIP-848's protocol; a coordinator that was replaced is ignored."""
+        if leader_epoch < self._leader_epoch:
+            return
+        self._leader_epoch = leader_epoch
+        for name in sorted({*self.member_epochs, *epochs}):
+            seen, epoch = self.member_epochs.setdefault(name, []), epochs.get(name, 0)
+            if (seen[-1][1] if seen else 0) != epoch:
+                seen.append((time, epoch))
 
     def on_commit(self, record: GroupRecord, time: int) -> None:
         """A coordinator accepted a commit, and it is replicated."""
@@ -50,3 +66,7 @@ class GroupLedger:
             if (member, partition) not in self._open:
                 hold = self._open[member, partition] = Hold(partition, generation, member, time)
                 self.holds.append(hold)
+
+    def has_owner(self, partition: int) -> bool:
+        """Whether any member owns the partition."""
+        return any(number == partition for _, number in self._open)

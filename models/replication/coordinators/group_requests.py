@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..requests import Request
+from .reconciliation import CurrentAssignment
 
 NOT_COORDINATOR = "NOT_COORDINATOR"
 LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
@@ -12,6 +13,8 @@ NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
 UNKNOWN_MEMBER = "UNKNOWN_MEMBER_ID"
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
 FENCED_INSTANCE = "FENCED_INSTANCE_ID"
+STALE_EPOCH = "STALE_MEMBER_EPOCH"
+FENCED_EPOCH = "FENCED_MEMBER_EPOCH"
 REBALANCING = "REBALANCE_IN_PROGRESS"
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 RETRIABLE = (NOT_COORDINATOR, LOADING, NOT_AVAILABLE, UNSTABLE)
@@ -22,20 +25,25 @@ TXN_COMMIT = "txn-commit"
 
 @dataclass(slots=True, eq=False)
 class GroupRequest(Request):
-    """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch or TxnOffsetCommit, by `kind`."""
+    """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch or TxnOffsetCommit, by `kind`.
+
+    In KIP-848's protocol ConsumerGroupHeartbeat is all of the first four: a heartbeat, with epoch 0 a join, with -1
+    a departure (`LEAVE`).
+    """
 
     kind: str
     client: str
     member: str
-    generation: int
+    generation: int  # or member epoch
     instance: str = ""  # group.instance.id
-    owned: tuple[int, ...] = ()  # JoinGroup: what the member owns
+    owned: tuple[int, ...] | None = ()  # JoinGroup, ConsumerGroupHeartbeat: what the member owns; None: not said
     offsets: dict[int, int] = field(default_factory=dict)  # of a commit; the response of OffsetFetch
     stable: tuple[int, ...] = ()  # OffsetFetch (require_stable): partitions without offsets in open transactions
     producer: tuple[int, int] = (-1, -1)  # TxnOffsetCommit: producer id and epoch
     assignments: dict[str, tuple[int, ...]] = field(default_factory=dict)  # SyncGroup of the group's leader
     error: str = field(default="", init=False)
-    # The response of JoinGroup to the group's leader: what each member owns. Of SyncGroup: what this member gets.
+    # The response of JoinGroup to the group's leader: what each member owns. Of SyncGroup and
+    # ConsumerGroupHeartbeat: what this member gets.
     members: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
     assignment: tuple[int, ...] = field(default=(), init=False)
 
@@ -53,3 +61,35 @@ class GroupRecord:
     offset: tuple[int, int] | None = None  # partition, committed offset
     time: int = 0
     is_tombstone: bool = False
+
+
+# --- the records of KIP-848's protocol (ConsumerGroup*Key and Value); `generation` is an epoch, if the record has one
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord(GroupRecord):
+    """A member joined; a tombstone: it left."""
+
+    client: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord(GroupRecord):
+    """The group's epoch, with the number of the topic's partitions, or the epoch of the target assignment."""
+
+    partitions: int = 0  # since 4.1 Kafka stores a hash of the topics' metadata instead (KIP-1101)
+    of_target: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord(GroupRecord):
+    """The partitions that a member is to have."""
+
+    target: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRecord(GroupRecord):
+    """The partitions that a member has."""
+
+    current: CurrentAssignment = field(default_factory=CurrentAssignment)

@@ -10,11 +10,13 @@ from typing import Any
 from ..brokers.part import Parts
 from ..brokers.produce import ProduceHandler
 from ..brokers.verification import Verifier
-from ..partition_state import NO_LEADER, PartitionState
+from ..partition_state import ABSENT, NO_LEADER, PartitionState
 from ..ports import Inboxes
 from ..requests import Request
 from ..storage.transactions import FIRST_TRANSACTIONAL
 from .classic_group import ClassicGroup
+from .consumer_group import ConsumerGroup
+from .group_coordinator import GroupCoordinator
 from .group_ledger import GroupLedger
 from .group_requests import GroupRecord, GroupRequest
 from .markers import MarkerHandler
@@ -52,7 +54,14 @@ class CoordinatorServices:
             state = metadata.get(partition)
             return NO_LEADER if state is None else state.leader
 
-        self.groups = ClassicGroup(parts, produces, logs.group_records, logs.group)
+        self.groups: GroupCoordinator = ClassicGroup(parts, produces, logs.group_records, logs.group)
+        if self._config.has_member_epochs:
+
+            def count_partitions() -> int:
+                known = (metadata.get(partition, ABSENT) for partition in range(self._config.partitions))
+                return sum(state.epoch >= 0 for state in known)
+
+            self.groups = ConsumerGroup(parts, produces, logs.group_records, logs.group, count_partitions)
         self.transactions = TransactionCoordinator(
             parts, produces, logs.transaction_records, logs.transactions, inboxes, leader_of, logs.pids.__next__
         )
@@ -71,14 +80,14 @@ class CoordinatorServices:
 
     def lead(self, partition: int, epoch: int) -> None:
         """Load a coordinator's state, if it is stored in the partition that the broker began to lead."""
-        if self._config.strategy and partition == self.groups.log:
+        if self._config.has_group and partition == self.groups.log:
             self.groups.lead(epoch)
         elif self._config.transactional and partition == self.transactions.log:
             self.transactions.lead(epoch)
 
     def _on_marker(self, request: MarkerRequest) -> None:
         """A marker in the group's log decides the offsets of its transaction."""
-        if self._config.strategy and request.partition == self.groups.log:
+        if self._config.has_group and request.partition == self.groups.log:
             self.groups.end_transaction(request.pid, request.commit)
 
     def restart(self) -> None:

@@ -14,6 +14,7 @@ from .kraft import Kraft
 from .lag_max_messages import LagMaxMessages
 from .last_known_leader import LastKnownLeader
 from .majority_quorum import MajorityQuorum
+from .no_commit_fencing import NoCommitFencing
 from .no_controller_epoch import NoControllerEpoch
 
 _ALL: tuple[type[Rules], ...] = (
@@ -30,5 +31,6 @@ _ALL: tuple[type[Rules], ...] = (
     Asynchronous,
     FollowerReads,
     NoControllerEpoch,
+    NoCommitFencing,
 )
 VARIANTS: dict[str, type[Rules]] = {variant.name: variant for variant in _ALL}

@@ -1,0 +1,85 @@
+"""The records of KIP-848's protocol in __consumer_offsets as bytes.
+
+Kafka's group-coordinator/src/main/resources/common/message/ConsumerGroup*.json; all values are of version 0, which is
+flexible.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...models.replication.cluster import Cluster
+from ...models.replication.coordinators.group_requests import (
+    CurrentRecord,
+    EpochRecord,
+    GroupRecord,
+    MemberRecord,
+    TargetRecord,
+)
+from ...models.replication.coordinators.reconciliation import STABLE, UNRELEASED, UNREVOKED
+from ..evidence.group_records import (
+    CURRENT_KEY,
+    CURRENT_VALUE,
+    EPOCH_KEY,
+    EPOCH_VALUE,
+    GROUP_KEY_FIELDS,
+    MEMBER_KEY,
+    MEMBER_KEY_FIELDS,
+    MEMBER_VALUE,
+    OWNED_TOPIC,
+)
+from ..evidence.record_schema import Field, write_fields, write_versioned
+from .names import uuid
+
+TARGET_EPOCH_KEY, TARGET_KEY = 6, 7  # records that are not read
+TARGET_VALUE = (Field("topicPartitions", "[]", of=OWNED_TOPIC),)
+STATES = {STABLE: 0, UNREVOKED: 1, UNRELEASED: 2}  # MemberState
+
+
+def membership_content(cluster: Cluster, group: str, record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """The key and the value of a record about members; a tombstone has no value."""
+    kind, fields, value = _described(cluster, record)
+    of_group = kind in (EPOCH_KEY, TARGET_EPOCH_KEY)
+    key = write_versioned(
+        kind, GROUP_KEY_FIELDS if of_group else MEMBER_KEY_FIELDS, {"group": group, "member": record.member}
+    )
+    return key, None if record.is_tombstone else (0).to_bytes(2, "big") + write_fields(fields, 0, True, value)
+
+
+def _described(cluster: Cluster, record: GroupRecord) -> tuple[int, tuple[Field, ...], dict[str, Any]]:
+    """The kind of a record, and its fields."""
+    config = cluster.config
+
+    def topic(partitions: tuple[int, ...]) -> list[dict[str, Any]]:
+        named = {"topicId": uuid(cluster.seed, config.topic), "partitions": partitions}
+        return [named] if partitions else []
+
+    if isinstance(record, MemberRecord):
+        return (
+            MEMBER_KEY,
+            MEMBER_VALUE,
+            {
+                "clientId": record.client,
+                "clientHost": "/127.0.0.1",
+                "subscribedTopicNames": [config.topic],
+                "rebalanceTimeoutMs": config.max_poll_interval // 1000,
+                "serverAssignor": config.remote_assignor,
+            },
+        )
+    if isinstance(record, TargetRecord):
+        return TARGET_KEY, TARGET_VALUE, {"topicPartitions": topic(record.target)}
+    if isinstance(record, CurrentRecord):
+        current = record.current
+        return (
+            CURRENT_KEY,
+            CURRENT_VALUE,
+            {
+                "memberEpoch": current.epoch,
+                "previousMemberEpoch": current.previous,
+                "state": STATES[current.state],
+                "assignedPartitions": topic(current.assigned),
+                "partitionsPendingRevocation": topic(current.revoking),
+            },
+        )
+    assert isinstance(record, EpochRecord)
+    return TARGET_EPOCH_KEY if record.of_target else EPOCH_KEY, EPOCH_VALUE, {"epoch": record.generation}

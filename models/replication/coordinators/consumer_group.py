@@ -1,0 +1,255 @@
+"""A group of KIP-848's protocol, group.protocol=consumer: the coordinator assigns, and each member has its own epoch.
+
+Members only send ConsumerGroupHeartbeat. A member that joins or leaves raises the group's epoch, and the next heartbeat
+of any member makes a new target assignment. Each member then moves towards it on its own (reconciliation.py), while it
+keeps handling what does not move. As in Kafka's coordinator runtime, records change the state when they are appended,
+and responses wait until everything before them is replicated.
+
+Simplifications: each heartbeat of a member that has reconciled has its partitions, and each response has them (Kafka:
+after a change or an error); there are neither static members nor regular expressions; members of the classic protocol
+cannot join.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..brokers.part import Parts
+from ..brokers.produce import ProduceHandler
+from ..config import NEVER
+from .assignors import SERVER_ASSIGNORS
+from .group_coordinator import GroupCoordinator
+from .group_ledger import GroupLedger
+from .group_requests import (
+    FENCED_EPOCH,
+    HEARTBEAT,
+    ILLEGAL_GENERATION,
+    LEAVE,
+    NOT_AVAILABLE,
+    NOT_COORDINATOR,
+    STALE_EPOCH,
+    TXN_COMMIT,
+    UNKNOWN_MEMBER,
+    CurrentRecord,
+    EpochRecord,
+    GroupRecord,
+    GroupRequest,
+    MemberRecord,
+    TargetRecord,
+)
+from .reconciliation import UNREVOKED, CurrentAssignment, Partitions, is_fenced, reconcile
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A member in the coordinator's view."""
+
+    client: str
+    current: CurrentAssignment = field(default_factory=CurrentAssignment)
+    target: Partitions = ()
+    deadline: int = NEVER  # when its session ends
+    revoke_by: int = NEVER  # when it is fenced unless it gave its partitions up
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A response that waits until the log is replicated up to `end`; the target's epoch and the members' then."""
+
+    end: int
+    target_epoch: int
+    epochs: dict[str, int]
+    request: GroupRequest | None
+
+
+class ConsumerGroup(GroupCoordinator):
+    """The group's epoch, its target assignment, and its members."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        produces: ProduceHandler,
+        records: list[GroupRecord],
+        ledger: GroupLedger,
+        count_partitions: Callable[[], int],
+    ) -> None:
+        super().__init__(parts, produces, records, ledger)
+        self._count_partitions = count_partitions
+
+    def _drop_state(self) -> None:
+        super()._drop_state()
+        self._members: dict[str, Member] = {}
+        self._target_epoch = 0
+        self._partitions = 0  # of the topic, at the group's epoch
+        self._changed_at = 0  # the log's end after the last change
+        self._pending: deque[Pending] = deque()
+
+    # --- the state as the log's records make it
+
+    def _replay_membership(self, record: GroupRecord) -> None:
+        now, name = self._process.loop.now, record.member
+        if isinstance(record, MemberRecord):
+            if record.is_tombstone:
+                del self._members[name]
+            else:
+                self._members[name] = Member(record.client)
+        elif isinstance(record, EpochRecord):
+            if record.of_target:
+                self._target_epoch = record.generation
+            else:
+                self._generation, self._partitions = record.generation, record.partitions
+                self._empty_since = record.time
+        elif isinstance(record, TargetRecord) and not record.is_tombstone:
+            self._members[name].target = record.target
+        elif isinstance(record, CurrentRecord) and not record.is_tombstone:
+            member = self._members[name]
+            member.current = record.current
+            is_revoking = record.current.state == UNREVOKED
+            member.revoke_by = now + self._config.max_poll_interval if is_revoking else NEVER
+
+    def _load_members(self, now: int) -> int:
+        for member in self._members.values():
+            member.deadline = now + self._config.consumer_session
+        self._changed_at = self._end()
+        self._wait(None)
+        return len(self._members)
+
+    def _end(self) -> int:
+        return self._manager.replicas[self.log].log.end
+
+    # --- changes
+
+    def _change(self, records: list[GroupRecord], request: GroupRequest | None = None) -> bool:
+        """Append records and apply them; returns whether they were appended. Then the request may be answered."""
+        before = self._end()
+        self._write(records, lambda *_: self._answer())
+        if self._end() == before:
+            if request is not None:
+                self._respond(request, NOT_AVAILABLE)
+            return False
+        for record in records:
+            self._replay_membership(record)
+        self._changed_at = self._end()
+        self._wait(request)
+        return True
+
+    def _wait(self, request: GroupRequest | None) -> None:
+        """Answer a request once everything that it depends on is replicated."""
+        epochs = {name: member.current.epoch for name, member in self._members.items()}
+        self._pending.append(Pending(self._changed_at, self._target_epoch, epochs, request))
+        self._answer()
+
+    def _answer(self) -> None:
+        replica = self._manager.leader(self.log)
+        while self._pending and replica is not None and self._pending[0].end <= replica.hw:
+            done = self._pending.popleft()
+            now = self._process.loop.now
+            self.ledger.on_members(done.epochs, self._epoch, now)
+            if done.target_epoch:
+                self.ledger.on_generation(done.target_epoch, now)
+            if done.request is not None:
+                self._respond(done.request)
+
+    def _refuse_parked(self) -> None:
+        for request in self.parked():
+            self._respond(request, NOT_COORDINATOR)
+
+    def parked(self) -> list[GroupRequest]:
+        """The requests whose effect is not replicated yet."""
+        return [pending.request for pending in self._pending if pending.request is not None]
+
+    # --- requests
+
+    def _handle_member(self, request: GroupRequest) -> None:
+        error = self._refuse(request)
+        if error:
+            self._respond(request, error)
+        elif request.kind == HEARTBEAT:
+            self._heartbeat(request)
+        elif request.kind == LEAVE:
+            self._change(self._removal(request.member), request)
+        else:
+            self._commit(request)
+
+    def _refuse(self, request: GroupRequest) -> str:
+        """The error for a member that is not known, or comes with another epoch than its own; empty: none."""
+        member, is_heartbeat = self._members.get(request.member), request.kind == HEARTBEAT
+        if is_heartbeat and request.generation == 0:
+            return ""
+        if member is None:
+            return UNKNOWN_MEMBER
+        if is_heartbeat:
+            return FENCED_EPOCH if is_fenced(member.current, request.generation, request.owned) else ""
+        if request.kind == LEAVE or request.generation == member.current.epoch:
+            return ""
+        return ILLEGAL_GENERATION if request.kind == TXN_COMMIT else STALE_EPOCH
+
+    def _refuse_fetch(self, request: GroupRequest) -> str:
+        return self._refuse(request)
+
+    def _heartbeat(self, request: GroupRequest) -> None:
+        """Steps 1 to 3 of GroupMetadataManager.consumerGroupHeartbeat: the member, the target, its next assignment."""
+        now, name = self._process.loop.now, request.member
+        records: list[GroupRecord] = []
+        member = self._members.get(name) or Member(request.client)
+        count, epoch = self._count_partitions(), self._generation
+        is_new = name not in self._members
+        if request.generation == 0 and not is_new:
+            self.ledger.rejoins.setdefault(name, []).append((now, member.current.epoch))
+        if is_new:
+            records.append(MemberRecord(0, name, time=now, client=request.client))
+        if is_new or count != self._partitions:
+            epoch += 1
+            records.append(EpochRecord(epoch, time=now, partitions=count))
+        target, target_epoch = member.target, self._target_epoch
+        if epoch > target_epoch:
+            former = {each: known.target for each, known in self._members.items()} | {name: target}
+            targets = SERVER_ASSIGNORS[self._config.remote_assignor](count, former)
+            changed = [each for each in sorted(targets) if is_new or targets[each] != former[each]]
+            records += [TargetRecord(epoch, each, time=now, target=targets[each]) for each in changed]
+            records.append(EpochRecord(epoch, time=now, partitions=count, of_target=True))
+            target, target_epoch = targets[name], epoch
+        current = reconcile(member.current, target, target_epoch, request.owned, self._is_held)
+        if current != member.current:
+            records.append(CurrentRecord(current.epoch, name, time=now, current=current))
+        request.generation, request.assignment = current.epoch, current.assigned
+        if not records:
+            self._wait(request)
+        elif not self._change(records, request):
+            return
+        self._members[name].deadline = now + self._config.consumer_session
+
+    def _is_held(self, partition: int) -> bool:
+        return any(partition in member.current.held for member in self._members.values())
+
+    # --- members that leave
+
+    def _removal(self, name: str) -> list[GroupRecord]:
+        """The records that remove a member."""
+        now = self._process.loop.now
+        return [
+            CurrentRecord(0, name, time=now, is_tombstone=True),
+            TargetRecord(0, name, time=now, is_tombstone=True),
+            MemberRecord(0, name, time=now, is_tombstone=True),
+            EpochRecord(self._generation + 1, time=now, partitions=self._partitions),
+        ]
+
+    def _tick_members(self, now: int) -> None:
+        """Fence members whose session ended, or that did not give their partitions up in time."""
+        self._answer()
+        for name, member in list(self._members.items()):
+            if now >= min(member.deadline, member.revoke_by):
+                epoch, is_late = member.current.epoch, now < member.deadline
+                if self._change(self._removal(name)):
+                    self._process.report("member-fenced", name, epoch, is_late)
+
+    def _is_empty(self) -> bool:
+        return not self._members
+
+    def _delete_group(self, now: int) -> list[GroupRecord]:
+        self._generation = self._target_epoch = 0
+        return [
+            EpochRecord(0, time=now, is_tombstone=True, of_target=True),
+            EpochRecord(0, time=now, is_tombstone=True),
+        ]

@@ -1,0 +1,68 @@
+"""How a member of KIP-848's protocol moves towards its target: first it gives up, then it gets what others gave up.
+
+CurrentAssignmentBuilder, as functions of the member's state alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+Partitions = tuple[int, ...]
+# MemberState: the member has reached its target; it must give partitions up; it waits for others to do so.
+STABLE, UNREVOKED, UNRELEASED = "STABLE", "UNREVOKED_PARTITIONS", "UNRELEASED_PARTITIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAssignment:
+    """What the coordinator has given to a member: ConsumerGroupCurrentMemberAssignment."""
+
+    epoch: int = 0
+    previous: int = 0  # the epoch before the last change; the member still has it if the response was lost
+    state: str = STABLE
+    assigned: Partitions = ()
+    revoking: Partitions = ()  # what the member must give up
+
+    @property
+    def held(self) -> Partitions:
+        """The partitions that nobody else may get."""
+        return self.assigned + self.revoking
+
+
+def is_fenced(current: CurrentAssignment, epoch: int, owned: Collection[int] | None) -> bool:
+    """Whether a heartbeat with this epoch is refused (throwIfConsumerGroupMemberEpochIsInvalid)."""
+    is_repeated = epoch == current.previous and owned is not None and set(owned) <= set(current.assigned)
+    return epoch != current.epoch and not is_repeated
+
+
+def reconcile(
+    current: CurrentAssignment,
+    target: Collection[int],
+    target_epoch: int,
+    owned: Collection[int] | None,
+    is_held: Callable[[int], bool],
+) -> CurrentAssignment:
+    """The assignment after a member's heartbeat.
+
+    `owned` is what the member owns; None: it does not say, as it is about to give up or to take partitions. `is_held`:
+    whether any member holds a partition, also this one.
+    """
+    if current.state == STABLE and current.epoch == target_epoch:
+        return current
+    epoch = current.epoch
+    if current.state == UNREVOKED:
+        if _owns_any(owned, current.revoking):
+            return current
+        epoch += 1
+    retained = tuple(p for p in current.assigned if p in target)
+    revoking = tuple(p for p in current.assigned if p not in target)
+    if _owns_any(owned, revoking):
+        return CurrentAssignment(epoch, current.epoch, UNREVOKED, retained, revoking)
+    missing = [p for p in target if p not in retained]
+    free = [p for p in missing if not is_held(p)]
+    state = STABLE if len(free) == len(missing) else UNRELEASED
+    return CurrentAssignment(target_epoch, current.epoch, state, tuple(sorted((*retained, *free))))
+
+
+def _owns_any(owned: Collection[int] | None, revoking: Partitions) -> bool:
+    return bool(revoking) and (owned is None or not set(owned).isdisjoint(revoking))

@@ -1,0 +1,207 @@
+"""KIP-848's group protocol in the simulator: reconciliation, invariants under faults, and bundles that are judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.verdict.document import verdict_of
+from logjudge.histories.bundle import open_run
+from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.histories.simulation.scenarios import load
+from logjudge.models.exploration.invariants import breaches
+from logjudge.models.exploration.matrix import SETTINGS, space
+from logjudge.models.replication.config import ConfigError
+from logjudge.models.replication.coordinators.reconciliation import (
+    STABLE,
+    UNRELEASED,
+    UNREVOKED,
+    CurrentAssignment,
+    is_fenced,
+    reconcile,
+)
+from logjudge.models.replication.scenario import Scenario
+
+from .test_consumer_groups import INVARIANTS, QUICK
+from .test_consumer_groups import scenario as classic
+
+OF_CLASSIC = (
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "group.initial.rebalance.delay.ms",
+)
+PROTOCOL = {
+    "group.protocol": "consumer",
+    "group.consumer.session.timeout.ms": 1500,
+    "group.consumer.heartbeat.interval.ms": 300,
+}
+NAMES = "abc"
+PARTITIONS = 5
+
+
+class Members:
+    """A coordinator and its members: what it has given to each, what each was told last, and what each owns."""
+
+    def __init__(self) -> None:
+        self.current = {name: CurrentAssignment() for name in NAMES}
+        self.told: dict[str, tuple[int, ...]] = dict.fromkeys(NAMES, ())
+        self.owned: dict[str, tuple[int, ...]] = dict.fromkeys(NAMES, ())
+        self.owners: tuple[str, ...] = ()  # the target: the owner of each partition
+        self.epoch = 0
+
+    def target(self, name: str) -> tuple[int, ...]:
+        return tuple(p for p, owner in enumerate(self.owners) if owner == name)
+
+    def beat(self, name: str) -> None:
+        """A heartbeat says what the member owns, unless the member is about to change that."""
+        owned = self.owned[name] if self.owned[name] == self.told[name] else None
+        state = reconcile(self.current[name], self.target(name), self.epoch, owned, self.is_held)
+        self.current[name], self.told[name] = state, state.assigned
+
+    def obey(self, name: str) -> None:
+        """The member gives up and takes what it was told."""
+        self.owned[name] = self.told[name]
+
+    def is_held(self, partition: int) -> bool:
+        return any(partition in each.held for each in self.current.values())
+
+
+targets = st.tuples(*[st.sampled_from(NAMES)] * PARTITIONS)
+steps = st.lists(st.one_of(targets, st.tuples(st.sampled_from(("beat", "obey")), st.sampled_from(NAMES))), max_size=40)
+
+
+@given(targets, steps)
+def test_no_partition_has_two_owners_and_every_member_reaches_its_target(
+    first: tuple[str, ...], taken: list[tuple[str, ...]]
+) -> None:
+    members = Members()
+    for step in [first, *taken]:
+        if len(step) == PARTITIONS:
+            members.owners, members.epoch = step, members.epoch + 1
+        else:
+            getattr(members, step[0])(step[1])
+        for owned in (members.owned, {name: each.held for name, each in members.current.items()}):
+            everything = [p for mine in owned.values() for p in mine]
+            assert len(everything) == len(set(everything))
+        assert all(set(mine) <= set(members.current[name].held) for name, mine in members.owned.items())
+    for _ in range(4):  # to obey an earlier target, to say so, to get what others gave up, and to take it
+        for name in NAMES:
+            members.obey(name)
+            members.beat(name)
+    for name in NAMES:
+        members.obey(name)
+        state = members.current[name]
+        assert (state.assigned, state.revoking, state.state) == (members.target(name), (), STABLE)
+        assert members.owned[name] == members.target(name)
+        assert state.epoch == members.epoch
+
+
+def test_a_member_gives_up_before_another_gets() -> None:
+    mine = CurrentAssignment(1, 0, STABLE, (0, 1))
+    revoking = reconcile(mine, (0,), 2, (0, 1), lambda _: True)
+    assert revoking == CurrentAssignment(1, 1, UNREVOKED, (0,), (1,))
+    assert reconcile(revoking, (0,), 2, None, lambda _: True) == revoking  # it has not said that it gave it up
+    waiting = reconcile(CurrentAssignment(), (1,), 2, (), lambda partition: partition in revoking.held)
+    assert waiting == CurrentAssignment(2, 0, UNRELEASED, ())
+    released = reconcile(revoking, (0,), 2, (0,), lambda _: True)
+    assert released == CurrentAssignment(2, 1, STABLE, (0,))
+    assert reconcile(waiting, (1,), 2, (), lambda partition: partition in released.held).assigned == (1,)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "owned", "fenced"),
+    [
+        (5, None, False),
+        (4, (0,), False),  # the response of the change was lost: the member owns nothing that it may not
+        (4, (0, 2), True),
+        (4, None, True),
+        (6, (0,), True),
+        (3, (), True),
+    ],
+)
+def test_a_heartbeat_of_another_epoch_is_fenced(epoch: int, owned: tuple[int, ...] | None, fenced: bool) -> None:
+    assert is_fenced(CurrentAssignment(5, 4, STABLE, (0, 1)), epoch, owned) is fenced
+
+
+def scenario(seed: int, variant: str = "kip-966") -> Scenario:
+    """The faults of the classic group's scenario of this seed, with members of KIP-848's protocol."""
+    drawn = classic(seed, variant)
+    options = {name: value for name, value in drawn.options.items() if name not in OF_CLASSIC}
+    return replace(drawn, options={**options, **PROTOCOL, "group.remote.assignor": ("uniform", "range")[seed % 2]})
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_group_survives_faults(seed: int) -> None:
+    cluster = scenario(seed).run()
+    assert cluster.final
+    committed_first = cluster.config.commit == "before"
+    assert breaches(cluster, (*INVARIANTS, *(() if committed_first else ("no-consumer-loss",)))) == {}
+    assert len(cluster.group.accepted) > 5
+    assert {hold.partition for hold in cluster.group.holds} == {0, 1, 2}
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("variant", ["kraft", "kip-966"])
+def test_groups_survive_many_schedules(variant: str) -> None:
+    for seed in range(1000, 1400):
+        assert breaches(scenario(seed, variant).run(), INVARIANTS) == {}, seed
+
+
+def test_partitions_that_do_not_move_stay_with_their_owners() -> None:
+    """Six partitions and three members: when the killed member comes back, each of the others gives up one."""
+    holds = load("group-consumer-protocol").run().group.holds
+    back = 20_000_000
+    before = [hold for hold in holds if hold.since < back < hold.until]
+    assert sorted(hold.partition for hold in before) == list(range(6))
+    new = [hold for hold in holds if hold.since > back]
+    assert {hold.member.partition("-")[0] for hold in new} == {"c0"}
+    moved = [hold for hold in before if hold.partition in {each.partition for each in new}]
+    assert sorted(hold.member.partition("-")[0] for hold in moved) == ["c1", "c2"]
+    assert all(hold.until <= each.since for hold in moved for each in new if each.partition == hold.partition)
+
+
+def test_the_judge_finds_no_breach_in_the_protocol(tmp_path: Path) -> None:
+    written = write_bundle(load("group-consumer-protocol"), tmp_path / "run")
+    report = verdict_of(judge_run(open_run(written.folder)))
+    assert report["verdict"] == "valid"
+    rules = ("ownership", "commit-fenced", "consumer-loss", "commit-regression", "commit-beyond-end")
+    assert {rule: report["rules"][rule]["verdict"] for rule in rules} == dict.fromkeys(rules, "valid")
+
+
+def judged_rules(seed: int, variant: str, folder: Path) -> tuple[set[str], set[str]]:
+    """What the simulator knows to be broken, and what the judge finds broken among the group's rules."""
+    written = write_bundle(space(variant, "member-epochs").scenario(seed), folder)
+    report = verdict_of(judge_run(open_run(written.folder)))
+    broken = {rule for rule in ("ownership", "commit-fenced") if report["rules"][rule]["verdict"] == "invalid"}
+    return set(breaches(written.cluster, SETTINGS["member-epochs"].invariants)), broken
+
+
+def test_the_judge_finds_the_commit_of_a_fenced_member(tmp_path: Path) -> None:
+    assert judged_rules(3, "no-commit-fencing", tmp_path / "run") == ({"no-fenced-commit"}, {"commit-fenced"})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_judge_invents_nothing_under_faults(seed: int, tmp_path: Path) -> None:
+    assert judged_rules(seed, "kip-966", tmp_path / "run") == (set(), set())
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("kip-320", PROTOCOL, r"exists since 3.7 \(KIP-848\)"),
+    ("kip-966", {**PROTOCOL, "partition.assignment.strategy": "range"}, r"has no effect with group.protocol=consumer"),
+    ("kip-966", {"group.remote.assignor": "range"}, r"has no effect with group.protocol=classic"),
+    ("kip-966", {**PROTOCOL, "group.consumer.heartbeat.interval.ms": 1500}, r"must be longer than"),
+    ("kip-966", {**PROTOCOL, "simulation.static.members": "own"}, r"needs a classic group"),
+]
+
+
+@pytest.mark.parametrize(("variant", "options", "message"), REFUSED)
+def test_settings_of_the_other_protocol_are_refused(variant: str, options: dict[str, Any], message: str) -> None:
+    quick = {name: value for name, value in QUICK.items() if name not in OF_CLASSIC}
+    with pytest.raises(ConfigError, match=message):
+        Scenario("", variant, options={**quick, **options}).config()
