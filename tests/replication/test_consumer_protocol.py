@@ -46,11 +46,11 @@ PARTITIONS = 5
 
 
 class Members:
-    """A coordinator and its members: what it has given to each, what each was told last, and what each owns."""
+    """A coordinator and its members: what it has given to each, what it last told each, and what each owns."""
 
     def __init__(self) -> None:
         self.current = {name: CurrentAssignment() for name in NAMES}
-        self.told: dict[str, tuple[int, ...]] = dict.fromkeys(NAMES, ())
+        self.announced: dict[str, tuple[int, ...]] = dict.fromkeys(NAMES, ())
         self.owned: dict[str, tuple[int, ...]] = dict.fromkeys(NAMES, ())
         self.owners: tuple[str, ...] = ()  # the target: the owner of each partition
         self.epoch = 0
@@ -60,13 +60,13 @@ class Members:
 
     def beat(self, name: str) -> None:
         """A heartbeat says what the member owns, unless the member is about to change that."""
-        owned = self.owned[name] if self.owned[name] == self.told[name] else None
+        owned = self.owned[name] if self.owned[name] == self.announced[name] else None
         state = reconcile(self.current[name], self.target(name), self.epoch, owned, self.is_held)
-        self.current[name], self.told[name] = state, state.assigned
+        self.current[name], self.announced[name] = state, state.assigned
 
     def obey(self, name: str) -> None:
         """The member gives up and takes what it was told."""
-        self.owned[name] = self.told[name]
+        self.owned[name] = self.announced[name]
 
     def is_held(self, partition: int) -> bool:
         return any(partition in each.held for each in self.current.values())
