@@ -13,8 +13,8 @@ from .engines.local import Gathered, gather, screen_small
 from .kernel import judge_unit, to_frame
 from .partitions.foreign_clock import INVOCATIONS, set_back
 from .partitions.unit import OBSERVED
+from .verdict.assumptions import short_latency
 from .verdict.document import verdict_of
-from .verdict.time_units import short_latency
 from .wording import plural, some
 
 # Assumptions about events need the summary of each partition, but no rule: the cheapest one is judged.

@@ -6,10 +6,10 @@ import textwrap
 
 import click
 
-from ..analysis.causes.catalogue import Cause, catalogue
+from ..analysis.causes import Cause, catalogue
 from ..analysis.references import mentioned, with_links
 from ..histories.errors import UsageError, did_you_mean
-from .completing import completed
+from .options import completed
 
 WIDTH = 92
 

@@ -14,18 +14,48 @@ from click.core import ParameterSource
 from ..histories.errors import UsageError
 from ..histories.files import is_uri
 from ..histories.readers import CHECKED
-from .check_help import CommandWithRules
-from .completing import completed
-from .engines import Engine, LocalEngine, Spark, SparkEngine, engine_options
-from .forms import from_formats
+from .engines import Engine, LocalEngine, Spark, SparkEngine, SteppingEngine, engine_options
 from .judging import Judged, Task, is_quiet, judge, judge_or_report
 from .judging_processes import are_for_processes, judge_in_processes
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
+from .options import AnyPath, LocalPath, completed, from_formats
 from .output import render
-from .paths import AnyPath, LocalPath
 from .runs import check_index, names_of, write_index
 from .runs import render as render_runs
-from .stepping import SteppingEngine
+
+EXAMPLES = (
+    ("logjudge check run/", "a run bundle, into logjudge-out/run"),
+    ("logjudge check history.jsonl --engine local --open", "without Spark; opens the report"),
+    ("zcat history.jsonl.gz | logjudge check -", "from standard input"),
+    ("logjudge check run/ --state soak.state", "a growing run: judges what was appended since the last call"),
+    ("logjudge check run/ --only lost-write --only unseen", "two rules"),
+    ("logjudge check run/ --allow lost-write:acks=1", "accepts losses under acks=1"),
+    ("logjudge check history.edn --model snapshot-isolation", "Elle's list-append or rw-register history"),
+    ("logjudge check runs/* --format junit --out judged > junit.xml", "several runs, for CI"),
+)
+
+
+class CommandWithRules(click.Command):
+    """A command whose help ends with examples and rules. It imports the rules only for the help."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from ..analysis.rules import RULES
+
+        width = max(len(command) for command, _ in EXAMPLES)
+        groups: dict[str, list[str]] = {}
+        for rule in RULES.values():
+            groups.setdefault(f"{rule.group}:", []).append(rule.name)
+        # \b keeps click from wrapping the lines.
+        self.epilog = "\n".join(
+            [
+                *("\b", "Examples:"),
+                *(f"  {command:{width}}  {about}" for command, about in EXAMPLES),
+                *("", "\b", "Rules (`logjudge rules` explains them):"),
+                *(f"  {group:13} {', '.join(names)}" for group, names in groups.items()),
+            ]
+        )
+        super().format_epilog(ctx, formatter)
+
 
 EXITS = {
     "valid": EXIT_VALID,
@@ -126,7 +156,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
 
     Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown.
     """
-    from ..analysis.rules.selection import select_rules
+    from ..analysis.rules import select_rules
 
     if options["opens"] and out and is_uri(out):
         raise UsageError(f"found --open with --out {out}, expected a local folder")

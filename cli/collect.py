@@ -9,7 +9,7 @@ import click
 from ..analysis.wording import printable
 from ..histories.errors import UsageError
 from ..histories.scratch import scratch_folder
-from .paths import LocalPath
+from .options import LocalPath
 
 
 @click.command("collect")

@@ -8,9 +8,8 @@ import click
 
 from ..histories.bundle import open_run
 from ..histories.errors import UsageError
-from .forms import from_option, quiet_option
 from .main import EXIT_UNKNOWN, EXIT_VALID
-from .paths import LocalPath
+from .options import LocalPath, from_option, quiet_option
 from .progress import Progress, note
 
 

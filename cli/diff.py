@@ -13,11 +13,19 @@ from ..analysis.replicas.replica_logs import in_snapshot
 from ..analysis.wording import span
 from ..histories.errors import UsageError
 from .document import Document
-from .forms import Form, form_options, from_option, quiet_option, show
-from .inspection import add_shared_sentence, open_for_inspection, parse_partition, seconds_text
-from .log_text import NO_LOG, describe_extent, differing_spans, record_text, time_of_day
+from .inspection import (
+    NO_LOG,
+    add_shared_sentence,
+    describe_extent,
+    differing_spans,
+    open_for_inspection,
+    parse_partition,
+    record_text,
+    seconds_text,
+    time_of_day,
+)
 from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID
-from .paths import LocalPath
+from .options import Form, LocalPath, form_options, from_option, quiet_option, show
 
 MAX_DAMAGED = 12  # damaged batches shown of a snapshot
 

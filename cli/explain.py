@@ -24,10 +24,20 @@ from ..histories.tables import Finding
 from ..plots.report.root_causes import RootCause, root_cause_of, source_of, step_of
 from ..plots.report.saved import Saved, is_saved, load
 from .document import Document
-from .forms import Form, form_options, from_option, show
-from .inspection import NO_FILES, Place, add_time_origin, open_for_inspection, parse_place, with_time
-from .log_text import NO_LOG, describe_extent, differing_spans, record_text, time_of_day
-from .paths import LocalPath
+from .inspection import (
+    NO_FILES,
+    NO_LOG,
+    Place,
+    add_time_origin,
+    describe_extent,
+    differing_spans,
+    open_for_inspection,
+    parse_place,
+    record_text,
+    time_of_day,
+    with_time,
+)
+from .options import Form, LocalPath, form_options, from_option, show
 from .saved_lookup import causes_at, check_partition_exists, explained_nearby, findings_at, known_partitions
 from .timeline import add_events
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from ..analysis.rules import Rule, rules_of
-from ..analysis.verdict.assumption import broken_assumptions
+from ..analysis.verdict.assumptions import broken_assumptions
 from ..analysis.wording import plural, printable
 from ..histories.files import is_uri, local_path
 from .judging import Judged

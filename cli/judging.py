@@ -51,7 +51,7 @@ def is_quiet(options: dict[str, Any]) -> bool:
 def judge(task: Task, engine: Engine) -> Judged:
     """Judges a run and writes its results. Raises LogjudgeError."""
     from ..analysis.figures import merge_figures
-    from ..analysis.rules.selection import check_applicable
+    from ..analysis.rules import check_applicable
     from ..analysis.verdict.document import report_of
     from ..analysis.verdict.provenance import provenance_of
     from ..plots.painting import start_painter

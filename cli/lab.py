@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .paths import LocalPath
-from .settings import settings_of
+from .options import LocalPath, settings_of
 
 if TYPE_CHECKING:
     from ..histories.recording.lab.handle import Lab

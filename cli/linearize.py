@@ -17,9 +17,8 @@ from ..histories.operation_history import History, read_operations
 from ..histories.readers import OPERATIONS, readers_of
 from ..models.specifications import MODELS, models_for
 from .engines import Spark, engine_options
-from .forms import quiet_option
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, report_failure, worst_exit
-from .paths import LocalPath
+from .options import LocalPath, quiet_option
 from .progress import Progress, note
 
 EXITS = {"ok": EXIT_VALID, "illegal": EXIT_BREACH, "broken": EXIT_USAGE, "unknown": EXIT_UNKNOWN, "crashed": EXIT_CRASH}

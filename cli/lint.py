@@ -11,9 +11,8 @@ import click
 from ..analysis.wording import printable
 from ..histories.bundle import open_run
 from ..histories.event_schema import event_schema
-from .forms import from_option, quiet_option
 from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID, worst_exit
-from .paths import LocalPath
+from .options import LocalPath, from_option, quiet_option
 from .progress import Progress
 
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ WORST_FIRST = (EXIT_CRASH, EXIT_BREACH, EXIT_USAGE, EXIT_UNKNOWN, EXIT_VALID)
 def print_error(error: LogjudgeError) -> None:
     """Prints an error to stderr in one line; names and values from inputs are escaped."""
     from ..analysis.wording import printable
-    from .paths import without_scratch
+    from .options import without_scratch
 
     click.echo(f"logjudge: {printable(without_scratch(str(error)))}", err=True)
 

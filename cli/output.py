@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ..analysis.verdict.assumption import broken_assumptions
+from ..analysis.verdict.assumptions import broken_assumptions
 from ..analysis.wording import clipped, plural, printable
 
 if TYPE_CHECKING:

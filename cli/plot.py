@@ -13,8 +13,7 @@ from ..analysis.wording import some
 from ..histories.errors import UsageError
 from ..histories.output_folder import name_of
 from ..plots import PLOTS, draw
-from .forms import from_option, quiet_option
-from .paths import LocalPath
+from .options import LocalPath, from_option, quiet_option
 from .progress import Progress, note
 
 

@@ -17,11 +17,9 @@ from click.core import ParameterSource
 from ..histories.errors import UsageError
 from ..histories.output_folder import check_target
 from .check import command as check
-from .completing import completed
 from .main import EXIT_USAGE
-from .paths import LocalPath
+from .options import LocalPath, completed, settings_of
 from .progress import silenced
-from .settings import settings_of
 
 if TYPE_CHECKING:
     from ..histories.recording.session import Progress

@@ -8,8 +8,7 @@ import click
 
 from ..histories.output_folder import REPORT, SCRATCH, move_into
 from ..histories.scratch import scratch_folder
-from .forms import quiet_option
-from .paths import LocalPath
+from .options import LocalPath, quiet_option
 
 
 @click.command()

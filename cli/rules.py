@@ -8,7 +8,7 @@ import click
 
 from ..analysis.rules import ANOMALIES, RULES, Rule
 from ..histories.errors import UsageError, did_you_mean
-from .completing import completed
+from .options import completed
 
 NOTATION = (
     "An example is one line of operations in order of time. p:a@0 is p's send of a, acknowledged at offset 0 (a@?"

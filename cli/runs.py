@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..analysis.verdict.assumption import broken_assumptions
+from ..analysis.verdict.assumptions import broken_assumptions
 from ..analysis.wording import clipped, printable
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path

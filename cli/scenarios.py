@@ -21,9 +21,7 @@ from ..models.exploration.compare import table
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .check import command as check
-from .completing import completed
-from .forms import quiet_option
-from .paths import LocalPath
+from .options import LocalPath, completed, quiet_option
 from .simulate import option, summary, warn
 
 # A simulated run is small, and the local engine needs no Java.

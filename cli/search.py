@@ -26,11 +26,9 @@ from ..models.exploration.shrink import shrink
 from ..models.replication.config import ConfigError
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
-from .completing import completed
 from .engines import Spark, engine_options
-from .forms import quiet_option
 from .main import EXIT_BREACH, EXIT_VALID
-from .paths import LocalPath
+from .options import LocalPath, completed, quiet_option
 from .progress import Progress
 from .scenarios import picture
 from .simulate import option

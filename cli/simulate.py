@@ -19,10 +19,7 @@ from ..models.replication.config import SECOND
 from ..models.replication.options import OPTIONS
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
-from .completing import completed
-from .forms import quiet_option
-from .paths import LocalPath
-from .settings import setting
+from .options import LocalPath, completed, quiet_option, setting
 
 
 @click.command("simulate", epilog=f"Settings for --set: {', '.join(OPTIONS)}.")

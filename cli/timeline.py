@@ -13,7 +13,6 @@ from ..analysis.inspect.open_partitions import Inspected
 from ..plots.clock import clock
 from ..plots.report.root_causes import source_of
 from .document import Document
-from .forms import Form, form_options, from_option, show
 from .inspection import (
     NO_FILES,
     add_shared_sentence,
@@ -23,7 +22,7 @@ from .inspection import (
     seconds_text,
     with_time,
 )
-from .paths import LocalPath
+from .options import Form, LocalPath, form_options, from_option, show
 
 MAX_EVENTS = 400  # of a partition; --json prints all
 

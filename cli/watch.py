@@ -15,14 +15,12 @@ from ..histories.errors import ClusterError, InputError, UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.output_folder import name_of
 from .check import DEFAULT_OUT, EXITS
-from .engines import Spark, engine_options
-from .forms import from_option
+from .engines import Spark, SteppingEngine, engine_options
 from .judging import Judged, Task, judge
 from .main import EXIT_UNKNOWN
-from .paths import AnyPath, LocalPath
+from .options import AnyPath, LocalPath, from_option
 from .progress import Progress, note
 from .runs import check_index, write_page
-from .stepping import SteppingEngine
 from .watched import LocalRun, Source, Streamed, Topic, bytes_of, config_in, has_begun, refuse_stream_options
 
 if TYPE_CHECKING:

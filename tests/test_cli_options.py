@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from logjudge.analysis import causes as cause_modules
-from logjudge.analysis.causes.catalogue import catalogue
+from logjudge.analysis.causes import catalogue
 from logjudge.analysis.rules import RULES
 from logjudge.cli.causes import document
 from logjudge.cli.main import cli

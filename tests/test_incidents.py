@@ -11,7 +11,7 @@ import click
 import polars as pl
 import pytest
 from figure_cases import FINAL, Script, judged, write_run
-from logjudge.analysis.causes.catalogue import title_of
+from logjudge.analysis.causes import title_of
 from logjudge.analysis.causes.incidents import Incident, from_record, incidents_of, places_of, rows_of, saved_incidents
 from logjudge.analysis.causes.losses import LostRange
 from logjudge.cli.document import Document

@@ -11,10 +11,12 @@ another. To add a cause: a module, and one line in CAUSES.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -148,3 +150,33 @@ def _combined(attempts: Mapping[str, Attempt], otherwise: str = NO_KNOWN_CAUSE) 
         return Explanation("unknown", missing=[conflict], readings=proved)
     missing = dict.fromkeys(item for attempt in attempts.values() for item in attempt.missing)
     return Explanation("unknown", missing=list(missing) or [otherwise])
+
+
+class Cause(NamedTuple):
+    """A cause as it is documented."""
+
+    name: str
+    title: str
+    about: str  # paragraphs
+    evidence: str  # needed to prove it
+    remedy: str
+    citation: str
+
+
+@cache
+def catalogue() -> dict[str, Cause]:
+    """All causes by name, causes of a loss first."""
+    return {name: _documented(cause) for name, cause in CAUSES.items()}
+
+
+def title_of(name: str) -> str:
+    """A cause in a sentence without its full stop; empty for a name that is no cause, such as "unknown"."""
+    cause = catalogue().get(name)
+    return cause.title.removesuffix(".") if cause else ""
+
+
+def _documented(cause: ModuleType) -> Cause:
+    first, *rest = (" ".join(text.split()) for text in (inspect.getdoc(cause) or "").split("\n\n"))
+    evidence = " ".join(text.removeprefix("Needs: ") for text in rest if text.startswith("Needs: "))
+    about = "\n\n".join(text for text in rest if not text.startswith("Needs: "))
+    return Cause(cause.NAME, first.partition(": ")[2], about, evidence, cause.REMEDY, cause.CITATION)

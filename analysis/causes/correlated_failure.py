@@ -14,13 +14,11 @@ from ...histories.tables import MAX_INT64
 from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt
-from .broker_lives import death_facts
-from .isr_history import isr_at_acknowledgement
 from .leader_change import find_leader_change
 from .log_rolled_back import rollback_facts
 from .losses import Lost, acknowledgement
 from .prevention import flush_measures
-from .replica_history import had_records, short_log_facts
+from .replica_history import death_facts, had_records, isr_at_acknowledgement, short_log_facts
 
 NAME = "correlated-failure"
 CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"

@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partitions.group_evidence import committed_at_last
+from ..partitions.coordinators import committed_at_last
 from ..partitions.log_start import log_start
 from ..partitions.partition import Partition, once
 from ..rules import RULES
-from ..rules.evidence import sends_of
+from ..rules.rule import sends_of
 from ..timelines.facts import OUT_OF_RANGE, SECOND, ordered
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import Timeline

@@ -24,7 +24,6 @@ from ..timelines.terms import LogEnd, Term
 from ..timelines.timeline import Timeline
 from ..wording import span
 from .attempts import NOT_THE_CASE, Attempt, needs
-from .broker_lives import death_facts, may_have_lost_tail, reasons_absent
 from .leader_change import (
     clean_by_configuration,
     clean_leader_change,
@@ -33,7 +32,15 @@ from .leader_change import (
     missing_if_just_elected,
 )
 from .losses import Lost, acknowledgement
-from .replica_history import had_records, return_facts, short_log_facts, snapshots_with_records
+from .replica_history import (
+    death_facts,
+    had_records,
+    may_have_lost_tail,
+    reasons_absent,
+    return_facts,
+    short_log_facts,
+    snapshots_with_records,
+)
 
 NAME = "high-watermark-truncation"
 CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation), KAFKA-1211, KAFKA-3410"

@@ -16,14 +16,21 @@ from __future__ import annotations
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
-from .broker_lives import death_facts, reasons_absent
 from .corruption import FAULTS as DAMAGING
-from .isr_history import had_sole_isr_at_acknowledgement, isr_at_acknowledgement, sole_isr_facts
 from .leader_change import LeaderChange, find_leader_change
 from .log_rolled_back import rollback_facts
 from .losses import Lost, acknowledgement
 from .prevention import CHECKSUMS, ELIGIBLE, acks_all_measures, flush_measures, more_replicas, requires_followers
-from .replica_history import had_records, missing_if_failed_together, short_log_facts
+from .replica_history import (
+    death_facts,
+    had_records,
+    had_sole_isr_at_acknowledgement,
+    isr_at_acknowledgement,
+    missing_if_failed_together,
+    reasons_absent,
+    short_log_facts,
+    sole_isr_facts,
+)
 
 NAME = "last-replica-standing"
 CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"

@@ -11,9 +11,16 @@ from ..timelines.facts import SECOND, Fact
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
-from .broker_lives import is_dead, is_out_of_reach, may_have_lost_tail
 from .losses import Lost
-from .replica_history import had_records, snapshots_with_records, still_had_records, truncations
+from .replica_history import (
+    had_records,
+    is_dead,
+    is_out_of_reach,
+    may_have_lost_tail,
+    snapshots_with_records,
+    still_had_records,
+    truncations,
+)
 
 
 @dataclass

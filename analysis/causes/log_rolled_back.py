@@ -21,11 +21,19 @@ from ..timelines.facts import Fact, chain, fact_of
 from ..timelines.terms import LogEnd
 from ..timelines.timeline import DISK_FAULTS, Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
-from .broker_lives import death_facts, may_have_followed, reasons_absent
-from .isr_history import isr_at
 from .leader_change import find_leader_change
 from .losses import Lost, acknowledgement
-from .replica_history import had_records, return_facts, snapshots_with_records, still_had_records, truncations
+from .replica_history import (
+    death_facts,
+    had_records,
+    isr_at,
+    may_have_followed,
+    reasons_absent,
+    return_facts,
+    snapshots_with_records,
+    still_had_records,
+    truncations,
+)
 
 NAME = "log-rolled-back"
 CITATION = (

@@ -16,7 +16,7 @@ from ..wording import plural, span
 LOSSES = tuple(name for name, rule in RULES.items() if rule.explained_as == "loss")
 # By kind of fact: the report to a client that its records are written.
 ACKNOWLEDGEMENTS = {"acknowledged": "acknowledgement", "committed-transaction": "commit of a transaction with records"}
-ACKED_BY = pl.coalesce("acked_by", "completed")  # ns, of sends with acknowledgement_times
+ACKED_BY = pl.coalesce("acked_by", "completed")  # ns, of sends with acknowledgement times
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Lost(TopicPartition):
     acks: frozenset[str] = frozenset()  # "all", "1"; empty if not recorded
     values: tuple[str, ...] = ()
     # ns: the records were acknowledged between these times. A client reports an acknowledgement at once, but of a send
-    # in a transaction only the transaction's end (acknowledgement_times.py).
+    # in a transaction only the transaction's end (loss_ranges.py).
     first_acked: int | None = None
     last_acked: int | None = None
     place: int | None = None  # of the first acknowledgement, or end of a transaction

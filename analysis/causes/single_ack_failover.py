@@ -11,7 +11,6 @@ from __future__ import annotations
 from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
-from .broker_lives import death_facts, may_have_lost_tail, reasons_absent
 from .leader_change import (
     clean_by_configuration,
     clean_leader_change,
@@ -20,7 +19,14 @@ from .leader_change import (
 )
 from .losses import Lost, acknowledgement
 from .prevention import acks_all_measures
-from .replica_history import facts_never_truncated, return_facts, snapshots_with_records
+from .replica_history import (
+    death_facts,
+    facts_never_truncated,
+    may_have_lost_tail,
+    reasons_absent,
+    return_facts,
+    snapshots_with_records,
+)
 
 NAME = "single-ack-failover"
 CITATION = "Kafka's documentation of acks=1; KIP-679 (acks=all by default since 3.0)"

@@ -13,8 +13,6 @@ from ..timelines.facts import chain
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .attempts import NOT_THE_CASE, Attempt, needs
-from .broker_lives import death_facts, reasons_absent
-from .isr_history import isr_at, sole_isr_facts
 from .leader_change import (
     clean_by_configuration,
     facts_leader_lacked_records,
@@ -25,10 +23,14 @@ from .leader_change import (
 from .losses import Lost, acknowledgement
 from .prevention import last_down_first_up, more_replicas, no_unclean_election
 from .replica_history import (
+    death_facts,
     had_records,
+    isr_at,
     missing_if_failed_together,
+    reasons_absent,
     return_facts,
     snapshots_with_records,
+    sole_isr_facts,
     still_had_records,
     truncations,
 )

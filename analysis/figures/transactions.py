@@ -14,9 +14,9 @@ from typing import Any
 
 import polars as pl
 
+from ..partitions.coordinators import coordinated_transactions, transactions_in_log
 from ..partitions.evidence import on_clock_of_history
 from ..partitions.partition import Partition
-from ..partitions.transaction_evidence import coordinated_transactions, transactions_in_log
 from ..replicas.replica_logs import ReplicaLogs
 
 MAX_TRANSACTIONS = 40

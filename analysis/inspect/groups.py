@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from ..partitions.group_evidence import group_evidence
+from ..partitions.coordinators import group_evidence
 from ..partitions.partition import Partition
 from ..timelines.facts import Fact
 from ..wording import plural

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
+from ..partitions.coordinators import coordinated_transactions, one_by_one, transactions_in_log
 from ..partitions.partition import Partition, once
-from ..partitions.transaction_evidence import coordinated_transactions, one_by_one, transactions_in_log
 from ..timelines.facts import Fact
 from ..wording import plural, some
 

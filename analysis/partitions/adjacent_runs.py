@@ -1,4 +1,4 @@
-"""Groups adjacent records, so that one event is one finding."""
+"""Groups records, so that one event is one finding: adjacent records, and those that one rewrite of a log replaced."""
 
 from __future__ import annotations
 
@@ -37,3 +37,47 @@ def coexisting(records: pl.DataFrame, rows: pl.DataFrame) -> Offsets:
     after = np.searchsorted(offsets, records["offset"].to_numpy(), "left")
     nearest = np.maximum(until[np.maximum(after - 1, 0)], until[np.minimum(after, len(rows) - 1)])
     return np.unique(records.filter(pl.col("since").fill_null(0) <= pl.Series(nearest))["offset"].to_numpy())
+
+
+def generations(acknowledged: pl.DataFrame, place: str) -> pl.DataFrame:
+    """`acknowledged` (columns offset, completed and `place`), sorted by time, with two columns.
+
+    A log's end only moves back if records are lost. So the first acknowledgement of an offset that was acknowledged
+    before begins a new generation. Records lost in one event have the same generation and the same next generation.
+
+    `generation`: its number. `followed`: the generation of the next record at that offset; null: there is none.
+    """
+    offsets = acknowledged["offset"].drop_nulls()
+    if offsets.n_unique() == len(offsets):  # as in nearly every log
+        none_followed = pl.lit(None, pl.Int64).alias("followed")
+        return acknowledged.with_columns(pl.lit(0, dtype=pl.Int64).alias("generation"), none_followed)
+    ordered = acknowledged.sort("completed", place, nulls_last=True).with_row_index("nth")
+    previous = ordered.select(
+        pl.when(pl.col("offset").is_not_null()).then(pl.col("nth").shift(1).over("offset")).cast(pl.Int64)
+    ).to_series()
+    starts, start = [0], 0
+    for row in np.flatnonzero(previous.is_not_null().to_numpy()).tolist():
+        if previous[row] >= start:
+            start = row
+            starts.append(row)
+    generation = np.searchsorted(np.array(starts), np.arange(len(ordered)), "right") - 1
+    return (
+        ordered.with_columns(pl.Series("generation", generation, dtype=pl.Int64))
+        .with_columns(followed=pl.col("generation").shift(-1).over("offset"))
+        .drop("nth")
+    )
+
+
+def events(lost: pl.DataFrame, *then: str) -> list[pl.DataFrame]:
+    """Groups lost records (rows of `generations`) by event; each group is sorted by offset.
+
+    A new generation begins at the lower log end. So a record without a successor was lost with the records below it.
+    Records below the first successor were lost with those above them. There is one exception: if the next generation
+    lost records too, it began above these records, so they existed until its own event.
+    """
+    ordered = lost.sort("generation", "offset", *then, nulls_last=True)
+    after = pl.col("followed").forward_fill().over("generation")
+    again = (pl.col("generation") + 1).is_in(ordered["generation"].unique().implode())
+    before = pl.when(~again).then(after.backward_fill().over("generation"))
+    known = ordered.with_columns(followed=pl.coalesce(after, before, -1))
+    return known.partition_by("generation", "followed", maintain_order=True) if len(known) else []

@@ -10,12 +10,12 @@ import polars as pl
 
 from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
+from .coordinators import confirmed_producers, coordinated
 from .evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
 from .generation_parts import parts_of
 from .generation_split import Part
 from .partition import Partition
 from .topic_generations import TopicGeneration, without_other_changes
-from .transaction_evidence import confirmed_producers, coordinated
 
 if TYPE_CHECKING:
     from ...histories.settings import Settings

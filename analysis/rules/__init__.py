@@ -6,18 +6,19 @@ dict is the order of reports.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ...histories.errors import UsageError, did_you_mean
 from . import (
-    aborted_index,
     committed_offsets,
     cycles,
     groups,
-    hanging,
     identity,
     log_order,
+    log_transactions,
     loss,
     membership,
     polling,
-    producer_order,
     realtime,
     replica_absent,
     replica_divergence,
@@ -26,8 +27,7 @@ from . import (
     visibility,
 )
 from .anomalies import ANOMALIES, DIALECTS
-from .judgement import Judgement
-from .rule import Assumed, Rule
+from .rule import Assumed, Judgement, Rule
 
 __all__ = ["ANOMALIES", "DIALECTS", "RULES", "Judgement", "Rule", "assuming", "rules_of"]
 
@@ -43,9 +43,9 @@ RULES: dict[str, Rule] = {
         visibility.precommitted_read,
         *cycles.RULES_OF_CYCLES.values(),
         torn.torn_transaction,
-        hanging.hanging_transaction,
-        producer_order.producer_epoch_order,
-        aborted_index.aborted_index,
+        log_transactions.hanging_transaction,
+        log_transactions.producer_epoch_order,
+        log_transactions.aborted_index,
         polling.nonmonotonic_poll,
         polling.poll_skip,
         polling.int_nonmonotonic_poll,
@@ -77,3 +77,27 @@ def rules_of(dialect: str) -> dict[str, Rule]:
 def assuming(what: Assumed) -> tuple[str, ...]:
     """The names of the rules that rest on an assumption."""
     return tuple(name for name, rule in RULES.items() if what in rule.assumes)
+
+
+def check_applicable(rules: Sequence[str], dialect: str) -> None:
+    """Raises UsageError if none of the chosen rules judges histories of a dialect (no rules: all are chosen)."""
+    if rules and not any(name in rules_of(dialect) for name in rules):
+        raise UsageError(f"found {', '.join(rules[:3])}, expected a rule for this history ({dialect})")
+
+
+def select_rules(only: Sequence[str], skip: Sequence[str], allow: Sequence[str]) -> tuple[str, ...]:
+    """The rules to judge; empty: all. Raises UsageError if a name does not exist."""
+    known = dict.fromkeys([*RULES, *ANOMALIES])
+    for name in (*only, *skip, *(item.split(":", 1)[0] for item in allow)):
+        if name not in known:
+            expected = f"one of {', '.join(known)}; `logjudge rules` explains them"
+            raise UsageError(f"found rule {name}, expected {expected}{did_you_mean(name, known)}")
+    for item in allow:
+        if ":" in item and item.split(":", 1)[1] not in ("acks=1", "acks=all"):
+            raise UsageError(f"found --allow {item}, expected RULE or RULE:acks=1")
+    if not only and not skip:
+        return ()
+    chosen = tuple(name for name in (only or known) if name not in skip)
+    if not chosen:
+        raise UsageError("found no rule left after --only and --skip, expected one or more")
+    return chosen

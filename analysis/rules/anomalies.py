@@ -22,8 +22,7 @@ from ..transactions.cycles import Cycles
 from ..transactions.txn_history import TxnHistory
 from ..wording import clipped
 from .cycles import CycleInWords, Drawing, findings_of_cycles
-from .judgement import judge_later
-from .rule import Rule
+from .rule import Rule, judge_later
 
 DIALECTS = ("elle-append", "elle-register")
 MAX_STEPS_SHOWN = 120  # characters of a transaction's micro-operations

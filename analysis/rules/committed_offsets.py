@@ -10,8 +10,8 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64, Evidence, Finding
+from ..partitions.coordinators import committed_at_last
 from ..partitions.foreign_clock import foreign_clock
-from ..partitions.group_evidence import committed_at_last
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.log_start import highest_end
 from ..partitions.partition import Partition
@@ -19,9 +19,8 @@ from ..references import SEMANTICS
 from ..replicas.resolved_outcomes import is_leader_collected
 from .findings import finding, seconds, where
 from .group_commits import commits_of, groups_or_clients
-from .judgement import Result, Unknown
 from .loss import outcomes_of_sends
-from .rule import Rule
+from .rule import Result, Rule, Unknown
 
 
 class KnownEnd(NamedTuple):

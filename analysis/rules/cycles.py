@@ -23,8 +23,7 @@ from ..transactions.shortest_cycle import Cycle, Step
 from ..transactions.windows import windows_of, within
 from ..wording import plural, short
 from .findings import seconds
-from .judgement import Judgement, judge_later
-from .rule import Rule
+from .rule import Judgement, Rule, judge_later
 
 if TYPE_CHECKING:
     from ...histories.settings import Settings

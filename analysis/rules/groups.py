@@ -10,8 +10,8 @@ import polars as pl
 from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.adjacent_runs import adjacent_runs
+from ..partitions.coordinators import committed_at_last, group_evidence
 from ..partitions.entries import Mask
-from ..partitions.group_evidence import committed_at_last, group_evidence
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.marks import IS_HANDLED
 from ..partitions.partition import Offsets, Partition
@@ -19,11 +19,9 @@ from ..references import SEMANTICS
 from ..timelines.facts import SECOND
 from ..wording import plural, short, some, some_values
 from .findings import Proof, finding, seconds, where
-from .group_commits import commits_of, groups_of, groups_or_clients, with_begin
-from .judgement import Result, Unknown
+from .group_commits import commits_of, groups_of, groups_or_clients, lost_commits, with_begin
 from .loss import lost_sends
-from .lost_commits import lost_commits
-from .rule import Rule
+from .rule import Result, Rule, Unknown
 
 
 @Rule(

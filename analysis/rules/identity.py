@@ -13,10 +13,9 @@ from ..partitions.partition import Partition
 from ..references import REPLICATION, kip
 from ..wording import plural, short, some
 from .findings import distinct, finding, where
-from .idempotence import without_idempotence
-from .judgement import Result
 from .loss import lost_sends
-from .rule import Rule
+from .rule import Result, Rule
+from .send_evidence import without_idempotence
 
 
 @Rule(

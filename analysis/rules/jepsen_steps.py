@@ -10,7 +10,7 @@ from ..partitions.jepsen_log import jepsen_index, jepsen_log
 from ..partitions.partition import Partition
 from ..wording import plural, short
 from .findings import finding
-from .judgement import Result
+from .rule import Result
 
 # Columns process, at, value; before, before_at (the value that precedes it); places (how far on in the log it is).
 Steps = pl.DataFrame

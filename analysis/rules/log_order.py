@@ -16,8 +16,7 @@ from ..references import MESSAGE_FORMAT, REPLICATION, kip
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy, runs
 from ..wording import brokers, span
 from .findings import Row, finding
-from .judgement import Result, Unknown
-from .rule import NO_BROKER_FILES, Rule
+from .rule import NO_BROKER_FILES, Result, Rule, Unknown
 
 # A tail that a crash tore off, or that was preallocated: Kafka truncates it at the next start.
 HARMLESS = ("torn-tail", "zeros")

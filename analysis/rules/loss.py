@@ -9,23 +9,20 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64, Finding
 from ..partitions.absences import lasting, maybe_compacted, replaced, superseded
-from ..partitions.adjacent_runs import adjacent_runs, coexisting
+from ..partitions.adjacent_runs import adjacent_runs, coexisting, events, generations
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
 from ..partitions.open_transactions import values_in_leaders_log
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.ranges import ranges_in
-from ..partitions.rewrites import events, generations
 from ..references import SEMANTICS
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import short, some, some_values
 from .findings import Row, distinct, finding, seconds, where
-from .judgement import Result
 from .replica_absent import acknowledged_absent
-from .rule import Rule
-from .send_evidence import passed_over, sends_with_reads, with_later_end, with_other_value
-from .unknown_losses import unknown_ends, unknown_sends
+from .rule import Result, Rule
+from .send_evidence import passed_over, sends_with_reads, unknown_ends, unknown_sends, with_later_end, with_other_value
 
 
 @Rule(

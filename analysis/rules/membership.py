@@ -7,14 +7,13 @@ from collections.abc import Iterator
 import polars as pl
 
 from ...histories.tables import MAX_INT64, Evidence, Finding
+from ..partitions.coordinators import group_evidence
 from ..partitions.foreign_clock import foreign_clock
-from ..partitions.group_evidence import group_evidence
 from ..partitions.partition import Partition
 from ..references import GENERATIONS
 from .findings import Row, finding, seconds, where
 from .group_commits import commits_of, with_begin
-from .judgement import MissingSetting, Result, Unknown
-from .rule import Rule
+from .rule import MissingSetting, Result, Rule, Unknown
 
 GENERATION = pl.col("group_generation").alias("generation")
 

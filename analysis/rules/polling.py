@@ -21,9 +21,8 @@ from ..references import JEPSEN
 from ..wording import plural
 from . import jepsen_steps
 from .findings import Row, finding, where
-from .judgement import Result, Unknown
 from .loss import vanished
-from .rule import Rule
+from .rule import Result, Rule, Unknown
 
 
 @Rule(

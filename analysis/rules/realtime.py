@@ -14,9 +14,8 @@ from ..partitions.partition import Partition
 from ..references import LINEARIZABILITY
 from ..wording import plural, short, some_values
 from .findings import Row, distinct, finding, seconds, where
-from .judgement import Result, Unknown, missing_isolation_levels
 from .loss import lost_sends
-from .rule import Rule
+from .rule import Result, Rule, Unknown, missing_isolation_levels
 
 
 @Rule(

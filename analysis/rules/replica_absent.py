@@ -11,14 +11,12 @@ from collections.abc import Iterator
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
-from ..partitions.adjacent_runs import adjacent_runs, coexisting
-from ..partitions.rewrites import events, generations
+from ..partitions.adjacent_runs import adjacent_runs, coexisting, events, generations
 from ..references import REPLICATION
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
 from ..wording import brokers, plural, quoted, span
 from .findings import finding
-from .judgement import Result, Unknown
-from .rule import NO_BROKER_FILES, Rule
+from .rule import NO_BROKER_FILES, Result, Rule, Unknown
 
 
 @Rule(

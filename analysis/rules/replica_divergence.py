@@ -18,8 +18,7 @@ from ..references import kip
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, runs
 from ..wording import brokers, quoted, span
 from .findings import finding
-from .judgement import Result, Unknown
-from .rule import NO_BROKER_FILES, Rule
+from .rule import NO_BROKER_FILES, Result, Rule, Unknown
 
 
 @Rule(

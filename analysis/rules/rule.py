@@ -2,17 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Literal, ParamSpec
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, ParamSpec
 
 import polars as pl
 
-from ..partitions.partition import Partition
+from ...histories.tables import Finding
+from ..partitions.partition import Partition, once
+from ..partitions.tombstones import nameless
 from ..references import Reference
-from ..replicas.replica_logs import ReplicaLogs
-from .evidence import LogsJudge
-from .judgement import Judge, Judgement, Result
+from ..replicas.replica_logs import ReplicaLogs, complete_sends
+
+
+class Unknown(NamedTuple):
+    """Something in the partition that a rule cannot judge, and why, in one clause."""
+
+    reason: str
+
+
+class MissingSetting(NamedTuple):
+    """A setting without which a rule cannot judge something in the partition."""
+
+    name: str
+
+
+Result = Finding | Unknown | MissingSetting
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All that one rule reports of one partition."""
+
+    findings: tuple[Finding, ...] = ()
+    unknowns: tuple[str, ...] = ()
+    missing_settings: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(rule: str, results: Iterable[Result]) -> Judgement:
+        """Sorts the results of a rule by their kind, in their order; each reason and setting once."""
+        listed = list(results)
+        return Judgement(
+            tuple(replace(result, rule=rule) for result in listed if isinstance(result, Finding)),
+            tuple(dict.fromkeys(result.reason for result in listed if isinstance(result, Unknown))),
+            tuple(dict.fromkeys(result.name for result in listed if isinstance(result, MissingSetting))),
+        )
+
+
+Judge = Callable[[Partition], Judgement]
+
+
+def judge_later(_: Partition) -> Judgement:
+    """Reports nothing: the rule judges the whole run."""
+    return Judgement()
+
+
+def missing_isolation_levels(p: Partition, processes: Iterable[str]) -> list[MissingSetting]:
+    """The isolation levels that run.json does not set, among those of the processes."""
+    return [MissingSetting(f"isolation.level of {name}") for name in sorted(processes) if p.isolation(name) is None]
+
+
+@dataclass(frozen=True)
+class LogsJudge:
+    """Judges a partition by its collected logs and its acknowledged sends (replica_logs.SENT_RECORDS)."""
+
+    of_logs: Callable[[ReplicaLogs, pl.DataFrame], Judgement]
+
+    def __call__(self, p: Partition) -> Judgement:
+        return Judgement() if p.replica_logs is None else self.of_logs(p.replica_logs, _nameless(p))
+
+
+@once
+def _nameless(p: Partition) -> pl.DataFrame:
+    """`sends_of`, with null as the value of a tombstone, as the logs have it."""
+    return nameless(sends_of(p)) if len(p.tombstones) else sends_of(p)
+
+
+@once
+def sends_of(p: Partition) -> pl.DataFrame:
+    """Acknowledged sends, with the columns that replica rules and causes take (replica_logs.SENT_RECORDS)."""
+    entry = pl.Series(p.entry_of_send)
+    seen = p.entries.select(read=pl.col("times") > 0, held="in_final", first_read="first_read")
+    seen = seen.select(pl.all().gather(entry.set(entry < 0, None))).with_columns(
+        pl.col("read", "held").fill_null(False)
+    )
+    columns = p.sends.with_columns(*seen, place="at")
+    # A send whose outcome only the log shows was not acknowledged to a client.
+    return complete_sends(columns.filter(pl.col("acknowledged")))
+
 
 Arguments = ParamSpec("Arguments")
 

@@ -1,13 +1,18 @@
-"""The evidence about each acknowledged send: its reads, other values at its offset, and later end offsets."""
+"""The evidence about sends: reads, other values at their offset, later ends, idempotence; and what stays unknown."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import polars as pl
 
+from ...histories.settings import idempotence
 from ...histories.tables import MAX_INT64, MIN_INT64
-from ..partitions.open_transactions import is_in_leaders_log
+from ..partitions.open_transactions import describe_open_transaction, is_in_leaders_log
 from ..partitions.partition import Offsets, Partition
+from ..wording import plural, some_values
+from .rule import MissingSetting, Unknown, missing_isolation_levels
 
 _SEEN = ("first_read", "first_reader", "first_read_at", "last_read", "in_final")
 
@@ -130,3 +135,74 @@ def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:
     found = np.zeros(len(sent), bool)
     found[rows[passed]] = ~held
     return pl.Series(found)
+
+
+def without_idempotence(p: Partition, values: pl.Series) -> set[tuple[str, str]]:
+    """The sends (process, value) of these values that certainly lack idempotence.
+
+    Evidence is the producer's configuration, acks 0 or 1 (KIP-98 needs acks=all), or a record without a producer id.
+    """
+    wanted = pl.col("value").is_in(values.drop_nulls().unique().implode())
+    sent = pl.concat([frame.filter(wanted).select("process", "value", "acks") for frame in (p.sends, p.unplaced)])
+    if not len(sent):
+        return set()
+    without_id = _without_producer_id(p, sent["value"])
+    configured = {
+        (process, acks): idempotence(p.settings.processes.get(process, {}), acks)
+        for process, acks in sent.select("process", "acks").unique().iter_rows()
+    }
+    return {
+        (process, value)
+        for process, value, acks in sent.iter_rows()
+        if configured[process, acks] is False or (configured[process, acks] is None and value in without_id)
+    }
+
+
+def _without_producer_id(p: Partition, values: pl.Series) -> set[str]:
+    if p.replica_logs is None:
+        return set()
+    held = p.replica_logs.records.filter(pl.col("control").is_null() & pl.col("value").is_in(values.unique().implode()))
+    by_value = held.group_by("value").agg(without_id=pl.col("producer_id").is_null().all())
+    return set(by_value.filter("without_id")["value"])
+
+
+def unknown_sends(p: Partition, doubtful: pl.DataFrame) -> Iterator[Unknown | MissingSetting]:
+    """Sends that may be lost or not, and why."""
+    if p.final and doubtful["hidden_by_open_txn"].any():
+        yield from missing_isolation_levels(p, p.final.processes)
+    if len(doubtful):
+        unread = "the final reads did not return" if p.final else "no read returned"
+        yield Unknown(
+            f"{unread} {plural(len(doubtful), 'acknowledged record')} of {p.name}"
+            f" ({some_values(doubtful['value'].to_list())}), which may be lost or not: {_why_doubtful(p, doubtful)}"
+        )
+
+
+def unknown_ends(p: Partition, not_lost: pl.DataFrame) -> list[MissingSetting]:
+    """The isolation levels of clients with an end offset that proves a loss unless it is a last stable offset."""
+    ends = p.unsure_ends
+    if not len(ends):
+        return []
+    shrunk = with_later_end(p, ends, not_lost)
+    return missing_isolation_levels(p, ends["process"].unique()) if shrunk["later_end"].count() else []
+
+
+def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
+    them = "it" if len(doubtful) == 1 else "them"
+    if doubtful["hidden"].any():
+        return f"a poll without a known outcome may have returned {them}"
+    if doubtful["maybe_deleted"].any():
+        return f"retention or delete-records may have removed {them}"
+    if doubtful["maybe_compacted"].any() and "cleanup.policy" not in p.settings.topic(p.topic):
+        return f"compaction removes tombstones, and run.json does not set cleanup.policy of {p.topic}"
+    if doubtful["maybe_compacted"].any():
+        return f"compaction may have removed {them}, if the log has a later record with the same key"
+    if doubtful["hidden_by_open_txn"].any():
+        hiding = describe_open_transaction(p, p.final.hides if p.final else MAX_INT64)
+        return f"{hiding} may hide {them} from the final reads{_held_by_leader(p, doubtful)}"
+    return f"the final reads ended before {'it was' if len(doubtful) == 1 else 'they were'} acknowledged"
+
+
+def _held_by_leader(p: Partition, doubtful: pl.DataFrame) -> str:
+    held = int(is_in_leaders_log(p, doubtful).sum())
+    return f"; the leader's log holds {'all' if held == len(doubtful) else f'{held:,}'} of them" if held else ""

@@ -14,9 +14,8 @@ from ..references import JEPSEN
 from ..wording import plural, short
 from . import jepsen_steps
 from .findings import Row, finding, where
-from .idempotence import without_idempotence
-from .judgement import Result
-from .rule import Rule
+from .rule import Result, Rule
+from .send_evidence import without_idempotence
 
 
 @Rule(

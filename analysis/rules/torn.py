@@ -11,8 +11,7 @@ from ..partitions.partition import Partition
 from ..references import kip
 from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, pieces_of
 from ..wording import plural, short, some
-from .judgement import Result, Unknown
-from .rule import NO_BROKER_FILES, Rule
+from .rule import NO_BROKER_FILES, Result, Rule, Unknown
 
 
 @Rule(

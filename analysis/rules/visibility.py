@@ -15,8 +15,7 @@ from ..partitions.partition import Offsets, Partition, once
 from ..references import JEPSEN, kip
 from ..wording import plural, short, some, some_values
 from .findings import distinct, finding, seconds, where
-from .judgement import MissingSetting, Result, Unknown, missing_isolation_levels
-from .rule import Rule
+from .rule import MissingSetting, Result, Rule, Unknown, missing_isolation_levels
 
 _NOTHING = np.empty(0, dtype=np.int64)
 

@@ -12,9 +12,7 @@ from ..partitions.topic_generations import Span, in_words
 from ..results import Results
 from ..rules import DIALECTS, RULES, Rule, assuming, rules_of
 from ..wording import plural, some
-from .assumption import assumption, unless_counted
-from .evidence_assumptions import evidence_assumptions
-from .time_units import doubtful_unit
+from .assumptions import assumption, doubtful_unit, evidence_assumptions, unless_counted
 from .transactional import assumptions_of, consistency_of
 
 FORMAT = 1

@@ -8,7 +8,7 @@ from ..results import Results
 from ..rules.anomalies import ANOMALIES, models_in_words
 from ..transactions.consistency_models import boundary, ruled_out
 from ..wording import plural
-from .assumption import assumption, unless_counted
+from .assumptions import assumption, unless_counted
 
 Record = dict[str, Any]
 _OF_ORDER = tuple(

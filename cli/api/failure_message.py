@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
-from .analysis.verdict.assumption import broken_assumptions
+from .analysis.verdict.assumptions import broken_assumptions
 from .analysis.wording import printable
 
 SHOWN = 5  # findings, causes and assumptions of a message

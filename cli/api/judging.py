@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from .analysis.results import Results
-from .analysis.rules.selection import check_applicable, select_rules
+from .analysis.rules import check_applicable, select_rules
 from .analysis.transactions.consistency_models import STRONGEST, check_model
 from .analysis.transactions.rw_register import check_assumptions
 from .analysis.verdict.document import report_of

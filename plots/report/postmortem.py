@@ -16,7 +16,7 @@ from markupsafe import escape
 from ...analysis.causes.incidents import saved_incidents
 from ...analysis.references import Reference, with_links
 from ...analysis.rules import rules_of
-from ...analysis.verdict.assumption import broken_assumptions
+from ...analysis.verdict.assumptions import broken_assumptions
 from ...analysis.wording import either, plural, some
 from .. import PLOTS, style
 from ..clock import clock

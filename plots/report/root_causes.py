@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...analysis.causes.catalogue import title_of
+from ...analysis.causes import title_of
 from ...analysis.causes.incidents import UNKNOWN, Incident
 from ...analysis.wording import either, plural, some
 from ..clock import clock

@@ -21,7 +21,7 @@ from logjudge.analysis.causes.repeated import Repeated, records_at
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, ReplicaLogs, complete_sends, replica_logs_of
 from logjudge.analysis.rules import RULES
-from logjudge.analysis.rules.judgement import Judgement
+from logjudge.analysis.rules.rule import Judgement
 from logjudge.analysis.timelines.building import build_timeline
 from logjudge.analysis.timelines.timeline import Timeline
 from logjudge.histories.evidence.clock import Fault, clock_offsets

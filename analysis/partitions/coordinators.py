@@ -1,4 +1,4 @@
-"""The transactions of one partition in brokers' files: in its leader's log, and in `__transaction_state`."""
+"""What coordinators recorded: groups in `__consumer_offsets`, transactions in `__transaction_state` and in logs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,27 @@ from .observations import Observations, once
 
 if TYPE_CHECKING:
     from ...histories.settings import Settings
+
+
+@once
+def group_evidence(p: Observations) -> pl.DataFrame:
+    """Rows of GROUPS about this partition at the end of the run, in the order of the log, with `dated` (ns or null).
+
+    All records of a group are in one partition of `__consumer_offsets` (`longest_copies`). There are no rows if the
+    topic was deleted during the run.
+    """
+    rows = p.groups if p.generation is None else p.groups.clear()
+    best = longest_copies(rows, "group", ("at", "kind", "member"), "offset", ("at",))
+    dated = best.with_columns(dated=on_clock_of_history(pl.col("time"), p.settings))
+    return dated.sort("group", "at", "member", maintain_order=True)
+
+
+def committed_at_last(p: Observations) -> pl.DataFrame:
+    """The row of each group's last committed offset, unless the offset was removed later."""
+    offsets = group_evidence(p).filter(pl.col("kind").is_in(["committed", "removed"]))
+    last = offsets.unique("group", keep="last", maintain_order=True)
+    return last.filter(kind="committed").sort("group")
+
 
 DATED = ("began", "added", "prepared", "completed", "last_time")  # ms; the same with `_ns` on the history's clock
 

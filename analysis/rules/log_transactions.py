@@ -1,4 +1,4 @@
-"""hanging-transaction: every transaction ends, so that read_committed consumers can read on."""
+"""The brokers' logs of transactions: each ends, producer epochs never go back, and indexes have every aborted one."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.evidence.tables import FINAL
-from ...histories.tables import Evidence
+from ...histories.tables import Evidence, Finding
+from ..partitions.coordinators import (
+    coordinated_transactions,
+    last_seen,
+    log_transactions,
+    one_by_one,
+    transactions_in_log,
+)
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
-from ..partitions.transaction_evidence import coordinated_transactions, last_seen, one_by_one, transactions_in_log
 from ..references import kip
-from ..replicas.replica_logs import stretches
+from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, stretches
 from ..timelines.facts import SECOND
-from ..wording import plural, short
+from ..wording import brokers, plural, short, span
 from .findings import Row, finding, seconds, where
-from .judgement import Result, Unknown
-from .rule import NO_BROKER_FILES, Rule
+from .rule import NO_BROKER_FILES, Result, Rule, Unknown
 
 # The coordinator looks for transactions beyond their timeout every 10 s, and repeats markers until they are written.
 GRACE_SECONDS = 30
@@ -182,4 +187,139 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
         values=waiting["value"],
         processes=[about.process] if about.process else [],
         brokers=[str(logs.leader)],
+    )
+
+
+@Rule(
+    "aborted-index",
+    group="transactions",
+    summary="A broker's index of aborted transactions lacks one of its log",
+    breach=(
+        "The .txnindex of a segment lacks a transaction that has its ABORT marker in the segment, although it has a "
+        "later one. A broker lists aborted transactions to read_committed consumers from this index, so they get "
+        "records that were never committed."
+    ),
+    not_a_breach=(
+        "An index that ends before the transaction, or that has nothing: it may have been copied before the segment, "
+        "or not at all. A marker without records needs no entry."
+    ),
+    in_jepsen=NO_BROKER_FILES,
+    source=kip(98),
+    needs=("transactional batches",),
+).judged_by
+def aborted_index(p: Partition) -> Iterator[Result]:
+    """One finding for each transaction that an index lacks."""
+    logs = p.replica_logs
+    if logs is None:
+        return
+    for (snapshot, broker), index in p.aborted.group_by("snapshot", "broker", maintain_order=True):
+        here = is_of_copy(str(snapshot), str(broker))
+        for row in missing(log_transactions(logs, here), index).iter_rows(named=True):
+            yield _missing(p, logs, str(snapshot), str(broker), row)
+
+
+def missing(in_log: pl.DataFrame, index: pl.DataFrame) -> pl.DataFrame:
+    """The aborted transactions (IN_LOG) that one broker's indexes (ABORTED) lack, though a later one is there."""
+    segment = pl.col("file").str.replace(r"\.txnindex$", ".log")
+    entries = index.select("producer_id", "last_offset", marker_file=segment)
+    ends = entries.group_by("marker_file").agg(end=pl.col("last_offset").max())
+    aborted = in_log.filter(pl.col("first_offset").is_not_null(), outcome="abort")
+    return (
+        aborted.join(ends, on="marker_file", maintain_order="left")
+        .filter(pl.col("marker") < pl.col("end"))
+        .join(entries, left_on=["producer_id", "marker"], right_on=["producer_id", "last_offset"], how="anti")
+        .sort("marker")
+    )
+
+
+def _missing(p: Partition, logs: ReplicaLogs, snapshot: str, broker: str, row: Row) -> Finding:
+    records = span(row["first_offset"], row["last_offset"])
+    index = row["marker_file"].replace(".log", ".txnindex")
+    lacks = f"lacks that of producer {row['producer_id']} with {records}"
+    return finding(
+        p,
+        f"broker {broker}'s index of aborted transactions of {logs.name} {lacks}, whose ABORT marker is at offset"
+        f" {row['marker']}: read_committed consumers get its records",
+        (row["first_offset"], row["last_offset"]),
+        [
+            Evidence(f"the ABORT marker at offset {row['marker']}", source=row["marker_file"], byte=row["marker_byte"]),
+            Evidence("the index without it", source=index),
+        ],
+        count=row["records"],
+        brokers=[broker],
+        snapshot=snapshot,
+    )
+
+
+EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms, unless configured
+
+
+@Rule(
+    "producer-epoch-order",
+    group="transactions",
+    summary="Producer epochs go back in a log",
+    breach=(
+        "A batch of records or a transaction marker has a lower producer epoch than an earlier one of the same "
+        "producer id in the log. A leader refuses such batches: their producer is fenced (a zombie), and a marker of a "
+        "fenced transaction would end another one."
+    ),
+    not_a_breach=(
+        "An epoch that a day separates from the greater one: brokers forget a producer after producer.id.expiration.ms."
+    ),
+    in_jepsen=NO_BROKER_FILES,
+    source=kip(98),
+    needs=("batches",),
+).judged_by_logs
+def producer_epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
+    """One finding for each run of such batches, whatever the replicas and snapshots that have it."""
+    is_known = pl.col("crc_ok").fill_null(True) & pl.col("producer_id").is_not_null()
+    rows = lower_epochs(logs.batches.filter(is_known & pl.col("producer_epoch").is_not_null()))
+    held = rows.group_by("base_offset", "producer_id", "producer_epoch").agg(holders=pl.col("broker").unique().sort())
+    once = rows.unique(["base_offset", "producer_id", "producer_epoch"], keep="first", maintain_order=True)
+    found = once.join(held, on=["base_offset", "producer_id", "producer_epoch"], maintain_order="left")
+    numbered = found.with_row_index("number").cast({"number": pl.Int64})
+    for run in runs(numbered, "number", "producer_id", "highest_at", "holders"):
+        yield _finding(logs, run.row(0, named=True), run)
+
+
+def lower_epochs(batches: pl.DataFrame) -> pl.DataFrame:
+    """The batches with an epoch below the `highest` before it of their producer, in order of offset.
+
+    Added are its offset `highest_at`, `highest_file` and `highest_byte`.
+    """
+    copy = ["snapshot", "broker", "producer_id"]
+    before = pl.col("producer_epoch").cum_max().shift().over(copy)
+    ordered = batches.sort("snapshot", "broker", "base_offset", "byte").with_columns(highest=before)
+    is_highest = pl.col("producer_epoch") >= pl.col("highest").fill_null(-1)
+
+    def of_highest(column: str) -> pl.Expr:
+        known = pl.when(is_highest).then(column)
+        return known.fill_null(strategy="forward").shift().over(copy)
+
+    lower = ordered.with_columns(
+        highest_at=of_highest("base_offset"),
+        highest_time=of_highest("max_timestamp"),
+        highest_file=of_highest("file"),
+        highest_byte=of_highest("byte"),
+    ).filter(pl.col("producer_epoch") < pl.col("highest"))
+    is_forgotten = (pl.col("max_timestamp") - pl.col("highest_time") >= EXPIRATION_MS).fill_null(False)
+    return lower.filter(~is_forgotten).sort("base_offset", "snapshot", "broker")
+
+
+def _finding(logs: ReplicaLogs, row: Row, run: pl.DataFrame) -> Result:
+    first, last = row["base_offset"], run["last_offset"].to_list()[-1]
+    what = "a transaction marker" if row["control"] else "records"
+    epochs = f"{what} of producer {row['producer_id']} with epoch {row['producer_epoch']} at {span(first, last)}"
+    earlier = f"epoch {row['highest']} at offset {row['highest_at']}"
+    evidence = [
+        Evidence(earlier, source=row["highest_file"], byte=row["highest_byte"]),
+        Evidence(f"epoch {row['producer_epoch']} at offset {first}", source=row["file"], byte=row["byte"]),
+    ]
+    return finding(
+        logs,
+        f"{epochs} of {logs.name} follow its {earlier} in the log of {brokers(row['holders'])}",
+        (first, last),
+        evidence,
+        count=int(run["count"].fill_null(1).sum()),
+        brokers=row["holders"],
     )
