@@ -37,20 +37,6 @@ class KnownEnd(NamedTuple):
     "commit-beyond-end",
     group="consumers",
     summary="A group's committed offset is beyond the log's end",
-    breach=(
-        "A group committed an offset greater than the log's end. The end was read after the commit: from a later end "
-        "offset, from final reads that reach the end, or from the log of the last leader. The last committed offset in "
-        "the brokers' copies of __consumer_offsets counts, too. A group that starts there is reset, or passes over all "
-        "records until then. Where the log was truncated after the commit, the finding follows from the loss."
-    ),
-    not_a_breach=(
-        "The commit is at the end. The group committed a lower offset before the end was read. Later reads "
-        "contradict the end offset."
-    ),
-    unknown_when=(
-        "The commit is beyond everything known of the log, and nothing later shows the log's end. A last stable offset "
-        "shows none, nor do final reads that return nothing or that read a log with transactions."
-    ),
     example="p:a@0 c:<a@0 c:commit=3 end=1",
     source=SEMANTICS,
     needs=("commits",),
@@ -58,7 +44,17 @@ class KnownEnd(NamedTuple):
     follows="offset",
 ).judged_by
 def commit_beyond_end(p: Partition) -> Iterator[Result]:
-    """One finding for each group: its last commit that a later log end contradicts."""
+    """One finding for each group: its last commit that a later log end contradicts.
+
+    Breach: A group committed an offset greater than the log's end. The end was read after the commit: from a later end
+    offset, from final reads that reach the end, or from the log of the last leader. The last committed offset in the
+    brokers' copies of __consumer_offsets counts, too. A group that starts there is reset, or passes over all records
+    until then. Where the log was truncated after the commit, the finding follows from the loss.
+    Not a breach: The commit is at the end. The group committed a lower offset before the end was read. Later reads
+    contradict the end offset.
+    Unknown when: The commit is beyond everything known of the log, and nothing later shows the log's end. A last stable
+    offset shows none, nor do final reads that return nothing or that read a log with transactions.
+    """
     ends: list[KnownEnd] | None = None
     judged = []
     for group, members in groups_or_clients(p):

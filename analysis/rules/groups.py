@@ -28,22 +28,6 @@ from .rule import Result, Rule, Unknown
     "consumer-loss",
     group="consumers",
     summary="A group passed over records for good",
-    breach=(
-        "A record is below the group's last committed offset, and no member handled it by the end of the "
-        "run. The offset that the group assigns proves a commit, too, and so does __consumer_offsets. Or the record "
-        "is below the group's first position, which auto.offset.reset chose. A record that took the offset of a lost "
-        "one counts too."
-    ),
-    not_a_breach=(
-        "Without handle events a poll counts as handling, and a transaction handles what it polls and "
-        "commits. Where a seek or a committed offset chose the first position, nothing was skipped. "
-        "Retention, delete-records or compaction had removed the record before the group passed it. "
-        "Permitted: the skipped records are older than the group."
-    ),
-    unknown_when=(
-        "Only other groups recorded handle events. A poll of a member without a known outcome may have "
-        "returned the record. Only __consumer_offsets shows the commit, and a member of the group recorded nothing."
-    ),
     example="p:a@0 p:b@1 c:<a@0 c:commit=2",
     source=SEMANTICS,
     needs=("groups",),
@@ -51,7 +35,18 @@ from .rule import Result, Rule, Unknown
     explained_as="missed",
 ).judged_by
 def consumer_loss(p: Partition) -> Iterator[Result]:
-    """Records below the group's last committed offset, or below its first position, that no member handled."""
+    """Records below the group's last committed offset, or below its first position, that no member handled.
+
+    Breach: A record is below the group's last committed offset, and no member handled it by the end of the run. The
+    offset that the group assigns proves a commit, too, and so does __consumer_offsets. Or the record is below the
+    group's first position, which auto.offset.reset chose. A record that took the offset of a lost one counts too.
+    Not a breach: Without handle events a poll counts as handling, and a transaction handles what it polls and commits.
+    Where a seek or a committed offset chose the first position, nothing was skipped. Retention, delete-records or
+    compaction had removed the record before the group passed it. Permitted: the skipped records are older than the
+    group.
+    Unknown when: Only other groups recorded handle events. A poll of a member without a known outcome may have returned
+    the record. Only __consumer_offsets shows the commit, and a member of the group recorded nothing.
+    """
     recorders = p.context.filter(kind="handles")["process"]
     for group, members in groups_of(p).items():
         commits = _with_unrecorded(p, members, commits_of(p, members))
@@ -198,14 +193,6 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
     "commit-regression",
     group="consumers",
     summary="A group's committed offset went back",
-    breach=(
-        "A later commit of the group is below an earlier one. After a truncation it follows from the loss. Or a commit "
-        "succeeded, and all copies of __consumer_offsets at the end have only an older and lower one."
-    ),
-    not_a_breach=(
-        "A member called seek with a lower offset in between, or the application assigned it one. Of two "
-        "commits that overlap in time, either may be the earlier."
-    ),
     example="p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
     source=SEMANTICS,
     needs=("commits",),
@@ -213,7 +200,13 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
     follows="value",
 ).judged_by
 def commit_regression(p: Partition) -> Iterator[Result]:
-    """Commits below an earlier one of the group, if no member moved back by seek or assign in between."""
+    """Commits below an earlier one of the group, if no member moved back by seek or assign in between.
+
+    Breach: A later commit of the group is below an earlier one. After a truncation it follows from the loss. Or a
+    commit succeeded, and all copies of __consumer_offsets at the end have only an older and lower one.
+    Not a breach: A member called seek with a lower offset in between, or the application assigned it one. Of two
+    commits that overlap in time, either may be the earlier.
+    """
     for group, members in groups_or_clients(p):
         recorded = commits_of(p, members)
         yield from lost_commits(p, group, recorded)

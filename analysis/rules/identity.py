@@ -22,12 +22,6 @@ from .send_evidence import without_idempotence
     "inconsistent-offsets",
     group="order",
     summary="One offset held two values",
-    breach=(
-        "Acknowledgements and polls report different values for one offset. Adjacent offsets are one "
-        "finding. It follows from the loss of the values that were replaced."
-    ),
-    not_a_breach="One value that was seen several times at its offset.",
-    in_jepsen="The same. Polls of every outcome count, and so do sends that must have committed.",
     example="p:a@0 p:b@0 c:<a@0 d:<b@0",
     source=REPLICATION,
     needs=("records",),
@@ -36,7 +30,13 @@ from .send_evidence import without_idempotence
     explained_as="misread",
 ).judged_by
 def inconsistent_offsets(p: Partition) -> Iterator[Result]:
-    """Offsets at which clients saw several values; adjacent ones are one finding."""
+    """Offsets at which clients saw several values; adjacent ones are one finding.
+
+    Breach: Acknowledgements and polls report different values for one offset. Adjacent offsets are one finding. It
+    follows from the loss of the values that were replaced.
+    Not a breach: One value that was seen several times at its offset.
+    In Jepsen histories: The same. Polls of every outcome count, and so do sends that must have committed.
+    """
     crowded = p.entries.filter(pl.col("offset").is_duplicated())
     if not len(crowded):
         return
@@ -92,13 +92,6 @@ def _sightings(places: pl.DataFrame) -> list[tuple[str, int]]:
     "duplicate",
     group="order",
     summary="One value is at two offsets",
-    breach="A value was acknowledged or polled at several offsets.",
-    not_a_breach=(
-        "Permitted: a producer without idempotence may write twice when it retries. The evidence is its "
-        "configuration, acks=0 or acks=1, or records without a producer id in the brokers' logs. A value "
-        "that was sent twice is no breach: the assumptions report that values are not unique."
-    ),
-    in_jepsen="The same, and always a violation: the configuration of producers is not recorded.",
     example="p:a@0 c:<a@0,a@1",
     source=kip(98),
     needs=("records",),
@@ -106,7 +99,14 @@ def _sightings(places: pl.DataFrame) -> list[tuple[str, int]]:
     explained_as="duplicate",
 ).judged_by
 def duplicate(p: Partition) -> Iterator[Result]:
-    """Values at two offsets or more. Without idempotence a retry may write twice, so that is permitted."""
+    """Values at two offsets or more. Without idempotence a retry may write twice, so that is permitted.
+
+    Breach: A value was acknowledged or polled at several offsets.
+    Not a breach: Permitted: a producer without idempotence may write twice when it retries. The evidence is its
+    configuration, acks=0 or acks=1, or records without a producer id in the brokers' logs. A value that was sent twice
+    is no breach: the assumptions report that values are not unique.
+    In Jepsen histories: The same, and always a violation: the configuration of producers is not recorded.
+    """
     twice = p.entries.filter(pl.col("value").is_duplicated())
     if p.repeated_values or len(p.unplaced):
         # Two sends may each have written it once; the assumptions report that values are not unique.

@@ -28,18 +28,18 @@ COPY = ("snapshot", "broker")  # columns that identify one copy of a log
     "epoch-order",
     group="replicas",
     summary="Leader epochs are out of order in a log",
-    breach=(
-        "Leader epochs decrease along a log. Or a batch's epoch is not that of the leader-epoch-checkpoint "
-        "entry that covers its offset (KIP-101). Or two brokers each logged that they lead the same leader "
-        "epoch, which takes two controllers."
-    ),
-    not_a_breach="A checkpoint entry without a batch, at the log end or over a gap.",
     in_jepsen=NO_BROKER_FILES,
     source=kip(101),
     needs=("batches",),
 ).judged_by_logs
 def epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
-    """Leader epochs that decrease along a log, that contradict the leader-epoch-checkpoint, or that two brokers led."""
+    """Leader epochs that decrease along a log, that contradict the leader-epoch-checkpoint, or that two brokers led.
+
+    Breach: Leader epochs decrease along a log. Or a batch's epoch is not that of the leader-epoch-checkpoint entry that
+    covers its offset (KIP-101). Or two brokers each logged that they lead the same leader epoch, which takes two
+    controllers.
+    Not a breach: A checkpoint entry without a batch, at the log end or over a gap.
+    """
     batches = (
         logs.batches.lazy()
         .filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))
@@ -157,14 +157,6 @@ def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evid
     "checkpoint-order",
     group="replicas",
     summary="A broker's checkpoints contradict its log or each other",
-    breach=(
-        "One of these does not hold: log start <= recovery point, recovery point <= log end, high watermark <= log "
-        "end. Or a high watermark goes back between snapshots; this follows from a loss of the records between."
-    ),
-    not_a_breach=(
-        "A checkpoint that lags behind its log. Files of a running broker, copied at different times, are a note."
-    ),
-    unknown_when="The brokers may have been running during the copy. High watermarks of undated snapshots differ.",
     in_jepsen=NO_BROKER_FILES,
     source=REPLICATION,
     needs=("batches",),
@@ -174,6 +166,12 @@ def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result
     """Checkpoints that are ahead of their log, and high watermarks that go back between snapshots.
 
     A checkpoint lags behind its log, so only one that is ahead is a breach.
+
+    Breach: One of these does not hold: log start <= recovery point, recovery point <= log end, high watermark <= log
+    end. Or a high watermark goes back between snapshots; this follows from a loss of the records between.
+    Not a breach: A checkpoint that lags behind its log. Files of a running broker, copied at different times, are a
+    note.
+    Unknown when: The brokers may have been running during the copy. High watermarks of undated snapshots differ.
     """
     # The length of a log is not known if its end is damaged (not only torn off).
     broken = logs.damage.filter(
@@ -276,16 +274,18 @@ def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
     "log-corruption",
     group="replicas",
     summary="A segment is damaged",
-    breach="A batch's CRC, magic, length or offset order is broken, at a file and byte.",
-    not_a_breach="A torn tail, as a crash leaves it, is a note: recovery truncates it.",
-    unknown_when="A part of a segment could not be read, or a segment is missing between two others.",
     in_jepsen=NO_BROKER_FILES,
     source=MESSAGE_FORMAT,
     needs=("batches",),
     explained_as="misread",
 ).judged_by_logs
 def log_corruption(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
-    """Damaged batches, batches out of order, and missing segments. A torn tail is a note: Kafka truncates it."""
+    """Damaged batches, batches out of order, and missing segments. A torn tail is a note: Kafka truncates it.
+
+    Breach: A batch's CRC, magic, length or offset order is broken, at a file and byte.
+    Not a breach: A torn tail, as a crash leaves it, is a note: recovery truncates it.
+    Unknown when: A part of a segment could not be read, or a segment is missing between two others.
+    """
     for row in _each_place_once(logs):
         if row["kind"] in CORRUPT or (row["kind"] in HARMLESS and row["last_offset"] is not None):
             yield _damage(logs, row, "violation")

@@ -42,23 +42,21 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
         "before a client last reached the leader, or the transaction is open that long beyond its timeout, faults not "
         "counted. read_committed consumers stop at its first record; the finding names what waits behind it."
     ),
-    not_a_breach=(
-        "An open transaction within its timeout: that of __transaction_state, else transaction.timeout.ms of its "
-        "process in run.json, else 15 minutes, the most that brokers allow unless transaction.max.timeout.ms is set. "
-        "Partitions that no recorded client used, such as Kafka's own, are not judged."
-    ),
-    unknown_when=(
-        "A transaction is open in the leader's log, and no client reached the leader afterwards, or it is not known "
-        "when its records were written. The log is damaged, so that a marker may be missing. A process recorded its "
-        "times in another unit or by a clock that is hours off."
-    ),
     in_jepsen=NO_BROKER_FILES,
     source=kip(890),
     needs=("transactional batches", "sends"),
     assumes=("clock", "replicas"),
 ).judged_by
 def hanging_transaction(p: Partition) -> Iterator[Result]:
-    """One finding for each transaction that holds back the last stable offset for ever."""
+    """One finding for each transaction that holds back the last stable offset for ever.
+
+    Not a breach: An open transaction within its timeout: that of __transaction_state, else transaction.timeout.ms of
+    its process in run.json, else 15 minutes, the most that brokers allow unless transaction.max.timeout.ms is set.
+    Partitions that no recorded client used, such as Kafka's own, are not judged.
+    Unknown when: A transaction is open in the leader's log, and no client reached the leader afterwards, or it is not
+    known when its records were written. The log is damaged, so that a marker may be missing. A process recorded its
+    times in another unit or by a clock that is hours off.
+    """
     logs = p.replica_logs
     is_used = len(p.sends) or len(p.reads) or len(p.marks)  # by a recorded client
     if logs is None or logs.last != FINAL or not is_used:
@@ -194,21 +192,19 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
     "aborted-index",
     group="transactions",
     summary="A broker's index of aborted transactions lacks one of its log",
-    breach=(
-        "The .txnindex of a segment lacks a transaction that has its ABORT marker in the segment, although it has a "
-        "later one. A broker lists aborted transactions to read_committed consumers from this index, so they get "
-        "records that were never committed."
-    ),
-    not_a_breach=(
-        "An index that ends before the transaction, or that has nothing: it may have been copied before the segment, "
-        "or not at all. A marker without records needs no entry."
-    ),
     in_jepsen=NO_BROKER_FILES,
     source=kip(98),
     needs=("transactional batches",),
 ).judged_by
 def aborted_index(p: Partition) -> Iterator[Result]:
-    """One finding for each transaction that an index lacks."""
+    """One finding for each transaction that an index lacks.
+
+    Breach: The .txnindex of a segment lacks a transaction that has its ABORT marker in the segment, although it has a
+    later one. A broker lists aborted transactions to read_committed consumers from this index, so they get records that
+    were never committed.
+    Not a breach: An index that ends before the transaction, or that has nothing: it may have been copied before the
+    segment, or not at all. A marker without records needs no entry.
+    """
     logs = p.replica_logs
     if logs is None:
         return
@@ -258,20 +254,19 @@ EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms, unless configured
     "producer-epoch-order",
     group="transactions",
     summary="Producer epochs go back in a log",
-    breach=(
-        "A batch of records or a transaction marker has a lower producer epoch than an earlier one of the same "
-        "producer id in the log. A leader refuses such batches: their producer is fenced (a zombie), and a marker of a "
-        "fenced transaction would end another one."
-    ),
-    not_a_breach=(
-        "An epoch that a day separates from the greater one: brokers forget a producer after producer.id.expiration.ms."
-    ),
     in_jepsen=NO_BROKER_FILES,
     source=kip(98),
     needs=("batches",),
 ).judged_by_logs
 def producer_epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
-    """One finding for each run of such batches, whatever the replicas and snapshots that have it."""
+    """One finding for each run of such batches, whatever the replicas and snapshots that have it.
+
+    Breach: A batch of records or a transaction marker has a lower producer epoch than an earlier one of the same
+    producer id in the log. A leader refuses such batches: their producer is fenced (a zombie), and a marker of a fenced
+    transaction would end another one.
+    Not a breach: An epoch that a day separates from the greater one: brokers forget a producer after
+    producer.id.expiration.ms.
+    """
     is_known = pl.col("crc_ok").fill_null(True) & pl.col("producer_id").is_not_null()
     rows = lower_epochs(logs.batches.filter(is_known & pl.col("producer_epoch").is_not_null()))
     held = rows.group_by("base_offset", "producer_id", "producer_epoch").agg(holders=pl.col("broker").unique().sort())

@@ -29,31 +29,6 @@ from .send_evidence import passed_over, sends_with_reads, unknown_ends, unknown_
     "lost-write",
     group="loss",
     summary="An acknowledged value is gone",
-    breach=(
-        "A send with acks=1 or acks=all was acknowledged, no legal reason explains its absence, and one of "
-        "these proves it: (1) its offset later holds another value; (2) a later end offset is at or below its"
-        " offset, and no end offset or send since goes beyond it; (3) the final reads pass its offset without"
-        " it; (4) the final reads reach the end without it, after a consumer had read it. In a run without "
-        "final reads: no consumer read it, though one consumer read before and behind it and no other value at "
-        "its offset, and the leader's log lacks it. A consumer that read the value before it vanished does not "
-        "excuse the loss. A tombstone is identified by its offset."
-    ),
-    not_a_breach=(
-        "Retention, delete-records, or compaction by key removed the record. acks=0 acknowledges nothing. "
-        "Without final reads: the leader's log at the end holds the value, at whatever offset. One consumer "
-        "that passes over a value is a poll-skip. Under acks=1 a loss can follow from the configuration, but it stays "
-        "a violation unless --allow lost-write:acks=1 accepts it."
-    ),
-    unknown_when=(
-        "The run has no final reads. A poll without a known outcome may have read the value. An open transaction may "
-        "hide it from read_committed final reads, unless the brokers' last logs lack it. A deletion that is not "
-        "certain may have removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict "
-        "it. Retention may have removed it: all records below are older than retention.ms, or the log is limited in "
-        "size. A tombstone is missing and run.json does not set cleanup.policy. On a compacted topic another record "
-        "of the same key may be the later one. Only this last reason explains an offset that holds another "
-        "value, or an end that went back."
-    ),
-    in_jepsen="No ok operation read the value, its writer must have committed, and a later value was read.",
     example="p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill p:x@1 end=2 final:<a@0,x@1",
     source=SEMANTICS,
     needs=("acknowledged",),
@@ -62,7 +37,26 @@ from .send_evidence import passed_over, sends_with_reads, unknown_ends, unknown_
     explained_as="loss",
 ).judged_by
 def lost_write(p: Partition) -> Iterator[Result]:
-    """One finding for each run of adjacent lost sends with the same acks."""
+    """One finding for each run of adjacent lost sends with the same acks.
+
+    Breach: A send with acks=1 or acks=all was acknowledged, no legal reason explains its absence, and one of these
+    proves it: (1) its offset later holds another value; (2) a later end offset is at or below its offset, and no end
+    offset or send since goes beyond it; (3) the final reads pass its offset without it; (4) the final reads reach the
+    end without it, after a consumer had read it. In a run without final reads: no consumer read it, though one consumer
+    read before and behind it and no other value at its offset, and the leader's log lacks it. A consumer that read the
+    value before it vanished does not excuse the loss. A tombstone is identified by its offset.
+    Not a breach: Retention, delete-records, or compaction by key removed the record. acks=0 acknowledges nothing.
+    Without final reads: the leader's log at the end holds the value, at whatever offset. One consumer that passes over
+    a value is a poll-skip. Under acks=1 a loss can follow from the configuration, but it stays a violation unless
+    --allow lost-write:acks=1 accepts it.
+    Unknown when: The run has no final reads. A poll without a known outcome may have read the value. An open
+    transaction may hide it from read_committed final reads, unless the brokers' last logs lack it. A deletion that is
+    not certain may have removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict it.
+    Retention may have removed it: all records below are older than retention.ms, or the log is limited in size. A
+    tombstone is missing and run.json does not set cleanup.policy. On a compacted topic another record of the same key
+    may be the later one. Only this last reason explains an offset that holds another value, or an end that went back.
+    In Jepsen histories: No ok operation read the value, its writer must have committed, and a later value was read.
+    """
     outcomes = outcomes_of_sends(p)
     yield from unknown_sends(p, outcomes.filter("doubtful"))
     yield from unknown_ends(p, outcomes.filter(~pl.col("lost") & ~pl.col("in_final")))
@@ -112,18 +106,6 @@ def _of_one_send(p: Partition, row: Row, offset: int | None, sentence: str) -> F
     "unseen",
     group="loss",
     summary="An acknowledged value was never read",
-    breach=(
-        "The final reads reach the log's end, yet no read returned an acknowledged value, no legal reason explains it, "
-        "and nothing proves that it is gone. Its record was at the end of the log, or its offset is not known."
-    ),
-    not_a_breach=(
-        "Retention, delete-records or compaction removed the record. A value that is proven gone is a lost-write."
-    ),
-    unknown_when=(
-        "The run has no final reads, or they end before the log does. An open transaction may hide the "
-        "value from read_committed final reads, or one of the other reasons of lost-write applies."
-    ),
-    in_jepsen="An ok operation sent the value, and no ok poll returned it.",
     example="p:a@0 p:b@? end=1 final:<a@0",
     source=SEMANTICS,
     needs=("acknowledged",),
@@ -133,7 +115,16 @@ def _of_one_send(p: Partition, row: Row, offset: int | None, sentence: str) -> F
     of_records=True,
 ).judged_by
 def unseen(p: Partition) -> Iterator[Result]:
-    """One finding for each run of adjacent sends that no read returned, and one for those without an offset."""
+    """One finding for each run of adjacent sends that no read returned, and one for those without an offset.
+
+    Breach: The final reads reach the log's end, yet no read returned an acknowledged value, no legal reason explains
+    it, and nothing proves that it is gone. Its record was at the end of the log, or its offset is not known.
+    Not a breach: Retention, delete-records or compaction removed the record. A value that is proven gone is a
+    lost-write.
+    Unknown when: The run has no final reads, or they end before the log does. An open transaction may hide the value
+    from read_committed final reads, or one of the other reasons of lost-write applies.
+    In Jepsen histories: An ok operation sent the value, and no ok poll returned it.
+    """
     if p.final is None:
         return
     outcomes = outcomes_of_sends(p)

@@ -22,30 +22,26 @@ GENERATION = pl.col("group_generation").alias("generation")
     "ownership",
     group="consumers",
     summary="Two members of a group owned a partition at once",
-    breach=(
-        "Two members were assigned the partition in the same generation and held it at the same time. Or one record of "
-        "a generation in __consumer_offsets assigns it to two. Or its records let a member of KIP-848 own it before "
-        "another member has revoked it. Or a member joined a later generation, but its revocation follows the "
-        "assignment to another member in that generation. A member holds a partition from its assignment until it is "
-        "revoked, the group assigns again, or the member crashes."
-    ),
-    not_a_breach=(
-        "A member of an older generation holds the partition while another has it in a newer one: it has not noticed "
-        "that its session expired, and its commits are rejected. Two instances of one static member "
-        "(group.instance.id) follow each other within a generation."
-    ),
-    unknown_when=(
-        "Two members held the partition at once, and one of them recorded no generation. The group's generations go "
-        "back, as they do after its metadata is lost. run.json does not set group.id of a member."
-    ),
-    in_jepsen="Not judged: its histories have no generations.",
     example="{c.group.id=g d.group.id=g} p:a@0 c:group=0^5 d:group=0^5 c:<a@0 d:<a@0",
     source=GENERATIONS,
     needs=("generations",),
     assumes=("clock", "order"),
 ).judged_by
 def ownership(p: Partition) -> Iterator[Result]:
-    """One finding for each two members of a group that held the partition at once: their first time."""
+    """One finding for each two members of a group that held the partition at once: their first time.
+
+    Breach: Two members were assigned the partition in the same generation and held it at the same time. Or one record
+    of a generation in __consumer_offsets assigns it to two. Or its records let a member of KIP-848 own it before
+    another member has revoked it. Or a member joined a later generation, but its revocation follows the assignment to
+    another member in that generation. A member holds a partition from its assignment until it is revoked, the group
+    assigns again, or the member crashes.
+    Not a breach: A member of an older generation holds the partition while another has it in a newer one: it has not
+    noticed that its session expired, and its commits are rejected. Two instances of one static member
+    (group.instance.id) follow each other within a generation.
+    Unknown when: Two members held the partition at once, and one of them recorded no generation. The group's
+    generations go back, as they do after its metadata is lost. run.json does not set group.id of a member.
+    In Jepsen histories: Not judged: its histories have no generations.
+    """
     yield from _missing_groups(p)
     yield from _assigned_twice(p)
     yield from _not_revoked(p)
@@ -235,29 +231,25 @@ def _owned_twice(p: Partition, group: str, row: Row) -> Finding:
     "commit-fenced",
     group="consumers",
     summary="A commit of an older generation or of another member took effect",
-    breach=(
-        "A commit succeeded though a member of the group had a newer generation before the commit began. Or a member "
-        "committed the partition that another member held in the same generation, from before the commit until after "
-        "it. Or, with KIP-848, a member committed the partition after another got it in a later epoch, and had "
-        "not given it up. The generation of a commit is what the client reports after it."
-    ),
-    not_a_breach=(
-        "The commit began before anyone had the newer generation. An automatic commit is recorded after it happened: "
-        "it counts from its process's automatic commit before it. Members of the protocol of KIP-848 have epochs of "
-        "their own, so another member's later epoch alone says nothing."
-    ),
-    unknown_when=(
-        "The group's generations go back, as they do after its metadata is lost. run.json does not set group.id of a "
-        "member."
-    ),
-    in_jepsen="Not judged: its histories have no generations.",
     example="{c.group.id=g d.group.id=g} p:a@0 c:group=0^5 c:<a@0 d:group=0^6 c:commit=1^5",
     source=GENERATIONS,
     needs=("generations", "commits"),
     assumes=("clock", "order"),
 ).judged_by
 def commit_fenced(p: Partition) -> Iterator[Result]:
-    """One finding for each such commit."""
+    """One finding for each such commit.
+
+    Breach: A commit succeeded though a member of the group had a newer generation before the commit began. Or a member
+    committed the partition that another member held in the same generation, from before the commit until after it. Or,
+    with KIP-848, a member committed the partition after another got it in a later epoch, and had not given it up. The
+    generation of a commit is what the client reports after it.
+    Not a breach: The commit began before anyone had the newer generation. An automatic commit is recorded after it
+    happened: it counts from its process's automatic commit before it. Members of the protocol of KIP-848 have epochs of
+    their own, so another member's later epoch alone says nothing.
+    Unknown when: The group's generations go back, as they do after its metadata is lost. run.json does not set group.id
+    of a member.
+    In Jepsen histories: Not judged: its histories have no generations.
+    """
     yield from _missing_groups(p)
     for group, members in _groups(p).items():
         commits = with_begin(commits_of(p, members)).filter(pl.col("group_generation").is_not_null())

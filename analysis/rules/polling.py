@@ -29,19 +29,6 @@ from .rule import Result, Rule, Unknown
     "poll-skip",
     group="consumers",
     summary="A consumer passed over records",
-    breach=(
-        "A consumer's next record is behind its position, and records exist between: acknowledged or read "
-        "by other consumers, visible at its isolation level, and not legally absent."
-    ),
-    not_a_breach=(
-        "Offsets of markers, of aborted transactions, and of records that may have been compacted or "
-        "deleted by then hold nothing to skip. Permitted: the consumer's group was rebalanced in between."
-    ),
-    unknown_when="A poll of the same consumer without a known outcome may have returned the records.",
-    in_jepsen=(
-        "A poll begins more than one value behind the last value of the process's latest ok poll. Permitted "
-        "in a history with subscriptions."
-    ),
     example="p:a@0 p:b@1 p:e@2 c:<a@0 c:<e@2 d:<a@0,b@1,e@2",
     source=JEPSEN,
     needs=("reads",),
@@ -50,7 +37,16 @@ from .rule import Result, Rule, Unknown
     of_records=True,
 ).judged_by
 def poll_skip(p: Partition) -> Iterator[Result]:
-    """Records that a consumer passed over between two polls; unknown if one of its polls has no known outcome."""
+    """Records that a consumer passed over between two polls; unknown if one of its polls has no known outcome.
+
+    Breach: A consumer's next record is behind its position, and records exist between: acknowledged or read by other
+    consumers, visible at its isolation level, and not legally absent.
+    Not a breach: Offsets of markers, of aborted transactions, and of records that may have been compacted or deleted by
+    then hold nothing to skip. Permitted: the consumer's group was rebalanced in between.
+    Unknown when: A poll of the same consumer without a known outcome may have returned the records.
+    In Jepsen histories: A poll begins more than one value behind the last value of the process's latest ok poll.
+    Permitted in a history with subscriptions.
+    """
     yield from _skips(p, within=False)
 
 
@@ -64,16 +60,18 @@ def poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
     "int-poll-skip",
     group="consumers",
     summary="One poll passed over records",
-    breach="The same as poll-skip, between adjacent records of one operation.",
-    not_a_breach="The same as poll-skip.",
-    in_jepsen="The same, unless the assignment changed during the poll.",
     example="p:a@0 p:b@1 p:e@2 c:<a@0,e@2 d:<a@0,b@1,e@2",
     source=JEPSEN,
     needs=("reads",),
     follows="offset",
 ).judged_by
 def int_poll_skip(p: Partition) -> Iterator[Result]:
-    """Records that one poll passed over."""
+    """Records that one poll passed over.
+
+    Breach: The same as poll-skip, between adjacent records of one operation.
+    Not a breach: The same as poll-skip.
+    In Jepsen histories: The same, unless the assignment changed during the poll.
+    """
     yield from _skips(p, within=True)
 
 
@@ -87,19 +85,6 @@ def int_poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
     "nonmonotonic-poll",
     group="consumers",
     summary="A consumer went back",
-    breach=(
-        "A consumer's next record is before its position. The position is one past its last record, or what "
-        "a seek or an assignment set. A 4.x client that silently jumps back after a truncation commits this "
-        "breach, which follows from the loss."
-    ),
-    not_a_breach=(
-        "A revocation, or an assignment without offsets, clears the position. Permitted: the consumer's "
-        "group was rebalanced in between."
-    ),
-    in_jepsen=(
-        "A poll begins before the last value of the process's latest ok poll, or repeats it. An assignment "
-        "or subscription without the key clears the position. Permitted in a history with subscriptions."
-    ),
     example="p:a@0 p:b@1 c:<a@0,b@1 c:<a@0",
     source=JEPSEN,
     needs=("reads",),
@@ -107,7 +92,16 @@ def int_poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
     follows="offset",
 ).judged_by
 def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
-    """Polls that return a record before their consumer's position."""
+    """Polls that return a record before their consumer's position.
+
+    Breach: A consumer's next record is before its position. The position is one past its last record, or what a seek or
+    an assignment set. A 4.x client that silently jumps back after a truncation commits this breach, which follows from
+    the loss.
+    Not a breach: A revocation, or an assignment without offsets, clears the position. Permitted: the consumer's group
+    was rebalanced in between.
+    In Jepsen histories: A poll begins before the last value of the process's latest ok poll, or repeats it. An
+    assignment or subscription without the key clears the position. Permitted in a history with subscriptions.
+    """
     yield from _steps_back(p, within=False)
 
 
@@ -121,15 +115,17 @@ def nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
     "int-nonmonotonic-poll",
     group="consumers",
     summary="One poll returned records in the wrong order",
-    breach=("The same as nonmonotonic-poll, between adjacent records of one operation. A repeated record counts."),
-    not_a_breach="The same as nonmonotonic-poll.",
-    in_jepsen="The same, unless the assignment changed during the poll.",
     example="p:a@0 p:b@1 c:<b@1,a@0",
     source=JEPSEN,
     needs=("reads",),
 ).judged_by
 def int_nonmonotonic_poll(p: Partition) -> Iterator[Result]:
-    """Polls that return a record at or before the one that precedes it."""
+    """Polls that return a record at or before the one that precedes it.
+
+    Breach: The same as nonmonotonic-poll, between adjacent records of one operation. A repeated record counts.
+    Not a breach: The same as nonmonotonic-poll.
+    In Jepsen histories: The same, unless the assignment changed during the poll.
+    """
     yield from _steps_back(p, within=True)
 
 

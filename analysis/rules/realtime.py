@@ -22,14 +22,6 @@ from .rule import Result, Rule, Unknown, missing_isolation_levels
     "realtime-order",
     group="order",
     summary="The log is not in the order of time",
-    breach=(
-        "An append has a smaller offset than a record that was acknowledged, read, or counted by an end offset before "
-        "the append was invoked. The partition is then not linearizable as a log. The offset of an append is known "
-        "from its acknowledgement, or from reads of a value that was sent once. Adjacent later appends are one finding "
-        "with one witness. Where the witness itself was lost, the finding follows from that loss."
-    ),
-    not_a_breach="The append was invoked before the acknowledgement, read or response: the two overlap.",
-    unknown_when="A process recorded its times in another unit or by a clock that is hours off.",
     example="p:a@5 q:b@3",
     source=LINEARIZABILITY,
     needs=("acknowledged",),
@@ -37,7 +29,15 @@ from .rule import Result, Rule, Unknown, missing_isolation_levels
     follows="value",
 ).judged_by
 def realtime_order(p: Partition) -> Iterator[Result]:
-    """One finding for each run of adjacent appends, with one witness."""
+    """One finding for each run of adjacent appends, with one witness.
+
+    Breach: An append has a smaller offset than a record that was acknowledged, read, or counted by an end offset before
+    the append was invoked. The partition is then not linearizable as a log. The offset of an append is known from its
+    acknowledgement, or from reads of a value that was sent once. Adjacent later appends are one finding with one
+    witness. Where the witness itself was lost, the finding follows from that loss.
+    Not a breach: The append was invoked before the acknowledgement, read or response: the two overlap.
+    Unknown when: A process recorded its times in another unit or by a clock that is hours off.
+    """
     appends = _placed(p).with_row_index("append")
     if not len(appends):
         return
@@ -164,15 +164,6 @@ def _evidence(row: Row) -> tuple[str, int]:
     "stale-end-offset",
     group="order",
     summary="An end offset was too small",
-    breach=(
-        "end_offsets returned less than what was acknowledged or read before the request, or less than an "
-        "earlier response."
-    ),
-    not_a_breach=(
-        "Where transactions write, end_offsets returns the last stable offset to a read_committed client, "
-        "which may be less."
-    ),
-    unknown_when="Transactions write, and run.json does not set isolation.level of the client.",
     example="p:a@0 p:b@1 end=1",
     source=LINEARIZABILITY,
     needs=("end_offsets",),
@@ -180,7 +171,14 @@ def _evidence(row: Row) -> tuple[str, int]:
     follows="offset",
 ).judged_by
 def stale_end_offset(p: Partition) -> Iterator[Result]:
-    """end_offsets that are less than what was acknowledged or read before the request, or than an earlier response."""
+    """end_offsets that are less than what was acknowledged or read before the request, or than an earlier response.
+
+    Breach: end_offsets returned less than what was acknowledged or read before the request, or less than an earlier
+    response.
+    Not a breach: Where transactions write, end_offsets returns the last stable offset to a read_committed client, which
+    may be less.
+    Unknown when: Transactions write, and run.json does not set isolation.level of the client.
+    """
     requests = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
     if not len(requests):
         return

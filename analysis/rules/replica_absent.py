@@ -23,12 +23,6 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown
     "acknowledged-absent",
     group="loss",
     summary="An acknowledged record is missing from all replicas, or from the leader",
-    breach="An acknowledged record is on no replica in the last snapshot, or not in the leader's log.",
-    not_a_breach="The log start, compaction, or an aborted transaction explains it.",
-    unknown_when=(
-        "The log is damaged there. The last leader is not known and not all logs were collected. The logs "
-        "were copied at an unknown time, or before the run ended."
-    ),
     in_jepsen=NO_BROKER_FILES,
     source=REPLICATION,
     needs=("batches", "acknowledged"),
@@ -38,7 +32,13 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown
     explained_as="loss",
 ).judged_by_logs
 def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
-    """One finding for each run of adjacent acknowledged records that are absent from the same logs."""
+    """One finding for each run of adjacent acknowledged records that are absent from the same logs.
+
+    Breach: An acknowledged record is on no replica in the last snapshot, or not in the leader's log.
+    Not a breach: The log start, compaction, or an aborted transaction explains it.
+    Unknown when: The log is damaged there. The last leader is not known and not all logs were collected. The logs were
+    copied at an unknown time, or before the run ended.
+    """
     # A transaction's sends share a place, so each send has a number.
     acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
     if not acked.height:

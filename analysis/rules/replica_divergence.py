@@ -25,19 +25,6 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown
     "replica-divergence",
     group="replicas",
     summary="Replicas hold different records at one offset",
-    breach=(
-        "In one snapshot two replicas have records at one offset that differ in leader epoch, key or value, "
-        "and the record that the other replaced was committed: it is below a checkpointed high watermark, was "
-        "acknowledged under acks=all, or was read by a consumer."
-    ),
-    not_a_breach=(
-        "A replica that is behind does not diverge. A divergence above the high watermark that the next "
-        "election truncates is a note."
-    ),
-    unknown_when=(
-        "Neither a history nor a checkpointed high watermark shows whether the records were committed. "
-        "Damaged offsets are not compared."
-    ),
     in_jepsen=NO_BROKER_FILES,
     source=kip(101),
     needs=("batches",),
@@ -47,7 +34,16 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown
     explained_as="divergence",
 ).judged_by_logs
 def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:
-    """One finding for each snapshot, run of diverging offsets, and grouping of the replicas."""
+    """One finding for each snapshot, run of diverging offsets, and grouping of the replicas.
+
+    Breach: In one snapshot two replicas have records at one offset that differ in leader epoch, key or value, and the
+    record that the other replaced was committed: it is below a checkpointed high watermark, was acknowledged under
+    acks=all, or was read by a consumer.
+    Not a breach: A replica that is behind does not diverge. A divergence above the high watermark that the next
+    election truncates is a note.
+    Unknown when: Neither a history nor a checkpointed high watermark shows whether the records were committed. Damaged
+    offsets are not compared.
+    """
     bounds = logs.extents
     for snapshot in logs.snapshots:
         records = logs.records.filter(pl.col("snapshot") == snapshot)

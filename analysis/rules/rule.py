@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, ParamSpec
@@ -101,6 +102,14 @@ Assumed = Literal["values", "clock", "order", "process clock", "outcomes", "part
 NO_BROKER_FILES = "Not judged: they have no broker files."
 
 
+HEADINGS = {
+    "breach": "Breach",
+    "not_a_breach": "Not a breach",
+    "unknown_when": "Unknown when",
+    "in_jepsen": "In Jepsen histories",
+}
+
+
 @dataclass(frozen=True)
 class Rule:
     """One guarantee, checked. `logjudge rules`, docs/rules.md and the report show the same four parts of its text."""
@@ -108,10 +117,10 @@ class Rule:
     name: str
     group: Literal["loss", "order", "consumers", "transactions", "replicas"]  # in `check --help`
     summary: str  # a breach in one line, without a full stop
-    breach: str
-    not_a_breach: str
     source: Reference  # where the guarantee is stated
     needs: tuple[str, ...]  # counts of a run without which there is nothing to judge
+    breach: str = ""  # these four texts are sections of the docstring of the function that judges, unless given here
+    not_a_breach: str = ""
     unknown_when: str = "Only when the run's evidence is incomplete."
     in_jepsen: str = "Not judged: Jepsen's checker has no such rule."
     example: str = ""  # a history that breaks it (histories/notation.py); empty if brokers' files do
@@ -125,12 +134,12 @@ class Rule:
     def judged_by(self, results: Callable[[Partition], Iterator[Result]]) -> Rule:
         """Takes the generator that judges native histories: a decorator."""
         self.judges["native"] = self._collected(results)
-        return self
+        return replace(self, **_texts_in(results.__doc__))
 
     def judged_by_logs(self, results: Callable[[ReplicaLogs, pl.DataFrame], Iterator[Result]]) -> Rule:
         """Takes the generator that judges collected logs and acknowledged sends: a decorator."""
         self.judges["native"] = LogsJudge(self._collected(results))
-        return self
+        return replace(self, **_texts_in(results.__doc__))
 
     def judged_in_jepsen_by(self, results: Callable[[Partition], Iterator[Result]]) -> Rule:
         """Takes the generator that judges histories of Jepsen: a decorator."""
@@ -144,9 +153,11 @@ class Rule:
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
         """The text: a heading and sentences for each of its four parts."""
-        return (
-            ("Breach", self.breach),
-            ("Not a breach", self.not_a_breach),
-            ("Unknown when", self.unknown_when),
-            ("In Jepsen histories", self.in_jepsen),
-        )
+        return tuple((heading, getattr(self, name)) for name, heading in HEADINGS.items())
+
+
+def _texts_in(docstring: str | None) -> dict[str, str]:
+    """The parts of a rule's text in a docstring: each begins a line with its heading and a colon."""
+    _, *found = re.split(rf"^ *({'|'.join(HEADINGS.values())}): ", docstring or "", flags=re.MULTILINE)
+    texts = {heading: " ".join(text.split()) for heading, text in zip(found[::2], found[1::2], strict=True)}
+    return {name: texts[heading] for name, heading in HEADINGS.items() if heading in texts}

@@ -22,12 +22,6 @@ from .send_evidence import without_idempotence
     "nonmonotonic-send",
     group="order",
     summary="A producer's acknowledged offsets went back",
-    breach="Of two sends of a producer to a partition, the one that was invoked later has the smaller offset.",
-    not_a_breach=(
-        "After a crash the producer is a new client. Permitted: the producer is certainly not idempotent, so "
-        "a retry of the first send may come after the second."
-    ),
-    in_jepsen="The same, over ok and undecided operations, and always a violation.",
     example="p:a@1 p:b@0",
     source=JEPSEN,
     needs=("acknowledged",),
@@ -35,7 +29,13 @@ from .send_evidence import without_idempotence
     follows="value",
 ).judged_by
 def nonmonotonic_send(p: Partition) -> Iterator[Result]:
-    """Sends with a smaller offset than the previous one of their producer, which did not crash in between."""
+    """Sends with a smaller offset than the previous one of their producer, which did not crash in between.
+
+    Breach: Of two sends of a producer to a partition, the one that was invoked later has the smaller offset.
+    Not a breach: After a crash the producer is a new client. Permitted: the producer is certainly not idempotent, so a
+    retry of the first send may come after the second.
+    In Jepsen histories: The same, over ok and undecided operations, and always a violation.
+    """
     yield from _steps_back(p, within=False)
 
 
@@ -51,16 +51,18 @@ def nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
     "int-nonmonotonic-send",
     group="transactions",
     summary="The records of one transaction are in the wrong order",
-    breach="The same as nonmonotonic-send, between adjacent sends of one operation.",
-    not_a_breach="Permitted: the producer is certainly not idempotent.",
-    in_jepsen="The same, and always a violation.",
     example="p:(a@1,b@0)",
     source=JEPSEN,
     needs=("transactions",),
     follows="value",
 ).judged_by
 def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
-    """Sends of one transaction with a smaller offset than the previous one."""
+    """Sends of one transaction with a smaller offset than the previous one.
+
+    Breach: The same as nonmonotonic-send, between adjacent sends of one operation.
+    Not a breach: Permitted: the producer is certainly not idempotent.
+    In Jepsen histories: The same, and always a violation.
+    """
     yield from _steps_back(p, within=True)
 
 
@@ -74,15 +76,17 @@ def int_nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
     "int-send-skip",
     group="transactions",
     summary="Records of other producers are between those of one transaction",
-    breach="Never: this is a note, because any second producer causes it.",
-    not_a_breach="Every case of it.",
-    in_jepsen="The same.",
     example="p:(a@0,b@2).. q:x@1 p:..(a@0,b@2)",
     source=JEPSEN,
     needs=("transactions",),
 ).judged_by
 def int_send_skip(p: Partition) -> Iterator[Result]:
-    """Records of other producers between those of one transaction: allowed, so a note."""
+    """Records of other producers between those of one transaction: allowed, so a note.
+
+    Breach: Never: this is a note, because any second producer causes it.
+    Not a breach: Every case of it.
+    In Jepsen histories: The same.
+    """
     ahead = _odd_steps(p).filter((pl.col("offset") > pl.col("previous") + 1) & (pl.col("at") == pl.col("previous_at")))
     for row in ahead.iter_rows(named=True):
         first, last = np.searchsorted(lasting(p), [row["previous"] + 1, row["offset"]], "left")

@@ -18,16 +18,6 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown
     "torn-transaction",
     group="transactions",
     summary="A transaction is committed in one partition, and not in another",
-    breach=(
-        "In the leaders' last logs a record of the transaction is committed in one partition, and in another one of "
-        "its records is aborted, or absent though the transaction was acknowledged. A finding has all such "
-        "transactions of a partition."
-    ),
-    not_a_breach=(
-        "A transaction that is aborted everywhere, also if it was acknowledged: then lost-write reports it. "
-        "A transaction without a marker. A record that retention, compaction or damage may have removed, "
-        "or that was not acknowledged."
-    ),
     unknown_when=(
         "The leader's log is damaged, so that markers may be missing. "
         f"More than {MAX_PIECES:,} transactions of a partition differ from what their clients recorded."
@@ -38,7 +28,15 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown
     assumes=("values", "replicas"),
 ).judged_by
 def torn_transaction(p: Partition) -> Iterator[Result]:
-    """Whether all transactions of a partition can be compared with those of others; `judge_torn` compares them."""
+    """Whether all transactions of a partition can be compared with those of others; `judge_torn` compares them.
+
+    Breach: In the leaders' last logs a record of the transaction is committed in one partition, and in another one of
+    its records is aborted, or absent though the transaction was acknowledged. A finding has all such transactions of a
+    partition.
+    Not a breach: A transaction that is aborted everywhere, also if it was acknowledged: then lost-write reports it. A
+    transaction without a marker. A record that retention, compaction or damage may have removed, or that was not
+    acknowledged.
+    """
     if p.has_transactions and p.replica_logs is not None and p.replica_logs.is_leader_damaged:
         yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
     if len(pieces_of(p).odd) > MAX_PIECES:

@@ -24,20 +24,20 @@ _NOTHING = np.empty(0, dtype=np.int64)
     "aborted-read",
     group="transactions",
     summary="A consumer read a value that was never committed (G1a)",
-    breach="A consumer polled a value of a send that certainly failed, or of a transaction that aborted.",
-    not_a_breach=(
-        "A send that timed out has not certainly failed. Permitted: read_uncommitted consumers may see "
-        "records of aborted transactions. All of these in a partition are one finding."
-    ),
-    unknown_when="The record's transaction aborted and run.json does not set isolation.level of the consumer.",
-    in_jepsen="An ok operation read a value that a failed operation sent.",
     example="{c.isolation.level=read_committed} p:(a@0)! c:<a@0",
     source=kip(98),
     needs=("reads",),
     assumes=("values", "outcomes"),
 ).judged_by
 def aborted_read(p: Partition) -> Iterator[Result]:
-    """G1a: polled, though the send certainly failed or its transaction aborted."""
+    """G1a: polled, though the send certainly failed or its transaction aborted.
+
+    Breach: A consumer polled a value of a send that certainly failed, or of a transaction that aborted.
+    Not a breach: A send that timed out has not certainly failed. Permitted: read_uncommitted consumers may see records
+    of aborted transactions. All of these in a partition are one finding.
+    Unknown when: The record's transaction aborted and run.json does not set isolation.level of the consumer.
+    In Jepsen histories: An ok operation read a value that a failed operation sent.
+    """
     read = _reads_of(p, pl.col("all_failed"))
     uncommitted = [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
     # read_uncommitted may show aborted transactions, but nothing may show a send that never happened.
@@ -91,13 +91,6 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Fi
     "phantom-read",
     group="consumers",
     summary="A consumer read a value that was never sent",
-    breach=("A consumer polled a value that no recorded send explains, or polled it before its send was invoked."),
-    not_a_breach="The invocation of the send is not recorded, so a read may come first.",
-    unknown_when=(
-        "Sends may be missing from the history: some lines could not be read, run.json names a producer "
-        "without any recorded event, or a transaction without an outcome has no recorded steps. A process "
-        "recorded its times in another unit or by a clock that is hours off."
-    ),
     example="p:a@0 c:<a@0,b@1",
     source=JEPSEN,
     needs=("reads", "sends"),
@@ -105,7 +98,14 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Fi
     explained_as="misread",
 ).judged_by
 def phantom_read(p: Partition) -> Iterator[Result]:
-    """Polled without a recorded send, or before the send."""
+    """Polled without a recorded send, or before the send.
+
+    Breach: A consumer polled a value that no recorded send explains, or polled it before its send was invoked.
+    Not a breach: The invocation of the send is not recorded, so a read may come first.
+    Unknown when: Sends may be missing from the history: some lines could not be read, run.json names a producer without
+    any recorded event, or a transaction without an outcome has no recorded steps. A process recorded its times in
+    another unit or by a clock that is hours off.
+    """
     if not len(p.sends) and not len(p.unplaced):
         return
     unsent = _reads_of(p, pl.col("sender").is_null())
@@ -156,23 +156,21 @@ def _missing(p: Partition) -> tuple[str, int]:
     "precommitted-read",
     group="transactions",
     summary="A value was read before its transaction could commit",
-    breach=(
-        "A read_committed consumer polled a value before the transaction that writes it was invoked, or a "
-        "transaction polled a value that it writes itself."
-    ),
-    not_a_breach=(
-        "A read between the invocation of a commit and its ok proves nothing, because the ok arrives after "
-        "the marker. A read_uncommitted consumer may see the records of open transactions."
-    ),
-    unknown_when="A transaction polled its own value and run.json does not set isolation.level of the consumer.",
-    in_jepsen="An operation of any outcome polled a value that it sends itself.",
     example="{p.isolation.level=read_committed} p:(a@0,<a@0)",
     source=JEPSEN,
     needs=("transactions",),
     assumes=("values", "clock", "order"),
 ).judged_by
 def precommitted_read(p: Partition) -> Iterator[Result]:
-    """Polled before the transaction of the value began, or by the transaction that wrote it."""
+    """Polled before the transaction of the value began, or by the transaction that wrote it.
+
+    Breach: A read_committed consumer polled a value before the transaction that writes it was invoked, or a transaction
+    polled a value that it writes itself.
+    Not a breach: A read between the invocation of a commit and its ok proves nothing, because the ok arrives after the
+    marker. A read_uncommitted consumer may see the records of open transactions.
+    Unknown when: A transaction polled its own value and run.json does not set isolation.level of the consumer.
+    In Jepsen histories: An operation of any outcome polled a value that it sends itself.
+    """
     uncommitted = [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
     read = _reads_of(p, pl.col("in_txn")).filter(~pl.col("process").is_in(uncommitted))
     own = (pl.col("process") == pl.col("sender")) & (pl.col("at") == pl.col("sent_at"))
