@@ -83,7 +83,7 @@ def with_time(seconds: str, clock: str, event: str = "") -> str:
 
 def add_time_origin(document: Document, started_at: str | None) -> None:
     """Adds a sentence with the date of second 0, if the start of the run is recorded."""
-    from ..plots.clock import clock
+    from ..plots.time_axis import clock
 
     if zero := clock(started_at or "", 0):
         document.sentences(f"Seconds count from {zero}; times of day are in UTC.")

@@ -20,7 +20,7 @@ from .judging import Judged
 from .output import COLOURS
 
 if TYPE_CHECKING:
-    from ..plots.report.runs import Row
+    from ..plots.report.index_pages import Row
 
 INDEX = "index.html"
 ORDER = ("invalid", "error", "unknown", "not-judged", "valid")  # worst first, as for exit codes
@@ -68,7 +68,7 @@ def _numbered(names: list[str]) -> list[str]:
 
 def check_index(base: str) -> None:
     """Raises UsageError if index.html exists and logjudge did not write it."""
-    from ..plots.report.runs import MARK
+    from ..plots.report.index_pages import MARK
 
     file = local_path(base) / INDEX
     if not file.exists() and not file.is_symlink():
@@ -79,7 +79,7 @@ def check_index(base: str) -> None:
 
 def write_index(base: str, runs: Sequence[Judged]) -> Path:
     """Writes index.html, which links to the reports of the runs."""
-    from ..plots.report.runs import index_of
+    from ..plots.report.index_pages import index_of
 
     return write_page(base, index_of([_row(run) for run in _worst_first(runs)]))
 
@@ -95,7 +95,7 @@ def write_page(base: str, text: str) -> Path:
 
 
 def _row(run: Judged) -> Row:
-    from ..plots.report.runs import Row
+    from ..plots.report.index_pages import Row
 
     counts = run.report["counts"] if run.report else {}
     rules = run.report["rules"].values() if run.report else ()

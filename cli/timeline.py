@@ -10,8 +10,8 @@ import click
 
 from ..analysis.inspect.events import events_of_partition
 from ..analysis.inspect.open_partitions import Inspected
-from ..plots.clock import clock
 from ..plots.report.root_causes import source_of
+from ..plots.time_axis import clock
 from .document import Document
 from .inspection import (
     NO_FILES,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..analysis.wording import plural, span
 from . import style
 from .bands import bands_of, sheet_below
-from .clock import moment
-from .time_axis import SINCE_START, name_ticks, seconds_texts
+from .time_axis import SINCE_START, moment, name_ticks, seconds_texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..analysis.wording import plural
 from . import style
 from .bands import bands_of, draw_bands, lanes
-from .clock import clock
-from .time_axis import SINCE_START, seconds_axis
+from .time_axis import SINCE_START, clock, seconds_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,18 +1,33 @@
-"""Time axes: seconds since the start of the run, and below them the time of day in UTC."""
+"""Times of a run: as times of day in UTC, and on axes in seconds since its start."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from . import style
-from .clock import moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
+
+
+def moment(started_at: str | None, ns: int) -> datetime | None:
+    """The time in UTC; None if the start of the run is not recorded."""
+    try:
+        start = datetime.fromisoformat(started_at or "")
+        return start.replace(tzinfo=start.tzinfo or UTC).astimezone(UTC) + timedelta(microseconds=ns / 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def clock(started_at: str | None, ns: int) -> str:
+    """The time in UTC, to the millisecond; empty if the start of the run is not recorded."""
+    time = moment(started_at, ns)
+    return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03d}Z"
+
 
 MAX_DECIMALS = 9  # times are whole nanoseconds
 SINCE_START = "seconds since the start of the run"

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 from figure_cases import FINAL, Script, judged, write_run
 from logjudge.analysis.causes import title_of
+from logjudge.analysis.causes.cases import LostRange
 from logjudge.analysis.causes.incidents import Incident, from_record, incidents_of, places_of, rows_of, saved_incidents
-from logjudge.analysis.causes.losses import LostRange
 from logjudge.cli.document import Document
 from logjudge.histories.tables import FINDINGS
 from logjudge.plots.report.incidents import timeline, worst_incidents

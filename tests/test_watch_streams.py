@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from command_line import run
 from kafka_clients import KafkaError, KafkaException
-from logjudge.cli import watched
+from logjudge.cli.watch import Topic
 from logjudge.histories.errors import InputError, UsageError
 from logjudge.histories.recording import topic_reader
 from logjudge.histories.stream_copy import StreamCopy
@@ -212,7 +212,7 @@ def test_a_long_backlog_is_judged_in_rounds(
     monkeypatch.setattr(topic_reader, "MAX_MESSAGES", 14)
     cluster.logs[0] = soak[1]
     copy = tmp_path / "copy"
-    source = watched.Topic(URL, {}, copy, {})
+    source = Topic(URL, {}, copy, {})
     source.fetch()
     assert source.unread() == len(soak[1]) - 14
     assert source.behind(0) < 60

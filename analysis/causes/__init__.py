@@ -40,12 +40,9 @@ from . import (
     truncation_below_position,
     unclean_election,
 )
-from .attempts import Attempt, Explanation
+from .cases import Attempt, Explanation, Lost, Missed, Processes, Repeated, held_records
 from .decisive import decisive_steps
-from .losses import Lost
 from .lost_marker import lost_marker, with_marker
-from .missed import Missed, Processes
-from .repeated import Repeated, held_records
 
 CAUSES: dict[str, ModuleType] = {
     module.NAME: module
@@ -97,7 +94,7 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
 
 
 def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[Record]) -> Explanation:
-    """The cause of a value at several offsets. `records`: the brokers' records at its offsets (repeated.records_at).
+    """The cause of a value at several offsets. `records`: the brokers' records at its offsets (cases.records_at).
 
     If another record has a copy's offset now, that copy was truncated, and the producer wrote the record again: the
     cause is that of the truncation.

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...histories.tables import MIN_INT64
 from ..wording import plural
-from .losses import ACKNOWLEDGEMENTS, LostRange
+from .cases import ACKNOWLEDGEMENTS, LostRange
 
 # Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them.
 DEATH_KINDS = ("power-loss", "fault-truncate", "kill", "failed", "fenced")

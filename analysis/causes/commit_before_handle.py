@@ -15,8 +15,7 @@ import polars as pl
 
 from ..timelines.facts import SECOND, Fact, ordered
 from ..wording import plural, span
-from .attempts import NOT_THE_CASE, Attempt, needs
-from .missed import Missed, Processes, touching
+from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs, touching
 
 NAME = "commit-before-handle"
 CITATION = "Kafka's documentation of at-most-once delivery and enable.auto.commit"

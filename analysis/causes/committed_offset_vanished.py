@@ -12,9 +12,8 @@ from __future__ import annotations
 import polars as pl
 
 from ..timelines.facts import ordered
-from .attempts import NOT_THE_CASE, Attempt, needs
+from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs
 from .consumer_reset import PREVENTION, find_reset
-from .missed import Missed, Processes
 
 NAME = "committed-offset-vanished"
 CITATION = "KIP-211 (expiration of committed offsets, offsets.retention.minutes), KIP-186; GroupMetadataManager"

@@ -12,8 +12,7 @@ import polars as pl
 from ..replicas.replica_logs import stretches
 from ..timelines.facts import chain, fact_of
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, needs
-from .losses import Lost, acknowledgement
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
 
 NAME = "compaction"
 CITATION = "cleanup.policy=compact; Kafka's documentation of log compaction"

@@ -15,8 +15,7 @@ from typing import Any
 import polars as pl
 
 from ..timelines.facts import Fact, ordered
-from .attempts import NOT_THE_CASE, Attempt, needs
-from .missed import Missed, Processes, touching
+from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs, touching
 
 NAME = "consumer-reset"
 CITATION = "auto.offset.reset; KIP-842 (richer offset reset strategies), KAFKA-12478 (added partitions)"

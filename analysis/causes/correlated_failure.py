@@ -13,10 +13,9 @@ from __future__ import annotations
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement
 from .leader_change import find_leader_change
 from .log_rolled_back import rollback_facts
-from .losses import Lost, acknowledgement
 from .prevention import flush_measures
 from .replica_history import death_facts, had_records, isr_at_acknowledgement, short_log_facts
 

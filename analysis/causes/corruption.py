@@ -20,11 +20,9 @@ from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import in_snapshot
 from ..rules.log_order import CORRUPT
 from ..timelines.facts import Fact, fact_of, ordered
-from ..timelines.terms import Term
-from ..timelines.timeline import Timeline
+from ..timelines.timeline import Term, Timeline
 from ..wording import brokers, span
-from .attempts import NOT_THE_CASE, Attempt, needs
-from .losses import Lost
+from .cases import NOT_THE_CASE, Attempt, Lost, needs
 from .prevention import CHECKSUMS
 
 NAME = "corruption"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..timelines.facts import SECOND, Fact
 from ..timelines.timeline import Timeline
-from .losses import Lost
+from .cases import Lost
 from .replica_history import death_facts
 
 MAX_ISR_CHANGES = 4  # of a chain; if the ISR flaps, the last ones are decisive

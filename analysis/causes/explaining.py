@@ -16,15 +16,11 @@ from ..partitions.partition import Partition, once
 from ..rules import RULES
 from ..rules.rule import sends_of
 from ..timelines.facts import OUT_OF_RANGE, SECOND, ordered
-from ..timelines.terms import LogEnd
-from ..timelines.timeline import Timeline
+from ..timelines.timeline import LogEnd, Timeline
 from ..wording import span
 from . import explain_divergence, explain_duplicate, explain_loss, explain_misread, explain_missed
-from .attempts import Explanation
+from .cases import GROUP_EVENTS, LOSSES, Explanation, Lost, LostRange, Missed, Repeated, records_at
 from .loss_ranges import explain_losses
-from .losses import LOSSES, Lost, LostRange
-from .missed import GROUP_EVENTS, Missed
-from .repeated import Repeated, records_at
 
 MAX_TEXT = 400  # characters of a finding's sentence
 

@@ -20,10 +20,9 @@ from typing import Any
 import polars as pl
 
 from ..timelines.facts import SECOND, Fact, chain, fact_of
-from ..timelines.terms import LogEnd, Term
-from ..timelines.timeline import Timeline
+from ..timelines.timeline import LogEnd, Term, Timeline
 from ..wording import span
-from .attempts import NOT_THE_CASE, Attempt, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
 from .leader_change import (
     clean_by_configuration,
     clean_leader_change,
@@ -31,7 +30,6 @@ from .leader_change import (
     in_isr_before_election,
     missing_if_just_elected,
 )
-from .losses import Lost, acknowledgement
 from .replica_history import (
     death_facts,
     had_records,

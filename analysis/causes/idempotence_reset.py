@@ -13,8 +13,7 @@ from typing import Any
 
 from ..timelines.facts import ordered
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, needs
-from .repeated import Repeated, copy_fact, sent
+from .cases import NOT_THE_CASE, Attempt, Repeated, copy_fact, needs, sent
 
 NAME = "idempotence-reset"
 CITATION = "KIP-98 (idempotent producer), KIP-360 (a new producer epoch after an error)"

@@ -22,8 +22,8 @@ import polars as pl
 
 from ..finding_order import rank
 from ..wording import plural, some
+from .cases import LOSSES, LostRange
 from .chains import DEATH_KINDS, decisive_fact, merge_chains
-from .losses import LOSSES, LostRange
 
 MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
 MAX_EXAMPLES = 3  # findings without lost records that add their facts to an incident

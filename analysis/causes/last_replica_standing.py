@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
 from .corruption import FAULTS as DAMAGING
 from .leader_change import LeaderChange, find_leader_change
 from .log_rolled_back import rollback_facts
-from .losses import Lost, acknowledgement
 from .prevention import CHECKSUMS, ELIGIBLE, acks_all_measures, flush_measures, more_replicas, requires_followers
 from .replica_history import (
     death_facts,

@@ -8,10 +8,8 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact
-from ..timelines.terms import Term
-from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, needs
-from .losses import Lost
+from ..timelines.timeline import Term, Timeline
+from .cases import NOT_THE_CASE, Attempt, Lost, needs
 from .replica_history import (
     had_records,
     is_dead,

@@ -16,8 +16,7 @@ import polars as pl
 
 from ..timelines.facts import Fact, chain, fact_of
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, needs
-from .losses import Lost
+from .cases import NOT_THE_CASE, Attempt, Lost, needs
 
 NAME = "leader-epoch-divergence"
 CITATION = "KIP-279 (log divergence after fast leader failover), KAFKA-6361; KIP-320, KAFKA-6880 (zombie replicas)"

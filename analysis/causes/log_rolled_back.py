@@ -18,11 +18,9 @@ import polars as pl
 
 from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import Fact, chain, fact_of
-from ..timelines.terms import LogEnd
-from ..timelines.timeline import DISK_FAULTS, Timeline
-from .attempts import NOT_THE_CASE, Attempt, needs
+from ..timelines.timeline import DISK_FAULTS, LogEnd, Timeline
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
 from .leader_change import find_leader_change
-from .losses import Lost, acknowledgement
 from .replica_history import (
     death_facts,
     had_records,

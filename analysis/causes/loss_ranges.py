@@ -17,11 +17,9 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..timelines.terms import Term
-from ..timelines.timeline import Timeline
+from ..timelines.timeline import Term, Timeline
 from . import explain_loss
-from .attempts import Explanation
-from .losses import ACKED_BY, Lost, lost_of, lost_part
+from .cases import ACKED_BY, Explanation, Lost, lost_of, lost_part
 from .replica_history import is_dead
 
 TIMES = {"acked_from": pl.Int64, "acked_by": pl.Int64}

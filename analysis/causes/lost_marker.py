@@ -17,8 +17,7 @@ from ..replicas.replica_logs import with_aborted
 from ..timelines.facts import Fact, fact_of, ordered
 from ..timelines.timeline import Timeline
 from ..wording import span
-from .attempts import Explanation
-from .losses import ACKNOWLEDGEMENTS, Lost, acknowledgement
+from .cases import ACKNOWLEDGEMENTS, Explanation, Lost, acknowledgement
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ..timelines.facts import SECOND
-from ..timelines.terms import Term
-from ..timelines.timeline import Timeline
+from ..timelines.timeline import Term, Timeline
+from .cases import Lost
 from .leader_change import clean_by_configuration
-from .losses import Lost
 from .replica_history import had_sole_isr_at_acknowledgement, still_had_records
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"

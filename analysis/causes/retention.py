@@ -10,8 +10,7 @@ from __future__ import annotations
 from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, needs
-from .losses import Lost, acknowledgement
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
 
 NAME = "retention"
 CITATION = "retention.ms and retention.bytes; KIP-107 (DeleteRecords)"

@@ -13,8 +13,7 @@ from typing import Any
 from ...histories.settings import idempotence
 from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, needs
-from .repeated import Repeated, copy_fact, sent
+from .cases import NOT_THE_CASE, Attempt, Repeated, copy_fact, needs, sent
 
 NAME = "retry-duplicate"
 CITATION = "KIP-98 (idempotent producer), KIP-679 (idempotence by default); retries, delivery.timeout.ms"

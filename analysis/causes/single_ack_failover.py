@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
 from .leader_change import (
     clean_by_configuration,
     clean_leader_change,
     facts_leader_lacked_records,
     in_isr_before_election,
 )
-from .losses import Lost, acknowledgement
 from .prevention import acks_all_measures
 from .replica_history import (
     death_facts,

@@ -14,8 +14,7 @@ import polars as pl
 
 from ..timelines.facts import ordered
 from ..wording import quoted
-from .attempts import NOT_THE_CASE, Attempt, needs
-from .missed import Missed, Processes
+from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs
 
 NAME = "truncation-below-position"
 CITATION = "KIP-320 (clients detect the truncation of a log)"

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import chain
-from ..timelines.terms import Term
-from ..timelines.timeline import Timeline
-from .attempts import NOT_THE_CASE, Attempt, needs
+from ..timelines.timeline import Term, Timeline
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
 from .leader_change import (
     clean_by_configuration,
     facts_leader_lacked_records,
@@ -20,7 +19,6 @@ from .leader_change import (
     isr_before_election,
     missing_if_just_elected,
 )
-from .losses import Lost, acknowledgement
 from .prevention import last_down_first_up, more_replicas, no_unclean_election
 from .replica_history import (
     death_facts,

@@ -9,13 +9,20 @@ from typing import Any
 
 from ...histories.tables import Finding
 from ..partitions.partition import Partition
-from .bins import bins_over
-from .breaches import acknowledged_between, dated, heat, impact, times_of
-from .consumers import never_received
+from .breaches import acknowledged_between, dated, heat, impact, never_received, times_of
 from .merge import MAX_PARTITIONS, badness, merge_figures
 from .offsets import offset_map
 from .replicas import replica_figures
-from .series import lags, latency, outcomes_of_acknowledged, over_time, rows_by_process, span_of, unplaced_outcomes
+from .series import (
+    bins_over,
+    lags,
+    latency,
+    outcomes_of_acknowledged,
+    over_time,
+    rows_by_process,
+    span_of,
+    unplaced_outcomes,
+)
 from .transactions import transaction_figures
 from .windows import windows
 

@@ -6,7 +6,7 @@ The record is figures.json:
     series     sums over all partitions by bin (series.py: over_time)
     latency    [bin, bucket, count] lists, added up
     impact     acknowledged, lost, lost_read, duplicated, legally_gone, handled_again; by_topic, by_producer, by_reader
-    never_received  [process, partition, first, last, records] (consumers.py)
+    never_received  [process, partition, first, last, records] (breaches.py)
     heat       rows of findings by partition: {partition, cells: [{rule, severity, bins, records}]}
     partitions [{name, topic, partition, violations, acknowledged, lost, lost_read, series, lags, offsets, replicas,
                transactions, causes}], the worst first
@@ -26,10 +26,9 @@ import numpy as np
 import polars as pl
 
 from ..finding_order import partition_key
-from .bins import Bins, bins_of, bins_over, numbers_in, summed
 from .breaches import KINDS, TOTALS
 from .faults import fault_bands
-from .series import OF_ACKNOWLEDGED
+from .series import OF_ACKNOWLEDGED, Bins, bins_of, bins_over, numbers_in, summed
 
 if TYPE_CHECKING:
     from ...histories.settings import Settings

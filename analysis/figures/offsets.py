@@ -11,8 +11,7 @@ from ...histories.tables import Finding
 from ..partitions.absences import superseded
 from ..partitions.entries import Mask
 from ..partitions.partition import Partition
-from .bins import Ints
-from .series import lost_values
+from .series import Ints, lost_values
 
 # Classes of the record at an offset, worst first. If an offset had several records, the worst class is shown.
 CLASSES = (

@@ -16,8 +16,8 @@ from ...histories.settings import Settings
 from ...histories.tables import MIN_INT64
 from ..batches import Unit
 from ..engines.store import ObservationStore
-from ..figures.bins import bins_of, bins_over
 from ..figures.merge import latency_of, series_of
+from ..figures.series import bins_of, bins_over
 from ..partitions.marks import IS_COMMIT, IS_LOG_END
 from ..partitions.unit import Tables
 from ..screening.groups import group_of, groups_of, handlers_of

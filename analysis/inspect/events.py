@@ -11,8 +11,7 @@ from ...histories.evidence.clock import Fault
 from ...histories.tables import MAX_INT64
 from ..partitions.partition import Partition
 from ..timelines.facts import Fact
-from ..timelines.terms import Term
-from ..timelines.timeline import Timeline
+from ..timelines.timeline import Term, Timeline
 from .groups import facts_of_groups
 from .transactions import facts_of_transactions
 

@@ -10,9 +10,8 @@ import polars as pl
 
 from ...histories.tables import Evidence, Finding
 from ..causes import explain_absence
-from ..causes.attempts import Explanation
+from ..causes.cases import Explanation, Lost
 from ..causes.explaining import record_of
-from ..causes.losses import Lost
 from ..finding_order import worst_first
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import in_snapshot, is_of_copy

@@ -17,10 +17,9 @@ from ..partitions.log_start import highest_end
 from ..partitions.partition import Partition
 from ..references import SEMANTICS
 from ..replicas.resolved_outcomes import is_leader_collected
-from .findings import finding, seconds, where
 from .group_commits import commits_of, groups_or_clients
 from .loss import outcomes_of_sends
-from .rule import Result, Rule, Unknown
+from .rule import Result, Rule, Unknown, finding, seconds, where
 
 
 class KnownEnd(NamedTuple):

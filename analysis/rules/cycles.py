@@ -22,8 +22,7 @@ from ..transactions.cycles import Cycles, cycles_of
 from ..transactions.shortest_cycle import Cycle, Step
 from ..transactions.windows import windows_of, within
 from ..wording import plural, short
-from .findings import seconds
-from .rule import Judgement, Rule, judge_later
+from .rule import Judgement, Rule, judge_later, seconds
 
 if TYPE_CHECKING:
     from ...histories.settings import Settings

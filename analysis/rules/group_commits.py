@@ -12,7 +12,7 @@ from ..partitions.coordinators import committed_at_last
 from ..partitions.marks import IS_COMMIT, IS_OF_GROUP
 from ..partitions.partition import Partition
 from ..timelines.facts import SECOND
-from .findings import finding, seconds
+from .rule import finding, seconds
 
 
 def groups_of(p: Partition) -> dict[str, list[str]]:

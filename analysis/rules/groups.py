@@ -18,10 +18,9 @@ from ..partitions.partition import Offsets, Partition
 from ..references import SEMANTICS
 from ..timelines.facts import SECOND
 from ..wording import plural, short, some, some_values
-from .findings import Proof, finding, seconds, where
 from .group_commits import commits_of, groups_of, groups_or_clients, lost_commits, with_begin
 from .loss import lost_sends
-from .rule import Result, Rule, Unknown
+from .rule import Proof, Result, Rule, Unknown, finding, seconds, where
 
 
 @Rule(

@@ -12,9 +12,8 @@ from ..partitions.jepsen_log import jepsen_log
 from ..partitions.partition import Partition
 from ..references import REPLICATION, kip
 from ..wording import plural, short, some
-from .findings import distinct, finding, where
 from .loss import lost_sends
-from .rule import Result, Rule
+from .rule import Result, Rule, distinct, finding, where
 from .send_evidence import without_idempotence
 
 

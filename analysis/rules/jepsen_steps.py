@@ -9,8 +9,7 @@ import polars as pl
 from ..partitions.jepsen_log import jepsen_index, jepsen_log
 from ..partitions.partition import Partition
 from ..wording import plural, short
-from .findings import finding
-from .rule import Result
+from .rule import Result, finding
 
 # Columns process, at, value; before, before_at (the value that precedes it); places (how far on in the log it is).
 Steps = pl.DataFrame

@@ -15,8 +15,7 @@ from ...histories.tables import Evidence, Finding
 from ..references import MESSAGE_FORMAT, REPLICATION, kip
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy, runs
 from ..wording import brokers, span
-from .findings import Row, finding
-from .rule import NO_BROKER_FILES, Result, Rule, Unknown
+from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding
 
 # A tail that a crash tore off, or that was preallocated: Kafka truncates it at the next start.
 HARMLESS = ("torn-tail", "zeros")

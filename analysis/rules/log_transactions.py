@@ -22,8 +22,7 @@ from ..references import kip
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, stretches
 from ..timelines.facts import SECOND
 from ..wording import brokers, plural, short, span
-from .findings import Row, finding, seconds, where
-from .rule import NO_BROKER_FILES, Result, Rule, Unknown
+from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding, seconds, where
 
 # The coordinator looks for transactions beyond their timeout every 10 s, and repeats markers until they are written.
 GRACE_SECONDS = 30

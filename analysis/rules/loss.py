@@ -19,9 +19,8 @@ from ..partitions.ranges import ranges_in
 from ..references import SEMANTICS
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import short, some, some_values
-from .findings import Row, distinct, finding, seconds, where
 from .replica_absent import acknowledged_absent
-from .rule import Result, Rule
+from .rule import Result, Row, Rule, distinct, finding, seconds, where
 from .send_evidence import passed_over, sends_with_reads, unknown_ends, unknown_sends, with_later_end, with_other_value
 
 

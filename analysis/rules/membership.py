@@ -11,9 +11,8 @@ from ..partitions.coordinators import group_evidence
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..references import GENERATIONS
-from .findings import Row, finding, seconds, where
 from .group_commits import commits_of, with_begin
-from .rule import MissingSetting, Result, Rule, Unknown
+from .rule import MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
 
 GENERATION = pl.col("group_generation").alias("generation")
 

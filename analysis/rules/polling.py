@@ -20,9 +20,8 @@ from ..partitions.partition import Offsets, Partition, once
 from ..references import JEPSEN
 from ..wording import plural
 from . import jepsen_steps
-from .findings import Row, finding, where
 from .loss import vanished
-from .rule import Result, Rule, Unknown
+from .rule import Result, Row, Rule, Unknown, finding, where
 
 
 @Rule(

@@ -13,9 +13,8 @@ from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..references import LINEARIZABILITY
 from ..wording import plural, short, some_values
-from .findings import Row, distinct, finding, seconds, where
 from .loss import lost_sends
-from .rule import Result, Rule, Unknown, missing_isolation_levels
+from .rule import Result, Row, Rule, Unknown, distinct, finding, missing_isolation_levels, seconds, where
 
 
 @Rule(

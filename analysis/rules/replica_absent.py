@@ -15,8 +15,7 @@ from ..partitions.adjacent_runs import adjacent_runs, coexisting, events, genera
 from ..references import REPLICATION
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
 from ..wording import brokers, plural, quoted, span
-from .findings import finding
-from .rule import NO_BROKER_FILES, Result, Rule, Unknown
+from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding
 
 
 @Rule(

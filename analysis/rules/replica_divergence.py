@@ -17,8 +17,7 @@ from ...histories.tables import Evidence, Finding
 from ..references import kip
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, runs
 from ..wording import brokers, quoted, span
-from .findings import finding
-from .rule import NO_BROKER_FILES, Result, Rule, Unknown
+from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding
 
 
 @Rule(

@@ -13,8 +13,7 @@ from ..partitions.partition import Partition, once
 from ..references import JEPSEN
 from ..wording import plural, short
 from . import jepsen_steps
-from .findings import Row, finding, where
-from .rule import Result, Rule
+from .rule import Result, Row, Rule, finding, where
 from .send_evidence import without_idempotence
 
 

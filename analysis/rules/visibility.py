@@ -14,8 +14,7 @@ from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Offsets, Partition, once
 from ..references import JEPSEN, kip
 from ..wording import plural, short, some, some_values
-from .findings import distinct, finding, seconds, where
-from .rule import MissingSetting, Result, Rule, Unknown, missing_isolation_levels
+from .rule import MissingSetting, Result, Rule, Unknown, distinct, finding, missing_isolation_levels, seconds, where
 
 _NOTHING = np.empty(0, dtype=np.int64)
 

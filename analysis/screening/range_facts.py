@@ -17,8 +17,7 @@ import polars as pl
 
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64
-from ..figures.bins import bins_over
-from ..figures.series import latency, over_time, span_of
+from ..figures.series import bins_over, latency, over_time, span_of
 from ..partitions.entries import Ints, Mask
 from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END
 from ..partitions.observations import last_heal

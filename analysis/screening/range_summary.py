@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from ...histories.settings import Settings
-from ..figures.bins import bins_of, bins_over
 from ..figures.merge import latency_of, series_of
-from ..figures.series import outcomes, span_of, unplaced_outcomes
+from ..figures.series import bins_of, bins_over, outcomes, span_of, unplaced_outcomes
 from ..partitions.marks import COUNTS, IS_LOG_END
 from ..partitions.observations import last_heal
 from ..partitions.unit import Common

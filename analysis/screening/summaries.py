@@ -9,10 +9,8 @@ import polars as pl
 
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
-from ..figures.bins import Bins, bins_over
-from ..figures.breaches import TOTALS
-from ..figures.consumers import owner_of
-from ..figures.series import latency, over_time, span_of, unplaced_outcomes
+from ..figures.breaches import TOTALS, owner_of
+from ..figures.series import Bins, bins_over, latency, over_time, span_of, unplaced_outcomes
 from ..partitions.final_reads import FinalReads
 from ..partitions.marks import COUNTS
 from .many_partitions import ManyPartitions

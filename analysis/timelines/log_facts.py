@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact
-from .terms import BrokerEvent, LogEnd, Move, Term, broker_names, is_last_known_leader, isr_clause
-from .timeline import Builder
+from .timeline import BrokerEvent, Builder, LogEnd, Move, Term, broker_names, is_last_known_leader, isr_clause
 
 
 def _fact(builder: Builder, row: dict[str, Any], message: str, kind: str, **about: Any) -> Fact:

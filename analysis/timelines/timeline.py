@@ -1,4 +1,4 @@
-"""The timeline of one topic-partition, and the Builder that collects it from every kind of evidence (building.py)."""
+"""The timeline of one topic-partition: terms of leadership, log ends, brokers' events; and its Builder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,130 @@ from typing import Any
 from ...histories.evidence.clock import Clock, Fault
 from ..replicas.replica_logs import ReplicaLogs
 from .facts import SECOND, Fact
-from .terms import BrokerEvent, LogEnd, Move, Term
+
+
+@dataclass
+class Term:
+    """One leader epoch: its leader, its first offset, and the replicas that could have been elected."""
+
+    epoch: int
+    leader: str | None = None
+    start: int | None = None  # the first offset of the epoch
+    time: int | None = None  # ns, when it was elected or began to lead
+    ended: int | None = None  # ns, when the controller recorded that there was no leader
+    isr: frozenset[str] | None = None  # at its beginning
+    electable: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
+    electable_fact: Fact | None = None  # the source of `electable`, if it is not among the facts of this term
+    elections: list[tuple[frozenset[str], Fact]] = field(default_factory=list)  # each with the ISR before it
+    chosen_outside_isr: Fact | None = None  # the controller's report of it
+    was_last_known: bool = False  # it was elected as the last known leader, out of sync or not (KIP-966)
+    conflict: bool = False
+    claims: dict[str, int | None] = field(default_factory=dict)  # broker -> time of its first report that it leads (ns)
+    facts: list[Fact] = field(default_factory=list)
+    start_facts: list[Fact] = field(default_factory=list)
+    partition_epochs: list[int] = field(default_factory=list)  # recorded during the term
+
+    def name_leader(self, leader: str) -> None:
+        """Sets the leader. A second, different leader puts the term in conflict."""
+        if self.leader is not None and self.leader != leader:
+            self.conflict = True
+        self.leader = leader
+
+    def begin(self, time: int | None, isr: frozenset[str] | None = None) -> None:
+        """Sets the time and the ISR of its beginning, unless an earlier source did."""
+        self.time = time if self.time is None else self.time
+        self.isr = isr if self.isr is None else self.isr
+
+    @property
+    def elected_uncleanly(self) -> bool | None:
+        """Whether the leader was out of sync when it was elected; None if not known.
+
+        The last known leader that KIP-966 elects again is not out of sync, although Kafka calls its election
+        unclean: it has all records that it acknowledged, unless its disk lost them.
+        """
+        if self.leader is None or self.conflict:
+            return None
+        if self.electable:
+            return self.leader not in self.electable
+        return None if self.chosen_outside_isr is None else True
+
+    @property
+    def how_elected(self) -> str:
+        """A clause on how the leader was elected, or that it is unknown; empty for epoch 0 without a known election."""
+        if self.conflict:
+            return "sources name different leaders of this epoch"
+        unclean = self.elected_uncleanly
+        if unclean is None:
+            return "" if self.epoch == 0 else "whether it was clean is not known"
+        if unclean:
+            return "unclean election"
+        return "election of the last known leader" if self.was_last_known else "clean election"
+
+
+@dataclass(frozen=True)
+class _Dated:
+    """Something that a fact records."""
+
+    fact: Fact
+
+    @property
+    def time(self) -> int | None:
+        """The time of the event (ns); None if not known."""
+        return self.fact.time
+
+
+@dataclass(frozen=True)
+class LogEnd(_Dated):
+    """The log end offset of a broker when its log was loaded, truncated or copied, or when it began to follow.
+
+    The kind "high-watermark" has the checkpointed high watermark instead.
+    """
+
+    broker: str
+    end: int
+    kind: str  # loaded followed snapshot truncated corruption high-watermark
+    snapshot: str | None = None
+    noop: bool = False
+
+
+@dataclass(frozen=True)
+class BrokerEvent(_Dated):
+    """A broker died, started or was unfenced."""
+
+    broker: str
+    kind: str  # died (or was fenced), started, unfenced
+
+
+@dataclass(frozen=True)
+class Move(_Dated):
+    """The replicas that a reassignment adds and removes from a time on; both empty when it is over (KIP-455)."""
+
+    adding: frozenset[str]
+    removing: frozenset[str]
+
+
+def isr_clause(isr: frozenset[str]) -> str:
+    """A clause on the ISR before an election."""
+    return f"; the ISR had been [{', '.join(sorted(isr))}]" if isr else "; the ISR had been empty"
+
+
+def is_last_known_leader(
+    config: Mapping[str, Any], leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]
+) -> bool:
+    """Whether a leader outside of ISR (`sync`) and ELR was elected as the last known leader (KIP-966).
+
+    Kafka requires that both are empty (PartitionChangeBuilder.canElectLastKnownLeader). The record of the election may
+    have emptied the ELR: its last member returned from an unclean shutdown. If unclean elections are disabled, this is
+    the only explanation.
+    """
+    disabled = str(config.get("unclean.leader.election.enable", "")).lower() == "false"
+    return leader in known and not sync and (not elr or (disabled and leader not in elr))
+
+
+def broker_names(values: Any) -> frozenset[str]:
+    """The names of brokers: their ids as text."""
+    return frozenset(str(v) for v in values or ())
+
 
 DEATHS = {"kill": "was killed", "power-loss": "lost power"}  # faults that end a process at once
 

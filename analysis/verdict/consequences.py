@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, Finding
-from ..causes.losses import LOSSES
+from ..causes.cases import LOSSES
 from ..partitions.partition import Partition
 from ..rules import RULES
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -15,17 +17,48 @@ from .analysis.transactions.consistency_models import STRONGEST, check_model
 from .analysis.transactions.rw_register import check_assumptions
 from .analysis.verdict.document import report_of
 from .analysis.verdict.provenance import provenance_of
-from .event_frames import library_of, write_bundle
 from .histories.bundle import Run, open_run
 from .histories.errors import UsageError
+from .histories.event_frames import SOURCE, check_columns, json_lines
 from .histories.files import is_uri, local_path
 from .histories.readers import CHECKED
 from .result import Result
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from .analysis.engines.spark import Session
 
-Path = str | os.PathLike[str]
+
+LIBRARIES = ("polars", "pandas", "pyspark")
+
+
+def library_of(found: Any) -> str:
+    """The library of a DataFrame (one of LIBRARIES); empty for any other object. Imports none of them."""
+    library = type(found).__module__.split(".")[0]
+    return library if library in LIBRARIES and type(found).__name__ in ("DataFrame", "LazyFrame") else ""
+
+
+def write_bundle(frame: Any, folder: str, config: Mapping[str, Any]) -> None:
+    """Write history.jsonl, in which line n is row n, and run.json. Raises UsageError."""
+    events = _to_polars(frame)
+    check_columns(events.columns)
+    (Path(folder) / "run.json").write_text(json.dumps({"format": 1, **config}), encoding="utf-8")
+    (Path(folder) / SOURCE).write_bytes(json_lines(events))
+
+
+def _to_polars(frame: Any) -> pl.DataFrame:
+    import polars as pl
+
+    library = library_of(frame)
+    if library == "pyspark":
+        return pl.DataFrame(frame.toArrow())
+    if library == "pandas":
+        return pl.from_pandas(frame)
+    return frame.collect() if isinstance(frame, pl.LazyFrame) else frame
+
+
+PathName = str | os.PathLike[str]
 Kind = TypeVar("Kind", bound=Result)
 Engine = Literal["local", "spark"]
 ENGINES = ("local", "spark")
@@ -97,7 +130,7 @@ class Options(TypedDict, total=False):
 
 
 @overload
-def check(run: Sequence[Path], engine: Engine = ..., **options: Unpack[Options]) -> list[Result]:
+def check(run: Sequence[PathName], engine: Engine = ..., **options: Unpack[Options]) -> list[Result]:
     """A list of paths gives a list of results."""
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .analysis.results import Results
 from .analysis.transactions.consistency_models import STRONGEST
-from .event_frames import library_of
-from .judging import Request, judge_path, paths_of, result_of
+from .judging import Request, judge_path, library_of, paths_of, result_of
 from .result import Result
 
 if TYPE_CHECKING:

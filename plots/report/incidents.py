@@ -11,13 +11,13 @@ from typing import Any
 
 import polars as pl
 
+from ...analysis.causes.cases import LOSSES
 from ...analysis.causes.incidents import Incident
-from ...analysis.causes.losses import LOSSES
 from ...analysis.timelines.facts import RESTART
 from ...analysis.timelines.timeline import DEATHS
 from ...analysis.wording import brokers, plural
-from ..clock import clock
 from ..style import fault_kind
+from ..time_axis import clock
 from .root_causes import shown_facts
 
 MAX_INCIDENTS = 25

@@ -19,9 +19,9 @@ from ...analysis.rules import rules_of
 from ...analysis.verdict.assumptions import broken_assumptions
 from ...analysis.wording import either, plural, some
 from .. import PLOTS, style
-from ..clock import clock
 from ..escaping import markdown
 from ..painting import Job, jobs_of, painted
+from ..time_axis import clock
 from .incidents import faults_before, first_sign, place_of, timeline, worst_incidents
 from .root_causes import cause_headlines, impact_by_cause, root_cause_of
 

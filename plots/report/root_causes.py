@@ -10,7 +10,7 @@ from typing import Any
 from ...analysis.causes import title_of
 from ...analysis.causes.incidents import UNKNOWN, Incident
 from ...analysis.wording import either, plural, some
-from ..clock import clock
+from ..time_axis import clock
 
 MAX_STEPS = 40  # of an incident; verdict.json has all
 MAX_BLAMED = 3

@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_missed
-from logjudge.analysis.causes.attempts import Explanation
-from logjudge.analysis.causes.missed import GROUP_EVENTS, Missed
+from logjudge.analysis.causes.cases import GROUP_EVENTS, Explanation, Missed
 from logjudge.analysis.timelines.facts import Fact
 
 POLLED = [("poll", 0, 2), ("handle", 0, 0), ("commit", 3, 3)]

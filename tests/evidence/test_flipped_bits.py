@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from logjudge.analysis.causes import explain_loss
-from logjudge.analysis.causes.losses import lost_of
+from logjudge.analysis.causes.cases import lost_of
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.histories.evidence.layout import find_parts
 from logjudge.histories.evidence.part_blocks import read_part

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
+from logjudge.analysis.timelines.building import merge_sources
 from logjudge.analysis.timelines.facts import Fact, ordered
-from logjudge.analysis.timelines.merging import merge_sources
 
 from .timelines import (
     SECOND,

@@ -12,9 +12,7 @@ from functools import partial
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_absence, explain_loss, explain_missed
-from logjudge.analysis.causes.losses import Lost, lost_of
-from logjudge.analysis.causes.missed import GROUP_EVENTS, Missed
-from logjudge.analysis.causes.repeated import Repeated
+from logjudge.analysis.causes.cases import GROUP_EVENTS, Lost, Missed, Repeated, lost_of
 from logjudge.analysis.engines.local import judge_run
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.layout import find_parts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
-from logjudge.analysis.causes.losses import Lost
+from logjudge.analysis.causes.cases import Lost
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.timelines.building import build_timeline
 from logjudge.histories.evidence.clock import Fault

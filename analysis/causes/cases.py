@@ -1,0 +1,275 @@
+"""What causes explain (lost ranges, missed records, repeated values), and what they return (attempts, explanations)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from ...histories.tables import Finding
+from ..replicas.replica_logs import TopicPartition, in_snapshot
+from ..rules import RULES
+from ..timelines.facts import Fact
+from ..timelines.timeline import Timeline
+from ..wording import plural, quoted, span
+
+
+@dataclass
+class Explanation:
+    """A cause with its proof, or the reason why none is proved.
+
+    cause: a name of CAUSES, or "unknown". chain: the facts that prove it, in order of time. prevented_by:
+    measures that would have prevented it. missing: for "unknown", the evidence that would be needed.
+    readings: if the evidence conflicts, every cause that it supports, each with its own chain.
+    """
+
+    cause: str
+    chain: list[Fact] = field(default_factory=list)
+    prevented_by: list[str] = field(default_factory=list)
+    citation: str = ""
+    missing: list[str] = field(default_factory=list)
+    readings: list[Explanation] = field(default_factory=list)
+
+
+@dataclass
+class Attempt:
+    """The result of one cause: proved by its chain; or undecided, as evidence is `missing`; or excluded (neither)."""
+
+    proved: bool = False
+    chain: list[Fact] = field(default_factory=list)
+    prevented_by: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+NOT_THE_CASE = Attempt()
+
+
+def needs(*missing: str) -> Attempt:
+    """An undecided attempt, for which this evidence is missing."""
+    return Attempt(missing=list(missing))
+
+
+# Rules that find losses: lost-write from the clients' view, acknowledged-absent from the brokers' logs.
+LOSSES = tuple(name for name, rule in RULES.items() if rule.explained_as == "loss")
+# By kind of fact: the report to a client that its records are written.
+ACKNOWLEDGEMENTS = {"acknowledged": "acknowledgement", "committed-transaction": "commit of a transaction with records"}
+ACKED_BY = pl.coalesce("acked_by", "completed")  # ns, of sends with acknowledgement times
+
+
+@dataclass(frozen=True)
+class LostRange(TopicPartition):
+    """Acknowledged records of one topic-partition that are gone."""
+
+    first: int | None  # offsets, inclusive; None if not known
+    last: int | None
+    count: int
+    read: int | None  # records that a consumer had read; None if not known
+    first_acked: int | None = None  # ns
+    last_acked: int | None = None
+
+
+@dataclass(frozen=True)
+class Lost(TopicPartition):
+    """Acknowledged records that are gone, adjacent in one topic-partition."""
+
+    first: int
+    last: int
+    count: int
+    acks: frozenset[str] = frozenset()  # "all", "1"; empty if not recorded
+    values: tuple[str, ...] = ()
+    # ns: the records were acknowledged between these times. A client reports an acknowledgement at once, but of a send
+    # in a transaction only the transaction's end (loss_ranges.py).
+    first_acked: int | None = None
+    last_acked: int | None = None
+    place: int | None = None  # of the first acknowledgement, or end of a transaction
+    last_place: int | None = None
+    read: int | None = None  # records that a consumer had read
+    written: int | None = None  # ns at which they had been written, if no acknowledgement is known
+    replaced: int | None = None  # ns of a later acknowledgement of another record at the first lost offset
+    replaced_place: int | None = None
+    committed: tuple[int, int] | None = None  # ns: the first and the last end of their transactions, if any
+
+    @property
+    def reported(self) -> tuple[int | None, int | None]:
+        """The times (ns) of the first and the last acknowledgement, or end of a transaction, at clients."""
+        return self.committed or (self.first_acked, self.last_acked)
+
+
+def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
+    """The lost range of a finding (acknowledged-absent, or lost-write of the client's view).
+
+    sends: those of the finding's topic-partition, with the columns of replica_logs.SENT_RECORDS.
+    """
+    if finding.topic is None or finding.partition is None or finding.first_offset is None:
+        return None
+    gone = sends.filter(pl.col("acknowledged") & pl.col("value").is_in(finding.values)).sort("completed")
+    last = finding.last_offset if finding.last_offset is not None else finding.first_offset
+    if gone.height:
+        return _lost(finding, gone, finding.first_offset, last, finding.count, sends)
+    offsets = (finding.first_offset, last, finding.count)
+    return Lost(finding.topic, finding.partition, *offsets, values=tuple(finding.values))
+
+
+def lost_part(finding: Finding, gone: pl.DataFrame, sends: pl.DataFrame) -> Lost:
+    """The lost range of a part of a finding's sends, all with known offsets; `sends` as in lost_of."""
+    first, last = int(gone["offset"][0]), int(gone["offset"][-1])
+    return _lost(finding, gone.sort("completed"), first, last, gone.height, sends)
+
+
+def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: int, sends: pl.DataFrame) -> Lost:
+    times = gone.select(first=pl.coalesce("acked_from", "completed").min(), last=ACKED_BY.max())
+    first_acked, last_acked = times.row(0)
+    acked_from = pl.when(pl.col("txn").fill_null(False)).then("invoked").otherwise("completed")
+    is_other = pl.col("acknowledged") & (pl.col("offset") == first) & ~pl.col("value").is_in(finding.values)
+    later = sends.filter(is_other & (acked_from > last_acked)).sort("completed")
+    return Lost(
+        str(finding.topic),
+        int(finding.partition or 0),
+        first,
+        last,
+        count,
+        frozenset(gone["acks"].drop_nulls()),
+        tuple(finding.values) if count == finding.count else tuple(gone.sort("offset")["value"]),
+        first_acked,
+        last_acked,
+        gone["place"][0],
+        gone["place"][-1],
+        int(gone["read"].sum()) if gone["read"].null_count() == 0 else None,
+        replaced=later["completed"][0] if later.height else None,
+        replaced_place=later["place"][0] if later.height else None,
+        committed=(gone["completed"][0], gone["completed"][-1]) if gone["txn"].any() else None,
+    )
+
+
+def acknowledgement(lost: Lost) -> list[Fact]:
+    """The facts of the first and the last acknowledgement of lost records; none if they are not recorded."""
+    if lost.written is not None or lost.reported[0] is None:
+        return []
+    acks = f" with acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
+    offsets = f"{span(lost.first, lost.last)} of {lost.name}"
+    first, last = lost.reported
+    kind = "acknowledged" if lost.committed is None else "committed-transaction"
+    what = ACKNOWLEDGEMENTS[kind]
+    which = what if last in (None, first) else f"first {what}"
+    text = f"{which}{acks} of {offsets} ({plural(lost.count, 'lost record')})"
+    facts = [Fact(text, kind, first, place=lost.place, partition=lost.name)]
+    if last is not None and last != first:
+        facts.append(Fact(f"last {what} of {offsets}", kind, last, place=lost.last_place, partition=lost.name))
+    return facts
+
+
+# A frame of one topic-partition. f is assign (by the group), assign-own (by the application, without an offset), seek
+# (also an assignment by the application to an offset), poll, handle, commit, commit-info (of unknown outcome) or crash.
+# The offsets are of the records of a poll or handle; an assign, seek or commit has its offset in first_offset, null
+# where the group has no committed offset. A crash has no partition and belongs to all of its process.
+GROUP_EVENTS = {
+    **{"time": pl.Int64, "place": pl.Int64, "process": pl.String, "f": pl.String},
+    **{"first_offset": pl.Int64, "last_offset": pl.Int64},
+}
+Processes = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Missed(TopicPartition):
+    """Adjacent records that no member of a group handled."""
+
+    group: str
+    first: int
+    last: int
+    count: int
+    earlier: Mapping[str, Any] | None = None  # a poll of another record at `first`: time, place, process, value
+    stored: Mapping[str, Any] | None = None  # the group's last record in __consumer_offsets: dated, offset, file, byte
+    truncation: Explanation | None = None  # why that other record was truncated, if a cause is proved
+    deleted_since: Callable[[int], int | None] = lambda _: None  # the earliest time (ns) at which an offset was deleted
+
+    @property
+    def records_text(self) -> str:
+        """The offsets and the number of the records, for a sentence."""
+        return f"{span(self.first, self.last)} ({plural(self.count, 'record')})"
+
+    def fact(self, event: Mapping[str, Any], kind: str, text: str) -> Fact:
+        """A fact from an event of the group."""
+        offset = event["first_offset"]
+        return Fact(text, kind, event["time"], place=event["place"], partition=self.name, offset=offset)
+
+
+def touching(events: pl.DataFrame, f: str, missed: Missed) -> pl.DataFrame:
+    """The polls or handles (`f`) with a record within the missed range."""
+    within = (pl.col("first_offset") <= missed.last) & (pl.col("last_offset") >= missed.first)
+    return events.filter(within, f=f)
+
+
+@dataclass(frozen=True)
+class Repeated(TopicPartition):
+    """A value at several offsets of one partition, with its producer."""
+
+    value: str
+    offsets: tuple[int, ...]
+    process: str | None = None
+    invoked: int | None = None  # ns, of its send
+    place: int | None = None
+    acks: str | None = None  # of its send
+    producer: Mapping[str, Any] = field(default_factory=dict)  # the process in run.json
+    read: Mapping[int, int | None] = field(default_factory=dict)  # ns of the first read, by offset
+
+    def lost(self, offsets: Sequence[int]) -> Lost:
+        """The copies at these offsets as a lost range."""
+        acks = frozenset({self.acks} if self.acks else ())
+        read = [time for offset in offsets if (time := self.read.get(offset)) is not None]
+        written = min(read, default=self.invoked)
+        place = (self.topic, self.partition, min(offsets), max(offsets), len(offsets))
+        return Lost(*place, acks, (self.value,), written=written)
+
+
+def sent(repeated: Repeated) -> list[Fact]:
+    """The fact that the value was sent, if its send is recorded."""
+    if repeated.invoked is None:
+        return []
+    text = f"{repeated.process or 'a producer'} sent {quoted(repeated.value)}"
+    return [Fact(text, "sent", repeated.invoked, place=repeated.place)]
+
+
+def copy_fact(timeline: Timeline, row: Mapping[str, Any], batch: str) -> Fact:
+    """The fact that a broker's log has, or had, a copy. `row` is its record; `batch` describes its batch."""
+    epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
+    at_end = row["snapshot"] == timeline.replica_logs.last
+    copy = "a copy is" if at_end else f"a copy was {in_snapshot(row['snapshot'])}"
+    text = f"{copy} at offset {row['offset']}{epoch}, in a batch {batch}"
+    return Fact(text, "kept", source=row["file"], byte=row["byte"], offset=row["offset"])
+
+
+def records_at(timeline: Timeline, offsets: Iterable[int]) -> dict[int, list[dict[str, Any]]]:
+    """The brokers' records of each offset, without control records; of many duplicates at once."""
+    wanted = pl.Series(list(offsets), dtype=pl.Int64).implode()
+    there = timeline.replica_logs.records.filter(pl.col("offset").is_in(wanted) & pl.col("control").is_null())
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in there.iter_rows(named=True):
+        found.setdefault(row["offset"], []).append(row)
+    return found
+
+
+def held_records(
+    timeline: Timeline, repeated: Repeated, records: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The records at the offsets of the copies at the end, from the leader's log if it is known.
+
+    A log that held all copies at once is preferred even if it was truncated later: there the second copy was written
+    while the first one was in the log.
+    """
+    replica_logs = timeline.replica_logs
+    held = [row for row in records if row["snapshot"] == replica_logs.last]
+    of_leader = [row for row in held if row["broker"] == replica_logs.leader]
+    held = of_leader or held
+    if any(row["value"] != repeated.value for row in held):
+        own = [row for row in records if row["value"] == repeated.value]
+        copies: dict[tuple[str, str], set[int]] = {}
+        for row in own:
+            copies.setdefault((row["snapshot"], row["broker"]), set()).add(row["offset"])
+        whole = min((log for log, offsets in copies.items() if offsets == set(repeated.offsets)), default=None)
+        held = [row for row in own if (row["snapshot"], row["broker"]) == whole] or held
+    by_offset: dict[int, Mapping[str, Any]] = {}
+    for row in held:
+        by_offset.setdefault(row["offset"], row)
+    return [by_offset[offset] for offset in sorted(by_offset)]
