@@ -146,9 +146,9 @@ def placement(path: Path | None) -> None:
     found = load_spread.spreads()
     click.echo(load_spread.table(found))
     if path is not None:
-        from ..plots.load_spread import draw
+        from ..plots.comparisons import draw_load_spread
 
-        draw({one.assignment: one.after for one in found}, load_spread.DEAD, path)
+        draw_load_spread({one.assignment: one.after for one in found}, load_spread.DEAD, path)
 
 
 @command.command("processing")
@@ -161,10 +161,10 @@ def processing(path: Path | None) -> None:
     clusters = {scenario.name: scenario.run() for scenario in scenarios}
     click.echo(processing_truth.table(clusters))
     if path is not None:
-        from ..plots.copies import draw
+        from ..plots.comparisons import draw_copies
 
         faults = [(fault.kind, fault.at, fault.at + fault.lasts) for fault in scenarios[0].faults]
-        draw({name: processing_truth.copied(cluster) for name, cluster in clusters.items()}, faults, path)
+        draw_copies({name: processing_truth.copied(cluster) for name, cluster in clusters.items()}, faults, path)
 
 
 def picture(scenario: Scenario, path: Path, description: str) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from logjudge.analysis import kernel
 from logjudge.analysis.engines import local
 from logjudge.analysis.figures import figures_of, merge, merge_figures, own_figures_of
-from logjudge.analysis.figures.faults import STOPS, fault_bands
+from logjudge.analysis.figures.merge import STOPS, fault_bands
 from logjudge.analysis.figures.offsets import MAX_BLOCKS
 from logjudge.analysis.figures.series import MAX_BINS, bins_over, summed
 from logjudge.analysis.kernel import findings_of, judge

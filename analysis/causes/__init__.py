@@ -1,6 +1,6 @@
 """Causes: why acknowledged records were lost, why replicas differ at the end, and why consumers missed records.
 
-Each module is one cause: its docstring is its documentation, beside NAME, CITATION and REMEDY. It has a function for
+Each module is one cause: its docstring is its documentation, beside CITATION and REMEDY. It has a function for
 each thing that it explains: explain_loss, explain_divergence (replicas that differ at the end: the next election can
 lose records), explain_missed (records that a group skipped), explain_duplicate, explain_misread (a read of a damaged
 copy), or explain_absence (legal: no loss). Such a function returns a proof with a chain of dated facts, or the evidence
@@ -45,7 +45,7 @@ from .decisive import decisive_steps
 from .lost_marker import lost_marker, with_marker
 
 CAUSES: dict[str, ModuleType] = {
-    module.NAME: module
+    module.__name__.rpartition(".")[2].replace("_", "-"): module
     for module in (
         unclean_election,
         high_watermark_truncation,
@@ -163,7 +163,7 @@ class Cause(NamedTuple):
 @cache
 def catalogue() -> dict[str, Cause]:
     """All causes by name, causes of a loss first."""
-    return {name: _documented(cause) for name, cause in CAUSES.items()}
+    return {name: _documented(name, cause) for name, cause in CAUSES.items()}
 
 
 def title_of(name: str) -> str:
@@ -172,8 +172,8 @@ def title_of(name: str) -> str:
     return cause.title.removesuffix(".") if cause else ""
 
 
-def _documented(cause: ModuleType) -> Cause:
+def _documented(name: str, cause: ModuleType) -> Cause:
     first, *rest = (" ".join(text.split()) for text in (inspect.getdoc(cause) or "").split("\n\n"))
     evidence = " ".join(text.removeprefix("Needs: ") for text in rest if text.startswith("Needs: "))
     about = "\n\n".join(text for text in rest if not text.startswith("Needs: "))
-    return Cause(cause.NAME, first.partition(": ")[2], about, evidence, cause.REMEDY, cause.CITATION)
+    return Cause(name, first.partition(": ")[2], about, evidence, cause.REMEDY, cause.CITATION)

@@ -17,7 +17,6 @@ from ..timelines.facts import SECOND, Fact, ordered
 from ..wording import plural, span
 from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs, touching
 
-NAME = "commit-before-handle"
 CITATION = "Kafka's documentation of at-most-once delivery and enable.auto.commit"
 REMEDY = "enable.auto.commit=false, and commits after the records are handled."
 Event = Mapping[str, Any]

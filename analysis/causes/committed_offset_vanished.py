@@ -15,7 +15,6 @@ from ..timelines.facts import ordered
 from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs
 from .consumer_reset import PREVENTION, find_reset
 
-NAME = "committed-offset-vanished"
 CITATION = "KIP-211 (expiration of committed offsets, offsets.retention.minutes), KIP-186; GroupMetadataManager"
 REMEDY = "offsets.retention.minutes above the longest absence of a group; auto.offset.reset=earliest or none."
 

@@ -14,7 +14,6 @@ from ..timelines.facts import chain, fact_of
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
 
-NAME = "compaction"
 CITATION = "cleanup.policy=compact; Kafka's documentation of log compaction"
 REMEDY = "Nothing is wrong. cleanup.policy=delete keeps every record of a key."
 

@@ -17,7 +17,6 @@ import polars as pl
 from ..timelines.facts import Fact, ordered
 from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs, touching
 
-NAME = "consumer-reset"
 CITATION = "auto.offset.reset; KIP-842 (richer offset reset strategies), KAFKA-12478 (added partitions)"
 REMEDY = "auto.offset.reset=earliest or none; or a commit for the group before its first start."
 PREVENTION = ["auto.offset.reset=earliest", "auto.offset.reset=by_duration for a group that may start anew (KIP-1106)"]

@@ -19,7 +19,6 @@ from .log_rolled_back import rollback_facts
 from .prevention import flush_measures
 from .replica_history import death_facts, had_records, isr_at_acknowledgement, short_log_facts
 
-NAME = "correlated-failure"
 CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"
 REMEDY = "Replicas in separate failure domains (broker.rack); flush.messages=1, which costs throughput."
 

@@ -25,7 +25,6 @@ from ..wording import brokers, span
 from .cases import NOT_THE_CASE, Attempt, Lost, needs
 from .prevention import CHECKSUMS
 
-NAME = "corruption"
 CITATION = (
     "check.crcs, CorruptRecordException (CRC-32C of record batches, KIP-98); Ganesan et al., Redundancy Does Not Imply"
     " Fault Tolerance, FAST 2017"

@@ -40,7 +40,6 @@ from .replica_history import (
     snapshots_with_records,
 )
 
-NAME = "high-watermark-truncation"
 CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation), KAFKA-1211, KAFKA-3410"
 REMEDY = (
     "Kafka 0.11 or later with message format v2 (KIP-101); min.insync.replicas=2 with acks=all narrows the window only."

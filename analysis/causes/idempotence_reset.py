@@ -15,7 +15,6 @@ from ..timelines.facts import ordered
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Repeated, copy_fact, needs, sent
 
-NAME = "idempotence-reset"
 CITATION = "KIP-98 (idempotent producer), KIP-360 (a new producer epoch after an error)"
 REMEDY = "Transactions, or consumers that ignore values that they have handled."
 

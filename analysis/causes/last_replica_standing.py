@@ -31,7 +31,6 @@ from .replica_history import (
     sole_isr_facts,
 )
 
-NAME = "last-replica-standing"
 CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"
 REMEDY = "min.insync.replicas=2 with acks=all; eligible leader replicas (KIP-966)."
 

@@ -18,7 +18,6 @@ from ..timelines.facts import Fact, chain, fact_of
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, needs
 
-NAME = "leader-epoch-divergence"
 CITATION = "KIP-279 (log divergence after fast leader failover), KAFKA-6361; KIP-320, KAFKA-6880 (zombie replicas)"
 REMEDY = "Kafka 2.1 or later (KIP-279, KIP-320)."
 

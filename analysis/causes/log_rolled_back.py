@@ -33,7 +33,6 @@ from .replica_history import (
     truncations,
 )
 
-NAME = "log-rolled-back"
 CITATION = (
     "Kafka's documentation of replication (a member of the ISR has every committed record), KIP-966; LogManager,"
     " recovery-point-offset-checkpoint"

@@ -12,7 +12,6 @@ from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
 
-NAME = "retention"
 CITATION = "retention.ms and retention.bytes; KIP-107 (DeleteRecords)"
 REMEDY = "Nothing is wrong. retention.ms and retention.bytes decide how long records stay."
 

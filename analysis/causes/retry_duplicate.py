@@ -15,7 +15,6 @@ from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Repeated, copy_fact, needs, sent
 
-NAME = "retry-duplicate"
 CITATION = "KIP-98 (idempotent producer), KIP-679 (idempotence by default); retries, delivery.timeout.ms"
 REMEDY = "enable.idempotence=true, which needs acks=all."
 

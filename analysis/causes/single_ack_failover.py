@@ -27,7 +27,6 @@ from .replica_history import (
     snapshots_with_records,
 )
 
-NAME = "single-ack-failover"
 CITATION = "Kafka's documentation of acks=1; KIP-679 (acks=all by default since 3.0)"
 REMEDY = "acks=all with min.insync.replicas=2."
 

@@ -16,7 +16,6 @@ from ..timelines.facts import ordered
 from ..wording import quoted
 from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs
 
-NAME = "truncation-below-position"
 CITATION = "KIP-320 (clients detect the truncation of a log)"
 REMEDY = "The remedy of the truncation's own cause; commits with the leader epoch of the position."
 PREVENTION = "commits with the leader epoch of the position, so that a client notices the truncation (KIP-320)"

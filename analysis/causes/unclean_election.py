@@ -33,7 +33,6 @@ from .replica_history import (
     truncations,
 )
 
-NAME = "unclean-election"
 CITATION = "KIP-106 (unclean.leader.election.enable), KIP-966 (eligible leader replicas), KAFKA-1211"
 REMEDY = "unclean.leader.election.enable=false; min.insync.replicas=2 with acks=all."
 

@@ -12,8 +12,7 @@ from ...histories.tables import MAX_INT64
 from ..partitions.partition import Partition
 from ..timelines.facts import Fact
 from ..timelines.timeline import Term, Timeline
-from .groups import facts_of_groups
-from .transactions import facts_of_transactions
+from .coordinators import facts_of_groups, facts_of_transactions
 
 Record = dict[str, Any]
 Moment = tuple[str, str, Fact]  # kind, how the leader was elected (or empty), what happened

@@ -16,7 +16,7 @@ from ..finding_order import worst_first
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..wording import quoted
-from . import groups, transactions
+from .coordinators import commits_past, transaction_at
 from .differences import cell
 
 MAX_SHOWN = 20  # senders, readers, findings; further ones are counted
@@ -54,8 +54,8 @@ def offset_history(p: Partition, offset: int, findings: Sequence[Finding], cause
         "sent_left_out": max(len(sent) - MAX_SHOWN, 0),
         "read": [_read(row) for row in read.head(MAX_SHOWN).iter_rows(named=True)],
         "read_left_out": max(len(read) - MAX_SHOWN, 0),
-        "passed": [fact.record() for fact in groups.facts_of_offset(p, offset)[:MAX_SHOWN]],
-        "transaction": [fact.record() for fact in transactions.facts_of_offset(p, offset)],
+        "passed": [fact.record() for fact in commits_past(p, offset)[:MAX_SHOWN]],
+        "transaction": [fact.record() for fact in transaction_at(p, offset)],
         "found": [found_record(one) for one in found[:MAX_SHOWN]],
         "found_left_out": max(len(found) - MAX_SHOWN, 0),
         "held": held,

@@ -16,7 +16,7 @@ from ..replicas.leaders import assigned_replicas, last_leader
 from ..replicas.replica_logs import ReplicaLogs, replica_logs_of
 from ..replicas.resolved_outcomes import resolve_outcomes
 from ..timelines.building import build_timeline
-from ..timelines.timeline import Timeline
+from ..timelines.timeline import Builder, Timeline
 
 Frames = Mapping[str, pl.DataFrame]
 
@@ -118,19 +118,15 @@ def timeline_of(
     logs: ReplicaLogs, frames: Frames, shared: Frames, context: pl.DataFrame, settings: Settings
 ) -> Timeline:
     """The dated facts about a partition: from the metadata, the brokers' logs, the files and the history's faults."""
-    faults = _faults(context)
-    started = started_ms(settings)
+    clocks, config = clocks_of(shared, context, settings), dict(settings.topic(logs.topic))
+    builder = Builder(logs, clocks, _faults(context), config=config, started=started_ms(settings))
     here = _table_or_empty(shared, "metadata").filter(pl.col("topic").is_null() | (pl.col("topic") == logs.topic))
     everywhere = _table_or_empty(shared, "log_events").filter(pl.col("topic").is_null())
     system = settings.config.get("system")
     return build_timeline(
-        logs,
+        builder,
         pl.concat([_table_or_empty(frames, "metadata"), here]),
         pl.concat([_table_or_empty(frames, "log_events"), everywhere]),
-        faults,
-        settings.topic(logs.topic),
-        clocks_of(shared, context, settings),
-        started,
         str(system["version"]) if isinstance(system, dict) and "version" in system else None,
     )
 

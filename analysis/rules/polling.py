@@ -24,6 +24,22 @@ from .loss import vanished
 from .rule import Result, Row, Rule, Unknown, finding, where
 
 
+@once
+def _between_polls(p: Partition) -> pl.DataFrame:
+    empty = p.marks.filter(kind="empty")
+    return jepsen_steps.steps_between(p, p.reads, empty, counts=pl.col("outcome") == "ok")
+
+
+@once
+def _within_polls(p: Partition) -> pl.DataFrame:
+    return jepsen_steps.steps_within(p, p.reads.filter(~pl.col("exempt")))
+
+
+def _severity_in_jepsen(p: Partition) -> str:
+    """Consumers of groups may be moved at any time, so Jepsen allows both rules where its clients subscribe."""
+    return "permitted" if "subscribe" in p.context["kind"] else "violation"
+
+
 @Rule(
     "poll-skip",
     group="consumers",
@@ -49,10 +65,7 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     yield from _skips(p, within=False)
 
 
-@poll_skip.judged_in_jepsen_by
-def poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
-    """Polls that begin more than one place behind the last value of their process's latest ok poll."""
-    yield from jepsen_steps.skips(p, "polled", _between_polls(p), _severity_in_jepsen(p))
+poll_skip.judged_in_jepsen_by(lambda p: jepsen_steps.skips(p, "polled", _between_polls(p), _severity_in_jepsen(p)))
 
 
 @Rule(
@@ -74,10 +87,7 @@ def int_poll_skip(p: Partition) -> Iterator[Result]:
     yield from _skips(p, within=True)
 
 
-@int_poll_skip.judged_in_jepsen_by
-def int_poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
-    """Adjacent values in one operation's polls, where the second is more than one place ahead."""
-    yield from jepsen_steps.skips(p, "polled", _within_polls(p))
+int_poll_skip.judged_in_jepsen_by(lambda p: jepsen_steps.skips(p, "polled", _within_polls(p)))
 
 
 @Rule(
@@ -104,10 +114,9 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     yield from _steps_back(p, within=False)
 
 
-@nonmonotonic_poll.judged_in_jepsen_by
-def nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
-    """Polls that begin at or before the last value of their process's latest ok poll."""
-    yield from jepsen_steps.steps_back(p, "polled", _between_polls(p), _severity_in_jepsen(p))
+nonmonotonic_poll.judged_in_jepsen_by(
+    lambda p: jepsen_steps.steps_back(p, "polled", _between_polls(p), _severity_in_jepsen(p))
+)
 
 
 @Rule(
@@ -128,26 +137,7 @@ def int_nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     yield from _steps_back(p, within=True)
 
 
-@int_nonmonotonic_poll.judged_in_jepsen_by
-def int_nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
-    """Adjacent values in one operation's polls, where the second is the same or earlier in the log."""
-    yield from jepsen_steps.steps_back(p, "polled", _within_polls(p))
-
-
-@once
-def _between_polls(p: Partition) -> pl.DataFrame:
-    empty = p.marks.filter(kind="empty")
-    return jepsen_steps.steps_between(p, p.reads, empty, counts=pl.col("outcome") == "ok")
-
-
-@once
-def _within_polls(p: Partition) -> pl.DataFrame:
-    return jepsen_steps.steps_within(p, p.reads.filter(~pl.col("exempt")))
-
-
-def _severity_in_jepsen(p: Partition) -> str:
-    """Consumers of groups may be moved at any time, so Jepsen allows both rules where its clients subscribe."""
-    return "permitted" if "subscribe" in p.context["kind"] else "violation"
+int_nonmonotonic_poll.judged_in_jepsen_by(lambda p: jepsen_steps.steps_back(p, "polled", _within_polls(p)))
 
 
 def _skips(p: Partition, within: bool) -> Iterator[Result]:

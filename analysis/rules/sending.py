@@ -65,10 +65,9 @@ def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
     yield from _steps_back(p, within=True)
 
 
-@int_nonmonotonic_send.judged_in_jepsen_by
-def int_nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
-    """Adjacent sends of one operation, where the second is the same or earlier in the log."""
-    yield from jepsen_steps.steps_back(p, "sent", jepsen_steps.steps_within(p, p.sends))
+int_nonmonotonic_send.judged_in_jepsen_by(
+    lambda p: jepsen_steps.steps_back(p, "sent", jepsen_steps.steps_within(p, p.sends))
+)
 
 
 @Rule(
@@ -106,10 +105,9 @@ def int_send_skip(p: Partition) -> Iterator[Result]:
             )
 
 
-@int_send_skip.judged_in_jepsen_by
-def int_send_skip_in_jepsen(p: Partition) -> Iterator[Result]:
-    """Adjacent sends of one operation, where the second is more than one place ahead: a note."""
-    yield from jepsen_steps.skips(p, "sent", jepsen_steps.steps_within(p, p.sends), "note")
+int_send_skip.judged_in_jepsen_by(
+    lambda p: jepsen_steps.skips(p, "sent", jepsen_steps.steps_within(p, p.sends), "note")
+)
 
 
 def _steps_back(p: Partition, within: bool) -> Iterator[Result]:

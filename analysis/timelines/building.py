@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ import polars as pl
 from ...histories.evidence.clock import Clock, Fault, process_starts
 from ...histories.tables import MAX_INT64
 from ..replicas.leaders import longest_copy
-from ..replicas.replica_logs import ReplicaLogs, in_snapshot
+from ..replicas.replica_logs import in_snapshot
 from .facts import RESTART, Fact, fact_of
 from .log_facts import HANDLERS
 from .timeline import (
@@ -101,23 +101,12 @@ TOPICS = {"topic": ("topic-created", "created"), "remove-topic": ("topic-deleted
 TOPIC_FAULTS = {"create-topic": ("topic-created", "create"), "delete-topic": ("topic-deleted", "delete")}
 
 
-def build_timeline(
-    logs: ReplicaLogs,
-    metadata: pl.DataFrame,
-    log_events: pl.DataFrame,
-    faults: Sequence[Fault],
-    config: Mapping[str, Any],
-    clocks: Mapping[str, Clock],
-    started: int | None,
-    version: str | None,
-) -> Timeline:
-    """The timeline of a topic-partition.
+def build_timeline(builder: Builder, metadata: pl.DataFrame, log_events: pl.DataFrame, version: str | None) -> Timeline:
+    """The timeline of a topic-partition; `builder` has its logs, the faults, and settings of the run.
 
     metadata and log_events: rows of METADATA and LOG_EVENTS with location, for this topic-partition and for whole
-    brokers (no partition). config: the topic's configuration in run.json. started: start of the run, ms since
-    1970. version: system.version in run.json.
+    brokers (no partition). version: system.version in run.json.
     """
-    builder = Builder(logs, dict(clocks), list(faults), config=dict(config), started=started)
     _from_metadata(builder, metadata)
     rows = log_events.filter(pl.col("kind") != "configured").rows(named=True)
     rows += (start for start in process_starts(log_events) if start["kind"] == "configured")

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import aiokafka, confluent, spark
-    from .assertions import assert_valid
     from .histories.errors import InputError, LogjudgeError, MissingComponentError, UsageError
     from .histories.recording.recorder import Recorder
-    from .judging import check
+    from .judging import assert_valid, check
     from .linearizability import Linearizability, linearizable
     from .models.operations import UNKNOWN, Action, Model, Operation
     from .result import Result
@@ -38,7 +37,7 @@ _MODULES = {
     "UNKNOWN": "models.operations",
     "UsageError": "histories.errors",
     "aiokafka": "",
-    "assert_valid": "assertions",
+    "assert_valid": "judging",
     "check": "judging",
     "confluent": "",
     "linearizable": "linearizability",

@@ -250,3 +250,20 @@ def judge_path(path: str, session: Session, request: Request) -> Results:
 
 def _open_local(path: str, request: Request) -> Run:
     return open_run(local_path(path), request.reader, contents=CHECKED)
+
+
+def assert_valid(run: Any, allow: str | Iterable[str] = (), **options: Any) -> Result:
+    """Judge a run and raise an AssertionError unless it is valid; return the result.
+
+    `run` is what `logjudge.check` takes, a Recorder (which is finished first), or a Result. `options` are those of
+    `logjudge.check`.
+    """
+    from .histories.recording.recorder import Recorder
+
+    __tracebackhide__ = True
+    if isinstance(run, Result):
+        run.assert_valid(allow)
+        return run
+    result: Result = check(run.finish() if isinstance(run, Recorder) else run, allow=allow, **options)
+    result.assert_valid()
+    return result

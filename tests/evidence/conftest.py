@@ -22,7 +22,7 @@ from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, ReplicaLogs, c
 from logjudge.analysis.rules import RULES
 from logjudge.analysis.rules.rule import Judgement
 from logjudge.analysis.timelines.building import build_timeline
-from logjudge.analysis.timelines.timeline import Timeline
+from logjudge.analysis.timelines.timeline import Builder, Timeline
 from logjudge.histories.evidence.clock import Fault, clock_offsets
 from logjudge.histories.evidence.layout import find_parts
 from logjudge.histories.evidence.part_blocks import read_part
@@ -129,14 +129,13 @@ class Run:
     def timeline(self, topic: str, partition: int) -> Timeline:
         here = (topic, partition)
         everywhere = self.table("log_events", *self.tables)
+        config = dict(self.about.get("topics", {}).get(topic, {}))
+        clocks = clock_offsets(everywhere, self.faults, self.started)
+        logs = self.replica_logs(topic, partition)
         return build_timeline(
-            self.replica_logs(topic, partition),
+            Builder(logs, clocks, self.faults, config=config, started=self.started),
             self.table("metadata", here, (topic, None), (None, None)),
             self.table("log_events", here, (None, None)),
-            self.faults,
-            self.about.get("topics", {}).get(topic, {}),
-            clock_offsets(everywhere, self.faults, self.started),
-            self.started,
             self.about.get("system", {}).get("version"),
         )
 

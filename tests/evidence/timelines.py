@@ -6,6 +6,7 @@ import polars as pl
 from logjudge.analysis.causes.cases import Lost
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.timelines.building import build_timeline
+from logjudge.analysis.timelines.timeline import Builder
 from logjudge.histories.evidence.clock import Fault
 from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replay_records
 from logjudge.histories.evidence.server_log import parse_log
@@ -66,7 +67,8 @@ def timeline(tables, about=None, meta=None, events=(), config=None, version="4.1
     log_events = pl.concat([empty(LOG_EVENTS, True), *events])
     meta = empty(METADATA, True) if meta is None else meta
     held = replica_logs_of("orders", 0, tables, leader=leader, **(about or {}))
-    return build_timeline(held, meta, log_events, faults, config or {}, {}, START, version)
+    builder = Builder(held, {}, list(faults), config=dict(config or {}), started=START)
+    return build_timeline(builder, meta, log_events, version)
 
 
 def of_format_v1(text):

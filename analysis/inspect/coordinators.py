@@ -1,5 +1,4 @@
-"""The facts of a transaction in one partition, from the leader's log and `__transaction_state`, for `timeline` and
-`explain`."""
+"""What coordinators recorded of groups and transactions in a partition, as facts for `timeline` and `explain`."""
 
 from __future__ import annotations
 
@@ -7,12 +6,71 @@ from typing import Any
 
 import polars as pl
 
-from ..partitions.coordinators import coordinated_transactions, one_by_one, transactions_in_log
+from ..partitions.coordinators import coordinated_transactions, group_evidence, one_by_one, transactions_in_log
 from ..partitions.partition import Partition, once
 from ..timelines.facts import Fact
 from ..wording import plural, some
 
 Row = dict[str, Any]
+
+
+def facts_of_groups(p: Partition) -> list[Fact]:
+    """Assignments, removed offsets, commits that go back, and the last commit of each group."""
+    facts = []
+    for (group,), rows in group_evidence(p).group_by("group", maintain_order=True):
+        commits = rows.filter(kind="committed").with_columns(previous=pl.col("offset").shift())
+        count = plural(len(commits), "commit")
+        back = commits.filter(pl.col("offset") < pl.col("previous"))
+        facts += [_assigned(p, row) for row in rows.filter(kind="assigned").rows(named=True)]
+        facts += [_owned(p, row) for row in rows.filter(pl.col("kind").is_in(["owned", "released"])).rows(named=True)]
+        facts += [
+            _fact(p, row, f"the committed offset of group {group} in {p.name} was removed")
+            for row in rows.filter(kind="removed").rows(named=True)
+        ]
+        facts += [
+            _fact(p, row, f"group {group} committed {p.name}@{row['offset']} after @{row['previous']}")
+            for row in back.rows(named=True)
+        ]
+        facts += [
+            _fact(p, row, f"group {group} committed {p.name}@{row['offset']}, the last of {count}")
+            for row in commits.tail(1).rows(named=True)
+        ]
+    return facts
+
+
+def commits_past(p: Partition, offset: int) -> list[Fact]:
+    """The first commit of each group that is beyond the offset."""
+    beyond = group_evidence(p).filter(pl.col("offset") > offset, kind="committed")
+    return [
+        _fact(p, row, f"group {row['group']} passed it with the commit of {p.name}@{row['offset']}")
+        for row in beyond.unique("group", keep="first", maintain_order=True).rows(named=True)
+    ]
+
+
+def _assigned(p: Partition, row: Row) -> Fact:
+    text = f"generation {row['generation']} of group {row['group']} assigned {p.name} to {_member(p, row)}"
+    return _fact(p, row, text)
+
+
+def _owned(p: Partition, row: Row) -> Fact:
+    """A member of a group of KIP-848 got the partition, or gave it up; a member that left has no epoch."""
+    epoch = "" if row["generation"] is None else f" in member epoch {row['generation']}"
+    did = "owned" if row["kind"] == "owned" else "no longer owned"
+    return _fact(p, row, f"{_member(p, row)} of group {row['group']} {did} {p.name}{epoch}")
+
+
+def _member(p: Partition, row: Row) -> str:
+    """The process of the history with this member id, or else the client id; then the member id."""
+    found = (frame.filter(member=row["member"])["process"].head(1) for frame in (p.marks, p.context))
+    process = next((name for names in found for name in names), row["client"])
+    return f"{process} ({row['member']}" + (f", instance {row['instance']})" if row["instance"] else ")")
+
+
+def _fact(p: Partition, row: Row, sentence: str) -> Fact:
+    source = (row["dated"], row["file"], None, row["byte"])
+    return Fact(sentence, "group", *source, partition=p.name, offset=row["offset"])
+
+
 MAX_PARTITIONS = 8  # named
 MAX_READERS = 8
 TRANSACTION = "transaction"  # kind of the facts
@@ -36,7 +94,7 @@ def facts_of_transactions(p: Partition) -> list[Fact]:
     return facts
 
 
-def facts_of_offset(p: Partition, offset: int) -> list[Fact]:
+def transaction_at(p: Partition, offset: int) -> list[Fact]:
     """The facts of the transaction with its record or marker at an offset; empty if there is none."""
     first, last = pl.coalesce("first_offset", "marker"), pl.coalesce("marker", "last_offset")
     here = pl.lit(offset).is_between(first, last) & pl.col("producer_id").is_in(_producers_at(p, offset))
