@@ -21,7 +21,7 @@ from ..analysis.replicas.replica_logs import in_snapshot
 from ..analysis.wording import brokers, either, plural, some, span
 from ..histories.errors import UsageError
 from ..histories.tables import Evidence, Finding
-from ..plots.report.root_causes import RootCause, root_cause_of, source_of, step_of
+from ..plots.report.incidents import RootCause, root_cause_of, source_of, step_of
 from ..plots.report.saved import Saved, is_saved, load
 from .document import Document
 from .inspection import (

@@ -167,7 +167,7 @@ def _where(report: dict[str, Any], incident: Incident) -> str:
 
 def with_causes(incidents: Iterable[Incident]) -> list[tuple[Incident, str, str]]:
     """Each incident with its sentence and citation. Prevention and citation are given once per cause."""
-    from ..plots.report.root_causes import sentence_of
+    from ..plots.report.incidents import sentence_of
 
     cited: set[str] = set()
     sentences = []

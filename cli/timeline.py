@@ -10,7 +10,7 @@ import click
 
 from ..analysis.inspect.events import events_of_partition
 from ..analysis.inspect.open_partitions import Inspected
-from ..plots.report.root_causes import source_of
+from ..plots.report.incidents import source_of
 from ..plots.time_axis import clock
 from .document import Document
 from .inspection import (

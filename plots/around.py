@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import plural, span
 from . import style
-from .bands import bands_of, sheet_below
-from .time_axis import SINCE_START, moment, name_ticks, seconds_texts
+from .time_axis import SINCE_START, bands_of, moment, name_ticks, seconds_texts, sheet_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import plural
 from . import style
-from .bands import bands_of, sheet_below
-from .time_axis import time_axis
+from .time_axis import bands_of, sheet_below, time_axis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import style
-from .bands import bands_of, sheet_below
-from .time_axis import time_axis
+from .time_axis import bands_of, sheet_below, time_axis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

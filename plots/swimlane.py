@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import plural
 from . import style
-from .bands import bands_of, draw_bands, lanes
-from .time_axis import SINCE_START, clock, seconds_axis
+from .time_axis import SINCE_START, bands_of, clock, draw_bands, lanes, seconds_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import style
-from .bands import bands_of, draw_bands, lanes, seconds
-from .time_axis import seconds_axis
+from .time_axis import bands_of, draw_bands, lanes, seconds, seconds_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

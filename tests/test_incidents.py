@@ -16,8 +16,15 @@ from logjudge.analysis.causes.cases import LostRange
 from logjudge.analysis.causes.incidents import Incident, from_record, incidents_of, places_of, rows_of, saved_incidents
 from logjudge.cli.document import Document
 from logjudge.histories.tables import FINDINGS
-from logjudge.plots.report.incidents import timeline, worst_incidents
-from logjudge.plots.report.root_causes import MAX_STEPS, cause_headlines, impact_by_cause, root_cause_of, sentence_of
+from logjudge.plots.report.incidents import (
+    MAX_STEPS,
+    cause_headlines,
+    impact_by_cause,
+    root_cause_of,
+    sentence_of,
+    timeline,
+    worst_incidents,
+)
 
 KILL = {
     "says": "broker 1 was killed",

@@ -11,9 +11,9 @@ from figure_cases import REAL, judged
 from hypothesis import example, given
 from hypothesis import strategies as st
 from logjudge.plots import PLOTS, around, draw, glance, heatmap, lag, offsets, style, time_axis, unread
-from logjudge.plots.bands import bands_of
 from logjudge.plots.escaping import file_name, markdown
 from logjudge.plots.scale import scale_of
+from logjudge.plots.time_axis import bands_of
 
 
 def figures_of(name: str) -> dict[str, Any]:

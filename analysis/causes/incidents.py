@@ -29,16 +29,7 @@ MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
 MAX_EXAMPLES = 3  # findings without lost records that add their facts to an incident
 UNKNOWN = "unknown"
 FINDING_COLUMNS = (
-    "id",
-    "rule",
-    "severity",
-    "topic",
-    "partition",
-    "first_offset",
-    "last_offset",
-    "count",
-    "sentence",
-    "related",
+    *("id", "rule", "severity", "topic", "partition", "first_offset", "last_offset", "count", "sentence", "related"),
 )
 
 Record = dict[str, Any]

@@ -107,10 +107,7 @@ def _blocks(logs: ReplicaLogs) -> dict[tuple[str, str], list[list[Any]]]:
 def _times(timeline: Timeline) -> Record:
     terms = [
         {
-            "epoch": t.epoch,
-            "leader": t.leader,
-            "time": t.time,
-            "start": t.start,
+            **{name: getattr(t, name) for name in ("epoch", "leader", "time", "start")},
             "how": t.how_elected,
             "unclean": t.elected_uncleanly,
             "ended": t.ended,

@@ -7,12 +7,177 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
+
 from ...histories.evidence.clock import Fault
 from ...histories.tables import MAX_INT64
-from ..partitions.partition import Partition
+from ..partitions.coordinators import coordinated_transactions, group_evidence, one_by_one, transactions_in_log
+from ..partitions.partition import Partition, once
 from ..timelines.facts import Fact
 from ..timelines.timeline import Term, Timeline
-from .coordinators import facts_of_groups, facts_of_transactions
+from ..wording import plural, some
+
+Row = dict[str, Any]
+
+
+def facts_of_groups(p: Partition) -> list[Fact]:
+    """Assignments, removed offsets, commits that go back, and the last commit of each group."""
+    facts = []
+    for (group,), rows in group_evidence(p).group_by("group", maintain_order=True):
+        commits = rows.filter(kind="committed").with_columns(previous=pl.col("offset").shift())
+        count = plural(len(commits), "commit")
+        back = commits.filter(pl.col("offset") < pl.col("previous"))
+        facts += [_assigned(p, row) for row in rows.filter(kind="assigned").rows(named=True)]
+        facts += [_owned(p, row) for row in rows.filter(pl.col("kind").is_in(["owned", "released"])).rows(named=True)]
+        facts += [
+            _fact(p, row, f"the committed offset of group {group} in {p.name} was removed")
+            for row in rows.filter(kind="removed").rows(named=True)
+        ]
+        facts += [
+            _fact(p, row, f"group {group} committed {p.name}@{row['offset']} after @{row['previous']}")
+            for row in back.rows(named=True)
+        ]
+        facts += [
+            _fact(p, row, f"group {group} committed {p.name}@{row['offset']}, the last of {count}")
+            for row in commits.tail(1).rows(named=True)
+        ]
+    return facts
+
+
+def commits_past(p: Partition, offset: int) -> list[Fact]:
+    """The first commit of each group that is beyond the offset."""
+    beyond = group_evidence(p).filter(pl.col("offset") > offset, kind="committed")
+    return [
+        _fact(p, row, f"group {row['group']} passed it with the commit of {p.name}@{row['offset']}")
+        for row in beyond.unique("group", keep="first", maintain_order=True).rows(named=True)
+    ]
+
+
+def _assigned(p: Partition, row: Row) -> Fact:
+    text = f"generation {row['generation']} of group {row['group']} assigned {p.name} to {_member(p, row)}"
+    return _fact(p, row, text)
+
+
+def _owned(p: Partition, row: Row) -> Fact:
+    """A member of a group of KIP-848 got the partition, or gave it up; a member that left has no epoch."""
+    epoch = "" if row["generation"] is None else f" in member epoch {row['generation']}"
+    did = "owned" if row["kind"] == "owned" else "no longer owned"
+    return _fact(p, row, f"{_member(p, row)} of group {row['group']} {did} {p.name}{epoch}")
+
+
+def _member(p: Partition, row: Row) -> str:
+    """The process of the history with this member id, or else the client id; then the member id."""
+    found = (frame.filter(member=row["member"])["process"].head(1) for frame in (p.marks, p.context))
+    process = next((name for names in found for name in names), row["client"])
+    return f"{process} ({row['member']}" + (f", instance {row['instance']})" if row["instance"] else ")")
+
+
+def _fact(p: Partition, row: Row, sentence: str) -> Fact:
+    source = (row["dated"], row["file"], None, row["byte"])
+    return Fact(sentence, "group", *source, partition=p.name, offset=row["offset"])
+
+
+MAX_PARTITIONS = 8  # named
+MAX_READERS = 8
+TRANSACTION = "transaction"  # kind of the facts
+
+
+def facts_of_transactions(p: Partition) -> list[Fact]:
+    """The facts of all transactions that are open or have no end in the log. Of the others a count for each
+    transactional id."""
+    facts: list[Fact] = []
+    known = coordinated_transactions(p)
+    for (name,), rows in known.group_by("transactional_id", maintain_order=True):
+        ended = rows.drop_nulls("outcome")
+        if len(ended):
+            counts = ended["outcome"].value_counts().sort("outcome", descending=True).rows()
+            many = " and ".join(f"{count:,} {outcome}" for outcome, count in counts)
+            last = ended.row(-1, named=True)
+            sentence = f"transactional.id {name} ended the last of {plural(len(ended), 'transaction')} in {p.name}"
+            facts.append(_of_coordinator(p, last, f"{sentence}: {many}", "prepared"))
+    for row in transactions_in_log(p).filter(pl.col("outcome").is_null()).iter_rows(named=True):
+        facts += _facts_of(p, row)
+    return facts
+
+
+def transaction_at(p: Partition, offset: int) -> list[Fact]:
+    """The facts of the transaction with its record or marker at an offset; empty if there is none."""
+    first, last = pl.coalesce("first_offset", "marker"), pl.coalesce("marker", "last_offset")
+    here = pl.lit(offset).is_between(first, last) & pl.col("producer_id").is_in(_producers_at(p, offset))
+    found = transactions_in_log(p).filter(here)
+    return [fact for row in found.head(1).iter_rows(named=True) for fact in _facts_of(p, row)]
+
+
+def _producers_at(p: Partition, offset: int) -> list[int]:
+    logs = p.replica_logs
+    if logs is None:
+        return []
+    here = logs.is_of_leader & pl.col("transactional") & (pl.col("offset") == offset)
+    return logs.records.filter(here)["producer_id"].drop_nulls().to_list()
+
+
+def _facts_of(p: Partition, row: Row) -> list[Fact]:
+    """The facts of a transaction (a row of IN_LOG): begin, writes, decision, marker, end, readers."""
+    known = _coordinated(p).get((row["producer_id"], row["number"]))
+    facts: list[Fact] = []
+    if known is not None:
+        places = some(known["partitions"], MAX_PARTITIONS)
+        ids = f"producer id {known['producer_id']}, timeout {known['timeout_ms'] / 1000:g} s"
+        began = f"transactional.id {known['transactional_id']} ({ids}) began a transaction with {places}"
+        facts.append(_of_coordinator(p, known, began, "began"))
+        if known["added_ns"] != known["began_ns"]:
+            facts.append(_of_coordinator(p, known, f"it added {p.name}", "added"))
+    if row["first_offset"] is not None:
+        last = row["last_offset"]
+        span = f"@{row['first_offset']}" + ("" if last == row["first_offset"] else f" to @{last}")
+        count = plural(row["records"], "record")
+        wrote = f"producer {row['producer_id']} wrote {count} with epoch {row['epoch']} at {p.name}{span}"
+        facts.append(_in_log(p, wrote, row["first_offset"], row["file"], row["byte"]))
+    if known is not None and known["outcome"] is not None:
+        decided = f"the coordinator decided to {known['outcome']} it"
+        facts.append(_of_coordinator(p, known, decided, "prepared"))
+    if row["marker"] is None:
+        facts.append(_in_log(p, f"the log of {p.name} has no marker of it", None, row["file"], row["byte"]))
+    else:
+        marker = f"its {row['outcome'].upper()} marker is at {p.name}@{row['marker']}"
+        facts.append(_in_log(p, marker, row["marker"], row["marker_file"], row["marker_byte"]))
+    if known is not None and known["completed_ns"] is not None:
+        facts.append(_of_coordinator(p, known, "the coordinator completed it", "completed"))
+    return [*facts, *_readers(p, row)]
+
+
+def _readers(p: Partition, row: Row) -> list[Fact]:
+    """The first read of its records by each consumer."""
+    if row["first_offset"] is None or p.replica_logs is None:
+        return []
+    within = pl.col("offset").is_between(row["first_offset"], row["last_offset"])
+    own = p.replica_logs.records.filter(p.replica_logs.is_of_leader, within, producer_id=row["producer_id"])
+    own = own.select("offset", "value")
+    ok = p.reads.filter(outcome="ok")
+    read = ok.join(own, on=["offset", "value"], how="semi", maintain_order="left").sort("completed", "at")
+    first = read.unique("process", keep="first", maintain_order=True).head(MAX_READERS)
+    facts = []
+    for process, offset, time, place in first.select("process", "offset", "completed", "at").iter_rows():
+        text = f"{process} read {p.name}@{offset}"
+        facts.append(Fact(text, TRANSACTION, time, place=place, partition=p.name, offset=offset))
+    return facts
+
+
+@once
+def _coordinated(p: Partition) -> dict[tuple[int, int], Row]:
+    """The coordinator's transaction of each in the log, by producer id and number, where both end alike."""
+    rows = one_by_one(transactions_in_log(p), coordinated_transactions(p)).rows(named=True)
+    return {(row["producer_id"], row["number"]): row for row in rows}
+
+
+def _of_coordinator(p: Partition, row: Row, sentence: str, when: str) -> Fact:
+    return Fact(sentence, TRANSACTION, row[f"{when}_ns"], source=row["file"], byte=row["byte"], partition=p.name)
+
+
+def _in_log(p: Partition, sentence: str, offset: int | None, file: str | None, byte: int | None) -> Fact:
+    """A fact of the log, without a date: the log has at most the times of producers and leaders."""
+    return Fact(sentence, TRANSACTION, source=file, byte=byte, partition=p.name, offset=offset)
+
 
 Record = dict[str, Any]
 Moment = tuple[str, str, Fact]  # kind, how the leader was elected (or empty), what happened

@@ -16,8 +16,8 @@ from ..finding_order import worst_first
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..wording import quoted
-from .coordinators import commits_past, transaction_at
 from .differences import cell
+from .events import commits_past, transaction_at
 
 MAX_SHOWN = 20  # senders, readers, findings; further ones are counted
 DELETED = "deleting a topic deletes its logs, and a topic created again has another id; KIP-516"

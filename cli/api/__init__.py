@@ -23,27 +23,18 @@ if TYPE_CHECKING:
     from .result import Result
     from .simulation import simulate
 
-# The module of each public name, below this package; a name that is a module has none.
-_MODULES = {
-    "Action": "models.operations",
-    "InputError": "histories.errors",
-    "Linearizability": "linearizability",
-    "LogjudgeError": "histories.errors",
-    "MissingComponentError": "histories.errors",
-    "Model": "models.operations",
-    "Operation": "models.operations",
-    "Recorder": "histories.recording.recorder",
-    "Result": "result",
-    "UNKNOWN": "models.operations",
-    "UsageError": "histories.errors",
-    "aiokafka": "",
-    "assert_valid": "judging",
-    "check": "judging",
-    "confluent": "",
-    "linearizable": "linearizability",
-    "simulate": "simulation",
-    "spark": "",
+# The public names by module, below this package; a name that is a module has none.
+_NAMES = {
+    "": ("aiokafka", "confluent", "spark"),
+    "histories.errors": ("InputError", "LogjudgeError", "MissingComponentError", "UsageError"),
+    "histories.recording.recorder": ("Recorder",),
+    "judging": ("assert_valid", "check"),
+    "linearizability": ("Linearizability", "linearizable"),
+    "models.operations": ("UNKNOWN", "Action", "Model", "Operation"),
+    "result": ("Result",),
+    "simulation": ("simulate",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "UNKNOWN",

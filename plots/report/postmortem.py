@@ -22,8 +22,16 @@ from .. import PLOTS, style
 from ..escaping import markdown
 from ..painting import Job, jobs_of, painted
 from ..time_axis import clock
-from .incidents import faults_before, first_sign, place_of, timeline, worst_incidents
-from .root_causes import cause_headlines, impact_by_cause, root_cause_of
+from .incidents import (
+    cause_headlines,
+    faults_before,
+    first_sign,
+    impact_by_cause,
+    place_of,
+    root_cause_of,
+    timeline,
+    worst_incidents,
+)
 
 MAX_ROOT_CAUSES = 12
 VERDICTS = {
