@@ -111,6 +111,8 @@ def measure(name: str, count: int, faulty: bool) -> str:
     wall, usage = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
     peak = (usage.ru_maxrss * 1024 - held) / (1 << 20)
     seconds = usage.ru_utime + usage.ru_stime - began.ru_utime - began.ru_stime
+    if result.verdict != ("illegal" if faulty else "ok"):
+        raise RuntimeError(f"{count} operations of {name}, faulty: {faulty}: {result.verdict}")
     part = result.parts[-1]
     return (
         f"| {name} | {count:,} | {result.verdict} | {part.method} | {len(part.witness) or ''} "
