@@ -10,12 +10,11 @@ from typing import Any
 from ...models.exploration.truth import divergences
 from ...models.replication.clients.transactional_producer import TransactionalProducer
 from ...models.replication.cluster import Cluster
-from ...models.replication.config import Config
+from ...models.replication.config import GROUP, Config
 from ...models.replication.events import ClusterEvent
 from ...models.replication.options import kafka_names
 from ...models.replication.scenario import Scenario
 from .disks import write_disk
-from .group_log import GROUP
 from .kraft_log import KraftWording
 from .metadata_log import MetadataLog
 from .names import STARTED_AT

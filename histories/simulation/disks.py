@@ -32,7 +32,7 @@ def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
             content = transaction_content(cluster)
         else:
             content = group_content(cluster, magic)
-        write_segments(home, log, content, magic, config)
+        write_segments(home, log, content, magic, config.segment_limits(partition))
         if rules.era.epochs_in_log:
             _write(home / "leader-epoch-checkpoint", _checkpoint([f"{e} {start}" for e, start in log.epochs]))
         if not rules.era.zookeeper:
@@ -41,8 +41,8 @@ def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
     _write(folder / "replication-offset-checkpoint", _offsets(config, marks))
     recovery = {p: broker.disk.recovery_points.get(p, 0) for p in broker.replicas}
     _write(folder / "recovery-point-offset-checkpoint", _offsets(config, recovery))
-    if config.compacts:
-        cleaned = {p: end for p, r in broker.replicas.items() if (end := r.log.cleaned)}
+    cleaned = {p: end for p, r in broker.replicas.items() if (end := r.log.cleaned)}
+    if config.compacts or cleaned:
         _write(folder / "cleaner-offset-checkpoint", _offsets(config, cleaned))
     if rules.era.epochs_in_log:
         # Brokers write only log starts that deletions moved (LogManager.checkpointLogStartOffsetsInDir).

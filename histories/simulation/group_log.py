@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...models.replication.cluster import Cluster
+from ...models.replication.config import GROUP
 from ...models.replication.coordinators.group_requests import GroupRecord
 from ...models.replication.storage.batches import Batch
 from ..evidence.group_records import (
@@ -24,8 +25,6 @@ from ..evidence.record_schema import write_versioned
 from .consumer_group_log import membership_content
 from .names import epoch_ms
 from .segments import Content
-
-GROUP = "workers"
 
 
 def group_content(cluster: Cluster, magic: int) -> Content:

@@ -103,11 +103,11 @@ def message_set(batch: Batch, content: Content) -> bytes:
     return b"".join(found)
 
 
-def segments(log: ReplicaLog, content: Content, magic: int, config: Config) -> Iterator[tuple[int, bytes]]:
+def segments(log: ReplicaLog, content: Content, magic: int, limits: tuple[int, int]) -> Iterator[tuple[int, bytes]]:
     """Chunks of segment files, each with the base offset of its file; an empty log has one empty file."""
     write = batch_bytes if magic == 2 else message_set
     base = -1
-    for batches in roll(log.batches(), config.segment_bytes, config.segment_time):
+    for batches in roll(log.batches(), *limits):
         base = batches[0].base
         for batch in batches:
             if batch.removed.bit_count() < batch.count or _is_needed(log, batch):
@@ -122,9 +122,9 @@ def _is_needed(log: ReplicaLog, batch: Batch) -> bool:
     return batch.end == log.end or (state is not None and bool(state.recent) and state.recent[-1][2] == batch.base)
 
 
-def write_segments(folder: Path, log: ReplicaLog, content: Content, magic: int, config: Config) -> None:
-    """Write the segment files of a log into its folder."""
-    chunks = segments(log, content, magic, config)
+def write_segments(folder: Path, log: ReplicaLog, content: Content, magic: int, limits: tuple[int, int]) -> None:
+    """Write the segment files of a log into its folder; `limits`: segment.bytes, and segment.ms in microseconds."""
+    chunks = segments(log, content, magic, limits)
     bases: list[int] = []
     for base, own in groupby(chunks, key=itemgetter(0)):
         bases.append(base)

@@ -8,6 +8,7 @@ from ..replication.acks import Ack, Ranges
 from ..replication.cluster import Cluster
 from ..replication.keys import Keys
 from ..replication.ledger import Breach
+from ..replication.storage.transactions import MARKER
 
 
 class Newest:
@@ -48,21 +49,21 @@ def newest_value_stays(cluster: Cluster) -> list[Breach]:
     """The final leader's log has the newest record of each key that it ever appended and did not truncate.
 
     A truncation breaks that: it takes the newest record, after compaction took the one before it. So does a cleaner
-    that passes the high watermark. Tombstones may go.
+    that passes the high watermark. Tombstones may go, and so do records of aborted transactions.
     """
     found: list[Breach] = []
-    for partition in range(cluster.config.partitions) if cluster.config.compacts else ():
+    for partition, cleaner in cluster.cleaners.items():
         log = cluster.leader_log(partition)
-        keys = Keys(cluster.config)
-        newest: dict[int, tuple[int, bool]] = {}  # by key: the offset, and whether it is gone without being deleted
+        newest: dict[str, tuple[int, bool]] = {}  # by key: the offset, and whether it is gone without being deleted
         for batch in () if log is None else log.batches():
-            for number in range(batch.first, batch.values_end):
-                index = number - batch.first
-                is_gone = batch.removed >> index & 1 and not keys.is_tombstone(batch.producer, partition, number)
-                newest[keys.key(batch.producer, partition, number)] = (batch.base + index, bool(is_gone))
+            if batch.producer == MARKER or (log is not None and log.transactions.is_aborted(batch)):
+                continue
+            for index in range(batch.count):
+                is_gone = batch.removed >> index & 1 and not cleaner.keys.is_tombstone(batch, index)
+                newest[cleaner.keys.key(batch, index)] = (batch.base + index, bool(is_gone))
         for key, (offset, is_gone) in sorted(newest.items()):
             if is_gone:
-                text = f"k{key} has no value: compaction removed offset {offset}, and the newer record is gone"
+                text = f"{key} has no value: compaction removed offset {offset}, and the newer record is gone"
                 found.append(Breach("newest-value-stays", cluster.loop.now, partition, text, offset, offset + 1))
     return found
 

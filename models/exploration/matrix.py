@@ -204,6 +204,18 @@ SETTINGS: dict[str, Setting] = {
         },
         (*LOG, "newest-value-stays", "no-consumer-loss"),
     ),
+    "compacted-coordinators": Setting(
+        "the faults of processing, and brokers that compact the coordinators' logs",
+        MEMBERS,
+        {
+            **PROCESSING,
+            "simulation.processing": "exactly-once",
+            "offsets.topic.segment.bytes": 400,
+            "transaction.state.log.segment.bytes": 400,
+            "log.cleaner.backoff.ms": 500,
+        },
+        ("exactly-once", "newest-value-stays", *GROUP, *TRANSACTIONS, *LOG),
+    ),
     "calm": Setting(
         "only slow links",
         ("delay",),
@@ -326,6 +338,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "high-watermark": Cell(("no-committed-loss",), 60, (*_ALL, "newest-value-stays", "no-consumer-loss")),
         **dict.fromkeys(("kip-320", "kraft", "kip-966"), _SOUND),
     },
+    "compacted-coordinators": {"kip-966": _SOUND},
     "calm": {
         **dict.fromkeys(("kip-101", "kip-279", "kip-320", "kraft", "kip-966", "majority-quorum"), _SOUND),
         "lag-max-messages": Cell(("no-false-shrink",), 20),

@@ -13,6 +13,7 @@ from typing import Any
 
 from .brokers.broker import Broker
 from .brokers.replica import Replica
+from .cleaners import cleaners
 from .clients.async_committer import AsyncCommitter
 from .clients.blocking_producer import BlockingProducer
 from .clients.client import ClientParts
@@ -69,6 +70,7 @@ class Cluster:
         self.transactions = TransactionLedger(lambda: self.loop.now)
         self.copies = CopyLedger(config.producers)
         self.coordinator_logs = CoordinatorLogs(self.group, self.transactions)
+        self.cleaners = cleaners(config, self.coordinator_logs)
         self.ledger = Ledger(config.logs, self.logs_of, lambda broker: self.brokers[broker].is_responsive())
         self.ledger.transaction_listener = self.transactions.on_appended
         self.quorum = Quorum(self.network, self.brokers, rules, config, self._on_stored, listener)
@@ -89,6 +91,7 @@ class Cluster:
                 self._on_leader,
                 self.record_state,
                 listener,
+                self.cleaners,
                 partial(CoordinatorServices, inboxes=inboxes, logs=self.coordinator_logs),
             )
             inboxes[broker] = self.brokers[broker].inbox.receive

@@ -11,6 +11,7 @@ from typing import Any
 
 from .storage.segments import Limits
 
+GROUP = "workers"  # the group of the consumers
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 ASSIGNMENTS = ("round-robin", "shifted", "kafka")
@@ -18,6 +19,7 @@ PARTITIONERS = ("random", "round-robin", "sticky", "key")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 MS = 1_000  # microseconds
 SECOND = 1_000_000
+DAY = 86_400 * SECOND
 NEVER = 1 << 60  # later than any run
 RECORD_BYTES = 100  # of a record, where bytes are counted
 
@@ -95,7 +97,7 @@ class Config:
     cleanup_policy: str = setting("delete", "cleanup.policy", choices=("delete", "compact"))
     dirty_ratio: float = setting(0.5, "min.cleanable.dirty.ratio", most=1)
     compaction_lag: int = setting(0, "min.compaction.lag.ms")
-    delete_retention: int = setting(86400 * SECOND, "delete.retention.ms")
+    delete_retention: int = setting(DAY, "delete.retention.ms")
     cleaner_backoff: int = setting(15 * SECOND, "log.cleaner.backoff.ms", least=1, per_broker=True)
     recovery_time: int = setting(200 * MS, "simulation.recovery.ms", per_broker=True)  # loading the logs at a start
     # threads of a broker
@@ -156,6 +158,9 @@ class Config:
     consumer_session: int = setting(45 * SECOND, "group.consumer.session.timeout.ms", least=2)
     consumer_heartbeat: int = setting(5 * SECOND, "group.consumer.heartbeat.interval.ms", least=1)
     group_delay: int = setting(3 * SECOND, "group.initial.rebalance.delay.ms")
+    # Kafka has 50 partitions; here only the group's own exists
+    offsets_partitions: int = setting(1, "offsets.topic.num.partitions", least=1)
+    offsets_segment_bytes: int = setting(100 << 20, "offsets.topic.segment.bytes", least=14)
     group_load_time: int = setting(20 * MS, "simulation.group.load.ms")
     # own | shared: each member has a group.instance.id of its own, or all have the same
     static_members: str = setting("none", "simulation.static.members", choices=("none", "own", "shared"))
@@ -174,6 +179,7 @@ class Config:
     transaction_cleanup: int = setting(
         10 * SECOND, "transaction.abort.timed.out.transaction.cleanup.interval.ms", least=1
     )
+    transaction_segment_bytes: int = setting(100 << 20, "transaction.state.log.segment.bytes", least=14)
     transaction_records: int = setting(5, "simulation.transaction.records", least=1)  # sent in one transaction
     # of 1000 transactions the application aborts so many
     transaction_aborts: int = setting(100, "simulation.transaction.aborts", most=1000)
@@ -272,7 +278,16 @@ class Config:
             return self.topic, partition
         if partition in self.copies:
             return self.copies_topic, partition - self.partitions
-        return (GROUP_TOPIC if self.has_group and partition == self.group_log else TRANSACTION_TOPIC), 0
+        if self.has_group and partition == self.group_log:
+            return GROUP_TOPIC, _java_hash(GROUP) % self.offsets_partitions
+        return TRANSACTION_TOPIC, 0
+
+    def segment_limits(self, partition: int) -> tuple[int, int]:
+        """segment.bytes and segment.ms (microseconds) of a replicated partition."""
+        if partition < self.data_partitions:
+            return self.segment_bytes, self.segment_time
+        of_group = self.has_group and partition == self.group_log
+        return self.offsets_segment_bytes if of_group else self.transaction_segment_bytes, NEVER
 
     def log_name(self, partition: int) -> str:
         """The name of a replicated partition, as its folder is called."""
@@ -298,3 +313,11 @@ class Config:
             if node == broker:
                 return replace(self, **dict(changes))
         return self
+
+
+def _java_hash(text: str) -> int:
+    """Utils.abs(String.hashCode()), by which Kafka chooses a group's partition."""
+    found = 0
+    for character in text:
+        found = found * 31 + ord(character) & 0xFFFFFFFF
+    return found & 0x7FFFFFFF

@@ -5,7 +5,10 @@ Both are functions of the producer, the partition and the value's number, so tha
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .config import Config
+from .storage.batches import Batch
 
 MASK = (1 << 64) - 1
 
@@ -32,6 +35,22 @@ class Keys:
     def is_tombstone(self, producer: int, partition: int, number: int) -> bool:
         """Whether a record has no value, and so deletes its key."""
         return (_mixed(producer, partition, number) >> 32) % 1000 < self._tombstones
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKeys:
+    """The keys of one partition's records, for its cleaner."""
+
+    keys: Keys
+    partition: int
+
+    def key(self, batch: Batch, index: int) -> str:
+        """The key of a record."""
+        return f"k{self.keys.key(batch.producer, self.partition, batch.first + index)}"
+
+    def is_tombstone(self, batch: Batch, index: int) -> bool:
+        """Whether a record deletes its key."""
+        return self.keys.is_tombstone(batch.producer, self.partition, batch.first + index)
 
 
 def _mixed(producer: int, partition: int, number: int) -> int:

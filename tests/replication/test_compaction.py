@@ -8,13 +8,16 @@ from random import Random
 
 import pytest
 from logjudge.models.exploration.compaction_truth import newest_value_stays
+from logjudge.models.exploration.group_invariants import no_commit_loss
+from logjudge.models.exploration.processing_invariants import exactly_once
 from logjudge.models.replication.config import SECOND, Config, ConfigError
 from logjudge.models.replication.faults.fault import Fault
-from logjudge.models.replication.keys import Keys
+from logjudge.models.replication.keys import Keys, PartitionKeys
 from logjudge.models.replication.options import configure
 from logjudge.models.replication.storage.batches import Batch
 from logjudge.models.replication.storage.compaction import Cleaner
 from logjudge.models.replication.storage.replica_log import ReplicaLog
+from logjudge.models.replication.storage.transactions import MARKER
 from protocol_runs import details, run
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -62,14 +65,14 @@ def test_a_cleaning_keeps_what_a_naive_one_keeps(seed: int) -> None:
     limit = below[-1][-1].end if below else 0
     newest = {keys.key(producer, 0, number): offset for offset, producer, number in records if offset < limit}
     remaining = {o for o, producer, number in records if o >= limit or newest[keys.key(producer, 0, number)] == o}
-    cleaner = Cleaner(keys, 1 << 30, SECOND, 0.0, 0, 5 * SECOND)
-    cleaned = cleaner.clean(log, 0, mark, 100 * SECOND)
+    cleaner = Cleaner(PartitionKeys(keys, 0), 1 << 30, SECOND, 0.0, 0, 5 * SECOND)
+    cleaned = cleaner.clean(log, mark, 100 * SECOND)
     assert cleaned == ((0, limit, len(records) - len(remaining)) if limit else None)
     assert offsets(log) == remaining
     assert log.cleaned == limit
     # A later cleaning needs dirty segments, and only then removes tombstones that are past their horizon.
-    assert cleaner.clean(log, 0, mark, 200 * SECOND) is None
-    cleaner.clean(log, 0, log.end, 200 * SECOND)
+    assert cleaner.clean(log, mark, 200 * SECOND) is None
+    cleaner.clean(log, log.end, 200 * SECOND)
     aged = {o for o, producer, number in records if o < limit and keys.is_tombstone(producer, 0, number)}
     end = log.cleaned
     newest |= {keys.key(producer, 0, number): o for o, producer, number in records if o < end}
@@ -80,8 +83,11 @@ def test_a_cleaning_keeps_what_a_naive_one_keeps(seed: int) -> None:
 def test_a_clean_log_and_a_young_segment_wait() -> None:
     keys = Keys(Config(keys=1, tombstones=0))
     log, _ = random_log(Random(1))
-    assert Cleaner(keys, 1 << 30, SECOND, 0.0, 1000 * SECOND, 0).clean(log, 0, log.end, 100 * SECOND) is None
-    assert Cleaner(keys, 1 << 30, SECOND, 1.0, 0, 0).clean(log, 0, log.end, 100 * SECOND) is None
+    assert (
+        Cleaner(PartitionKeys(keys, 0), 1 << 30, SECOND, 0.0, 1000 * SECOND, 0).clean(log, log.end, 100 * SECOND)
+        is None
+    )
+    assert Cleaner(PartitionKeys(keys, 0), 1 << 30, SECOND, 1.0, 0, 0).clean(log, log.end, 100 * SECOND) is None
     assert offsets(log) == set(range(log.end))
 
 
@@ -112,6 +118,50 @@ def test_a_truncation_behind_a_cleaning_leaves_a_key_without_value() -> None:
     first = min(offsets(log))
     log.truncate(first)
     assert [breach.invariant for breach in newest_value_stays(cluster)] == ["newest-value-stays"]
+
+
+COORDINATORS = {
+    "partition.assignment.strategy": "range",
+    "simulation.processing": "exactly-once",
+    "isolation.level": "read_committed",
+    "simulation.transactions": "own",
+    "offsets.topic.segment.bytes": 400,
+    "transaction.state.log.segment.bytes": 400,
+    "offsets.topic.num.partitions": 50,
+    "log.cleaner.backoff.ms": 500,
+    "session.timeout.ms": 3000,
+}
+
+
+def test_coordinators_that_load_compacted_logs_lose_nothing() -> None:
+    cluster, events = run(
+        "kip-966",
+        COORDINATORS,
+        Fault(3 * SECOND, "crash", (1,), 3 * SECOND),
+        Fault(8 * SECOND, "crash", (2,), 3 * SECOND),
+    )
+    config = cluster.config
+    removed = {partition for partition, _, _, count in details(events, "cleaned") if count}
+    assert removed == {config.group_log, config.transaction_log}
+    assert [breach for check in (newest_value_stays, exactly_once, no_commit_loss) for breach in check(cluster)] == []
+    assert config.log_name(config.group_log) == "__consumer_offsets-41"  # Utils.abs("workers".hashCode()) % 50
+
+
+def test_compaction_removes_aborted_records_and_keeps_what_they_would_have_replaced() -> None:
+    log = ReplicaLog()
+    committed = Batch(0, 1, 0, 0, 0, 0, 1, 1000, 0)
+    aborted = Batch(2, 3, 0, 1, 0, 0, 3, 1000, 0)
+    for batch in (
+        committed,
+        Batch(1, 2, MARKER, 1, 0, 0, 2, 1000, 0, -2),
+        aborted,
+        Batch(3, 4, MARKER, 0, 0, 0, 4, 1000, 0, -2),
+        Batch(4, 5, 1, 0, 0, 9 * SECOND, 5),
+    ):
+        log.append(batch)
+    keys = PartitionKeys(Keys(Config(keys=1, tombstones=0)), 0)
+    assert Cleaner(keys, 1 << 30, SECOND, 0.0, 0, 0).clean(log, log.end, 10 * SECOND) == (0, 4, 1)
+    assert offsets(log) == {0, 1, 3, 4}
 
 
 def test_keys_follow_the_partitioner() -> None:

@@ -6,7 +6,7 @@ rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from random import Random
 
@@ -27,6 +27,7 @@ from ..requests import (
     Request,
 )
 from ..rules import Rules
+from ..storage.compaction import Cleaner
 from .deletes import DeleteHandler
 from .disk import Disk
 from .fetch import FetchHandler
@@ -63,6 +64,7 @@ class Broker:
         on_leader: OnLeader,
         on_stop: Callable[[], None],
         listener: Listener | None,
+        cleaners: Mapping[int, Cleaner],
         make_coordinators: Callable[..., CoordinatorServices],
     ) -> None:
         self.id = broker
@@ -78,7 +80,7 @@ class Broker:
         metadata: dict[int, PartitionState] = {}
         self.manager = ReplicaManager(self.replicas, config, ledger)
         parts: Parts = (process, network, self.manager, rules, config)
-        self.disk = Disk(*parts, rng, ledger, self.stop)
+        self.disk = Disk(*parts, rng, ledger, self.stop, cleaners)
         self.isr = IsrManager(*parts, controller, ledger, rng)
         self.threads = RequestThreads(process, config)
         self.produces = ProduceHandler(*parts, self.disk, ledger, uids.__next__, self.threads)

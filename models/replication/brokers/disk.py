@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -10,7 +10,6 @@ from typing import Any
 
 from ..config import NEVER
 from ..events import Truncated
-from ..keys import Keys
 from ..ledger import Ledger
 from ..storage.compaction import Cleaner
 from ..storage.segments import retained_from
@@ -25,6 +24,7 @@ class Disk(BrokerPart):
     _rng: Random
     _ledger: Ledger
     _halt: Callable[[str], None]
+    _cleaners: Mapping[int, Cleaner]  # by partition
     is_full: bool = field(default=False, init=False)
     request_delay: int = field(default=0, init=False)  # microseconds that a slow disk adds to each request
     recovery_points: dict[int, int] = field(default_factory=dict, init=False)  # recovery-point-offset-checkpoint
@@ -36,7 +36,6 @@ class Disk(BrokerPart):
     _due_writeback: int = field(init=False)
     _due_retention: int = field(init=False)
     _due_cleaning: int = field(init=False)
-    _cleaner: Cleaner = field(init=False)
 
     def restart(self) -> None:
         """Begin the intervals of all tasks anew, as a new process does."""
@@ -47,17 +46,7 @@ class Disk(BrokerPart):
         self._due_flush = now + config.flush_ms if config.flush_ms < NEVER else NEVER
         limits = config.retention
         self._due_retention = NEVER if limits is None else now + config.retention_check
-        self._due_cleaning = NEVER
-        if config.compacts:
-            self._cleaner = Cleaner(
-                Keys(config),
-                config.segment_bytes,
-                config.segment_time,
-                config.dirty_ratio,
-                config.compaction_lag,
-                config.delete_retention,
-            )
-            self._due_cleaning = now + config.cleaner_backoff
+        self._due_cleaning = now + config.cleaner_backoff if self._cleaners else NEVER
         self._due_writeback = now + int(config.writeback * self._rng.random())
 
     def tick(self, now: int) -> None:
@@ -87,12 +76,12 @@ class Disk(BrokerPart):
             self._clean_logs()
 
     def _clean_logs(self) -> None:
-        """Compact the logs of the topic that are dirty enough (log.cleaner.backoff.ms)."""
+        """Compact the logs that are dirty enough (log.cleaner.backoff.ms)."""
         for partition, replica in self._manager.replicas.items():
-            if partition < self._config.partitions:
-                cleaned = self._cleaner.clean(replica.log, partition, replica.hw, self._process.wall_clock())
-                if cleaned is not None:
-                    self._process.report("cleaned", partition, *cleaned)
+            cleaner = self._cleaners.get(partition)
+            cleaned = cleaner and cleaner.clean(replica.log, replica.hw, self._process.wall_clock())
+            if cleaned:
+                self._process.report("cleaned", partition, *cleaned)
 
     def _delete_old_segments(self) -> None:
         """Delete the segments that are too old or too many (log.retention.check.interval.ms)."""
@@ -100,7 +89,7 @@ class Disk(BrokerPart):
         assert limits is not None
         for partition, replica in self._manager.replicas.items():
             if partition >= self._config.data_partitions:
-                continue  # __consumer_offsets is compacted
+                continue  # coordinators' logs are compacted
             log = replica.log
             start, reason = retained_from(log, replica.hw, limits, now)
             if start <= log.start:

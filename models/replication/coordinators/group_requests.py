@@ -62,6 +62,11 @@ class GroupRecord:
     time: int = 0
     is_tombstone: bool = False
 
+    @property
+    def key(self) -> str:
+        """The key of the record: its kind, and what it is about."""
+        return "group" if self.offset is None else f"offset of partition {self.offset[0]}"
+
 
 # --- the records of KIP-848's protocol (ConsumerGroup*Key and Value); `generation` is an epoch, if the record has one
 
@@ -72,6 +77,11 @@ class MemberRecord(GroupRecord):
 
     client: str = ""
 
+    @property
+    def key(self) -> str:
+        """The key of the record."""
+        return f"member {self.member}"
+
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord(GroupRecord):
@@ -80,6 +90,11 @@ class EpochRecord(GroupRecord):
     partitions: int = 0  # since 4.1 Kafka stores a hash of the topics' metadata instead (KIP-1101)
     of_target: bool = False
 
+    @property
+    def key(self) -> str:
+        """The key of the record."""
+        return "epoch of the target assignment" if self.of_target else "epoch"
+
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord(GroupRecord):
@@ -87,9 +102,19 @@ class TargetRecord(GroupRecord):
 
     target: tuple[int, ...] = ()
 
+    @property
+    def key(self) -> str:
+        """The key of the record."""
+        return f"target assignment of {self.member}"
+
 
 @dataclass(frozen=True, slots=True)
 class CurrentRecord(GroupRecord):
     """The partitions that a member has."""
 
     current: CurrentAssignment = field(default_factory=CurrentAssignment)
+
+    @property
+    def key(self) -> str:
+        """The key of the record."""
+        return f"current assignment of {self.member}"

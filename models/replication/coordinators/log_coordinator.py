@@ -2,7 +2,7 @@
 
 A coordinator is active while its broker leads that partition. It first loads the state from it, and writes every change
 to it before acting. The partition is replicated like any other (CoordinatorRuntime, TransactionStateManager).
-Simplification: it is not compacted, and nothing in it expires.
+Simplification: a transactional id does not expire.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         if not self._may_run(self._load, since):
             return
         for batch in self._manager.replicas[self.log].log.batches():
-            is_own = batch.producer == COORDINATOR
-            self._replay(batch, self.records[batch.first : batch.values_end] if is_own else ())
+            for part in batch.parts():
+                is_own = batch.producer == COORDINATOR
+                self._replay(part, self.records[part.first : part.values_end] if is_own else ())
         self._is_loading = False
         self._loaded()
         process.loop.at(process.loop.now + TICK, self._tick, since)

@@ -60,3 +60,10 @@ class TransactionRecord:
     started: int = -1
     updated: int = 0
     number: int = -1  # of the transaction in the ledger
+
+    is_tombstone = False
+
+    @property
+    def key(self) -> str:
+        """The key of the record."""
+        return self.id

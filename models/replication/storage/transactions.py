@@ -57,6 +57,10 @@ class LogTransactions:
             end = min(end, first)
         return end
 
+    def is_aborted(self, batch: Batch) -> bool:
+        """Whether a batch belongs to a transaction that was aborted."""
+        return any(pid == batch.pid and first <= batch.base < marker for pid, first, marker, _ in self.aborted)
+
     def aborted_between(self, start: int, end: int) -> list[tuple[int, int]]:
         """Producer id and first offset of the aborted transactions with these offsets.
 
