@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
 from logjudge.models.replication.config import Config
-from logjudge.models.replication.options import OPTIONS
+from logjudge.models.replication.options import OPTIONS, OTHER_PROTOCOL
 from logjudge.models.replication.scenario import Scenario
 
 
@@ -190,6 +190,8 @@ def test_the_least_of_each_option_can_be_run(name: str) -> None:
         "broker.heartbeat.interval.ms": 1,
         name: OPTIONS[name].least,
     }
+    if name in OTHER_PROTOCOL["classic"]:
+        least |= {"group.protocol": "consumer"}
     if name == "delivery.timeout.ms":
         least |= {"linger.ms": 0, "request.timeout.ms": 0}
     variant = "lag-max-messages" if name == "replica.lag.max.messages" else "kip-320"
