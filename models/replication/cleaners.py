@@ -35,15 +35,19 @@ def cleaners(config: Config, logs: CoordinatorLogs) -> dict[int, Cleaner]:
     """The cleaners by partition: of the topic, if it is compacted, and of the coordinators' logs."""
     found = {}
     if config.compacts:
-        own = (config.dirty_ratio, config.compaction_lag, config.delete_retention)
         keys = Keys(config)
         for partition in range(config.partitions):
-            found[partition] = Cleaner(PartitionKeys(keys, partition), *config.segment_limits(partition), *own)
+            size, time = config.segment_limits(partition)
+            own = PartitionKeys(keys, partition)
+            found[partition] = Cleaner(
+                own, size, time, config.dirty_ratio, config.compaction_lag, config.delete_retention
+            )
     coordinators: dict[int, RecordKeys] = {}
     if config.has_group:
         coordinators[config.group_log] = CoordinatorKeys(logs.group_records)
     if config.transactional:
         coordinators[config.transaction_log] = CoordinatorKeys(logs.transaction_records)
-    for partition, own_keys in coordinators.items():
-        found[partition] = Cleaner(own_keys, *config.segment_limits(partition), DIRTY_RATIO, 0, DAY)
+    for partition, of_records in coordinators.items():
+        size, time = config.segment_limits(partition)
+        found[partition] = Cleaner(of_records, size, time, DIRTY_RATIO, 0, DAY)
     return found

@@ -191,9 +191,11 @@ def test_the_least_of_each_option_can_be_run(name: str) -> None:
         name: OPTIONS[name].least,
     }
     if name in OTHER_PROTOCOL["classic"]:
-        least |= {"group.protocol": "consumer"}
+        least = {"group.protocol": "consumer", "group.consumer.heartbeat.interval.ms": 1, **least}
     if name == "delivery.timeout.ms":
         least |= {"linger.ms": 0, "request.timeout.ms": 0}
-    variant = "lag-max-messages" if name == "replica.lag.max.messages" else "kip-320"
+    variant = {"replica.lag.max.messages": "lag-max-messages"}.get(name, "kip-320")
+    if "group.protocol" in least:
+        variant = "kip-966"
     cluster = Scenario("least", variant, 0, least).run()
     assert cluster.loop.processed < 2_000_000
