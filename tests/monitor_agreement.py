@@ -79,9 +79,10 @@ def log_actions(values: list[int], rng: Random) -> list[Action]:
 
 
 def random_lock(rng: Random) -> list[Operation]:
-    """Owners that mostly do one operation at a time."""
+    """Owners that mostly do one operation at a time; one in ten histories is of a mutex without owners."""
     operations = []
-    for owner in range(rng.randint(1, 3)):
+    is_plain = rng.random() < 0.1
+    for owner in (None,) * rng.randint(1, 3) if is_plain else range(rng.randint(1, 3)):
         time = rng.randrange(8)
         for number in range(rng.randint(1, 4)):
             f = ("acquire", "release")[number % 2 if rng.random() < 0.95 else 0]

@@ -119,3 +119,13 @@ def test_many_keys_with_values_of_their_own_take_linear_time() -> None:
     began = time.process_time()
     assert check_columns(MODELS["queue"], columns).verdict == "ok"
     assert time.process_time() - began < 5
+
+
+def test_a_release_that_overlaps_an_acquire_leaves_a_lock_to_the_search() -> None:
+    """The second acquire alone, after the first, would be illegal; the release is called before it ends."""
+    times = [("acquire", 3, 6), ("acquire", 8, 16), ("release", 9, 19)]
+    operations = [Operation(Action(("acquire", "release")[n % 2], None, None), 2 * n, 2 * n + 1) for n in range(4000)]
+    operations += [Operation(Action(f, None, None), 10_000 + call, 10_000 + end) for f, call, end in times]
+    assert check_operations(MODELS["lock"], operations).verdict == "ok"
+    last = operations[-1]._replace(call=10_017)
+    assert check_operations(MODELS["lock"], [*operations[:-1], last]).verdict == "illegal"

@@ -88,11 +88,15 @@ def check_lock(h: PartHistory) -> tuple[int, Ints]:
     last = np.full(h.values, -1, np.int32)  # by owner: the operation called last
     held = np.full(h.never + 1, -1, np.int32)  # by the end of an acquire: the acquire
     release = np.full(len(h.call), -1, np.int32)
+    for i in range(len(h.call)):  # all of them before any verdict: a later operation may overlap an earlier one
+        before = last[h.value[i]]
+        if h.instruction[i] != CAS or (before >= 0 and h.end[before] > h.call[i]):
+            return UNDECIDED, nothing
+        last[h.value[i]] = i
+    last[:] = -1
     for i in range(len(h.call)):
         owner = h.value[i]
         before = last[owner]
-        if h.instruction[i] != CAS or (before >= 0 and h.end[before] > h.call[i]):
-            return UNDECIDED, nothing
         last[owner] = i
         acquires = h.extra[i] != 0
         follows = before >= 0 and h.extra[before] != 0
