@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from hostile_input import EVENTS, check, lines
+from logjudge.cli.document import Document
 from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
 from notation import History, parse
@@ -185,3 +187,21 @@ def test_brokers_files_that_are_no_files_are_reported(kind: str, tmp_path: Path)
     assert all(row["reason"].startswith("found ") for row in rows)
     assumptions = json.loads((tmp_path / "out" / "verdict.json").read_text())["assumptions"]
     assert any("readable" in item["name"] and "could not be read" in item["says"] for item in assumptions)
+
+
+def test_hostile_text_is_harmless_in_documents() -> None:
+    evil = "\x1b[31m<script>alert(1)</script> | @everyone [x](http://e.vil) \u202e"
+    document = Document()
+    document.heading(evil)
+    document.sentences(evil)
+    document.numbered([(evil, evil)])
+    document.table([evil], [[evil]])
+    terminal = click.unstyle(document.terminal())
+    assert "\x1b" not in terminal
+    assert "\u202e" not in terminal
+    shown = document.markdown()
+    assert "<script>" not in shown
+    assert "[x](http" not in shown
+    assert "http://" not in shown
+    assert "@everyone" not in shown
+    assert "\x1b" not in shown

@@ -10,15 +10,17 @@ from ...histories.tables import MIN_INT64
 from ..wording import plural
 from .cases import ACKNOWLEDGEMENTS, LostRange
 
-# Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them.
+# Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them. A
+# group misses records as a member crashes, or is assigned its partitions with another offset than theirs.
 DEATH_KINDS = ("power-loss", "fault-truncate", "kill", "failed", "fenced")
-DECISIVE_KINDS = (("elected", "elected-unclean"), ("begins",), DEATH_KINDS)
+GROUP_KINDS = ("crashed", "assigned")
+DECISIVE_KINDS = (("elected", "elected-unclean"), ("begins",), DEATH_KINDS, *((kind,) for kind in GROUP_KINDS))
 
 Record = dict[str, Any]
 
 
 def decisive_fact(chain: Sequence[Record]) -> Record | None:
-    """The fact that lost the records; None if the chain has no such fact with a time."""
+    """The fact that lost the records, or by which a group missed them; None if no such fact has a time."""
     for kinds in DECISIVE_KINDS:
         facts = [fact for fact in chain if fact.get("kind") in kinds and fact["time"] is not None]
         if facts:

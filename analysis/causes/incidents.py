@@ -6,6 +6,7 @@ joins these:
 
 - lost writes of one event (`related` to each other), with their consequences;
 - findings with the same cause and the same change of leader, or the same death, in one partition or in several;
+- records that a group missed for the same cause at the same time, in one partition or in several;
 - other findings of one rule in one partition, with the same cause.
 
 Losses of one event with different causes are one incident per cause.
@@ -15,21 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import polars as pl
 
 from ..finding_order import rank
-from ..wording import plural, some
 from .cases import LOSSES, LostRange
-from .chains import DEATH_KINDS, decisive_fact, merge_chains
+from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, merge_chains
+from .headlines import headline
 
 MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
 MAX_EXAMPLES = 3  # findings without lost records that add their facts to an incident
 UNKNOWN = "unknown"
 FINDING_COLUMNS = (
-    *("id", "rule", "severity", "topic", "partition", "first_offset", "last_offset", "count", "sentence", "related"),
+    *("id", "rule", "severity", "topic", "partition", "first_offset", "last_offset", "count", "processes", "sentence"),
+    "related",
 )
 
 Record = dict[str, Any]
@@ -186,7 +187,8 @@ def _size(group: _Group) -> int:
 
 
 def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
-    """Joins groups with the same cause and decisive fact: leaders changed, or a broker died, at the same time."""
+    """Joins groups with the same cause and decisive fact: at the same time leaders changed, a broker died, or a member
+    of one consumer group crashed or was assigned its partitions."""
     out: list[_Group] = []
     alike: dict[Any, list[tuple[int, _Group]]] = {}
     for group in groups:
@@ -195,10 +197,7 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
         if first is None or turn is None:
             out.append(group)
         else:
-            # One death may change the leaders of many partitions, and each may get another one.
-            is_death = turn["kind"] in DEATH_KINDS
-            event = (turn["kind"], turn.get("broker")) if is_death else ("leader change", None)
-            alike.setdefault((group.cause, *event), []).append((turn["time"], group))
+            alike.setdefault((group.cause, *_event(turn, group)), []).append((turn["time"], group))
     for same in alike.values():
         latest: int | None = None
         for time, group in sorted(same, key=lambda item: item[0]):
@@ -208,6 +207,14 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
                 out.append(group)
             latest = time
     return out
+
+
+def _event(turn: Record, group: _Group) -> tuple[Any, ...]:
+    """What decisive facts of one event have in common, beside their time."""
+    if turn["kind"] in GROUP_KINDS:
+        return turn["kind"], *{name for row in group.findings.values() for name in row["processes"][:1]}
+    # One death may change the leaders of many partitions, and each may get another one.
+    return (turn["kind"], turn.get("broker")) if turn["kind"] in DEATH_KINDS else ("leader change",)
 
 
 def _incident(group: _Group) -> Incident:
@@ -221,7 +228,7 @@ def _incident(group: _Group) -> Incident:
         counts[1] += row["count"]
     return Incident(
         0,
-        _headline(lost, ranked, rules, first),
+        headline(lost, ranked, first),
         ranked[0]["severity"] if ranked else "note",
         group.cause,
         tuple(row["id"] for row in ranked),
@@ -287,60 +294,6 @@ def _overlap(one: LostRange, other: LostRange) -> bool:
     if one.first is None or one.last is None or other.first is None or other.last is None:
         return True
     return one.first <= other.last and other.first <= one.last
-
-
-def _headline(
-    lost: tuple[LostRange, ...], ranked: list[Record], rules: Mapping[str, list[int]], first: Record | None
-) -> str:
-    if lost:
-        records = sum(one.count for one in lost)
-        verb = "was" if records == 1 else "were"
-        return f"{plural(records, 'acknowledged write')} {verb} lost: {places_of(lost)}{_consumed(lost, records)}"
-    if not ranked:
-        return str(first["says"]) if first else ""
-    worst = ranked[0]
-    many, records = rules[worst["rule"]]
-    if len(ranked) == 1:
-        return str(worst["sentence"])
-    found = f"{plural(records, 'record')} in {plural(many, 'finding')} of {worst['rule']}"
-    return f"{found}, for example: {worst['sentence']}"
-
-
-def places_of(lost: Iterable[LostRange]) -> str:
-    """orders-0 at offsets 255 to 630, orders-1 at …; several ranges of a partition as their span and number.
-
-    Ranges with other records between the lost ones are counted in records: orders-0 at 12 of the offsets 3 to 40.
-    """
-    by_partition: dict[str, list[LostRange]] = {}
-    for one in lost:
-        by_partition.setdefault(one.name, []).append(one)
-    return some([_place(name, ranges) for name, ranges in by_partition.items()], 4)
-
-
-def _place(name: str, ranges: list[LostRange]) -> str:
-    known = sorted((one.first, one.last) for one in ranges if one.first is not None and one.last is not None)
-    if not known:
-        return name
-    first, last = known[0][0], max(end for _, end in known)
-    if first == last:
-        return f"{name} at offset {first}"
-    placed = [one for one in ranges if one.first is not None and one.last is not None]
-    if any(one.count != one.last - one.first + 1 for one in placed):  # type: ignore[operator]
-        return f"{name} at {sum(one.count for one in placed):,} of the offsets {first} to {last}"
-    gaps = sum(start > end + 1 for (_, end), (start, _) in pairwise(known))
-    return f"{name} at offsets {first} to {last}" + (f" in {gaps + 1} ranges" if gaps else "")
-
-
-def _consumed(lost: tuple[LostRange, ...], records: int) -> str:
-    known = [one.read for one in lost if one.read is not None]
-    if len(known) < len(lost):
-        return ""
-    read = sum(known)
-    if records == 1:
-        return "; a consumer had already read it" if read else "; no recorded consumer had read it"
-    if read in (0, records):
-        return "; consumers had already read all of them" if read else "; no recorded consumer had read them"
-    return f"; consumers had already read {read:,} of them"
 
 
 def _order(incident: Incident) -> tuple[Any, ...]:

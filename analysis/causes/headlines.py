@@ -1,0 +1,71 @@
+"""The headline of an incident: a sentence without its full stop that says what was lost, or what rules found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ..wording import plural, some
+from .cases import LostRange
+
+Record = Mapping[str, Any]
+
+
+def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanation: Record | None) -> str:
+    """The headline of an incident with these lost ranges, or with these findings, the worst first, or with neither."""
+    if lost:
+        records = sum(one.count for one in lost)
+        verb = "was" if records == 1 else "were"
+        return f"{plural(records, 'acknowledged write')} {verb} lost: {places_of(lost)}{_consumed(lost, records)}"
+    if not findings:
+        return str(explanation["says"]) if explanation else ""
+    worst = findings[0]
+    if len(findings) == 1:
+        return str(worst["sentence"])
+    alike = [row for row in findings if row["rule"] == worst["rule"]]
+    records = sum(row["count"] for row in alike)
+    groups = {name for row in alike for name in row["processes"][:1]}
+    if worst["rule"] == "consumer-loss" and len(groups) == 1:
+        offsets = ("topic", "partition", "first_offset", "last_offset", "count")
+        missed = [LostRange(*(row[name] for name in offsets), None) for row in alike]
+        return f"no member of group {groups.pop()} handled {plural(records, 'record')}: {places_of(missed)}"
+    found = f"{plural(records, 'record')} in {plural(len(alike), 'finding')} of {worst['rule']}"
+    return f"{found}, for example: {worst['sentence']}"
+
+
+def places_of(lost: Iterable[LostRange]) -> str:
+    """orders-0 at offsets 255 to 630, orders-1 at …; several ranges of a partition as their span and number.
+
+    Ranges with other records between the lost ones are counted in records: orders-0 at 12 of the offsets 3 to 40.
+    """
+    by_partition: dict[str, list[LostRange]] = {}
+    for one in lost:
+        by_partition.setdefault(one.name, []).append(one)
+    return some([_place(name, ranges) for name, ranges in by_partition.items()], 4)
+
+
+def _place(name: str, ranges: list[LostRange]) -> str:
+    known = sorted((one.first, one.last) for one in ranges if one.first is not None and one.last is not None)
+    if not known:
+        return name
+    first, last = known[0][0], max(end for _, end in known)
+    if first == last:
+        return f"{name} at offset {first}"
+    placed = [one for one in ranges if one.first is not None and one.last is not None]
+    if any(one.count != one.last - one.first + 1 for one in placed):  # type: ignore[operator]
+        return f"{name} at {sum(one.count for one in placed):,} of the offsets {first} to {last}"
+    gaps = sum(start > end + 1 for (_, end), (start, _) in pairwise(known))
+    return f"{name} at offsets {first} to {last}" + (f" in {gaps + 1} ranges" if gaps else "")
+
+
+def _consumed(lost: tuple[LostRange, ...], records: int) -> str:
+    known = [one.read for one in lost if one.read is not None]
+    if len(known) < len(lost):
+        return ""
+    read = sum(known)
+    if records == 1:
+        return "; a consumer had already read it" if read else "; no recorded consumer had read it"
+    if read in (0, records):
+        return "; consumers had already read all of them" if read else "; no recorded consumer had read them"
+    return f"; consumers had already read {read:,} of them"
