@@ -27,8 +27,10 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanation:
     records = sum(row["count"] for row in alike)
     groups = {name for row in alike for name in row["processes"][:1]}
     if worst["rule"] == "consumer-loss" and len(groups) == 1:
-        offsets = ("topic", "partition", "first_offset", "last_offset", "count")
-        missed = [LostRange(*(row[name] for name in offsets), None) for row in alike]
+        missed = [
+            LostRange(row["topic"], row["partition"], row["first_offset"], row["last_offset"], row["count"], None)
+            for row in alike
+        ]
         return f"no member of group {groups.pop()} handled {plural(records, 'record')}: {places_of(missed)}"
     found = f"{plural(records, 'record')} in {plural(len(alike), 'finding')} of {worst['rule']}"
     return f"{found}, for example: {worst['sentence']}"
@@ -59,7 +61,7 @@ def _place(name: str, ranges: list[LostRange]) -> str:
     return f"{name} at offsets {first} to {last}" + (f" in {gaps + 1} ranges" if gaps else "")
 
 
-def _consumed(lost: tuple[LostRange, ...], records: int) -> str:
+def _consumed(lost: Sequence[LostRange], records: int) -> str:
     known = [one.read for one in lost if one.read is not None]
     if len(known) < len(lost):
         return ""
