@@ -40,6 +40,12 @@ ANALYSIS_ORDER = (
     "figures",
     "screening",
 )
+TOP_LEVEL = {
+    *MAY_IMPORT,
+    *("benchmarks", "docs", "examples", "scripts", "tests"),
+    *("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md"),
+    *(".ci", ".gitignore", ".pre-commit-config.yaml", "pyproject.toml", "requirements.lock"),
+}
 MODULES = sorted(path for folder in MAY_IMPORT for path in (ROOT / folder).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 DOTTED = {
@@ -91,6 +97,13 @@ def wrong_imports(path: Path) -> set[str]:
     wrong += [parts for parts in found if parts[0] == "logjudge"]  # imports inside the package are relative
     wrong += [parts for parts in found if parts[0] in MAY_IMPORT.keys() - MAY_IMPORT[folder] - {folder}]
     return {".".join(parts) for parts in wrong}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout of git")
+def test_no_result_is_committed() -> None:
+    """Results of logjudge are written to folders, and such a folder is easily added to a commit by mistake."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {path.split("/")[0] for path in listed.splitlines()} <= TOP_LEVEL
 
 
 def test_imports_flow_one_way() -> None:
