@@ -7,7 +7,8 @@ joins these:
 - lost writes of one event (`related` to each other), with their consequences;
 - findings with the same cause and the same change of leader, or the same death, in one partition or in several;
 - records that a group missed for the same cause at the same time, in one partition or in several;
-- other findings of one rule in one partition, with the same cause.
+- other breaches of one rule in one partition, with the same cause;
+- other findings of one rule that the configuration permits, or notes, in one partition or in several.
 
 Losses of one event with different causes are one incident per cause.
 """
@@ -157,7 +158,14 @@ def _key(
     if not known:
         return cause["says"], cause["cause"]
     row = rows[known[0]]
-    return (row["rule"], row["severity"], row["topic"], row["partition"]), cause["cause"], tuple(cause["missing"])
+    return _alike(row), cause["cause"], tuple(cause["missing"])
+
+
+def _alike(row: Record) -> tuple[Any, ...]:
+    """The key of findings that are one incident without a common event: breaches of a rule in a partition, or all that
+    the configuration permits of a rule."""
+    where = (row["topic"], row["partition"]) if row["severity"] == "violation" else ()
+    return row["rule"], row["severity"], *where
 
 
 def _place_unexplained(groups: dict[Any, _Group], rows: Mapping[str, Record], events: Mapping[str, str]) -> None:
@@ -175,7 +183,7 @@ def _place_unexplained(groups: dict[Any, _Group], rows: Mapping[str, Record], ev
         if event in of_event:
             of_event[event].findings[name] = row
             continue
-        key = event or (row["rule"], row["severity"], row["topic"], row["partition"])
+        key = event or _alike(row)
         group = groups.setdefault((key, UNKNOWN), _Group(UNKNOWN))
         group.findings[name] = row
         if event:
