@@ -102,8 +102,8 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[
     held = held_records(timeline, repeated, records)
     if replaced := [row["offset"] for row in held if row["value"] != repeated.value]:
         found = explain_loss(timeline, repeated.lost(replaced))
-        places = ", ".join(map(str, replaced))
-        missing = [f"what truncated the copy at offset {places}, where another record is now"]
+        # Without the offset, so that findings of one truncation are one incident.
+        missing = ["what truncated the copy that another record has replaced"]
         return found if found.cause != "unknown" else replace(found, missing=missing)
     attempts = _attempts("explain_duplicate", timeline, repeated, held)
     return _combined(attempts, "how the producer wrote a record twice")
