@@ -33,7 +33,6 @@ def lay_out(figure: Figure) -> None:
     width, height = (72 * inches for inches in figure.get_size_inches())
     panels = [axis for axis in figure.axes if axis.get_subplotspec() is not None]
     bars = [axis for axis in figure.axes if axis.get_subplotspec() is None]
-    above = [_above(panel, renderer) for panel in panels]
     names = [(panel.get_xticklabels(), panel.get_yticklabels()) for panel in panels]
     ticks = [_ticks_below(panel, below) for panel, (below, _) in zip(panels, names, strict=True)]
     labels = [_ticks_beside(panel, beside, renderer) for panel, (_, beside) in zip(panels, names, strict=True)]
@@ -43,6 +42,7 @@ def lay_out(figure: Figure) -> None:
     below = [_with_name(size, panel.get_xlabel()) for size, panel in zip(ticks, panels, strict=True)]
     overhang = _width(names[-1][0], renderer) / 2
     right = width - max(GAP, COLOUR_BAR if bars else overhang + 2)
+    above = [_above(panel, right - left, renderer) for panel in panels]
     top = height - GAP - HEADING * _lines(figure.get_suptitle()) - GAP / 2
     ratios: Any = figure.axes[0].get_gridspec().get_height_ratios()  # type: ignore[union-attr]
     unit = max(top - GAP - sum(above) - sum(below), height / 4) / sum(ratios)
@@ -63,14 +63,20 @@ def _place(axis: Axes, left: float, bottom: float, width: float, height: float) 
     axis.set_position((round(left, 5), round(bottom, 5), round(width, 5), round(height, 5)))
 
 
-def _above(panel: Axes, renderer: RendererBase) -> float:
-    """The height of the title and of the legend above a panel."""
-    title = TITLE if panel.get_title("left") else GAP / 2
-    legend = panel.get_legend()
+def _above(panel: Axes, width: float, renderer: RendererBase) -> float:
+    """The height of the title and of the legend above a panel. The title moves above a legend that is too wide."""
+    text, legend = panel.get_title("left"), panel.get_legend()
     if legend is None:
-        return title
-    top = legend.get_window_extent(renderer).y1 - panel.bbox.y1
-    return max(title, _points(top, renderer))
+        return TITLE if text else GAP / 2
+    box = legend.get_window_extent(renderer)
+    top = _points(box.y1 - panel.bbox.y1, renderer)
+    if not text:
+        return max(top, GAP / 2)
+    title = panel.set_title(text).get_window_extent(renderer)
+    if _points(title.width + box.width, renderer) + GAP <= width:
+        return max(top, TITLE)
+    panel.set_title(text, pad=top + GAP / 2)
+    return top + TITLE
 
 
 def _ticks_below(panel: Axes, labels: Iterable[Text]) -> float:

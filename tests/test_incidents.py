@@ -226,6 +226,13 @@ def test_a_chain_holds_the_steps_of_all_partitions_in_order_of_time_shared_ones_
     assert "orders-0 at offsets 255 to 630, orders-1 at offsets 255 to 630" in incident.headline
 
 
+def test_a_setting_stays_behind_all_facts_of_its_time() -> None:
+    setting = {**KILL, "says": "auto.offset.reset of m1 is latest", "time": None}
+    assigned = [{**KILL, "says": f"m1 was assigned orders-{number}"} for number in range(2)]
+    (incident,) = joined(of_partition(number, chain=[assigned[number], setting]) for number in range(2))
+    assert list(incident.chain) == [*assigned, setting]
+
+
 def test_acknowledgements_of_many_ranges_of_a_partition_are_two_steps() -> None:
     def part(number: int) -> dict[str, Any]:
         lost = {**LOST, "first": 10 * number, "last": 10 * number + 4, "count": 5}

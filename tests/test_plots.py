@@ -12,8 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from logjudge.plots import PLOTS, around, draw, glance, heatmap, lag, offsets, style, time_axis, unread
 from logjudge.plots.escaping import file_name, markdown
+from logjudge.plots.layout import lay_out
 from logjudge.plots.scale import scale_of
 from logjudge.plots.time_axis import bands_of
+from matplotlib.text import Text
 
 
 def figures_of(name: str) -> dict[str, Any]:
@@ -26,6 +28,23 @@ def test_the_same_figure_is_the_same_bytes(tmp_path: Path) -> None:
         for turn in ("one", "two"):
             style.save(draw("offsets", figures, {"partition": "orders-0"}), tmp_path / f"{turn}.{ending}")
         assert (tmp_path / f"one.{ending}").read_bytes() == (tmp_path / f"two.{ending}").read_bytes()
+
+
+@pytest.mark.parametrize("title", ["short", "transactions (the longest 12 of 78)", "a longer title " * 4])
+def test_a_title_never_runs_into_the_legend(title: str) -> None:
+    with style.look():
+        figure, (axis,) = style.sheet("sheet", [1], 3)
+        axis.set_title(title)
+        for label in ("committed", "aborted", "waits for a transaction", "last stable offset"):
+            axis.plot([0, 1], [0, 1], label=label)
+        style.legend(axis, ncols=4)
+        lay_out(figure)
+        figure.draw_without_rendering()
+        (shown,) = [child for child in axis.get_children() if isinstance(child, Text) and child.get_text() == title]
+        legend = axis.get_legend()
+        assert legend is not None
+        assert not shown.get_window_extent().overlaps(legend.get_window_extent())
+        assert shown.get_window_extent().y1 < figure.bbox.y1
 
 
 def test_glance_stacks_the_lost_writes_apart() -> None:

@@ -48,7 +48,8 @@ def merge_chains(explanations: Iterable[Record], lost: Sequence[LostRange]) -> l
     for name, acknowledgements in acknowledged.items():
         for fact in _first_and_last(name, acknowledgements, [one for one in lost if one.name == name]):
             facts[name, fact["says"]] = (fact["time"], fact)
-    return [fact for _, fact in sorted(facts.values(), key=lambda item: item[0])]
+    # An undated fact, such as a setting, stays behind all facts of the time at which a chain has it.
+    return [fact for _, fact in sorted(facts.values(), key=lambda item: (item[0], item[1]["time"] is None))]
 
 
 def _is_acknowledgement(fact: Record) -> bool:

@@ -118,8 +118,8 @@ def _handled_later(events: pl.DataFrame, missed: Missed, poll: Event, end: Event
 
 
 def _end_fact(missed: Missed, poll: Event, end: Event) -> Fact:
-    count = plural(missed.count, "record")
-    records = f"no member of group {missed.group} had handled {span(missed.first, missed.last)} ({count})"
+    offsets = f"{span(missed.first, missed.last)} of {missed.name}"
+    records = f"no member of group {missed.group} had handled {offsets} ({plural(missed.count, 'record')})"
     if end["f"] == "crash":
         return Fact(f"{end['process']} crashed, and {records}", "crashed", end["time"], place=end["place"])
     text = f"{end['process']} took over {missed.name}, {poll['process']} did nothing more there, and {records}"
