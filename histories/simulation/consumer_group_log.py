@@ -59,6 +59,7 @@ def _described(cluster: Cluster, record: GroupRecord) -> tuple[int, tuple[Field,
             MEMBER_KEY,
             MEMBER_VALUE,
             {
+                "instanceId": record.instance or None,
                 "clientId": record.client,
                 "clientHost": "/127.0.0.1",
                 "subscribedTopicNames": [config.topic],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ..replication.clients.consumer import KILLED
+from ..replication.clients.consumer import CLOSED, KILLED
 from ..replication.ports import Membership
 
 Offsets = list[tuple[int, int | None]]  # by partition
@@ -23,7 +23,7 @@ def consumer_crash(consumer: str, reason: str, reached: Mapping[str, Mapping[int
     progress = [
         f"{verb} up to offset {', '.join(str(ends[p]) for p in sorted(ends))}" for verb, ends in reached.items() if ends
     ]
-    how = "crashes" if reason == KILLED else f"ends: {reason}"
+    how = {KILLED: "crashes", CLOSED: "closes"}.get(reason, f"ends: {reason}")
     return f"{consumer} {how}" + (f"; it had {', '.join(progress)}" if progress else "")
 
 

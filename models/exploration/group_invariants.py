@@ -66,7 +66,7 @@ def _one_member(cluster: Cluster) -> list[Breach]:
 def _is_fenced(cluster: Cluster, hold: Hold, by: int) -> bool:
     """Whether the coordinator removed a member, or took it in anew, after it got the partition."""
     changes = pairwise(cluster.group.member_epochs.get(hold.member, ()))
-    removals = [(at, before) for (_, before), (at, after) in changes if not after]
+    removals = [(at, before) for (_, before), (at, after) in changes if after <= 0]
     ends = [*removals, *cluster.group.rejoins.get(hold.member, ())]
     return any(epoch >= hold.generation and at <= by for at, epoch in ends)
 

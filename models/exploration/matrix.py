@@ -36,6 +36,17 @@ LOG = (
 GROUP = ("one-owner", "no-fenced-commit", "no-commit-loss")
 TRANSACTIONS = ("atomic-transactions", "no-aborted-read", "no-hanging-transaction", "one-producer-epoch")
 MEMBERS = ("consumer-crash", "consumer-pause", "crash", "pause", "partition", "loss", "slow-disk", "controller-crash")
+MEMBER_EPOCHS: dict[str, Any] = {
+    **CLEAN,
+    "num.partitions": 3,
+    "simulation.consumers": 3,
+    "simulation.commit": "after",
+    "simulation.handle.ms": 200,
+    "group.protocol": "consumer",
+    "group.consumer.session.timeout.ms": 1500,
+    "group.consumer.heartbeat.interval.ms": 300,
+    "max.poll.interval.ms": 4000,
+}
 PROCESSING: dict[str, Any] = {
     "min.insync.replicas": 2,
     "unclean.leader.election.enable": False,
@@ -147,18 +158,14 @@ SETTINGS: dict[str, Setting] = {
     "member-epochs": Setting(
         "members and brokers die or are paused, in a group of KIP-848's protocol (group.protocol=consumer)",
         MEMBERS,
-        {
-            **CLEAN,
-            "num.partitions": 3,
-            "simulation.consumers": 3,
-            "simulation.commit": "after",
-            "simulation.handle.ms": 200,
-            "group.protocol": "consumer",
-            "group.consumer.session.timeout.ms": 1500,
-            "group.consumer.heartbeat.interval.ms": 300,
-            "max.poll.interval.ms": 4000,
-        },
+        MEMBER_EPOCHS,
         (*GROUP, "no-consumer-loss"),
+    ),
+    "static-members": Setting(
+        "the faults of member-epochs, and members that close; each has a group.instance.id",
+        (*MEMBERS, "consumer-shutdown"),
+        {**MEMBER_EPOCHS, "simulation.static.members": "own"},
+        (*GROUP, *LOG, "no-consumer-loss"),
     ),
     "transactions": Setting(
         "the faults of clean, and producers that write in transactions and give up soon",
@@ -312,6 +319,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "high-watermark": Cell(("no-commit-loss",), 60, ("one-owner", "no-fenced-commit")),
         **dict.fromkeys(("kip-320", "kraft", "kip-966"), _SOUND),
     },
+    "static-members": dict.fromkeys(("kraft", "kip-966"), _SOUND),
     "member-epochs": {
         "no-commit-fencing": Cell(("no-fenced-commit",), 20),
         **dict.fromkeys(("kraft", "kip-966"), _SOUND),

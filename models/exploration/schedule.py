@@ -214,6 +214,7 @@ PATTERNS: dict[str, Pattern] = {
     "controller-crash": _single("controller-crash", 0, 1000, 6000),
     "controller-pause": _controller_pause,
     "consumer-crash": _of_member("consumer-crash", 100, 4000),
+    "consumer-shutdown": _of_member("consumer-shutdown", 100, 4000),
     "consumer-pause": _of_member("consumer-pause", 500, 6000),
     "preferred-election": _single("preferred-election", 0, 0, 0),
     "unclean": _unclean,

@@ -164,6 +164,9 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
         f"coordinator {node} gives the place of {old} in generation {generation} to {new}, as both have one"
         " group.instance.id"
     ),
+    "static-member-away": lambda node, member: (
+        f"coordinator {node} keeps the partitions of {member}, a static member that closed, until its session ends"
+    ),
     "offsets-expired": lambda node, partitions, is_dead: (
         f"coordinator {node} removes the expired offsets of partition{'s' if len(partitions) > 1 else ''}"
         f" {', '.join(map(str, partitions))}{', and the group' if is_dead else ''}"
@@ -172,7 +175,9 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
         f"coordinator {node} removes {member} from generation {generation}, as its session ended"
     ),
     "member-fenced": lambda node, member, epoch, is_late: (
-        f"coordinator {node} fences {member} in epoch {epoch}, as "
+        f"coordinator {node} removes {member}, which closed and did not come back before its session ended"
+        if epoch < 0
+        else f"coordinator {node} fences {member} in epoch {epoch}, as "
         + ("it did not give its partitions up in time" if is_late else "its session ended")
     ),
     "out-of-order": lambda node, p, pid, end, seq, last: (  # noqa: ARG005

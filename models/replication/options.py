@@ -216,8 +216,8 @@ def _check_processing(config: Config) -> None:
 def _check_group(config: Config) -> None:
     if config.commit_retry and config.commit != "async":
         raise ConfigError("simulation.commit.retry needs simulation.commit=async")
-    if config.static_members != "none" and not config.strategy:
-        raise ConfigError("simulation.static.members needs a classic group: set partition.assignment.strategy")
+    if config.static_members != "none" and not config.has_group:
+        raise ConfigError(f"simulation.static.members needs {A_GROUP}")
     if config.has_member_epochs and config.consumer_session <= config.consumer_heartbeat:
         raise ConfigError(
             "group.consumer.session.timeout.ms must be longer than group.consumer.heartbeat.interval.ms "

@@ -16,8 +16,9 @@ from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.matrix import SETTINGS, space
-from logjudge.models.replication.config import ConfigError
+from logjudge.models.replication.config import SECOND, ConfigError
 from logjudge.models.replication.coordinators.reconciliation import (
+    AWAY,
     STABLE,
     UNRELEASED,
     UNREVOKED,
@@ -25,6 +26,7 @@ from logjudge.models.replication.coordinators.reconciliation import (
     is_fenced,
     reconcile,
 )
+from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
 
 from .test_consumer_groups import INVARIANTS, QUICK
@@ -41,6 +43,8 @@ PROTOCOL = {
     "group.consumer.session.timeout.ms": 1500,
     "group.consumer.heartbeat.interval.ms": 300,
 }
+# Of group-consumer-static: when c0 gets what it keeps, gets it back, and gets partitions after its session ended.
+AWAY_TIMES = [(0, 8 * SECOND), (11 * SECOND, 18 * SECOND), (18 * SECOND, 60 * SECOND)]
 NAMES = "abc"
 PARTITIONS = 5
 
@@ -129,6 +133,11 @@ def test_a_heartbeat_of_another_epoch_is_fenced(epoch: int, owned: tuple[int, ..
     assert is_fenced(CurrentAssignment(5, 4, STABLE, (0, 1)), epoch, owned) is fenced
 
 
+def test_a_static_member_that_left_is_fenced_in_each_of_its_epochs() -> None:
+    away = CurrentAssignment(AWAY, 4, STABLE, (0, 1))
+    assert all(is_fenced(away, epoch, ()) for epoch in (4, 5))
+
+
 def scenario(seed: int, variant: str = "kip-966") -> Scenario:
     """The faults of the classic group's scenario of this seed, with members of KIP-848's protocol."""
     drawn = classic(seed, variant)
@@ -144,6 +153,36 @@ def test_a_group_survives_faults(seed: int) -> None:
     assert breaches(cluster, (*INVARIANTS, *(() if committed_first else ("no-consumer-loss",)))) == {}
     assert len(cluster.group.accepted) > 5
     assert {hold.partition for hold in cluster.group.holds} == {0, 1, 2}
+
+
+def static(seed: int) -> Scenario:
+    """The scenario of this seed with static members, each of which also closes once and comes back."""
+    drawn = scenario(seed)
+    closes = [Fault((2 + 2 * member) * SECOND, "consumer-shutdown", (member,), SECOND) for member in range(3)]
+    faults = sorted([*drawn.faults, *closes], key=lambda fault: fault.at)
+    return replace(drawn, options={**drawn.options, "simulation.static.members": "own"}, faults=tuple(faults))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_static_members_survive_faults(seed: int) -> None:
+    cluster = static(seed).run()
+    assert cluster.final
+    assert breaches(cluster, INVARIANTS) == {}
+    assert {hold.partition for hold in cluster.group.holds} == {0, 1, 2}
+
+
+def test_a_static_member_that_closes_gets_its_partitions_back_without_a_new_assignment() -> None:
+    """Closed at 8 s and back at 11 s in the same epoch; killed at 18 s, and refused until its session ends."""
+    run = load("group-consumer-static").run()
+    holds = sorted((hold for hold in run.group.holds if hold.member.startswith("c0-")), key=lambda hold: hold.since)
+    closed, back, late = ([hold for hold in holds if low < hold.since < high] for low, high in AWAY_TIMES)
+    assert [hold.partition for hold in closed if hold.until == 8 * SECOND] == [0, 1]
+    assert [hold.partition for hold in back] == [0, 1]
+    assert {hold.generation for hold in back} == {2}
+    assert min(hold.since for hold in late) > 18 * SECOND + 9 * SECOND
+    others = {hold.until for hold in run.group.holds if hold.member.startswith("c1-")}
+    assert not any(8 * SECOND <= until <= 18 * SECOND for until in others)
+    assert breaches(run, (*INVARIANTS, "no-consumer-loss")) == {}
 
 
 @pytest.mark.campaign
@@ -166,8 +205,9 @@ def test_partitions_that_do_not_move_stay_with_their_owners() -> None:
     assert all(hold.until <= each.since for hold in moved for each in new if each.partition == hold.partition)
 
 
-def test_the_judge_finds_no_breach_in_the_protocol(tmp_path: Path) -> None:
-    written = write_bundle(load("group-consumer-protocol"), tmp_path / "run")
+@pytest.mark.parametrize("name", ["group-consumer-protocol", "group-consumer-static"])
+def test_the_judge_finds_no_breach_in_the_protocol(name: str, tmp_path: Path) -> None:
+    written = write_bundle(load(name), tmp_path / "run")
     report = verdict_of(judge_run(open_run(written.folder)))
     assert report["verdict"] == "valid"
     rules = ("ownership", "commit-fenced", "consumer-loss", "commit-regression", "commit-beyond-end")
@@ -196,7 +236,6 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("kip-966", {**PROTOCOL, "partition.assignment.strategy": "range"}, r"has no effect with group.protocol=consumer"),
     ("kip-966", {"group.remote.assignor": "range"}, r"has no effect with group.protocol=classic"),
     ("kip-966", {**PROTOCOL, "group.consumer.heartbeat.interval.ms": 1500}, r"must be longer than"),
-    ("kip-966", {**PROTOCOL, "simulation.static.members": "own"}, r"needs a classic group"),
 ]
 
 

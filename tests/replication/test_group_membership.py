@@ -62,7 +62,7 @@ def test_the_second_member_of_an_instance_ends_the_first() -> None:
 
 def test_static_members_need_a_group_and_a_version() -> None:
     static = {"simulation.static.members": "own"}
-    with pytest.raises(ConfigError, match=r"needs a classic group"):
+    with pytest.raises(ConfigError, match=r"needs a group"):
         Scenario("", "kraft", options=static).config()
     with pytest.raises(ConfigError, match=r"since 2.3"):
         Scenario("", "kip-101", options={**static, "partition.assignment.strategy": "range"}).config()

@@ -20,7 +20,7 @@ from ..storage.transactions import readable
 from .client import Client, ClientParts
 
 TICK = 100 * MS
-KILLED = "killed"  # why a process ended
+KILLED, CLOSED = "killed", "closed"  # why a process ended
 
 
 @dataclass(frozen=True, slots=True)

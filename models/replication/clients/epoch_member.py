@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..coordinators.group_requests import FETCH, HEARTBEAT, JOIN, LEAVE, RETRIABLE, STALE_EPOCH, GroupRequest
+from ..coordinators.group_requests import (
+    FETCH,
+    HEARTBEAT,
+    JOIN,
+    LEAVE,
+    RETRIABLE,
+    STALE_EPOCH,
+    UNRELEASED_INSTANCE,
+    GroupRequest,
+)
 from .group_consumer import STABLE, GroupConsumer
 
 
@@ -88,7 +97,12 @@ class EpochMember(GroupConsumer):
             super()._on_response(response)
 
     def _lose_membership(self, error: str) -> None:
-        if error != STALE_EPOCH:
+        if error == UNRELEASED_INSTANCE:
+            # The process before it did not close. UnreleasedInstanceIdException ends the application, which a
+            # supervisor starts again.
+            self.crash(error)
+            self._restart_later()
+        elif error != STALE_EPOCH:
             super()._lose_membership(error)
 
     def _send_again(self) -> None:

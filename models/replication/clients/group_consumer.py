@@ -29,10 +29,11 @@ from ..coordinators.group_requests import (
 from ..event_loop import PausableTimer
 from ..partition_state import NO_LEADER
 from ..ports import Membership, Records
-from .consumer import KILLED, Consumer, ConsumerParts
+from .consumer import CLOSED, KILLED, Consumer, ConsumerParts
 
 RETRY = 100 * MS
 STABLE = "stable"
+RESTART = 1000 * MS  # after which a supervisor starts a process again that ended
 
 
 class GroupConsumer(Consumer):
@@ -77,6 +78,29 @@ class GroupConsumer(Consumer):
         if self.alive:
             self.group.on_owned(self.member, self.generation, (), self.loop.now)
         super().crash(reason)
+
+    def close(self) -> None:
+        """KafkaConsumer.close(): commit, if it does so by itself, give the partitions up, and leave the group."""
+        if self.alive and self.config.commit == "auto" and self._phase == STABLE and not self._committing:
+            self._send_commit(self._leave)
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        """A static member of the classic protocol leaves without a word, and one of KIP-848's says that it will be
+        back. Simplification: the request is sent once."""
+        if self.alive:
+            self._give_up(tuple(self.assigned))
+            self.crash(CLOSED)
+            if self._phase and (self.config.has_member_epochs or not self._instance):
+                self._sent(LEAVE, lambda _: None)
+
+    def _restart_later(self) -> None:
+        self.loop.at(self.loop.now + RESTART, self._restart, self.incarnation)
+
+    def _restart(self, incarnation: int) -> None:
+        if not self.alive and incarnation == self.incarnation:
+            self.start()
 
     def _lose_membership(self, error: str) -> None:
         """The coordinator does not know the member any more. FencedInstanceIdException ends the application."""

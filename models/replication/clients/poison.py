@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..config import SECOND, Config
+from ..config import Config
 from ..ports import Records
 from ..storage.batches import Batch
 from .group_consumer import GroupConsumer
 from .processor import Processor
-
-RESTART = 1 * SECOND  # after which a supervisor starts the crashed process again
 
 
 def poison_offset(config: Config, partition: int, batch: Batch) -> int | None:
@@ -50,11 +48,7 @@ class PoisonedConsumer(GroupConsumer):
             self._add_handled(handled)
             self._history.handle(self.head(self.next_op()), handled)
         self.crash("poison record")
-        self.loop.at(self.loop.now + RESTART, self._restart, self.incarnation)
-
-    def _restart(self, incarnation: int) -> None:
-        if not self.alive and incarnation == self.incarnation:
-            self.start()
+        self._restart_later()
 
 
 class DeadLetterConsumer(Processor):

@@ -6,15 +6,14 @@ keeps handling what does not move. As in Kafka's coordinator runtime, records ch
 and responses wait until everything before them is replicated.
 
 Simplifications: each heartbeat of a member that has reconciled has its partitions, and each response has them (Kafka:
-after a change or an error); there are neither static members nor regular expressions; members of the classic protocol
-cannot join.
+after a change or an error); there are no regular expressions; members of the classic protocol cannot join.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..brokers.part import Parts
 from ..brokers.produce import ProduceHandler
@@ -24,6 +23,7 @@ from .group_coordinator import GroupCoordinator
 from .group_ledger import GroupLedger
 from .group_requests import (
     FENCED_EPOCH,
+    FENCED_INSTANCE,
     HEARTBEAT,
     ILLEGAL_GENERATION,
     LEAVE,
@@ -32,6 +32,7 @@ from .group_requests import (
     STALE_EPOCH,
     TXN_COMMIT,
     UNKNOWN_MEMBER,
+    UNRELEASED_INSTANCE,
     CurrentRecord,
     EpochRecord,
     GroupRecord,
@@ -39,7 +40,7 @@ from .group_requests import (
     MemberRecord,
     TargetRecord,
 )
-from .reconciliation import UNREVOKED, CurrentAssignment, Partitions, is_fenced, reconcile
+from .reconciliation import AWAY, UNREVOKED, CurrentAssignment, Partitions, is_fenced, reconcile
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +48,7 @@ class Member:
     """A member in the coordinator's view."""
 
     client: str
+    instance: str = ""  # group.instance.id
     current: CurrentAssignment = field(default_factory=CurrentAssignment)
     target: Partitions = ()
     deadline: int = NEVER  # when its session ends
@@ -93,7 +95,7 @@ class ConsumerGroup(GroupCoordinator):
             if record.is_tombstone:
                 del self._members[name]
             else:
-                self._members[name] = Member(record.client)
+                self._members[name] = Member(record.client, record.instance)
         elif isinstance(record, EpochRecord):
             if record.of_target:
                 self._target_epoch = record.generation
@@ -105,7 +107,7 @@ class ConsumerGroup(GroupCoordinator):
         elif isinstance(record, CurrentRecord) and not record.is_tombstone:
             member = self._members[name]
             member.current = record.current
-            is_revoking = record.current.state == UNREVOKED
+            is_revoking = record.current.state == UNREVOKED and record.current.epoch != AWAY
             member.revoke_by = now + self._config.max_poll_interval if is_revoking else NEVER
 
     def _load_members(self, now: int) -> int:
@@ -168,14 +170,21 @@ class ConsumerGroup(GroupCoordinator):
         elif request.kind == HEARTBEAT:
             self._heartbeat(request)
         elif request.kind == LEAVE:
-            self._change(self._removal(request.member), request)
+            self._change(self._departure(request), request)
         else:
             self._commit(request)
 
     def _refuse(self, request: GroupRequest) -> str:
         """The error for a member that is not known, or comes with another epoch than its own; empty: none."""
         member, is_heartbeat = self._members.get(request.member), request.kind == HEARTBEAT
-        if is_heartbeat and request.generation == 0:
+        is_joining = is_heartbeat and request.generation == 0
+        if request.instance and (is_heartbeat or request.kind == LEAVE):
+            owner = self._static_member(request.instance)
+            if is_joining and owner and self._members[owner].current.epoch != AWAY:
+                return UNRELEASED_INSTANCE
+            if not is_joining and owner not in ("", request.member):
+                return FENCED_INSTANCE
+        if is_joining:
             return ""
         if member is None:
             return UNKNOWN_MEMBER
@@ -192,19 +201,23 @@ class ConsumerGroup(GroupCoordinator):
         """Steps 1 to 3 of GroupMetadataManager.consumerGroupHeartbeat: the member, the target, its next assignment."""
         now, name = self._process.loop.now, request.member
         records: list[GroupRecord] = []
-        member = self._members.get(name) or Member(request.client)
         count, epoch = self._count_partitions(), self._generation
-        is_new = name not in self._members
-        if request.generation == 0 and not is_new:
+        away = self._static_member(request.instance) if request.generation == 0 else ""
+        is_new = name not in self._members and not away
+        member = self._members.get(away or name) or Member(request.client, request.instance)
+        if away:
+            records += self._replacement(away, request)
+            member = replace(member, current=replace(member.current, epoch=0, previous=0))
+        elif request.generation == 0 and not is_new:
             self.ledger.rejoins.setdefault(name, []).append((now, member.current.epoch))
         if is_new:
-            records.append(MemberRecord(0, name, time=now, client=request.client))
+            records.append(MemberRecord(0, name, time=now, client=request.client, instance=request.instance))
         if is_new or count != self._partitions:
             epoch += 1
             records.append(EpochRecord(epoch, time=now, partitions=count))
         target, target_epoch = member.target, self._target_epoch
         if epoch > target_epoch:
-            former = {each: known.target for each, known in self._members.items()} | {name: target}
+            former = {each: known.target for each, known in self._members.items() if each != away} | {name: target}
             targets = SERVER_ASSIGNORS[self._config.remote_assignor](count, former)
             changed = [each for each in sorted(targets) if is_new or targets[each] != former[each]]
             records += [TargetRecord(epoch, each, time=now, target=targets[each]) for each in changed]
@@ -223,17 +236,42 @@ class ConsumerGroup(GroupCoordinator):
     def _is_held(self, partition: int) -> bool:
         return any(partition in member.current.held for member in self._members.values())
 
+    # --- static members
+
+    def _static_member(self, instance: str) -> str:
+        """The member with this group.instance.id; empty: there is none."""
+        return next((name for name, member in self._members.items() if instance and member.instance == instance), "")
+
+    def _replacement(self, away: str, request: GroupRequest) -> list[GroupRecord]:
+        """The records by which a static member's new process gets the place of the old one (replaceMember)."""
+        now, old = self._process.loop.now, self._members[away]
+        self._process.report("static-member-replaced", away, request.member, self._generation)
+        return [
+            *self._tombstones(away),
+            MemberRecord(0, request.member, time=now, client=request.client, instance=request.instance),
+            TargetRecord(self._target_epoch, request.member, time=now, target=old.target),
+            CurrentRecord(0, request.member, time=now, current=replace(old.current, epoch=0, previous=0)),
+        ]
+
     # --- members that leave
 
+    def _departure(self, request: GroupRequest) -> list[GroupRecord]:
+        """The records of a member that leaves. A static one keeps its partitions until its session ends."""
+        if not request.instance:
+            return self._removal(request.member)
+        name, now = request.member, self._process.loop.now
+        self._process.report("static-member-away", name)
+        current = replace(self._members[name].current, epoch=AWAY, revoking=())
+        return [CurrentRecord(AWAY, name, time=now, current=current)]
+
     def _removal(self, name: str) -> list[GroupRecord]:
-        """The records that remove a member."""
+        """The records that remove a member and raise the group's epoch."""
+        raised = EpochRecord(self._generation + 1, time=self._process.loop.now, partitions=self._partitions)
+        return [*self._tombstones(name), raised]
+
+    def _tombstones(self, name: str) -> list[GroupRecord]:
         now = self._process.loop.now
-        return [
-            CurrentRecord(0, name, time=now, is_tombstone=True),
-            TargetRecord(0, name, time=now, is_tombstone=True),
-            MemberRecord(0, name, time=now, is_tombstone=True),
-            EpochRecord(self._generation + 1, time=now, partitions=self._partitions),
-        ]
+        return [kind(0, name, time=now, is_tombstone=True) for kind in (CurrentRecord, TargetRecord, MemberRecord)]
 
     def _tick_members(self, now: int) -> None:
         """Fence members whose session ended, or that did not give their partitions up in time."""

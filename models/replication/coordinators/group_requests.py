@@ -13,6 +13,7 @@ NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
 UNKNOWN_MEMBER = "UNKNOWN_MEMBER_ID"
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
 FENCED_INSTANCE = "FENCED_INSTANCE_ID"
+UNRELEASED_INSTANCE = "UNRELEASED_INSTANCE_ID"
 STALE_EPOCH = "STALE_MEMBER_EPOCH"
 FENCED_EPOCH = "FENCED_MEMBER_EPOCH"
 REBALANCING = "REBALANCE_IN_PROGRESS"
@@ -28,7 +29,7 @@ class GroupRequest(Request):
     """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, OffsetFetch or TxnOffsetCommit, by `kind`.
 
     In KIP-848's protocol ConsumerGroupHeartbeat is all of the first four: a heartbeat, with epoch 0 a join, with -1
-    a departure (`LEAVE`).
+    a departure (`LEAVE`), which for a static member has -2: it will come back.
     """
 
     kind: str
@@ -76,6 +77,7 @@ class MemberRecord(GroupRecord):
     """A member joined; a tombstone: it left."""
 
     client: str = ""
+    instance: str = ""
 
     @property
     def key(self) -> str:

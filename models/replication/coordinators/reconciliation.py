@@ -11,6 +11,7 @@ from dataclasses import dataclass
 Partitions = tuple[int, ...]
 # MemberState: the member has reached its target; it must give partitions up; it waits for others to do so.
 STABLE, UNREVOKED, UNRELEASED = "STABLE", "UNREVOKED_PARTITIONS", "UNRELEASED_PARTITIONS"
+AWAY = -2  # the epoch of a static member that closed and will come back (LEAVE_GROUP_STATIC_MEMBER_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,9 @@ class CurrentAssignment:
 
 def is_fenced(current: CurrentAssignment, epoch: int, owned: Collection[int] | None) -> bool:
     """Whether a heartbeat with this epoch is refused (throwIfConsumerGroupMemberEpochIsInvalid)."""
-    is_repeated = epoch == current.previous and owned is not None and set(owned) <= set(current.assigned)
+    is_repeated = (
+        epoch == current.previous < current.epoch and owned is not None and set(owned) <= set(current.assigned)
+    )
     return epoch != current.epoch and not is_repeated
 
 

@@ -56,8 +56,8 @@ def check_fault(fault: Fault, config: Config) -> None:
     for node in (*fault.nodes, *fault.to):
         if node not in known:
             raise ConfigError(f"the fault {fault.kind} names node {node}; possible are {', '.join(map(str, known))}")
-    if fault.kind == "consumer-pause" and not config.has_group:
-        raise ConfigError(f"the fault consumer-pause needs {A_GROUP}")
+    if fault.kind in ("consumer-pause", "consumer-shutdown") and not config.has_group:
+        raise ConfigError(f"the fault {fault.kind} needs {A_GROUP}")
     if fault.kind == "delete-records" and config.compacts:
         # KafkaApis.handleDeleteRecordsRequest: POLICY_VIOLATION
         raise ConfigError("brokers refuse to delete records of a topic with cleanup.policy=compact")

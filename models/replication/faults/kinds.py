@@ -215,10 +215,27 @@ def consumer_crash(target: Target, fault: Fault) -> Lasting:
     return free
 
 
+def consumer_shutdown(target: Target, fault: Fault) -> Lasting:
+    """A member closes as it should, and starts again."""
+    target.hold("consumer", fault)
+    for member in _members(target, fault):
+        member.close()
+    yield
+    free = target.release("consumer", fault)
+    for member in _members(target, fault):
+        if member.index in free and not member.alive:
+            member.start()
+    return free
+
+
+def _members(target: Target, fault: Fault) -> list[GroupConsumer]:
+    return [each for each in target.consumers if isinstance(each, GroupConsumer) and each.index in fault.nodes]
+
+
 def consumer_pause(target: Target, fault: Fault) -> Lasting:
     """A member's process is paused. When it resumes, it may be a zombie that believes it still owns partitions."""
     target.hold("consumer-paused", fault)
-    members = [each for each in target.consumers if isinstance(each, GroupConsumer) and each.index in fault.nodes]
+    members = _members(target, fault)
     for member in members:
         member.pause()
     yield
@@ -261,7 +278,7 @@ def cancel_reassignment(target: Target, fault: Fault) -> None:
 
 _ALL: tuple[Callable[[Target, Fault], Lasting | None], ...] = (
     *(crash, power_loss, shutdown, pause, slow_disk, disk_full, partition, one_way, delay, loss, duplication),
-    *(clock_skew, controller_crash, controller_pause, consumer_crash, consumer_pause),
+    *(clock_skew, controller_crash, controller_pause, consumer_crash, consumer_shutdown, consumer_pause),
     *(delete_records, preferred_election, reassignment, cancel_reassignment, add_partitions, consumer_seek),
 )
 FAULTS = {kind.__name__.replace("_", "-"): kind for kind in _ALL}
