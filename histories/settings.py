@@ -44,6 +44,11 @@ class Settings:
         return self.config.get("final") is True
 
     @property
+    def unfinished(self) -> bool:
+        """Whether run.json states that its recorder did not finish, so that its last lines may be missing."""
+        return self.config.get("finished") is False
+
+    @property
     def undated(self) -> bool:
         """Whether times count from 1970, as the start of the run is not recorded."""
         return self.config.get("started_at") == UNDATED

@@ -36,6 +36,7 @@ class CombinedRun:
         config["topics"] |= added.config["topics"]
         config["processes"] |= added.config["processes"]
         config["final"] = added.config.get("final", False)
+        config["finished"] = added.config.get("finished", True)
         for event in _calmed(added):
             nemesis = {"op": number * 1000 + event["op"]} if event["process"] == "nemesis" else {}
             self.history.events.append({**event, **nemesis})
@@ -91,7 +92,8 @@ def _kind(history: History) -> tuple[Any, ...]:
     senders = {event["process"] for event in history.events if event["f"] in ("send", "txn")}
     producers = {name for name, about in history.config["processes"].items() if about.get("role") == "producer"}
     without_steps = tuple(event["time"] for event in history.events if event["f"] == "txn" and not event.get("ops"))
-    return named, history.config.get("final") is True, handles, level, producers <= senders, without_steps
+    declared = history.config.get("final") is True, history.config.get("finished")
+    return named, declared, handles, level, producers <= senders, without_steps
 
 
 def _calmed(history: History) -> Iterator[Event]:

@@ -63,10 +63,10 @@ def record_everything(recorder: Recorder, lost: bool = False) -> Path:
 def test_a_recorded_run_is_valid(recorder: Recorder) -> None:
     folder = record_everything(recorder)
     assert verdict(folder)["verdict"] == "valid"
-    assert json.loads((folder / "run.json").read_text())["processes"] == {
-        "final": {"role": "final"},
-        "p0": {"role": "producer"},
-    }
+    config = json.loads((folder / "run.json").read_text())
+    assert config["processes"] == {"final": {"role": "final"}, "p0": {"role": "producer"}}
+    assert config["final"] is True
+    assert "finished" not in config
 
 
 def test_a_recorded_loss_is_found(recorder: Recorder) -> None:
@@ -318,7 +318,8 @@ def test_a_killed_process_loses_at_most_a_second(tmp_path: Path) -> None:
     found = verdict_of(results)
     assert found["verdict"] == "unknown"
     assert not [name for name, rule in found["rules"].items() if rule["verdict"] == "invalid"]
-    assert json.loads((folder / "run.json").read_text())["processes"]["p0"] == {"role": "producer"}
+    config = json.loads((folder / "run.json").read_text())
+    assert (config["processes"]["p0"], config["finished"]) == ({"role": "producer"}, False)
 
 
 FULL = """

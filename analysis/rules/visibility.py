@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from ...histories.tables import MIN_INT64, Finding
+from ...histories.tables import Finding
 from ..partitions.absences import lasting
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
@@ -102,18 +102,19 @@ def phantom_read(p: Partition) -> Iterator[Result]:
     Breach: A consumer polled a value that no recorded send explains, or polled it before its send was invoked.
     Not a breach: The invocation of the send is not recorded, so a read may come first.
     Unknown when: Sends may be missing from the history: some lines could not be read, run.json names a producer without
-    any recorded event, or a transaction without an outcome has no recorded steps. A process recorded its times in
+    any recorded event, or a transaction without an outcome has no recorded steps. run.json states that the recorder
+    did not finish, and the read came after the last recorded event of a producer. A process recorded its times in
     another unit or by a clock that is hours off.
     """
     if not len(p.sends) and not len(p.unplaced):
         return
     unsent = _reads_of(p, pl.col("sender").is_null())
-    missing, since = _missing(p)
-    doubtful = unsent.filter(pl.col("first_read") >= since) if missing else unsent.clear()
+    missing, is_doubtful = _missing(p)
+    doubtful = unsent.filter(is_doubtful)
     if len(doubtful):
         values = some_values(distinct(doubtful["value"]))
         yield Unknown(f"no send is recorded of {values}, which {p.name} returned to consumers; but {missing}")
-        unsent = unsent.filter(pl.col("first_read") < since)
+        unsent = unsent.filter(~is_doubtful)
     for run in _runs(unsent):
         them = "it" if len(run) == 1 else "them"
         sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, but no recorded send wrote {them}"
@@ -135,20 +136,34 @@ def phantom_read(p: Partition) -> Iterator[Result]:
         )
 
 
-def _missing(p: Partition) -> tuple[str, int]:
-    """The reason why sends may be missing from the history, and since when (ns); empty if none is missing."""
+def _missing(p: Partition) -> tuple[str, pl.Expr]:
+    """The reason why sends may be missing from the history, and which reads (of `_reads_of`) it may explain."""
     if p.context["kind"].is_in(["left out"]).any():
-        return "lines of the history are missing or could not be read", MIN_INT64
+        return "lines of the history are missing or could not be read", pl.lit(True)
     senders = p.context.filter(kind="sends")["process"]
     silent = [name for name in p.settings.producers() if name not in senders]
     if silent:
-        return f"run.json names {some(silent)}, but the history has no event of them", MIN_INT64
+        return f"run.json names {some(silent)}, but the history has no event of them", pl.lit(True)
     undecided = p.context.filter(kind="txn without steps").sort("process")
     if not len(undecided):
-        return "", MIN_INT64
+        return _end_of_producers(p)
     since = undecided["invoked"].min()
     reason = f"a transaction of {some(distinct(undecided['process']))} has no recorded steps and no outcome"
-    return reason, since if isinstance(since, int) else MIN_INT64
+    return reason, pl.lit(True) if since is None else pl.col("first_read") >= since
+
+
+def _end_of_producers(p: Partition) -> tuple[str, pl.Expr]:
+    """In a run whose recorder was killed: the end of the producer that stopped first, and the reads since then.
+
+    The last lines of a killed recorder are missing, while other processes of the run may record for longer.
+    """
+    sends = pl.concat([p.sends, p.unplaced])
+    ends = sends.group_by("process").agg(end=pl.max_horizontal("invoked", "completed").max()).drop_nulls()
+    if not p.settings.unfinished or not len(ends):
+        return "", pl.lit(False)
+    process, end = ends.sort("end", "process").row(0)
+    reason = f"the recorder did not finish (run.json has finished: false), and its last line of {process} here is of"
+    return f"{reason} {seconds(end)}", pl.col("first_read") >= end
 
 
 @Rule(

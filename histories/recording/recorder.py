@@ -53,6 +53,7 @@ class Recorder:
             "format": 1,
             "name": name or self.folder.absolute().name,
             "started_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "finished": False,  # until `finish`: a killed recorder may lack its last lines
             **({"system": dict(system)} if system else {}),
             "topics": {topic: dict(about) for topic, about in (topics or {}).items()},
         }
@@ -237,6 +238,7 @@ class Recorder:
         for transaction in list(self._journal.transactions.values()):
             transaction.info()
         self._journal.log.close()
+        del self._config["finished"]
         self._write_config()
         return self.folder
 
