@@ -21,6 +21,7 @@ from .wording import plural, some
 RULE = "inconsistent-offsets"
 # Reported line by line, or about rules instead of events.
 LEFT_TO_OTHERS = ("lines well formed", "evidence sufficient")
+UNITS = "times in nanoseconds"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Lint:
     """The problems of one history."""
 
     malformed: pl.DataFrame  # source, line (from 1), byte, reason; sorted by file and line
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...]  # reasons why a verdict would be unknown
+    notes: tuple[str, ...]  # what is odd, but may be right
 
 
 def lint(run: Run) -> Lint:
@@ -46,20 +48,16 @@ def lint(run: Run) -> Lint:
         judged = judge_unit(*unit, gathered.units[unit], gathered.common, settings, unproved=unproved.get(unit))
         results.add_judged(to_frame(judged.findings), judged.summaries)
     results.refuse_unusable()
-    broken = [
-        one["says"]
-        for one in verdict_of(results)["assumptions"]
-        if not one["holds"] and one["name"] not in LEFT_TO_OTHERS
-    ]
+    assumptions = verdict_of(results)["assumptions"]
+    broken = [one["says"] for one in assumptions if not one["holds"] and one["name"] not in LEFT_TO_OTHERS]
+    has_wrong_unit = any(not one["holds"] and one["name"] == UNITS for one in assumptions)
     fast = short_latency([summary["latency"] for summary in results.summaries])
-    if fast and all("expected nanoseconds" not in one for one in broken):
-        broken.append(fast)
     if went_back:
         broken.append(went_back)
     if silent:
         count = plural(len(silent), "process", "processes")
         broken.append(f"no operation of {count} ever completes ({some(silent)}): are completions recorded?")
-    return Lint(results.quarantine(), tuple(broken))
+    return Lint(results.quarantine(), tuple(broken), (fast,) if fast and not has_wrong_unit else ())
 
 
 def _observed(gathered: Gathered) -> list[pl.DataFrame]:

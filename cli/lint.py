@@ -44,7 +44,7 @@ def command(paths: tuple[Path, ...], reader: str | None, show_all: bool, as_json
 
     FILE is a history, a run bundle, or - for standard input. There are warnings about times that cannot be nanoseconds,
     repeated values, processes without completions, missing final reads and missing settings. docs/format.md describes
-    the format. Exit code: 0 no errors, 1 malformed lines, 3 only warnings.
+    the format. Exit code: 0 no errors, 1 malformed lines, 3 only warnings. Notes do not change it.
     """
     return worst_exit([_lint(path, reader, show_all, as_json) for path in paths])
 
@@ -56,7 +56,8 @@ def _lint(path: Path, reader: str | None, show_all: bool, as_json: bool) -> int:
         found = lint(open_run(path, reader))
     if as_json:
         lines = found.malformed.select("source", "line", "reason").to_dicts()
-        click.echo(json.dumps({"history": str(path), "malformed": lines, "warnings": found.warnings}))
+        about = {"malformed": lines, "warnings": found.warnings, "notes": found.notes}
+        click.echo(json.dumps({"history": str(path), **about}))
     else:
         _print(path, found, None if show_all else MAX_SHOWN)
     return EXIT_BREACH if len(found.malformed) else EXIT_UNKNOWN if found.warnings else EXIT_VALID
@@ -69,5 +70,7 @@ def _print(path: Path, found: Lint, max_shown: int | None) -> None:
         click.echo(f"{len(found.malformed) - max_shown:,} more malformed lines; --all prints them")
     for sentence in found.warnings:
         click.echo(printable(f"{path.name}: warning: {sentence}"))
+    for sentence in found.notes:
+        click.echo(printable(f"{path.name}: note: {sentence}"))
     if not len(found.malformed) and not found.warnings:
         click.echo(printable(f"{path.name}: no errors found"))

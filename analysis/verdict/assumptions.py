@@ -168,11 +168,12 @@ def doubtful_unit(span: Sequence[int] | None, latencies: Sequence[int | None], o
 
 
 def short_latency(latencies: Sequence[int | None]) -> str:
-    """A warning if operations were faster than a network, as they are in microseconds since the start; else empty.
+    """A note if operations were faster than a network, as they are in microseconds since the start; else empty.
 
     A log within the client's process can be as fast, so this alone breaks no assumption. `latencies` as above.
     """
     took = max((latency for latency in latencies if latency is not None), default=MIN_ROUND_TRIP_NS)
     if took >= MIN_ROUND_TRIP_NS:
         return ""
-    return f"operations took {took:,} ns, less than a round trip within a host: are times in nanoseconds?"
+    fast = f"operations took {took:,} ns, less than a round trip within a host"
+    return f"{fast}: if the log is not in the clients' own process, times may not be in nanoseconds"

@@ -54,11 +54,12 @@ class EventLog:
             if self._error or self._file < 0:
                 return
             try:
-                self._before_flush()
-                text = b"".join([self._lines.popleft() for _ in range(len(self._lines))])
-                self._write(text)
-            except OSError as error:
-                reason = error.strerror or str(error)
+                try:
+                    self._before_flush()
+                finally:
+                    self._write(b"".join([self._lines.popleft() for _ in range(len(self._lines))]))
+            except (OSError, LogjudgeError) as error:
+                reason = getattr(error, "strerror", None) or str(error)
                 self._error = f"{self._path}: cannot be written ({reason}); the events before that are complete"
                 self.is_stopped = True
 

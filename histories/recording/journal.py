@@ -53,6 +53,13 @@ def line_of(event: Fields) -> bytes:
         raise UsageError(f"{event['f']}: found {error}, expected text that UTF-8 can encode, and numbers") from error
 
 
+def name_of(name: Any, field: str) -> str:
+    """A process or a topic. Raises UsageError if it is no text: files of a run are sorted by such names."""
+    if not isinstance(name, str):
+        raise UsageError(f"{field}: found {name!r:.80}, expected a name (str)")
+    return name
+
+
 class Journal:
     """Events of a run, as lines of its history."""
 
@@ -70,7 +77,8 @@ class Journal:
         return monotonic_ns() - self.start
 
     def write(self, process: str, op: int, type_: str, f: str, fields: Fields) -> None:
-        """Append an event of now."""
+        """Append an event of now. Raises UsageError if the process is no text."""
+        name_of(process, "process")
         event = {"time": self.now(), "process": process, "op": op, "type": type_, "f": f, **fields}
         self.append(line_of(event))
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 from ..errors import UsageError
 from ..send_errors import outcome_of
 from .client_values import offset_of, positions_of, records_of, text_of
-from .journal import Fields, Journal, line_of
+from .journal import Fields, Journal, line_of, name_of
 from .membership import membership_of
 
 
@@ -251,7 +251,7 @@ class Transaction(OpenOperation):
         partition: int | None = None,
     ) -> Step:
         """Record a message of the transaction; call it before the client's own send."""
-        fields: Fields = {"f": "send", "topic": topic, "value": text_of(value, "value")}
+        fields: Fields = {"f": "send", "topic": name_of(topic, "topic"), "value": text_of(value, "value")}
         if key is not None:
             fields["key"] = text_of(key, "key")
         if partition is not None:

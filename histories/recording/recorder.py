@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import UsageError
 from .client_values import positions_of, records_of, text_of
-from .journal import Fields, Journal, line_of
+from .journal import Fields, Journal, line_of, name_of
 from .membership import membership_of
 from .open_operations import Commit, Plain, Poll, Positions, Send, Transaction
 
@@ -55,9 +55,9 @@ class Recorder:
             "started_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "finished": False,  # until `finish`: a killed recorder may lack its last lines
             **({"system": dict(system)} if system else {}),
-            "topics": {topic: dict(about) for topic, about in (topics or {}).items()},
+            "topics": {name_of(topic, "topic"): dict(about) for topic, about in (topics or {}).items()},
         }
-        self._configured = {process: dict(about) for process, about in (processes or {}).items()}
+        self._configured = {name_of(name, "process"): dict(about) for name, about in (processes or {}).items()}
         self._producers: set[str] = set()
         self._consumers: set[str] = set()
         self._saved_transactions = b""
@@ -92,7 +92,9 @@ class Recorder:
         if journal.log.is_stopped:
             journal.log.check()
         if process not in self._producers:
-            self._producers.add(process)
+            self._producers.add(name_of(process, "process"))
+        if topic.__class__ is not str:
+            name_of(topic, "topic")
         op = journal.next_op()
         # Written out, as sends are by far the most events.
         event: Fields = {"time": 0, "process": process, "op": op, "type": "invoke", "f": "send", "topic": topic}
@@ -110,7 +112,7 @@ class Recorder:
     def txn(self, process: str) -> Transaction:
         """Record the begin of a transaction; its sends, polls and commits are added to the result."""
         self._journal.log.check()
-        self._producers.add(process)
+        self._producers.add(name_of(process, "process"))
         op = self._journal.next_op()
         transaction = Transaction(self._journal, process, op, "txn")
         self._journal.transactions[op] = transaction
@@ -121,7 +123,7 @@ class Recorder:
 
     def poll(self, process: str) -> Poll:
         """Record that a process polls; `ok(records)` of the result takes what the client returned."""
-        self._consumers.add(process)
+        self._consumers.add(name_of(process, "process"))
         poll = Poll(self._journal, process, self._journal.begin(process, "poll", {}), "poll")
         self._journal.polls[process] = poll
         return poll
@@ -157,7 +159,7 @@ class Recorder:
 
     def subscribe(self, process: str, topics: str | Iterable[str]) -> None:
         """Record a subscription."""
-        self._consumers.add(process)
+        self._consumers.add(name_of(process, "process"))
         self._instant(process, "subscribe", {"topics": [topics] if isinstance(topics, str) else list(topics)})
 
     def seek(self, process: str, offsets: Any) -> None:
@@ -193,11 +195,11 @@ class Recorder:
 
     def configure(self, process: str, **settings: Any) -> None:
         """Set the configuration of a process in run.json: `configure("c0", role="consumer", **{"group.id": "g"})`."""
-        self._configured.setdefault(process, {}).update(settings)
+        self._configured.setdefault(name_of(process, "process"), {}).update(settings)
 
     def configure_topic(self, topic: str, **settings: Any) -> None:
         """Set the configuration of a topic in run.json: `configure_topic("orders", partitions=3)`."""
-        self._config["topics"].setdefault(topic, {}).update(settings)
+        self._config["topics"].setdefault(name_of(topic, "topic"), {}).update(settings)
 
     @property
     def start_ns(self) -> int:
@@ -206,7 +208,7 @@ class Recorder:
 
     def client_file(self, process: str) -> Path:
         """The file of the bundle for the events of a client in a process of its own."""
-        self._consumers.add(process)
+        self._consumers.add(name_of(process, "process"))
         (self.folder / "history").mkdir(exist_ok=True)
         return self.folder / "history" / f"{process}.jsonl"
 
@@ -279,7 +281,7 @@ class Recorder:
             parts = ("producer",) * (process in self._producers) + ("consumer",) * (process in self._consumers)
             role = {"role": "+".join(parts)} if parts else {}
             roles[process] = {**role, **self._configured.get(process, {})}
-        text = json.dumps({**self._config, "processes": roles}, indent=2) + "\n"
+        text = json.dumps({**self._config, "processes": roles}, indent=2, default=str) + "\n"
         if text != self._saved_config:
             _replace(self.folder / "run.json", text.encode())
             self._saved_config = text
@@ -293,4 +295,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def _names(found: str | Iterable[str]) -> list[str]:
-    return [found] if isinstance(found, str) else list(found)
+    """The names in `final_read`. Raises UsageError."""
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        return [name_of(found, "final_read")]
+    return [name_of(name, "final_read") for name in found]

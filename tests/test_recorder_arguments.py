@@ -1,0 +1,74 @@
+"""Names, partitions and offsets that a test hands to `Recorder`: right ones are recorded, others refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from logjudge.histories.errors import LogjudgeError, UsageError
+from logjudge.histories.recording.recorder import Recorder
+
+
+@pytest.mark.parametrize("arguments", [("0", "1"), (0, 1.5), ({}, None)])
+def test_a_wrong_place_of_a_send_is_refused_and_leaves_it_open(tmp_path: Path, arguments: tuple[Any, Any]) -> None:
+    recorder = Recorder(tmp_path / "run")
+    with pytest.raises(UsageError, match="expected an integer or None"), recorder.send("p0", "orders", "a") as op:
+        op.ok(*arguments)
+    lines = (recorder.finish() / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["invoke", "info"]
+
+
+def test_a_place_may_be_an_integer_of_numpy(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run")
+    recorder.send("p0", "orders", "a").ok(np.int64(0), np.int64(7))
+    last = (recorder.finish() / "history.jsonl").read_text().splitlines()[-1]
+    assert (json.loads(last)["partition"], json.loads(last)["offset"]) == (0, 7)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda recorder: recorder.send(0, "orders", "a"),
+        lambda recorder: recorder.send("p0", 5, "a"),
+        lambda recorder: recorder.txn(None),
+        lambda recorder: recorder.txn("t0").send(b"orders", "a"),
+        lambda recorder: recorder.poll(7),
+        lambda recorder: recorder.assign(7, []),
+        lambda recorder: recorder.crash(7),
+        lambda recorder: recorder.configure(7),
+        lambda recorder: recorder.configure_topic(7),
+        lambda recorder: recorder.finish(final_read=9),
+        lambda recorder: recorder.finish(final_read=[9]),
+    ],
+)
+def test_a_name_that_is_no_text_is_refused_and_costs_nothing_else(
+    tmp_path: Path, call: Callable[[Recorder], object]
+) -> None:
+    recorder = Recorder(tmp_path / "run")
+    with pytest.raises(UsageError, match=r"expected a name \(str\)"):
+        call(recorder)
+    recorder.send("p0", "orders", "b").ok(0, 0)
+    written = (recorder.finish() / "history.jsonl").read_text()
+    assert '"value":"b"' in written
+    assert '"value":"a"' not in written
+
+
+def test_a_setting_that_json_lacks_is_recorded_as_text(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run")
+    recorder.configure("p0", partitioner=len)
+    config = json.loads((recorder.finish() / "run.json").read_text())
+    assert config["processes"]["p0"]["partitioner"] == str(len)
+
+
+def test_a_step_that_cannot_be_written_ends_the_recording_after_the_lines_before_it(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run")
+    recorder.send("p0", "orders", "a").ok(0, 0)
+    recorder.txn("t0").poll([{"topic": "\udcff", "partition": 0, "offset": 1, "value": "a"}])
+    recorder.flush()
+    with pytest.raises(LogjudgeError, match="expected text that UTF-8 can encode"):
+        recorder.send("p0", "orders", "b")
+    assert (tmp_path / "run" / "history.jsonl").read_text().count('"value":"a"') == 1
