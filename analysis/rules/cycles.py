@@ -143,8 +143,9 @@ def find_cycles(dependencies: pl.DataFrame, settings: Settings) -> dict[str, Fou
     """The cycles of a run's DEPENDENCIES, by search and type."""
     found: dict[str, Found] = {}
     for name, search in searches(settings).items():
-        chosen = dependencies.filter(search.dependencies)
-        found[name] = cycles_of(within(chosen, windows_of(chosen)), search.max_components, search.as_elle)
+        chosen = search.dependencies
+        inside = within(dependencies, windows_of(dependencies, chosen), chosen)
+        found[name] = cycles_of(inside, search.max_components, search.as_elle)
     return found
 
 

@@ -17,13 +17,14 @@ from ...histories.tables import MAX_INT64
 from ..partitions.entries import Ints
 
 WINDOWS = {"low": pl.Int64, "high": pl.Int64}  # moments, both inclusive; sorted and disjoint
+ALL = pl.lit(True)
 MAX_WINDOWS = 100_000  # of a run; beyond that the nearest are joined, which only adds operations that are in no cycle
 
 
-def windows_of(dependencies: pl.DataFrame) -> pl.DataFrame:
-    """The WINDOWS of some dependencies."""
-    back = dependencies.select(low=_moment("target"), high=_moment("source")).filter(pl.col("low") <= pl.col("high"))
-    return join_windows([back])
+def windows_of(dependencies: pl.DataFrame, chosen: pl.Expr = ALL) -> pl.DataFrame:
+    """The WINDOWS of the dependencies that a filter chooses."""
+    spans = dependencies.lazy().filter(chosen).select(low=_moment("target"), high=_moment("source"))
+    return join_windows([spans.filter(pl.col("low") <= pl.col("high")).collect()])
 
 
 def join_windows(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -52,14 +53,14 @@ def split_windows(windows: pl.DataFrame, parts: int) -> pl.DataFrame:
     return cut.with_columns(high=pl.min_horizontal("high", pl.col("low") + share - 1)).select(list(WINDOWS))
 
 
-def within(dependencies: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
-    """The dependencies between two operations of the same window, with its number in the column `window`."""
+def within(dependencies: pl.DataFrame, windows: pl.DataFrame, chosen: pl.Expr = ALL) -> pl.DataFrame:
+    """The chosen dependencies between two operations of the same window, with its number in the column `window`."""
     if not len(windows) or not len(dependencies):
         return dependencies.clear().with_columns(window=pl.lit(0, pl.Int64))
     moments = dependencies.select(source=_moment("source"), target=_moment("target"))
     source, target = (_window_of(moments[name].to_numpy(), windows) for name in ("source", "target"))
-    numbered = dependencies.with_columns(window=pl.Series(source))
-    return numbered.filter(pl.Series((source == target) & (source >= 0)))
+    numbered = dependencies.lazy().with_columns(window=pl.Series(source))
+    return numbered.filter(pl.Series((source == target) & (source >= 0)), chosen).collect()
 
 
 def _window_of(moments: Ints, windows: pl.DataFrame) -> Ints:
