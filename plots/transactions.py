@@ -75,7 +75,6 @@ def _title(name: str, found: Record) -> str:
 
 
 def _bars(axis: Axes, rows: list[Record], high: int, left_out: int) -> None:
-    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     for row, one in enumerate(rows):
@@ -94,14 +93,12 @@ def _bars(axis: Axes, rows: list[Record], high: int, left_out: int) -> None:
     axis.set_ylim(len(rows) - 0.4, -0.6)
     more = f" (the longest {len(rows)} of {len(rows) + left_out})" if left_out else ""
     axis.set_title(f"transactions{more}")
+    outcomes = [("commit", "▲ committed"), ("abort", "✕ aborted"), (None, "open")]
     handles = [
         Patch(facecolor=style.FAINT, alpha=_UNDECIDED, label="pale: undecided"),
-        *(Patch(facecolor=_COLOURS[key], label=label) for key, label in
-          (("commit", "committed"), ("abort", "aborted"), (None, "open"))),
-        Line2D([], [], linestyle="", marker="^", color=style.INK, label="COMMIT"),
-        Line2D([], [], linestyle="", marker="x", color=style.INK, label="ABORT"),
-    ]  # fmt: skip
-    style.legend(axis, handles=handles, ncols=6, columnspacing=1.0)
+        *(Patch(facecolor=_COLOURS[outcome], label=label) for outcome, label in outcomes),
+    ]
+    style.legend(axis, handles=handles, ncols=4)
 
 
 def _ends(axis: Axes, ends: list[list[int]], high: int) -> None:

@@ -135,7 +135,7 @@ def test_a_loss_is_one_finding_with_its_consequences(tmp_path: Path) -> None:
     run = judge(UNCLEAN, tmp_path)
     (loss,) = run.of("lost-write")
     assert loss["sentence"] == (
-        "2 writes acknowledged at x-0@1-2 (b, e) are gone; c had read 2 of them before they vanished;"
+        "2 writes acknowledged at x-0@1-2 (b, e) are gone; c had read all of them before they vanished;"
         " 1 of their offsets now holds another record (x)"
     )
     assert set(loss["related"]) == {

@@ -173,7 +173,7 @@ def test_the_postmortem_has_its_sections_in_order(report_of: Callable[[str], Pat
     assert "<b>198</b>never received" in page
     assert "c0 never received 198 acknowledged records at orders-0@635-832" in page
     assert "Unknown: a client history alone does not show the cause." in text
-    assert "2026-11-21 09:51:55.771Z | fault: pause of 1" in text
+    assert "2026-11-21 09:51:55.771Z | fault: pause of broker 1" in text
     pictures = re.findall(r"\]\((plots/[^)]*)\)", text)
     assert pictures
     assert all((folder / name).is_file() for name in pictures)

@@ -89,7 +89,7 @@ def _next_epoch_start(timeline: Timeline, present: pl.DataFrame, abort: dict[str
 
 def _commit_fact(timeline: Timeline, commit: dict[str, Any]) -> Fact:
     name, broker, snapshot = timeline.replica_logs.name, commit["broker"], commit["snapshot"]
-    text = f"in snapshot {snapshot} broker {broker}'s log of {name} held their COMMIT marker"
+    text = f"in snapshot {snapshot} broker {broker}'s log of {name} held the records' COMMIT marker"
     text += f" at offset {commit['offset']}"
     return fact_of(timeline.replica_logs, text, "marker", commit, offset=commit["offset"], snapshot=snapshot)
 
@@ -97,7 +97,7 @@ def _commit_fact(timeline: Timeline, commit: dict[str, Any]) -> Fact:
 def _abort_fact(timeline: Timeline, lost: Lost, abort: dict[str, Any]) -> Fact:
     name = timeline.replica_logs.name
     are = "is" if lost.first == lost.last else "are"
-    text = f"{span(lost.first, lost.last)} of {name} {are} still in the log without the COMMIT marker, so aborted:"
+    text = f"{span(lost.first, lost.last)} of {name} {are} still in the log, but aborted, as the COMMIT marker is gone:"
     text += f" an ABORT marker of producer {abort['producer_id']} is at offset {abort['offset']}"
     text += "" if abort["leader_epoch"] is None else f", written in epoch {abort['leader_epoch']}"
     return Fact(text, "marker", source=abort["file"], byte=abort["byte"], partition=name, offset=abort["offset"])

@@ -303,7 +303,8 @@ def _read_before(run: pl.DataFrame) -> str:
         return f"no recorded consumer read {'it' if len(run) == 1 else 'them'}"
     if len(run) == 1:
         return f"{read['first_reader'][0]} read it at {seconds(read['first_read'][0])} before it vanished"
-    return f"{some(distinct(read['first_reader']))} had read {len(read):,} of them before they vanished"
+    number = "all" if len(read) == len(run) else f"{len(read):,}"
+    return f"{some(distinct(read['first_reader']))} had read {number} of them before they vanished"
 
 
 def _proof_of_loss(p: Partition, run: pl.DataFrame) -> str:

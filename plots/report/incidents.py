@@ -233,11 +233,11 @@ def timeline(
     The least severe kinds are left out first, and of one kind the latest moments."""
     moments = []
     for band in figures["faults"]:
-        nodes, place = ", ".join(band["nodes"]), band.get("place", "")
+        nodes, place = brokers(band["nodes"]) if band["nodes"] else "", band.get("place", "")
         named = fault_kind(band["kind"]) + (f" of {nodes}" if nodes else "") + (f": {place}" if place else "")
         moments.append((0, band["from"], "fault", f"fault: {named}"))
         if band["to"] not in (None, band["from"]):
-            ended = f"{brokers(band['nodes'])} restarted" if band["kind"] == "kill" and band["nodes"] else named
+            ended = f"{nodes} restarted" if band["kind"] == "kill" and nodes else named
             moments.append((0, band["to"], "heal", f"fault ended: {ended}"))
     known = [incident for incident in incidents if incident.known and incident.lost]
     dated = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}  # by the chain

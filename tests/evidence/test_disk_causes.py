@@ -234,8 +234,9 @@ def test_records_remain_after_their_commit_marker_was_truncated(recorded):
     explained = explain_loss(lines, cut)
     assert explained.cause == "unclean-election"
     sentences = [fact.sentence for fact in explained.chain]
-    assert "in snapshot before-rejoin broker 1's log of orders-0 held their COMMIT marker at offset 58" in sentences
-    assert sentences[-1].startswith("offsets 52 to 57 of orders-0 are still in the log without the COMMIT marker")
+    held = "in snapshot before-rejoin broker 1's log of orders-0 held the records' COMMIT marker at offset 58"
+    assert held in sentences
+    assert sentences[-1].startswith("offsets 52 to 57 of orders-0 are still in the log, but aborted")
     assert not any("lacked offset 52" in text for text in (*sentences, *explained.missing))
     # Without a copy of the marker, the epoch that began behind the records bounds it.
     bare = replace(
