@@ -55,7 +55,13 @@ def split_small(rows: pl.DataFrame, batches: int) -> tuple[list[tuple[int, pl.Da
 
 def by_unit(rows: pl.DataFrame) -> Iterator[tuple[Unit, pl.DataFrame]]:
     """The rows of each partition, without their topic and partition."""
-    if len(rows):
+    if not len(rows):
+        return
+    first = str(rows["topic"][0])
+    if (rows["topic"] == first).all():  # as in most runs: numbers are grouped in half the time of texts
+        parts = rows.drop("topic").partition_by("partition", as_dict=True, maintain_order=True, include_key=False)
+        parts = {(first, partition): part for (partition,), part in parts.items()}
+    else:
         parts = rows.partition_by("topic", "partition", as_dict=True, maintain_order=True, include_key=False)
-        for (topic, partition), part in parts.items():
-            yield Unit(str(topic), int(str(partition))), part
+    for (topic, partition), part in parts.items():
+        yield Unit(str(topic), int(str(partition))), part

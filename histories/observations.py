@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -10,7 +12,7 @@ import polars as pl
 
 from .outcomes import is_indeterminate
 from .settings import Settings
-from .tables import CONTEXT, MARKS, OUTCOME, READS, SENDS, complete, no_rows
+from .tables import CONTEXT, MARKS, OPERATIONS, OUTCOME, READS, SENDS, complete, no_rows
 
 
 class Observations(NamedTuple):
@@ -39,20 +41,29 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
     elif settings.dialect == "jepsen":
         # Jepsen's rules only look at completions.
         operations = operations.filter(pl.col("completed").is_not_null())
-    steps = _steps(operations.filter(pl.col("f") == "txn"))
-    sends = _sends(operations, steps, settings)
-    if (operations["f"] == "send").all():  # as in most blocks: building the other tables would cost more than the sends
-        return Observations(sends, *(no_rows(schema) for schema in (READS, MARKS, CONTEXT)))
-    polled = _polled(operations, steps)
-    # An entry without offset and value is a partition that a poll returned without records: only in Jepsen's histories.
-    is_empty = pl.col("offset").is_null() & pl.col("value").is_null()
-    marks = [
-        _marks(operations, steps),
-        _records_as_marks(polled.filter(is_empty), "empty"),
-        _deletions(operations),
-        _subscriptions(operations, settings),
-    ]
-    return Observations(sends, polled.filter(~is_empty).select(list(READS)), pl.concat(marks), _context(operations))
+    # A block has few functions. A query on its wide rows costs as much if it selects none of them.
+    functions = {*operations["f"].unique()}
+
+    def rows_of(*names: str) -> pl.DataFrame:
+        return operations.filter(pl.col("f").is_in(names))
+
+    steps = _steps(rows_of("txn")) if "txn" in functions else _no_steps()
+    sends, reads, marks = no_rows(SENDS), no_rows(READS), [no_rows(MARKS)]
+    if not functions.isdisjoint(("send", "txn")):
+        sends = _sends(operations if functions == {"send"} else rows_of("send"), steps, settings)
+    if len(steps):
+        marks.append(_commits_in(steps))
+    if not functions.isdisjoint(("poll", "txn")):
+        polled = _polled(rows_of("poll"), steps)
+        # An entry without offset and value is a partition that a poll returned without records: only in Jepsen's.
+        is_empty = pl.col("offset").is_null() & pl.col("value").is_null()
+        reads = polled.filter(~is_empty).select(list(READS))
+        marks.append(_records_as_marks(polled.filter(is_empty), "empty"))
+    marks += [make(rows_of(*names)) for names, make in _MARKS if not functions.isdisjoint(names)]
+    if "subscribe" in functions and settings.dialect == "jepsen":
+        marks.append(_subscriptions(rows_of("subscribe")))
+    context = no_rows(CONTEXT) if functions == {"send"} else _context(operations)
+    return Observations(sends, reads, pl.concat(marks), context)
 
 
 def count_indeterminate_failures(operations: pl.DataFrame) -> int:
@@ -83,8 +94,13 @@ def _steps(transactions: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+@cache
+def _no_steps() -> pl.DataFrame:
+    return _steps(no_rows(OPERATIONS))
+
+
 def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    plain = operations.filter(pl.col("f") == "send").with_columns(txn=pl.lit(False), index=pl.lit(0, dtype=pl.Int32))
+    plain = operations.with_columns(txn=pl.lit(False), index=pl.lit(0, dtype=pl.Int32))
     within = steps.filter(pl.col("f") == "send").with_columns(
         txn=pl.lit(True), acks=pl.lit(None, dtype=pl.String), synthetic=pl.lit(False)
     )
@@ -104,7 +120,7 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
 
 def _polled(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """The entries of polls, one row each."""
-    polls = operations.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
+    polls = operations.filter(pl.col("records").list.len() > 0)
     plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(txn=pl.lit(False))
     stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     stepwise = stepwise.drop("topic", "partition", "offset", "key", "value", "timestamp")
@@ -129,50 +145,52 @@ def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
     return exploded.with_columns(position.alias("index"), exempt)
 
 
-def _marks(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    def positions(rows: pl.DataFrame, kind: pl.Expr, txn: bool) -> pl.DataFrame:
-        return (
-            rows.with_columns(kind=kind)
-            .select(*_OPERATION, "kind", pl.col("group", "auto").fill_null(False), *_MEMBERSHIP, "offsets")
-            .filter(pl.col("offsets").list.len() > 0)
-            .explode("offsets")
-            .unnest("offsets")
-            .with_columns(
-                value=pl.lit(None, dtype=pl.String), txn=pl.lit(txn), index=pl.int_range(pl.len(), dtype=pl.Int32)
-            )
-            .select(list(MARKS))
-        )
-
-    named = operations.filter(pl.col("f").is_in(["commit", "assign", "seek", "end_offsets"]))
+def _positions(operations: pl.DataFrame) -> pl.DataFrame:
+    """The positions that operations committed, returned or moved to, as marks."""
     kind = pl.when((pl.col("f") == "assign") & pl.col("revoked").fill_null(False)).then(pl.lit("revoke"))
-    in_txn = steps.filter(pl.col("f") == "commit").with_columns(
+    return _positions_as_marks(operations, kind.otherwise("f"), False)
+
+
+def _commits_in(steps: pl.DataFrame) -> pl.DataFrame:
+    """The commits of transactions, as marks."""
+    commits = steps.filter(pl.col("f") == "commit").with_columns(
         group=pl.lit(False), auto=pl.lit(False), member=pl.lit(None, pl.String), generation=pl.lit(None, pl.Int64)
     )
-    handles = operations.filter((pl.col("f") == "handle") & (pl.col("records").list.len() > 0))
-    return pl.concat(
-        [
-            positions(named, kind.otherwise("f"), False),
-            positions(in_txn, pl.lit("commit"), True),
-            _owned(operations),
-            _records_as_marks(_explode_records(handles, pl.lit(0, dtype=pl.Int32)), "handle"),
-        ]
+    return _positions_as_marks(commits, pl.lit("commit"), True)
+
+
+def _positions_as_marks(rows: pl.DataFrame, kind: pl.Expr, txn: bool) -> pl.DataFrame:
+    return (
+        rows.with_columns(kind=kind)
+        .select(*_OPERATION, "kind", pl.col("group", "auto").fill_null(False), *_MEMBERSHIP, "offsets")
+        .filter(pl.col("offsets").list.len() > 0)
+        .explode("offsets")
+        .unnest("offsets")
+        .with_columns(
+            value=pl.lit(None, dtype=pl.String), txn=pl.lit(txn), index=pl.int_range(pl.len(), dtype=pl.Int32)
+        )
+        .select(list(MARKS))
     )
+
+
+def _handled(operations: pl.DataFrame) -> pl.DataFrame:
+    """The records that processes handled, as marks."""
+    handles = operations.filter(pl.col("records").list.len() > 0)
+    return _records_as_marks(_explode_records(handles, pl.lit(0, dtype=pl.Int32)), "handle")
 
 
 def _owned(operations: pl.DataFrame) -> pl.DataFrame:
     """The partitions that a member owned after an assignment, as marks."""
-    assigns = operations.filter((pl.col("f") == "assign") & (pl.col("assignment").list.len() > 0))
+    assigns = operations.filter(pl.col("assignment").list.len() > 0)
     rows = assigns.drop("topic", "partition").explode("assignment").unnest("assignment")
     index = pl.int_range(pl.len(), dtype=pl.Int32).alias("index")
     marks = _records_as_marks(rows.drop("offset").with_columns(index), "owned")
     return marks.with_columns(rows["group"].fill_null(False), *(rows.select(_MEMBERSHIP)))
 
 
-def _subscriptions(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def _subscriptions(operations: pl.DataFrame) -> pl.DataFrame:
     """The topics of subscriptions, as marks. Only for Jepsen's histories, where a key is a topic of one partition."""
-    if settings.dialect != "jepsen":
-        return no_rows(MARKS)
-    named = operations.filter((pl.col("f") == "subscribe") & (pl.col("topics").list.len() > 0))
+    named = operations.filter(pl.col("topics").list.len() > 0)
     rows = named.drop("topic", "partition", "offset").explode("topics").rename({"topics": "topic"})
     first = pl.lit(0, dtype=pl.Int32)
     return _records_as_marks(rows.with_columns(partition=first, index=first), "subscribe")
@@ -188,12 +206,21 @@ def _records_as_marks(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
 def _deletions(operations: pl.DataFrame) -> pl.DataFrame:
     """The log starts that delete-records set, as marks. The fault records them by partition."""
     rows: list[dict[str, object]] = []
-    for operation in operations.filter((pl.col("f") == "fault") & (pl.col("outcome") != "fail")).iter_rows(named=True):
+    for operation in operations.filter(pl.col("outcome") != "fail").iter_rows(named=True):
         for topic, partition, offset in deletions_of(operation["fault"]) or ():
             identity = {name: operation[name] for name in _OPERATION}
             deletion = {"topic": topic, "partition": partition, "kind": "delete-records", "offset": offset}
             rows.append({**identity, **deletion, "index": len(rows)})
     return pl.DataFrame(rows, schema=MARKS)
+
+
+# What makes marks, by the functions of the operations that have them.
+_MARKS: tuple[tuple[tuple[str, ...], Callable[[pl.DataFrame], pl.DataFrame]], ...] = (
+    (("commit", "assign", "seek", "end_offsets"), _positions),
+    (("assign",), _owned),
+    (("handle",), _handled),
+    (("fault",), _deletions),
+)
 
 
 def deletions_of(fault: str | None) -> list[tuple[str, int, int | None]] | None:

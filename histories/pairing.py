@@ -87,19 +87,19 @@ def _join(
     invoked: pl.DataFrame, completed: pl.DataFrame, same: Sequence[str]
 ) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
     """Completions beside their invocations, whether each has one, and the open invocations."""
-    repeated = [
-        name
-        for name in _REPEATED
-        if name in completed.columns and completed[name].null_count() and invoked[name].null_count() < len(invoked)
-    ]
-    compared = [name for name in same if name in completed.columns and name in invoked.columns]
+    given = [name for name in dict.fromkeys((*_SAME, *_REPEATED)) if name in invoked.columns]
+    given = [name for name in given if invoked[name].null_count() < len(invoked)]
+    left_out = [name for name in given if name in _REPEATED and completed[name].null_count() == len(completed)]
+    repeated = [name for name in given if name in _REPEATED and name not in left_out and completed[name].null_count()]
+    compared = [name for name in given if name in same and name not in left_out]
     known = invoked.select(
         "pairing",
+        *left_out,
         pl.col("time").alias("invoked"),
         pl.col("place").alias("invoked_at"),
-        *(pl.col(name).alias(f"invoked_{name}") for name in {**dict.fromkeys(compared), **dict.fromkeys(repeated)}),
+        *(pl.col(name).alias(f"invoked_{name}") for name in dict.fromkeys((*compared, *repeated))),
     )
-    joined = completed.join(known, on="pairing", how="left", maintain_order="left")
+    joined = completed.drop(left_out).join(known, on="pairing", how="left", maintain_order="left")
     joined = joined.with_columns(pl.coalesce(name, f"invoked_{name}").alias(name) for name in repeated)
     still_open = invoked.join(completed.select("pairing"), on="pairing", how="anti", maintain_order="left")
     return joined, joined["invoked_at"].is_not_null(), still_open
@@ -138,8 +138,8 @@ def pair_remaining(waiting: pl.DataFrame, dialect: str = "native") -> Paired:
 
 def _split_moments(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The other events, and faults without operation numbers (of Jepsen's nemesis) as operations of one moment."""
-    moment = events["op"].is_null() & events["f"].is_in(["fault", "heal"])
-    if not moment.any():
+    moment = events["op"].is_null()
+    if not moment.any() or not (moment := moment & events["f"].is_in(["fault", "heal"])).any():
         return events, no_rows(OPERATIONS)
     moments = complete(events.filter(moment), PLACED_EVENTS).with_columns(
         outcome=pl.lit("info").cast(OUTCOME), invoked="time", completed="time", invoked_at="place", at="place"

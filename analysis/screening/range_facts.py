@@ -105,7 +105,7 @@ def facts_of(
     reads = _by_time(rows.reads)
     matched = _match(sends, reads, first, end)
     indeterminate = _match_indeterminate(reads.filter(pl.Series(matched.entry < 0)), rest.sends)
-    if _is_irregular(rows) or not matched.agrees or indeterminate is None:
+    if _is_irregular(rows) or not matched.agrees or indeterminate is None or _has_equal_neighbours(sends["offset"]):
         unproved.update(PROVED)
     found = _NONE_FOUND if indeterminate is None else indeterminate
     ends = rest.marks.filter(IS_LOG_END & pl.col("offset").is_between(first, end, closed="left"))
@@ -121,6 +121,8 @@ def facts_of(
     if not ends_are_known(commits, known.offsets + 1, known.times):
         unproved.update(GROUPS)
     is_final = _is_final(reads, last_heal(context), settings)
+    in_final = np.zeros(len(sends), np.bool_)
+    in_final[matched.entry[is_final & (matched.entry >= 0)]] = True
     unread = sends["offset"].filter(pl.Series(matched.first_read == MAX_INT64))
     facts = RangeFacts(
         unproved=sorted(unproved),
@@ -132,7 +134,7 @@ def facts_of(
         found=found["value"].to_list(),
         unhandled=_unhandled(Rows(sends, reads, rows.marks), found, rest, context, settings),
         unread=_extent(unread),
-        in_final=len(np.unique(matched.entry[is_final & (matched.entry >= 0)])) == len(sends),
+        in_final=bool(in_final.all()),
         final=_last_and_times(reads.filter(pl.Series(is_final))),
         read=_last_and_times(reads),
         sent_since=_extent(sends["invoked"]),
@@ -168,12 +170,17 @@ def _by_time(reads: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_irregular(rows: Rows) -> bool:
-    """Whether there are other than plain acknowledged sends of values and plain polls, or two sends at one offset."""
+    """Whether there are other than plain acknowledged sends of values and plain polls."""
     has_no_end = pl.col("completed").is_null()
     odd_sends = rows.sends.select((IS_ODD_SEND | has_no_end | ~pl.col("acknowledged")).any()).item()
     odd_reads = rows.reads.select((pl.col("txn") | has_no_end).any()).item()
     odd_marks = rows.marks.select(IS_ODD_MARK.any()).item()
-    return odd_sends or odd_reads or odd_marks or rows.sends["offset"].n_unique() < len(rows.sends)
+    return bool(odd_sends or odd_reads or odd_marks)
+
+
+def _has_equal_neighbours(ordered: pl.Series) -> bool:
+    values = ordered.to_numpy()
+    return bool((values[1:] == values[:-1]).any())
 
 
 class _Matched(NamedTuple):

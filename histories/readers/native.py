@@ -17,7 +17,7 @@ import orjson
 import polars as pl
 
 from ..errors import describe_error
-from ..tables import EVENTS, FUNCTIONS, MAX_OFFSET, QUARANTINE, TYPES, Schema, complete
+from ..tables import EVENTS, FUNCTIONS, MAX_OFFSET, QUARANTINE, TYPES, Schema, complete, no_rows
 from .contents import LOG
 
 NAME = "native"
@@ -197,39 +197,52 @@ def check_events(events: pl.DataFrame, numbered: bool = True, placed: bool = Tru
     Without `numbered` operations may lack a number; without `placed` records may lack an offset, as in Jepsen's.
     """
     of_records = ("topic", "partition", "offset") if placed else ("topic", "partition")
-    no_topic = (pl.col("f") == "send") & pl.col("topic").is_null()
-    reason = (
-        pl.when(pl.col("time").is_null())
-        .then(pl.lit("found no time, expected nanoseconds since the start"))
-        .when(pl.col("process").is_null())
-        .then(pl.lit("found no process, expected the name of a client"))
-        .when(pl.col("op").is_null() & pl.lit(numbered))
-        .then(pl.lit("found no op, expected the number of the operation"))
-        .when(pl.col("type").is_in(TYPES).not_() | pl.col("type").is_null())
-        .then(pl.format("found type {}, expected one of " + ", ".join(TYPES), pl.col("type").fill_null("null")))
-        .when(pl.col("f").is_in(FUNCTIONS).not_() | pl.col("f").is_null())
-        .then(pl.format("found f {}, expected one of " + ", ".join(FUNCTIONS), pl.col("f").fill_null("null")))
-        .when(no_topic)
-        .then(pl.lit("found a send without topic, expected its topic"))
-        .when((pl.col("partition") < 0) | (pl.col("offset") < 0) | (pl.col("offset") > MAX_OFFSET))
-        .then(pl.lit("found a partition or offset below 0 or too large, expected one that a log can have"))
-        .when(_bad_items(events, "records", of_records))
-        .then(pl.lit("found a record without topic, partition or offset, expected all three"))
-        .when(_bad_items(events, "offsets", ("topic", "partition")))
-        .then(pl.lit("found an offset without topic or partition, expected both"))
-        .when(_bad_items(events, "assignment", ("topic", "partition")))
-        .then(pl.lit("found an assignment without topic or partition, expected both"))
-        .when(_bad_items(events, "ops", ("f",)))
-        .then(pl.lit("found a step of a transaction without f, expected its function"))
-    )
-    reasons = events.select("line", reason=reason)
+    col = pl.col
+    checks: list[tuple[pl.Expr, pl.Expr | str]] = [
+        (col("time").is_null(), "found no time, expected nanoseconds since the start"),
+        (col("process").is_null(), "found no process, expected the name of a client"),
+        (col("op").is_null() & pl.lit(numbered), "found no op, expected the number of the operation"),
+        _not_one_of("type", TYPES),
+        _not_one_of("f", FUNCTIONS),
+        ((col("f") == "send") & col("topic").is_null(), "found a send without topic, expected its topic"),
+        (
+            (col("partition") < 0) | (col("offset") < 0) | (col("offset") > MAX_OFFSET),
+            "found a partition or offset below 0 or too large, expected one that a log can have",
+        ),
+        (
+            _bad_items(events, "records", of_records),
+            "found a record without topic, partition or offset, expected all three",
+        ),
+        (
+            _bad_items(events, "offsets", ("topic", "partition")),
+            "found an offset without topic or partition, expected both",
+        ),
+        (
+            _bad_items(events, "assignment", ("topic", "partition")),
+            "found an assignment without topic or partition, expected both",
+        ),
+        (_bad_items(events, "ops", ("f",)), "found a step of a transaction without f, expected its function"),
+    ]
+    if not events.select(pl.any_horizontal(wrong for wrong, _ in checks).any()).item():
+        return complete(events, EVENTS), no_rows(QUARANTINE)
+    messages = [pl.when(wrong).then(pl.lit(text) if isinstance(text, str) else text) for wrong, text in checks]
+    reasons = events.select("line", reason=pl.coalesce(messages))
     is_malformed = reasons["reason"].is_not_null()
-    accepted = events.filter(~is_malformed) if is_malformed.any() else events
-    return complete(accepted, EVENTS), reasons.filter(is_malformed)
+    return complete(events.filter(~is_malformed), EVENTS), reasons.filter(is_malformed)
+
+
+def _not_one_of(column: str, words: tuple[str, ...]) -> tuple[pl.Expr, pl.Expr]:
+    """Selects rows with another word in the column, and says what they have."""
+    found = pl.col(column).fill_null("null")
+    return ~pl.col(column).is_in(words).fill_null(False), pl.format(
+        f"found {column} {{}}, expected one of {', '.join(words)}", found
+    )
 
 
 def _bad_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl.Expr:
     """Selects rows with an item in the list that lacks a needed field or has a number that a log cannot have."""
+    if events[column].null_count() == len(events):
+        return pl.lit(False)
     items = events.select("line", column).filter(pl.col(column).list.len() > 0).explode(column)
     field = pl.col(column).struct.field
     numbers = [name for name in needed if name in ("partition", "offset")]
