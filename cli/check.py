@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from ..histories.errors import UsageError
 from ..histories.files import is_uri
 from ..histories.readers import CHECKED
-from .engines import Engine, LocalEngine, Spark, SparkEngine, SteppingEngine, engine_options
+from .engines import Engine, Spark, SparkEngine, SteppingEngine, engine_options
 from .judging import Judged, Task, is_quiet, judge, judge_or_report
 from .judging_processes import are_for_processes, judge_in_processes
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
@@ -193,7 +193,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
 
 def _judged(tasks: list[Task], engine: Engine) -> Iterator[Judged]:
     """The tasks in their order. An error of one does not stop the others, unless they would fail like it."""
-    if isinstance(engine, LocalEngine) and are_for_processes([task.path for task in tasks]):
+    if engine.name == Engine.name and are_for_processes([task.path for task in tasks]):
         yield from judge_in_processes(tasks, engine)
     elif len(tasks) == 1 and not tasks[0].options["form"]:
         yield judge(tasks[0], engine)
@@ -204,7 +204,7 @@ def _judged(tasks: list[Task], engine: Engine) -> Iterator[Judged]:
 
 def _engine(runs: tuple[str, ...], spark: Spark | None, state: Path | None) -> Engine:
     if state is None:
-        return LocalEngine() if spark is None else SparkEngine(spark, len(runs))
+        return Engine() if spark is None else SparkEngine(spark, len(runs))
     if spark is not None and (any(spark) or _is_engine_chosen()):
         raise UsageError("found --state with Spark, expected the local engine, which judges in steps")
     if len(runs) > 1:

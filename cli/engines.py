@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -84,20 +84,34 @@ def engine_options(default: Literal["spark", "local"]) -> Callable[[Command], Co
     return decorate
 
 
-class Engine(Protocol):
-    """Opens, judges and writes runs. `open_run` may raise InputError, `check_target` and `write` UsageError."""
+class Engine:
+    """polars in this process. The other engines differ from it in some steps."""
 
-    name: str
-    remark: str = ""  # on how the last run was judged, for stderr
+    name = "local"
+    remark = ""  # on how the last run was judged, for stderr
 
-    def check_target(self, folder: str, progress: Progress) -> None:
-        """Checks that the results may be written to a folder or URI, before anything is judged."""
+    def check_target(self, folder: str, progress: Progress) -> None:  # noqa: ARG002
+        """Checks that the results may be written to a folder or URI, before anything is judged. Raises UsageError."""
+        if is_uri(folder):
+            raise UsageError(f"found --out {folder} with --engine local, expected a local folder; Spark writes to URIs")
+        check_target(local_path(folder))
 
-    def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:
-        """Opens a run at a path or URI; `reader` names its format."""
+    def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:  # noqa: ARG002
+        """Opens a run at a path or URI; `reader` names its format. Raises InputError."""
+        if is_uri(path):
+            raise UsageError(f"found {path} with --engine local, expected a local path; Spark reads URIs")
+        from ..histories.bundle import open_run
+        from ..histories.readers import CHECKED
+
+        return open_run(local_path(path), reader, contents=CHECKED)
 
     def judge(self, run: Run, progress: Progress) -> Results:
         """Judges a run."""
+        from ..analysis.engines import local
+
+        # Once imported, polars keeps Ctrl-C from interrupting a wait for a thread.
+        signal.siginterrupt(signal.SIGINT, True)
+        return local.judge_run(run, progress)
 
     def judged_by(self, run: Run) -> str:  # noqa: ARG002
         """The name of the engine that judges a run."""
@@ -108,32 +122,7 @@ class Engine(Protocol):
         return report
 
     def write(self, folder: str, fill: Fill) -> None:
-        """Writes a result folder, which `fill` fills, whole or not at all."""
-
-
-class LocalEngine(Engine):
-    """polars in this process."""
-
-    name = "local"
-
-    def check_target(self, folder: str, progress: Progress) -> None:  # noqa: ARG002
-        if is_uri(folder):
-            raise UsageError(f"found --out {folder} with --engine local, expected a local folder; Spark writes to URIs")
-        check_target(local_path(folder))
-
-    def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:  # noqa: ARG002
-        if is_uri(path):
-            raise UsageError(f"found {path} with --engine local, expected a local path; Spark reads URIs")
-        return _open_local(path, reader)
-
-    def judge(self, run: Run, progress: Progress) -> Results:
-        from ..analysis.engines import local
-
-        # Once imported, polars keeps Ctrl-C from interrupting a wait for a thread.
-        signal.siginterrupt(signal.SIGINT, True)
-        return local.judge_run(run, progress)
-
-    def write(self, folder: str, fill: Fill) -> None:
+        """Writes a result folder, which `fill` fills, whole or not at all. Raises UsageError."""
         write_whole(local_path(folder), fill)
 
 
@@ -154,7 +143,7 @@ class SparkEngine(Engine):
 
     def check_target(self, folder: str, progress: Progress) -> None:
         if not is_uri(folder):
-            check_target(local_path(folder))
+            super().check_target(folder, progress)
             return
         from ..analysis.engines.spark import publishing
 
@@ -162,7 +151,7 @@ class SparkEngine(Engine):
 
     def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:
         if not is_uri(path):
-            return _open_local(path, reader)
+            return super().open_run(path, reader, progress)
         from ..analysis.engines.spark import remote
 
         return remote.open_run(self._session(progress), path, reader)
@@ -182,11 +171,11 @@ class SparkEngine(Engine):
     def judged_by(self, run: Run) -> str:
         from ..analysis.engines import spark
 
-        return LocalEngine.name if spark.needs_no_spark(run) else self.name
+        return Engine.name if spark.needs_no_spark(run) else self.name
 
     def write(self, folder: str, fill: Fill) -> None:
         if not is_uri(folder):
-            write_whole(local_path(folder), fill)
+            super().write(folder, fill)
             return
         from ..analysis.engines.spark import publishing
 
@@ -196,14 +185,7 @@ class SparkEngine(Engine):
             publishing.publish(self._started, result, folder, MARK, is_verdict)
 
 
-def _open_local(path: str, reader: str | None) -> Run:
-    from ..histories.bundle import open_run
-    from ..histories.readers import CHECKED
-
-    return open_run(local_path(path), reader, contents=CHECKED)
-
-
-class SteppingEngine(LocalEngine):
+class SteppingEngine(Engine):
     """Judges on from the state in a file. The file gets the new state after the results are written."""
 
     def __init__(self, file: Path) -> None:
@@ -230,7 +212,7 @@ class SteppingEngine(LocalEngine):
 
         if is_transactional(run):
             raise UsageError(f"{run.path}: found transactions on lists or registers, expected a log to judge in steps")
-        signal.siginterrupt(signal.SIGINT, True)  # as in LocalEngine
+        signal.siginterrupt(signal.SIGINT, True)  # as in Engine
         self.last = judge_appended(run, self._before, str(self._file), progress)
         total = self.last.results.run.bytes
         read = f"read {self.last.read:,} of {total:,} bytes"
@@ -242,7 +224,7 @@ class SteppingEngine(LocalEngine):
 
         assert self.last is not None
         positions = self.last.state.positions
-        if positions:  # a hash of a file that grows says nothing of what was judged
+        if positions:  # the hash of a growing file would not identify what was judged
             inputs = [{"file": name, "bytes": one.bytes, "sha256": None} for name, one in sorted(positions.items())]
             report["provenance"]["inputs"] = inputs
         return {**report, "not_yet": not_yet(report, results)}

@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from ..histories.files import local_path
-from .engines import LocalEngine
+from .engines import Engine
 from .judging import Judged, Task, is_quiet, judge_or_report
 from .main import Terminated, end_process, prepare_process, report_failure
 from .progress import Progress
@@ -44,7 +44,7 @@ def _is_small(run: str) -> bool:
     return total <= MAX_BYTES
 
 
-def judge_in_processes(tasks: Sequence[Task], engine: LocalEngine) -> Iterator[Judged]:
+def judge_in_processes(tasks: Sequence[Task], engine: Engine) -> Iterator[Judged]:
     """The tasks in their order, when all are done. Errors are printed as `judge_or_report` prints them."""
     workers = [_Worker() for _ in range(os.cpu_count() or 1)]
     idle: SimpleQueue[_Worker] = SimpleQueue()
@@ -128,7 +128,7 @@ def _serve() -> None:
         task = Task(path, name, folder, tuple(rules), {**chosen, "quiet": True}, is_one_of_many)
         reply = None
         with suppress(Exception):  # which the other process raises
-            reply = judge_or_report(task, LocalEngine())
+            reply = judge_or_report(task, Engine())
         sys.stdout.write(json.dumps(reply, default=str) + "\n")
         sys.stdout.flush()
 

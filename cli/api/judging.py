@@ -59,6 +59,7 @@ def _to_polars(frame: Any) -> pl.DataFrame:
 
 
 PathName = str | os.PathLike[str]
+Names = str | Iterable[str]
 Kind = TypeVar("Kind", bound=Result)
 Engine = Literal["local", "spark"]
 ENGINES = ("local", "spark")
@@ -71,24 +72,17 @@ class Request:
     allow: tuple[str, ...]
     only: tuple[str, ...]
     skip: tuple[str, ...]
-    strict: bool
-    ww_deps: bool
-    model: str
     keys: tuple[str, ...]
-    reader: str | None
-    name: str | None
+    strict: bool = False
+    ww_deps: bool = False
+    model: str = STRONGEST
+    reader: str | None = None
+    name: str | None = None
 
     @classmethod
-    def of(
-        cls,
-        allow: str | Iterable[str],
-        only: str | Iterable[str],
-        skip: str | Iterable[str],
-        keys: str | Iterable[str],
-        **others: Any,
-    ) -> Request:
+    def of(cls, allow: Names, only: Names, skip: Names, keys: Names = (), **others: Any) -> Request:
         """The arguments of `check`. Raises UsageError for a rule, model or assumption that does not exist."""
-        request = cls(_names(allow), _names(only), _names(skip), keys=_names(keys), **others)
+        request = cls(_names(allow), _names(only), _names(skip), _names(keys), **others)
         select_rules(request.only, request.skip, request.allow)
         check_model(request.model)
         check_assumptions(request.keys)
@@ -98,16 +92,8 @@ class Request:
         """The run, to be judged as requested."""
         rules = select_rules(self.only, self.skip, self.allow)
         check_applicable(rules, run.settings.dialect)
-        settings = replace(
-            run.settings,
-            allow=self.allow,
-            rules=rules,
-            name=self.name or run.settings.name,
-            strict=self.strict,
-            ww_deps=self.ww_deps,
-            model=self.model,
-            keys=self.keys,
-        )
+        chosen = {option: getattr(self, option) for option in ("allow", "strict", "ww_deps", "model", "keys")}
+        settings = replace(run.settings, rules=rules, name=self.name or run.settings.name, **chosen)
         return replace(run, settings=settings)
 
 
@@ -115,44 +101,38 @@ Judge = Callable[[Request], Results]
 
 
 class Options(TypedDict, total=False):
-    """Arguments of `check` by name."""
+    """The arguments of both `check` that only have a name."""
 
-    allow: str | Iterable[str]
-    only: str | Iterable[str]
-    skip: str | Iterable[str]
     strict: bool
     ww_deps: bool
     model: str
-    keys: str | Iterable[str]
+    keys: Names
     reader: str | None
     name: str | None
     config: Mapping[str, Any] | None
 
 
 @overload
-def check(run: Sequence[PathName], engine: Engine = ..., **options: Unpack[Options]) -> list[Result]:
+def check(
+    run: Sequence[PathName],
+    engine: Engine = ...,
+    allow: Names = ...,
+    only: Names = ...,
+    skip: Names = ...,
+    **options: Unpack[Options],
+) -> list[Result]:
     """A list of paths gives a list of results."""
 
 
 @overload
-def check(run: Any, engine: Engine = ..., **options: Unpack[Options]) -> Result:
+def check(
+    run: Any, engine: Engine = ..., allow: Names = ..., only: Names = ..., skip: Names = ..., **options: Unpack[Options]
+) -> Result:
     """A path or a DataFrame gives one result."""
 
 
 def check(
-    run: Any,
-    engine: Engine = "local",
-    allow: str | Iterable[str] = (),
-    only: str | Iterable[str] = (),
-    skip: str | Iterable[str] = (),
-    *,
-    strict: bool = False,
-    ww_deps: bool = False,
-    model: str = STRONGEST,
-    keys: str | Iterable[str] = (),
-    reader: str | None = None,
-    name: str | None = None,
-    config: Mapping[str, Any] | None = None,
+    run: Any, engine: Engine = "local", allow: Names = (), only: Names = (), skip: Names = (), **options: Any
 ) -> Result | list[Result]:
     """Judge a run, as `logjudge check` does.
 
@@ -169,7 +149,8 @@ def check(
     """
     if engine not in ENGINES:
         raise UsageError(f"found engine={engine!r}, expected one of {', '.join(ENGINES)}")
-    request = Request.of(allow, only, skip, keys, strict=strict, ww_deps=ww_deps, model=model, reader=reader, name=name)
+    config = options.pop("config", None)
+    request = Request.of(allow, only, skip, **options)
     if library_of(run):
         return _check_frame(run, engine, request, config or {})
     results = [_check_path(path, engine, request) for path in paths_of(run, config)]
@@ -187,7 +168,7 @@ def paths_of(run: Any, config: object) -> list[str]:
     return [os.fspath(path) for path in paths]
 
 
-def _names(found: str | Iterable[str]) -> tuple[str, ...]:
+def _names(found: Names) -> tuple[str, ...]:
     return (found,) if isinstance(found, str) else tuple(found)
 
 

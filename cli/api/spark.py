@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from .analysis.results import Results
-from .analysis.transactions.consistency_models import STRONGEST
-from .judging import Request, judge_path, library_of, paths_of, result_of
+from .judging import Names, Options, Request, judge_path, library_of, paths_of, result_of
 from .result import Result
 
 if TYPE_CHECKING:
@@ -33,17 +32,10 @@ class SparkResult(Result):
 def check(
     spark: Session,
     source: Any,
-    allow: str | Iterable[str] = (),
-    only: str | Iterable[str] = (),
-    skip: str | Iterable[str] = (),
-    *,
-    strict: bool = False,
-    ww_deps: bool = False,
-    model: str = STRONGEST,
-    keys: str | Iterable[str] = (),
-    reader: str | None = None,
-    name: str | None = None,
-    config: Mapping[str, Any] | None = None,
+    allow: Names = (),
+    only: Names = (),
+    skip: Names = (),
+    **options: Unpack[Options],
 ) -> SparkResult | list[SparkResult]:
     """Judge a run in the user's Spark session. Its settings, views and active session stay as they are.
 
@@ -51,11 +43,11 @@ def check(
     session with a row for each event; `config` is then the content of run.json. Row n in the order of `collect` is line
     n in findings. Executors judge the rows; the driver does not collect them. All else is as in `logjudge.check`.
     """
-    request = Request.of(allow, only, skip, keys, strict=strict, ww_deps=ww_deps, model=model, reader=reader, name=name)
+    config = options.pop("config", None)
+    request = Request.of(allow, only, skip, **options)
     if library_of(source) == "pyspark":
-        return _result(
-            spark, partial(_judge_frame, spark, source, {"name": name or "events", **(config or {})}), request
-        )
+        about = {"name": request.name or "events", **(config or {})}
+        return _result(spark, partial(_judge_frame, spark, source, about), request)
     results = [_result(spark, partial(_judge_path, spark, path), request) for path in paths_of(source, config)]
     return results if isinstance(source, list | tuple) else results[0]
 
