@@ -19,7 +19,7 @@ from .nemesis import Nemesis, collect_evidence
 from .recorder import Recorder
 from .scenarios import LabScenario
 from .session import Load, Progress, Session
-from .workloads import WORKLOADS
+from .workloads import WORKLOADS, topics_of
 
 Report = Callable[[Progress, float | None], None]  # what was done so far, and the seconds left
 Notice = Callable[[str], None]
@@ -88,7 +88,7 @@ def record(
     recorder = Recorder(request.folder, system=system)
     session = Session(recorder, request.settings, request.load, admin)
     try:
-        session.make_topics(workload.topics(session))
+        session.make_topics(topics_of(workload, session))
     except BaseException:
         with contextlib.suppress(LogjudgeError):
             recorder.finish()

@@ -10,7 +10,6 @@ from typing import Any
 from ...errors import LogjudgeError
 from ..kafka_clients import ClientSettings, recorded
 from ..session import Client, Session
-from ..topics import Topic
 from .sending import senders
 
 CHANGE_SECONDS = 10  # between changes of the group, longer than a rebalance takes
@@ -129,11 +128,6 @@ class Members:
     def _join(self) -> None:
         self._members.append(Member(self.session, f"m{self._count}"))
         self._count += 1
-
-
-def topics(session: Session) -> list[Topic]:
-    """The topics to be made."""
-    return [session.load.main_topic()]
 
 
 def clients(session: Session) -> list[Client]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..record_deletion import delete_records
 from ..session import Client, Session
-from ..topics import Topic
 from .reading import readers
 from .sending import senders
 
@@ -24,11 +23,6 @@ class Deleter:
         """Delete regularly until the session stops."""
         while not self.session.stopping.wait(INTERVAL_SECONDS):
             delete_records(self.session, SHARE)
-
-
-def topics(session: Session) -> list[Topic]:
-    """The topics to be made."""
-    return [session.load.main_topic()]
 
 
 def clients(session: Session) -> list[Client]:

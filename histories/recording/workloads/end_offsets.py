@@ -7,7 +7,6 @@ from typing import Any
 from ..kafka_clients import confluent_kafka, make, recorded
 from ..permissions import refuse
 from ..session import Client, Session
-from ..topics import Topic
 from .reading import Reader
 from .sending import senders
 
@@ -43,11 +42,6 @@ class Watcher:
         partition = confluent_kafka().TopicPartition(self.topic, number)
         low, high = consumer.get_watermark_offsets(partition, timeout=REQUEST_SECONDS)
         return self.topic, number, high, low
-
-
-def topics(session: Session) -> list[Topic]:
-    """The topics to be made."""
-    return [session.load.main_topic()]
 
 
 def clients(session: Session) -> list[Client]:

@@ -30,7 +30,7 @@ class KeyedSender(Sender):
 
 
 def topics(session: Session) -> list[Topic]:
-    """The topics to be made; they are compacted within seconds unless --topic-config says otherwise."""
+    """The topics to be made; they are compacted within seconds unless --topic-config sets other times."""
     return [session.load.main_topic(**COMPACTED)]
 
 

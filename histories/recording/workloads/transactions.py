@@ -94,7 +94,7 @@ class Transactor:
         producer.produce(topic, value, partition=partition, on_delivery=delivered)
 
     def _connect(self) -> Any:
-        """A producer of the transactional.id, as soon as its coordinator answers, or the session stops."""
+        """A producer of the transactional.id, as soon as its coordinator responds, or the session stops."""
         end = time.monotonic() + RETRY_SECONDS
         while True:
             producer = make("Producer", self.session.settings, self._config)
@@ -214,7 +214,7 @@ class Transformer(Transactor):
         self._consumer.assign(self._places(self._positions))  # assign, as seek fails before the first fetch
 
     def reconnected(self) -> None:
-        """Go on where the committed offsets of the group are, once its coordinator answers."""
+        """Continue from the committed offsets of the group, once its coordinator responds."""
         while True:
             try:
                 found = self._consumer.committed(self._places(self._positions), timeout=CALL_SECONDS)
