@@ -31,12 +31,17 @@ def thinned(folder: Path) -> Path:
     return folder
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False)
+def invoke(*arguments: object, stdin: bytes | None = None) -> Result:
+    """Calls the command in this process; errors that end it are in `exception`."""
+    words = [str(argument) for argument in arguments]
+    result = CliRunner().invoke(cli, words, standalone_mode=False, input=stdin)
+    if isinstance(result.return_value, int):
+        result.exit_code = result.return_value
+    return result
 
 
 def check(*arguments: object) -> Result:
-    return run("check", "--engine", "local", "--no-plots", *arguments)
+    return invoke("check", "--engine", "local", "--no-plots", *arguments)
 
 
 def shell(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:

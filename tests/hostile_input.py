@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
-from logjudge.cli.main import cli
+from command_line import invoke
 from logjudge.histories.errors import LogjudgeError
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "unclean-election" / "history.jsonl.gz"
@@ -22,7 +21,7 @@ def lines(events: list[dict[str, Any]]) -> bytes:
 def check(path: Path, out: Path, *options: str) -> int:
     """The exit code; anything but one sentence about the input is a failure of the test."""
     arguments = ["check", str(path), "--engine", "local", "--out", str(out), *options]
-    result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    result = invoke(*arguments)
     if isinstance(result.exception, LogjudgeError):
         assert "\n" not in str(result.exception)
         assert not out.exists()

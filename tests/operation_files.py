@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from click.testing import CliRunner, Result
-from logjudge.cli.main import cli
+from click.testing import Result
+from command_line import invoke
 
 DATA = Path(__file__).parent / "data" / "porcupine"
 
 
 def run(*arguments: str | Path) -> Result:
     """The command, with its exit code as the entry point would give it."""
-    return CliRunner().invoke(cli, ["linearize", *map(str, arguments)], standalone_mode=False)
+    return invoke("linearize", *arguments)
 
 
 def write(path: Path, *lines: str) -> Path:

@@ -11,9 +11,8 @@ from pathlib import Path
 import logjudge
 import polars as pl
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 from event_lines import CONFIG, frame, lines
-from logjudge.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "unclean-election"
@@ -56,9 +55,7 @@ def test_importing_is_quick() -> None:
 def test_a_result_is_what_the_command_writes(tmp_path: Path) -> None:
     result = logjudge.check(EXAMPLE)
     saved = result.save(tmp_path / "api", plots=False)
-    command = CliRunner().invoke(
-        cli, ["check", str(EXAMPLE), "--engine=local", "--no-plots", f"--out={tmp_path / 'cli'}"]
-    )
+    command = invoke("check", EXAMPLE, "--engine=local", "--no-plots", f"--out={tmp_path / 'cli'}")
     assert "INVALID" in command.output
     ours, theirs = (json.loads((folder / "verdict.json").read_text()) for folder in (saved, tmp_path / "cli"))
     assert ours.pop("provenance")["command"] == "logjudge.check"

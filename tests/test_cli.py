@@ -16,7 +16,7 @@ import jsonschema
 import polars as pl
 import pytest
 from click.testing import CliRunner
-from command_line import CLEAN, LOSSY, ROOT, check, run, shell
+from command_line import CLEAN, LOSSY, ROOT, check, invoke, shell
 from logjudge.analysis.rules import ANOMALIES, RULES
 from logjudge.cli.judging import Judged
 from logjudge.cli.main import COMMANDS, cli
@@ -24,11 +24,11 @@ from logjudge.histories.errors import LogjudgeError
 
 
 def test_a_misspelt_command_is_answered_with_a_similar_one() -> None:
-    assert "No such command 'chek'; did you mean check?" in CliRunner().invoke(cli, ["chek"]).output
+    assert "No such command 'chek'; did you mean check?" in str(invoke("chek").exception)
 
 
 def test_help_lists_every_command() -> None:
-    result = run("--help")
+    result = invoke("--help")
     assert "Judge a replicated log" in result.output
     for name, (_, about) in COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(about)}$", result.output, re.MULTILINE), name
@@ -48,7 +48,7 @@ def test_a_lost_write_is_exit_1_with_the_verdict_on_one_screen(tmp_path: Path) -
 
 
 def test_everything_is_written(tmp_path: Path) -> None:
-    result = run("check", LOSSY, "--engine", "local", "--out", tmp_path / "out")
+    result = invoke("check", LOSSY, "--engine", "local", "--out", tmp_path / "out")
     assert result.return_value == 1
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert written == {
@@ -165,7 +165,7 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
     ],
 )
 def test_a_users_error_is_one_sentence(arguments: tuple[str, ...], expected: str) -> None:
-    error = run(*arguments).exception
+    error = invoke(*arguments).exception
     assert isinstance(error, LogjudgeError)
     assert expected in str(error)
     assert "\n" not in str(error)
@@ -173,7 +173,7 @@ def test_a_users_error_is_one_sentence(arguments: tuple[str, ...], expected: str
 
 def test_a_threshold_that_is_no_number_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "256M")
-    assert "found LOGJUDGE_LARGE_BYTES=256M, expected a number of bytes" in str(run("check", str(CLEAN)).exception)
+    assert "found LOGJUDGE_LARGE_BYTES=256M, expected a number of bytes" in str(invoke("check", str(CLEAN)).exception)
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,9 @@ def test_a_run_that_waits_for_spark_by_default_mentions_the_local_engine_once(
     judged = Judged("r", "r", "r", datetime.now(UTC), 1.0, report, "no breach")
     monkeypatch.setattr("logjudge.cli.judging.judge", lambda *_: judged)
     monkeypatch.setattr("logjudge.cli.check.render", lambda *_: "")
-    assert run("check", "one", "two", *options).stderr == ""
+    assert invoke("check", "one", "two", *options).stderr == ""
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
-    assert run("check", "one", "two", *options).stderr.count("small run: --engine local") == hinted
+    assert invoke("check", "one", "two", *options).stderr.count("small run: --engine local") == hinted
 
 
 @pytest.mark.parametrize(
@@ -238,13 +238,13 @@ def test_long_work_reports_its_progress_on_stderr(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("logjudge.cli.progress.INTERVAL", 3600)
-    assert expected not in run(*arguments).stderr
+    assert expected not in invoke(*arguments).stderr
     monkeypatch.setattr("logjudge.cli.progress.INTERVAL", -1)
-    result = run(*arguments)
+    result = invoke(*arguments)
     assert expected in result.stderr.splitlines()
     assert expected not in result.stdout
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
-    assert expected not in run(*arguments).stderr  # a live line, which is gone in the end
+    assert expected not in invoke(*arguments).stderr  # a live line, which is gone in the end
 
 
 @pytest.mark.parametrize("command", [("check", CLEAN), ("search", "--variant", "kraft"), ("linearize", CLEAN)])
@@ -259,7 +259,7 @@ def test_long_work_reports_its_progress_on_stderr(
 def test_the_engine_is_chosen_alike_everywhere(
     command: tuple[object, ...], options: tuple[str, ...], expected: str
 ) -> None:
-    result = run(*command, *options)
+    result = invoke(*command, *options)
     assert isinstance(result.exception, LogjudgeError)
     assert expected in str(result.exception)
 
@@ -286,7 +286,7 @@ def test_closed_streams_and_full_disks_cost_no_traceback(tmp_path: Path) -> None
     ],
 )
 def test_endless_inputs_are_refused_at_once(arguments: tuple[str, ...], expected: str) -> None:
-    result = run(*arguments)
+    result = invoke(*arguments)
     assert isinstance(result.exception, LogjudgeError)
     assert expected in str(result.exception)
 
@@ -296,7 +296,7 @@ def test_convert_keeps_the_verdict(tmp_path: Path) -> None:
         folder = tmp_path / ending
         folder.mkdir()
         shutil.copy(LOSSY / "run.json", folder)
-        assert run("convert", LOSSY, folder / f"history.{ending}").return_value == 0
+        assert invoke("convert", LOSSY, folder / f"history.{ending}").return_value == 0
         assert check(folder, "--out", tmp_path / f"{ending}-out").return_value == 1
     tables = [
         pl.read_parquet(tmp_path / f"{ending}-out" / "findings.parquet").drop("evidence")
@@ -307,8 +307,8 @@ def test_convert_keeps_the_verdict(tmp_path: Path) -> None:
 
 
 def test_convert_names_what_it_leaves_behind(tmp_path: Path) -> None:
-    assert "run.json" in run("convert", LOSSY, tmp_path / "history.parquet").stderr
-    assert "no such folder" in str(run("convert", LOSSY, tmp_path / "nowhere" / "a.parquet").exception)
+    assert "run.json" in invoke("convert", LOSSY, tmp_path / "history.parquet").stderr
+    assert "no such folder" in str(invoke("convert", LOSSY, tmp_path / "nowhere" / "a.parquet").exception)
 
 
 def test_a_folder_of_runs_is_no_run(tmp_path: Path) -> None:
@@ -321,14 +321,14 @@ def test_a_folder_of_runs_is_no_run(tmp_path: Path) -> None:
 
 
 def test_rules_explains_with_an_example() -> None:
-    output = run("rules", "lost-write").output
+    output = invoke("rules", "lost-write").output
     parts = ("Breach: ", "Not a breach: ", "Unknown when: ", "In Jepsen histories: ")
     assert [line for line in parts if f"\n{line}" in output] == [*parts]
     assert "p:a@0" in output
-    listed = [line.split(" ")[0] for line in run("rules").output.splitlines()]
+    listed = [line.split(" ")[0] for line in invoke("rules").output.splitlines()]
     assert listed[: len(RULES)] == [*RULES]
     assert listed[-len(ANOMALIES) :] == [*ANOMALIES]
-    assert "It rules out read-atomic, and all stronger models." in " ".join(run("rules", "internal").output.split())
+    assert "It rules out read-atomic, and all stronger models." in " ".join(invoke("rules", "internal").output.split())
     assert all(text.endswith(".") for rule in RULES.values() for _, text in rule.parts)
 
 
@@ -339,7 +339,7 @@ def test_doctor_names_a_remedy_for_missing_java(monkeypatch: pytest.MonkeyPatch)
     found = doctor.java()
     assert found.state == "missing"
     assert "--engine local" in found.remedy
-    assert run("doctor").return_value == 2
+    assert invoke("doctor").return_value == 2
 
 
 def test_doctor_looks_at_every_dependency(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +349,7 @@ def test_doctor_looks_at_every_dependency(monkeypatch: pytest.MonkeyPatch) -> No
         return "1.0"
 
     monkeypatch.setattr("logjudge.cli.doctor.version", version)
-    result = run("doctor", "--json")
+    result = invoke("doctor", "--json")
     checks = {check["name"]: check for check in json.loads(result.stdout)}
     needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     assert {re.split(r"[^\w-]", one)[0] for one in needed} <= set(checks)

@@ -8,14 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from command_line import LOSSY, UNREAD, check, run
+from command_line import LOSSY, UNREAD, check, invoke
 from logjudge.cli import output
 
 
 @pytest.mark.parametrize("name", ["jepsen.edn", "verifiable-producer.jsonl", "verifiable-consumer.jsonl"])
 def test_foreign_histories_keep_their_verdict_in_parquet(name: str, tmp_path: Path) -> None:
     history = Path(__file__).with_name("data") / name
-    assert run("convert", history, tmp_path / "history.parquet").return_value == 0
+    assert invoke("convert", history, tmp_path / "history.parquet").return_value == 0
     one, other = [
         json.loads(check(path, "--json", "--out", tmp_path / path.suffix).stdout)
         for path in (history, tmp_path / "history.parquet")
@@ -27,7 +27,7 @@ def test_foreign_histories_keep_their_verdict_in_parquet(name: str, tmp_path: Pa
 
 def test_explain_takes_the_name_of_a_jepsen_key() -> None:
     history = Path(__file__).with_name("data") / "jepsen.edn"
-    by_key, by_partition = run("explain", history, "0@0").stdout, run("explain", history, "0-0@0").stdout
+    by_key, by_partition = invoke("explain", history, "0@0").stdout, invoke("explain", history, "0-0@0").stdout
     assert by_key == by_partition
     assert by_key.startswith("0-0@0")
 
@@ -46,7 +46,7 @@ def test_a_loss_without_a_known_cause_has_the_reason(place: tuple[str, ...], tmp
     history.write_text(UNREAD + OVERWRITTEN)
     assert check(history, "--out", tmp_path / "out").return_value == 1
     for source in (history, tmp_path / "out"):
-        output = run("explain", source, *place).stdout
+        output = invoke("explain", source, *place).stdout
         assert "lost-write: a was acknowledged at x-0@0" in output
         assert "[history.jsonl:1]" in output
         assert "The run has no broker files of x-0, so the cause is not known." in output
@@ -56,12 +56,12 @@ def test_a_loss_without_a_known_cause_has_the_reason(place: tuple[str, ...], tmp
 
 def test_the_worst_breaches_without_a_cause_are_listed() -> None:
     history = Path(__file__).with_name("data") / "jepsen.edn"
-    output = run("explain", history).stdout
+    output = invoke("explain", history).stdout
     assert [line.split()[1] for line in output.splitlines() if line.startswith("  - ")] == 4 * ["lost-write:"] + 8 * [
         "unseen:"
     ]
     assert "… and 26 more" in output
-    of_key = run("explain", history, "10-0").stdout
+    of_key = invoke("explain", history, "10-0").stdout
     assert "lost-write: 21 was sent by 6" in of_key
     assert of_key.rstrip().endswith("Events\n  The run has no broker files that record events of this partition.")
 
@@ -75,7 +75,7 @@ def test_the_worst_breaches_without_a_cause_are_listed() -> None:
     ],
 )
 def test_explain_prints_json(place: tuple[str, ...], keys: set[str]) -> None:
-    explained = json.loads(run("explain", LOSSY, *place, "--json").stdout)
+    explained = json.loads(invoke("explain", LOSSY, *place, "--json").stdout)
     assert keys <= set(explained)
     assert explained["causes"][0]["cause"] == "unclean-election"
     assert {"says", "source", "line"} <= set(explained["causes"][0]["chain"][0])
@@ -87,7 +87,7 @@ def test_findings_without_a_cause_are_in_json(place: tuple[str, ...], tmp_path: 
     """Without broker files no cause is proved; the text output agrees."""
     shutil.copytree(LOSSY, tmp_path / "bare", ignore=shutil.ignore_patterns("brokers"))
     check(tmp_path / "bare", "--out", tmp_path / "out")
-    fresh, saved = (json.loads(run("explain", tmp_path / name, *place, "--json").stdout) for name in ("bare", "out"))
+    fresh, saved = (json.loads(invoke("explain", tmp_path / name, *place, "--json").stdout) for name in ("bare", "out"))
     first = fresh["unexplained"][0]
     assert (first["id"], first["source"]) == (
         "lost-write/orders-0/0" if place else "lost-write/orders-1/0",
@@ -97,14 +97,14 @@ def test_findings_without_a_cause_are_in_json(place: tuple[str, ...], tmp_path: 
     assert "place" not in first
     assert fresh["why_no_cause"][0].startswith("The run has no broker files of orders-")
     assert {name: fresh[name] for name in saved} == saved
-    text = " ".join(run("explain", tmp_path / "bare", *place).stdout.split())
+    text = " ".join(invoke("explain", tmp_path / "bare", *place).stdout.split())
     assert all(" ".join(one["says"].split()) in text for one in fresh["unexplained"][:3])
     assert fresh["why_no_cause"][0] in text
 
 
 def test_results_are_explained_in_json_as_the_run_is(tmp_path: Path) -> None:
     check(LOSSY, "--out", tmp_path / "out")
-    saved = json.loads(run("explain", tmp_path / "out", "--json").stdout)
+    saved = json.loads(invoke("explain", tmp_path / "out", "--json").stdout)
     assert saved["causes"] == json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
 
 

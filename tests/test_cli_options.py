@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from command_line import invoke
 from logjudge.analysis import causes as cause_modules
 from logjudge.analysis.causes import catalogue
 from logjudge.analysis.rules import RULES
 from logjudge.cli.causes import document
-from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
 from logjudge.histories.readers import native
 
@@ -24,10 +23,6 @@ EVENTS = [
     for time, kind in enumerate(("invoke", "ok"))
 ]
 HISTORY = "".join(json.dumps({**event, "offset": 0}) + "\n" for event in EVENTS).encode()
-
-
-def run(*arguments: object, stdin: bytes = HISTORY) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False, input=stdin)
 
 
 @pytest.mark.parametrize("stdin", [HISTORY, gzip.compress(HISTORY)])
@@ -45,7 +40,7 @@ def test_standard_input_is_read(
     words: tuple[str, ...], shows: str, stdin: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = run(*words, stdin=stdin)
+    result = invoke(*words, stdin=stdin)
     assert result.exception is None
     assert shows in result.output
 
@@ -61,11 +56,11 @@ def test_quiet_prints_nothing_and_open_shows_the_report(tmp_path: Path, monkeypa
     shown: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda uri: shown.append(uri) or True)
     words = ("check", "-", "--engine", "local", "--no-plots", "--quiet", "--open", "--out", tmp_path / "out")
-    result = run(*words)
+    result = invoke(*words, stdin=HISTORY)
     assert (result.return_value, result.output) == (3, "")
     assert shown == [(tmp_path / "out" / "report.html").as_uri()]
     monkeypatch.setattr("webbrowser.open", lambda _: False)
-    assert f"the report is {tmp_path / 'out' / 'report.html'}" in run(*words).stderr
+    assert f"the report is {tmp_path / 'out' / 'report.html'}" in invoke(*words, stdin=HISTORY).stderr
 
 
 @pytest.mark.parametrize("command", [("explain",), ("diff",), ("timeline",), ("plot", "glance")])
@@ -74,20 +69,20 @@ def test_the_format_may_be_named_wherever_a_run_is_read(command: tuple[str, ...]
     name, *rest = command
     if rest:
         rest += ["--out", str(tmp_path / "plot.png")]
-    assert "found bytes like" in str(run(name, tmp_path / "h", *rest).exception)
-    assert run(name, tmp_path / "h", *rest, "--from", "native").exception is None
+    assert "found bytes like" in str(invoke(name, tmp_path / "h", *rest).exception)
+    assert invoke(name, tmp_path / "h", *rest, "--from", "native").exception is None
 
 
 @pytest.mark.parametrize("command", [("check", "-"), ("linearize", "-"), ("search", "--variant", "kraft")])
 def test_two_engines_are_refused(command: tuple[str, ...]) -> None:
     for options in (("--spark", "--engine", "local"), ("--engine", "local", "--spark")):
-        error = run(*command, *options).exception
+        error = invoke(*command, *options).exception
         assert isinstance(error, LogjudgeError)
         assert "found --spark with --engine local" in str(error)
 
 
 def test_help_lists_every_rule_once_by_group_and_examples() -> None:
-    printed = run("check", "--help").output
+    printed = invoke("check", "--help").output
     grouped = dict(line.strip().split(": ") for line in printed.split("explains them):")[1].splitlines() if line)
     assert {name: group.strip() for group, names in grouped.items() for name in names.strip().split(", ")} == {
         rule.name: rule.group for rule in RULES.values()
@@ -119,11 +114,11 @@ def test_causes_are_documented_with_evidence_remedy_and_links() -> None:
     assert list(known) == list(cause_modules.CAUSES)
     for cause in known.values():
         assert all((cause.title, cause.evidence, cause.remedy, cause.citation)), cause.name
-    printed = run("causes", "unclean-election").output
+    printed = invoke("causes", "unclean-election").output
     assert "Evidence needed: the new leader" in printed
     assert "Remedy: unclean.leader.election.enable=false" in printed
     assert "https://issues.apache.org/jira/browse/KAFKA-1211" in printed
-    assert "did you mean unclean-election" in str(run("causes", "unclean").exception)
+    assert "did you mean unclean-election" in str(invoke("causes", "unclean").exception)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +141,7 @@ def test_plots_are_drawn_as_the_options_say(offset: int, options: list[str], dra
     ]
     read[1]["records"] = [{"topic": "x", "partition": 0, "offset": offset, "value": "a"}]
     history = HISTORY + "".join(json.dumps(event) + "\n" for event in read).encode()
-    result = run("check", "-", "--engine", "local", "--out", tmp_path / "out", *options, stdin=history)
+    result = invoke("check", "-", "--engine", "local", "--out", tmp_path / "out", *options, stdin=history)
     assert result.exception is None
     findings = json.loads((tmp_path / "out" / "verdict.json").read_text())["findings"]
     assert bool(findings) == bool(offset)
@@ -171,7 +166,7 @@ def test_quiet_prints_nothing_and_changes_no_exit_code(
     words: tuple[object, ...], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = run(*words, "--quiet")
+    result = invoke(*words, "--quiet", stdin=HISTORY)
     assert (result.stdout, result.stderr) == ("", "")
     assert (result.return_value or 0) == code
     assert result.exception is None
@@ -181,6 +176,6 @@ def test_a_json_array_and_an_empty_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('[{"time": 1}]')
     (tmp_path / "e.jsonl").write_text("")
     assert "found a JSON array, expected one JSON object a line; `jq -c" in str(
-        run("check", tmp_path / "a.json").exception
+        invoke("check", tmp_path / "a.json").exception
     )
-    assert "found an empty file, expected events" in str(run("check", tmp_path / "e.jsonl").exception)
+    assert "found an empty file, expected events" in str(invoke("check", tmp_path / "e.jsonl").exception)

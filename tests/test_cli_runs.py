@@ -12,18 +12,17 @@ from unittest.mock import Mock
 from urllib.parse import unquote
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import invoke
 from figure_cases import FINAL, HOSTILE, Script, lossy, write_run
 from logjudge.cli import judging_processes
 from logjudge.cli.judging import Judged, Task
-from logjudge.cli.main import cli
 from logjudge.cli.runs import names_of, render, write_index
 from logjudge.histories.errors import MissingComponentError, UsageError
 
 
 def check(*paths: Path, out: Path, options: tuple[str, ...] = ()) -> Result:
-    arguments = ["check", *map(str, paths), "--engine", "local", "--no-plots", "--out", str(out), *options]
-    return CliRunner().invoke(cli, arguments, standalone_mode=False)
+    return invoke("check", *paths, "--engine", "local", "--no-plots", "--out", out, *options)
 
 
 def valid() -> list[dict[str, object]]:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 from logjudge.analysis.engines.local import judge_run
-from logjudge.cli.engines import LocalEngine
+from logjudge.cli.engines import Engine
 from logjudge.cli.main import EXIT_CRASH, cli, main
 from logjudge.histories.bundle import open_run
 from notation import parse
@@ -38,24 +38,20 @@ def runs(tmp_path: Path) -> list[str]:
     return [str(parse(text).write(tmp_path / name)) for name, text in histories.items()]
 
 
-def invoked(*arguments: str) -> Any:
-    return CliRunner().invoke(cli, list(arguments), standalone_mode=False)
-
-
 @pytest.mark.parametrize("error", [IndexError, PanicException])  # polars' panics are not Exceptions
 def test_the_other_runs_are_judged(
     error: type[BaseException], runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = LocalEngine.judge
+    judge = Engine.judge
 
-    def crash(engine: LocalEngine, run: Any, progress: Any) -> Any:
+    def crash(engine: Engine, run: Any, progress: Any) -> Any:
         if run.settings.name == "first":
             raise error("out of bounds")
         return judge(engine, run, progress)
 
-    monkeypatch.setattr(LocalEngine, "judge", crash)
+    monkeypatch.setattr(Engine, "judge", crash)
     out = tmp_path / "out"
-    done = invoked("check", *runs, "--engine", "local", "--no-plots", "--json", "--out", str(out))
+    done = invoke("check", *runs, "--engine", "local", "--no-plots", "--json", "--out", str(out))
     assert done.return_value == EXIT_CRASH
     second, third, failed = json.loads(done.stdout)
     assert (second["verdict"], third["verdict"]) == ("valid", "invalid")
@@ -84,17 +80,17 @@ def test_a_panic_is_a_crash_and_not_a_breach(
 
 
 def test_a_crash_in_a_single_run_is_raised(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LocalEngine, "judge", lambda *_: [][0])
-    assert isinstance(invoked("check", runs[0], "--engine", "local").exception, IndexError)
+    monkeypatch.setattr(Engine, "judge", lambda *_: [][0])
+    assert isinstance(invoke("check", runs[0], "--engine", "local").exception, IndexError)
 
 
 def test_a_full_disk_ends_the_whole_call(runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(LocalEngine, "write", full)
+    monkeypatch.setattr(Engine, "write", full)
     monkeypatch.setattr("logjudge.cli.main._drop_output", lambda: None)
-    done = invoked("check", *runs, "--engine", "local", "--no-plots", "--out", str(tmp_path / "out"))
+    done = invoke("check", *runs, "--engine", "local", "--no-plots", "--out", str(tmp_path / "out"))
     assert "no space left to write" in str(done.exception)
 
 
@@ -118,7 +114,7 @@ def test_the_other_histories_are_searched(tmp_path: Path, monkeypatch: pytest.Mo
         return judge(model, history, *rest)
 
     monkeypatch.setattr(linearize, "judge_history", crash)
-    done = invoked("linearize", *names, "--model", "register", "--json")
+    done = invoke("linearize", *names, "--model", "register", "--json")
     assert done.return_value == EXIT_CRASH
     outcomes = json.loads(done.stdout)["files"]
     assert [outcomes[name]["verdict"] for name in names] == ["crashed", "ok"]

@@ -9,13 +9,12 @@ from typing import Any
 
 import logjudge
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logjudge.analysis.rules import ANOMALIES
 from logjudge.analysis.transactions.consistency_models import DEMANDED, MODELS, boundary, forbidden_by
 from logjudge.analysis.verdict.document import verdict_of
-from logjudge.cli.main import cli
 from logjudge.histories.readers import READERS, recognise
 from test_elle import judged
 
@@ -173,17 +172,17 @@ def test_a_model_decides_what_is_permitted(tmp_path: Path) -> None:
     file, out = tmp_path / "skew.edn", tmp_path / "out"
     file.write_text("\n".join(history_of("ax1ry", "ay1rx", "rx1ry1")) + "\n")
     command = ["check", str(file), "--engine", "local", "--out", str(out), "--plots", "none"]
-    strict = CliRunner().invoke(cli, [*command, "--json"], standalone_mode=False)
+    strict = invoke(*command, "--json")
     assert strict.return_value == 1
     assert json.loads(strict.stdout)["consistency"]["strongest_not_ruled_out"] == ["strong-snapshot-isolation"]
-    weak = CliRunner().invoke(cli, [*command, "--model", "snapshot-isolation"], standalone_mode=False)
+    weak = invoke(*command, "--model", "snapshot-isolation")
     assert weak.return_value == 0
     assert "not repeatable-read" in weak.stdout
     assert "strong-snapshot-isolation is not ruled out" in " ".join(weak.stdout.split())
     report = (out / "report.html").read_text()
     assert "T1 read the initial state of key :y, before T2 wrote 1" in report
     assert "Impact" not in report
-    unknown = CliRunner().invoke(cli, [*command, "--model", "monotonic"], standalone_mode=False)
+    unknown = invoke(*command, "--model", "monotonic")
     assert "expected one of read-uncommitted" in str(unknown.exception)
 
 
@@ -213,9 +212,7 @@ def test_spark_is_not_started_for_transactions(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Spark, "open", lambda *_: pytest.fail("Spark was started"))
     file = tmp_path / "valid.edn"
     file.write_text("\n".join(history_of("ax1", ">rx1")) + "\n")
-    done = CliRunner().invoke(
-        cli, ["check", str(file), "--json", "--out", str(tmp_path / "out")], standalone_mode=False
-    )
+    done = invoke("check", file, "--json", "--out", tmp_path / "out")
     assert done.return_value == 0
     assert json.loads(done.stdout)["input"]["engine"] == "local"
 

@@ -13,11 +13,10 @@ from typing import Any
 import polars as pl
 import pytest
 import zstandard
-from click.testing import CliRunner
+from command_line import invoke
 from hostile_input import EVENTS, EXAMPLE, check, lines
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
-from logjudge.cli.main import cli
 from logjudge.histories import files
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError, LogjudgeError
@@ -78,7 +77,7 @@ def test_a_history_without_one_usable_line_is_refused_with_the_first_reason(name
     content, reader, expected = UNUSABLE[name]
     (tmp_path / "h").write_bytes(content)
     arguments = ["check", str(tmp_path / "h"), "--from", reader, "--engine", "local", "--out", str(tmp_path / "out")]
-    error = CliRunner().invoke(cli, arguments, standalone_mode=False).exception
+    error = invoke(*arguments).exception
     assert isinstance(error, LogjudgeError)
     assert expected in str(error)
     assert not (tmp_path / "out").exists()
@@ -88,7 +87,7 @@ def test_a_history_without_one_usable_line_is_refused_with_the_first_reason(name
 def test_a_history_without_one_usable_line_is_not_looked_at(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "h.jsonl").write_bytes(lines([{**EVENTS[0], "time": "now"}]))
     name, *rest = command
-    error = CliRunner().invoke(cli, [name, str(tmp_path / "h.jsonl"), *rest], standalone_mode=False).exception
+    error = invoke(name, tmp_path / "h.jsonl", *rest).exception
     assert isinstance(error, LogjudgeError)
     assert 'h.jsonl:1: found "now" as time' in str(error)
 
@@ -190,7 +189,7 @@ def test_a_long_first_line_is_recognised(tmp_path: Path) -> None:
 @pytest.mark.parametrize("column", ["time", "offset", "records"])
 def test_parquet_of_fractions_is_refused(column: str, tmp_path: Path) -> None:
     (tmp_path / "h.jsonl").write_bytes(lines(EVENTS))
-    assert not CliRunner().invoke(cli, ["convert", str(tmp_path / "h.jsonl"), str(tmp_path / "h.parquet")]).exit_code
+    assert not invoke("convert", tmp_path / "h.jsonl", tmp_path / "h.parquet").exit_code
     events = pl.read_parquet(tmp_path / "h.parquet")
     inside = pl.element().struct.with_fields(pl.field("offset") + 0.5)
     odd = pl.col(column).list.eval(inside) if column == "records" else pl.col(column) + 0.5

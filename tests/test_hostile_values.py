@@ -12,10 +12,9 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 from hostile_input import EVENTS, check, lines
 from logjudge.cli.document import Document
-from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
 from notation import History, parse
 
@@ -90,7 +89,7 @@ def test_results_that_were_changed_by_hand_are_refused(name: str, change: dict[s
     assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") in (1, 3)
     saved = json.loads((tmp_path / "out" / name).read_text())
     (tmp_path / "out" / name).write_text(json.dumps({**saved, **change}))
-    result = CliRunner().invoke(cli, ["report", str(tmp_path / "out")], standalone_mode=False)
+    result = invoke("report", tmp_path / "out")
     assert isinstance(result.exception, LogjudgeError)
 
 
@@ -99,7 +98,7 @@ def test_invalid_names_and_numbers_are_malformed(tmp_path: Path) -> None:
     (tmp_path / "wrong.toml").write_text('[config]\n"replica.lag.time.max.ms" = "x"\n')
     for name in ("odd", "wrong"):
         arguments = ["simulate", "--config", str(tmp_path / f"{name}.toml"), "--out", str(tmp_path / "run")]
-        result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+        result = invoke(*arguments)
         assert isinstance(result.exception, LogjudgeError)
         assert f"{name}.toml" in str(result.exception)
     done = subprocess.run(
@@ -150,7 +149,7 @@ def test_a_result_is_no_run_and_one_answer_is_printed(tmp_path: Path) -> None:
         ([str(tmp_path / "out")], "logjudge report"),
         (["h.jsonl", "--json", "--format", "sarif"], "both"),
     ):
-        result = CliRunner().invoke(cli, ["check", *arguments, "--engine", "local"], standalone_mode=False)
+        result = invoke("check", *arguments, "--engine", "local")
         assert isinstance(result.exception, LogjudgeError)
         assert expected in str(result.exception)
 

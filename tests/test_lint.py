@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import invoke
 from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from logjudge.cli.main import cli
 from logjudge.histories.event_schema import event_schema
 from logjudge.histories.readers import native
 
@@ -39,7 +39,7 @@ def lint(folder: Path, events: list[Any], config: dict[str, Any] | None = None, 
     (folder / "run.json").write_text(json.dumps(FINAL if config is None else config))
     lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
     (folder / "history.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    return CliRunner().invoke(cli, ["lint", str(folder), *options], standalone_mode=False)
+    return invoke("lint", folder, *options)
 
 
 CLEAN = [
@@ -110,13 +110,13 @@ def test_many_malformed_lines_are_counted_and_all_printed_on_request(tmp_path: P
 def test_several_histories_end_with_the_worst_code(tmp_path: Path) -> None:
     (tmp_path / "bad").mkdir()
     lint(tmp_path / "bad", [*CLEAN, "nothing"])
-    found = CliRunner().invoke(cli, ["lint", str(tmp_path / "bad"), str(RECORDED)], standalone_mode=False)
+    found = invoke("lint", tmp_path / "bad", RECORDED)
     assert found.return_value == 1
     assert "unclean-election: no errors found" in found.output
 
 
 def test_the_schema_is_printed_and_accepts_recorded_lines_and_samples() -> None:
-    printed = CliRunner().invoke(cli, ["lint", "--schema"]).output
+    printed = invoke("lint", "--schema").output
     assert json.loads(printed) == event_schema()
     Draft202012Validator.check_schema(event_schema())
     recorded = [json.loads(line) for line in gzip.decompress((RECORDED / "history.jsonl.gz").read_bytes()).splitlines()]

@@ -12,24 +12,21 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from logjudge.cli.main import ENVIRONMENT_ERRORS, Terminated, cli
+from command_line import UNREAD, invoke
+from logjudge.cli.main import ENVIRONMENT_ERRORS, Terminated
 from logjudge.histories import output_folder as folders
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import LogjudgeError, UsageError
 from logjudge.histories.output_folder import RESULT, check_target, move_into, write_whole
 from logjudge.histories.scratch import scratch_folder
 
-HISTORY = """{"process":"p","op":0,"type":"invoke","f":"send","topic":"x","partition":0,"value":"a","time":1}
-{"process":"p","op":0,"type":"ok","f":"send","topic":"x","partition":0,"offset":0,"value":"a","time":2}
-"""
 VERDICT = '{"rules": {}, "verdict": "valid"}'
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "history.jsonl").write_text(HISTORY)
+    (tmp_path / "run" / "history.jsonl").write_text(UNREAD)
     return tmp_path / "run"
 
 
@@ -41,8 +38,7 @@ def _take_signals() -> None:
 
 def check(run: Path, out: object) -> int:
     """The exit code; 2 for one sentence about the input."""
-    arguments = ["check", str(run), "--engine", "local", "--no-plots", "--out", str(out)]
-    result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    result = invoke("check", run, "--engine", "local", "--no-plots", "--out", out)
     if isinstance(result.exception, LogjudgeError):
         assert "\n" not in str(result.exception)
         return 2
@@ -101,7 +97,7 @@ def test_inputs_that_cannot_be_read_cost_a_sentence(odd: str, tmp_path: Path, mo
     if odd == "folder":
         monkeypatch.setattr(os, "listdir", _denied)
     for command in (["check", odd, "--engine", "local"], ["explain", odd], ["plot", odd, "glance"]):
-        result = CliRunner().invoke(cli, command, standalone_mode=False)
+        result = invoke(*command)
         assert isinstance(result.exception, LogjudgeError), command
         assert "\n" not in str(result.exception)
 

@@ -7,10 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 from figure_cases import FINAL, lossy, write_run
 from logjudge.analysis.verdict import provenance
-from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
 
 CONFIG = {
@@ -24,7 +23,7 @@ CONFIG = {
 def test_a_verdict_names_tool_command_inputs_and_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1800000000")
     run, out = write_run(tmp_path / "run", lossy(), CONFIG), tmp_path / "out"
-    CliRunner().invoke(cli, ["check", str(run), "--engine", "local", "--no-plots", "--out", str(out)])
+    invoke("check", run, "--engine", "local", "--no-plots", "--out", out)
     found = json.loads((out / "verdict.json").read_text())["provenance"]
     assert found["tool"]["name"] == "logjudge"
     assert found["judged_at"] == "2027-01-15T08:00:00Z"

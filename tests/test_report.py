@@ -11,11 +11,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 from figure_cases import FINAL, HOSTILE, REAL, Judged, Script, judged, lossy, write_run
 from logjudge.analysis.causes.incidents import saved_incidents
 from logjudge.analysis.rules import ANOMALIES, RULES
-from logjudge.cli.main import cli
 from logjudge.plots import PLOTS
 from logjudge.plots.report import headline, write_report
 from logjudge.plots.report.incidents import worst_incidents
@@ -82,7 +81,7 @@ def test_a_loss_is_one_incident_with_its_consequences() -> None:
 def test_a_report_redone_from_saved_results_is_the_same(report_of: Callable[[str], Path], tmp_path: Path) -> None:
     folder = shutil.copytree(report_of(WITH_PNG), tmp_path / "out")
     (folder / "plots" / "stale.png").write_bytes(b"from an older version")
-    result = CliRunner().invoke(cli, ["report", str(folder)], catch_exceptions=False)
+    result = invoke("report", folder)
     assert result.exit_code == 0
     assert contents(folder) == contents(report_of(WITH_PNG))
 

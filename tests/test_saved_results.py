@@ -7,9 +7,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 from figure_cases import FINAL, REAL, judged, lossy, write_run
-from logjudge.cli.main import cli
 from logjudge.histories.errors import InputError, UsageError
 from logjudge.plots.report.saved import load
 from report_pages import Page, save
@@ -24,7 +23,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_plot_draws_from_saved_results(saved: Path, tmp_path: Path) -> None:
     target = tmp_path / "x.svg"
     arguments = ["plot", str(saved), "around", "--finding", "nonmonotonic-poll/orders-0/0", "--out", str(target)]
-    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    result = invoke(*arguments)
     assert result.exit_code == 0
     assert b"nonmonotonic-poll in orders-0" in target.read_bytes()
 
@@ -34,7 +33,7 @@ def test_results_from_before_a_column_was_added_are_read(saved: Path, tmp_path: 
     findings = pl.read_parquet(folder / "findings.parquet")
     findings.drop("topic_generation").write_parquet(folder / "findings.parquet")
     assert load(folder).findings.equals(findings)
-    result = CliRunner().invoke(cli, ["report", str(folder)], catch_exceptions=False)
+    result = invoke("report", folder)
     assert result.exit_code == 0
     assert "lost-write" in Page((folder / "report.html").read_text()).text
     findings.drop("sentence").write_parquet(folder / "findings.parquet")
@@ -45,7 +44,7 @@ def test_results_from_before_a_column_was_added_are_read(saved: Path, tmp_path: 
 def test_plot_judges_a_run_first(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", lossy(), FINAL)
     target = tmp_path / "x.png"
-    result = CliRunner().invoke(cli, ["plot", str(run), "offsets", "--out", str(target)], catch_exceptions=False)
+    result = invoke("plot", run, "offsets", "--out", target)
     assert result.exit_code == 0
     assert target.read_bytes().startswith(b"\x89PNG")
 
@@ -60,7 +59,7 @@ def test_plot_judges_a_run_first(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_of_plot_are_a_sentence(saved: Path, arguments: list[str], expected: str) -> None:
-    result = CliRunner().invoke(cli, ["plot", str(saved), *arguments])
+    result = invoke("plot", saved, *arguments)
     assert isinstance(result.exception, UsageError)
     assert expected in str(result.exception)
 
@@ -73,13 +72,13 @@ def test_a_bug_is_not_reported_as_a_change_by_hand(
 
     monkeypatch.setattr("logjudge.plots.glance.draw", broken)
     arguments = ["plot", str(saved), "glance", "--out", str(tmp_path / "x.png")]
-    assert isinstance(CliRunner().invoke(cli, arguments).exception, KeyError)
+    assert isinstance(invoke(*arguments).exception, KeyError)
     run = write_run(tmp_path / "run", lossy(), FINAL)
-    assert isinstance(CliRunner().invoke(cli, ["plot", str(run), *arguments[2:]]).exception, KeyError)
+    assert isinstance(invoke("plot", run, *arguments[2:]).exception, KeyError)
     for file in ("verdict.json", "findings.parquet", "figures.json"):
         (tmp_path / file).write_bytes((saved / file).read_bytes())
     (tmp_path / "verdict.json").write_bytes((saved / "verdict.json").read_bytes().replace(b"lost-write", b"lost"))
-    assert isinstance(CliRunner().invoke(cli, ["plot", str(tmp_path), *arguments[2:]]).exception, InputError)
+    assert isinstance(invoke("plot", tmp_path, *arguments[2:]).exception, InputError)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_damaged_results_are_a_sentence(
         (tmp_path / name).unlink()
     else:
         (tmp_path / name).write_bytes(content)
-    result = CliRunner().invoke(cli, ["report", str(tmp_path)])
+    result = invoke("report", tmp_path)
     assert isinstance(result.exception, InputError)
     assert expected in str(result.exception)
     assert "logjudge check" in str(result.exception)

@@ -13,15 +13,13 @@ from typing import Any
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
-from command_line import thinned
+from command_line import invoke, thinned
 from evidence.test_groups import offset_key, offset_value, write_group_log
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import fetching, publishing, remote
 from logjudge.analysis.engines.spark.connecting import within
 from logjudge.analysis.verdict.document import verdict_of
-from logjudge.cli.engines import LocalEngine
-from logjudge.cli.main import cli
+from logjudge.cli.engines import Engine
 from logjudge.cli.progress import Progress
 from logjudge.histories import files
 from logjudge.histories.bundle import open_run
@@ -102,7 +100,7 @@ def brokers(bundle: Path) -> Path:
     """A simulated run with odd names, an empty segment, an older log, a damaged batch and a second copy of a broker."""
     folder = bundle.parent / "run #1 [50%41]"
     simulated = ("simulate", "--seed", "3", "--ops", "300", "--out", str(folder))
-    assert CliRunner().invoke(cli, simulated, standalone_mode=False).exception is None
+    assert invoke(*simulated).exception is None
     (folder / "brokers" / "3").rename(folder / "brokers" / "a b%20#c")
     data = folder / "brokers" / "1" / "data"
     shutil.copytree(data / "orders-0", folder / "snapshots" / "early" / "brokers" / "1" / "data" / "orders-0")
@@ -235,14 +233,14 @@ def test_uris_that_cannot_be_judged_are_refused_in_a_sentence(spark: Any, bundle
     ],
 )
 def test_commands_that_read_no_uri_refuse_it(command: tuple[str, ...]) -> None:
-    error = CliRunner().invoke(cli, command, standalone_mode=False).exception
+    error = invoke(*command).exception
     assert isinstance(error, UsageError)
     assert f"found {URI}, expected a local or mounted path" in str(error)
 
 
 def test_a_file_uri_is_a_local_path(bundle: Path, tmp_path: Path) -> None:
     target = tmp_path / "a history.parquet"
-    done = CliRunner().invoke(cli, ["convert", bundle.as_uri(), target.as_uri()], standalone_mode=False)
+    done = invoke("convert", bundle.as_uri(), target.as_uri())
     assert done.exception is None
     assert target.is_file()
 
@@ -317,5 +315,5 @@ def test_a_timeout_is_one_sentence() -> None:
 
 def test_the_local_engine_reads_no_uri() -> None:
     with pytest.raises(UsageError, match="Spark reads URIs"):
-        LocalEngine().open_run("s3a://bucket/run", None, Progress("run", quiet=True))
+        Engine().open_run("s3a://bucket/run", None, Progress("run", quiet=True))
     assert local_path("file:///tmp/a%20run") == Path("/tmp/a run")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import run
+from command_line import invoke
 from notation import parse
 
 SOAK = " ".join(f"p:v{n}@{n} c:<v{n}@{n}" for n in range(60)) + " p:lost@60 p:next@61 c:<next@61"
@@ -43,12 +43,12 @@ def test_check_judges_in_steps(growing: tuple[Path, list[str]], tmp_path: Path) 
     folder, lines = growing
     options = ("--state", tmp_path / "soak.state", "--out", tmp_path / "out")
     append(folder, lines[:150])
-    first = run("check", folder, *options)
+    first = invoke("check", folder, *options)
     assert first.return_value == 3
     assert "not yet: lost-write, unseen" in first.stdout
     assert "the whole history, as no earlier call" in first.stderr
     append(folder, lines[150:200])
-    second = run("check", folder, *options)
+    second = invoke("check", folder, *options)
     assert re.search(r"^read [\d,]+ of [\d,]+ bytes$", second.stderr, re.MULTILINE)
     report = verdict_in(tmp_path / "out")
     assert report["not_yet"] == ["lost-write", "unseen"]
@@ -56,9 +56,9 @@ def test_check_judges_in_steps(growing: tuple[Path, list[str]], tmp_path: Path) 
         {"file": "history.jsonl", "bytes": sum(map(len, lines[:200])), "sha256": None}
     ]
     append(folder, lines[200:])
-    assert run("check", folder, *options).return_value == 1
+    assert invoke("check", folder, *options).return_value == 1
     in_steps = verdict_in(tmp_path / "out")
-    assert run("check", folder, "--engine", "local", "--out", tmp_path / "whole").return_value == 1
+    assert invoke("check", folder, "--engine", "local", "--out", tmp_path / "whole").return_value == 1
     assert in_steps["findings"] == verdict_in(tmp_path / "whole")["findings"]
     assert in_steps["verdict"] == "invalid"
 
@@ -80,7 +80,7 @@ def test_bad_options_are_one_sentence(
     folder, lines = growing
     append(folder, lines)
     named = [option.replace("RUN", str(folder)) for option in options]
-    done = run("check", folder, "--state", tmp_path / "s", "--out", tmp_path / "out", *named)
+    done = invoke("check", folder, "--state", tmp_path / "s", "--out", tmp_path / "out", *named)
     assert sentence in str(done.exception)
     assert not (tmp_path / "out").exists()
 
@@ -141,7 +141,7 @@ def test_watch_follows_a_run_until_ctrl_c(growing: tuple[Path, list[str]], tmp_p
         assert process.wait(60) == 1
     assert verdict_in(out / "soak")["verdict"] == "invalid"
     assert "invalid" in (out / "index.html").read_text()
-    again = run("check", folder, "--state", out / "soak.state", "--out", out / "soak")
+    again = invoke("check", folder, "--state", out / "soak.state", "--out", out / "soak")
     assert again.return_value == 1
     assert "read 0 of" in again.stderr
 
@@ -158,13 +158,13 @@ def test_watch_refuses_what_it_would_destroy(growing: tuple[Path, list[str]], tm
     append(folder, lines)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "index.html").write_text("a user's page")
-    assert "logjudge did not write" in str(run("watch", folder, "--out", tmp_path / "out").exception)
-    run("check", folder, "--state", tmp_path / "s", "--out", tmp_path / "judged")
+    assert "logjudge did not write" in str(invoke("watch", folder, "--out", tmp_path / "out").exception)
+    invoke("check", folder, "--state", tmp_path / "s", "--out", tmp_path / "judged")
     (folder / "history.jsonl").write_text("".join(lines[2:]))
-    done = run("watch", folder, "--out", tmp_path / "new", "--state", tmp_path / "s")
+    done = invoke("watch", folder, "--out", tmp_path / "new", "--state", tmp_path / "s")
     assert "which were rewritten" in str(done.exception)
 
 
 def test_watch_of_nothing_is_one_sentence(tmp_path: Path) -> None:
-    done = run("watch", tmp_path / "missing", "--out", tmp_path / "out")
+    done = invoke("watch", tmp_path / "missing", "--out", tmp_path / "out")
     assert "no such file" in str(done.exception).lower()

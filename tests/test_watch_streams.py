@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import run
+from command_line import invoke
 from kafka_clients import KafkaError, KafkaException
 from logjudge.cli.watch import Topic
 from logjudge.histories.errors import InputError, UsageError
@@ -105,7 +105,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def watch(out: Path, *options: object) -> Any:
-    return run("watch", URL, "--out", out, "--every", "0.1", "--idle", "0", *options)
+    return invoke("watch", URL, "--out", out, "--every", "0.1", "--idle", "0", *options)
 
 
 def report_in(folder: Path) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def test_a_topic_is_judged_as_its_file_and_a_restart_continues(
     again = watch(out, *options)
     assert again.return_value == 1
     assert "judged the whole history" not in again.stderr
-    run("check", folder, "--engine", "local", "--out", tmp_path / "whole")
+    invoke("check", folder, "--engine", "local", "--out", tmp_path / "whole")
     expected = (tmp_path / "whole" / "verdict.json").read_text().replace('"history.jsonl', '"history/events-0.jsonl')
     assert report_in(out / "events")["findings"] == json.loads(expected)["findings"]
 
@@ -258,7 +258,7 @@ def test_bad_arguments_are_one_sentence(
     soak[0].with_suffix(".events").mkdir()
     (soak[0].with_suffix(".events") / "notes").write_text("a user's")
     named = [argument.replace("RUN", str(soak[0])) for argument in arguments]
-    error = run("watch", *named, "--out", tmp_path / "out", "--idle", "0").exception
+    error = invoke("watch", *named, "--out", tmp_path / "out", "--idle", "0").exception
     assert sentence in str(error)
 
 
@@ -273,17 +273,19 @@ def test_spark_streams_a_folder_and_a_restart_continues(
     for name, part in {"a": events[:50], "b": events[50:]}.items():
         (stream / f"{name}.jsonl").write_bytes(b"\n".join(part) + b"\n")
         options = ("--spark", "--run-json", folder / "run.json", "--every", "0.2", "--idle", "1")
-        done = run("watch", stream, "--out", out, *options)
+        done = invoke("watch", stream, "--out", out, *options)
         assert f"{len(part)} lines" in done.stderr
     assert done.return_value == 1
     found = report_in(out / "stream")["findings"]
-    run("check", folder, "--engine", "local", "--out", tmp_path / "whole")
+    invoke("check", folder, "--engine", "local", "--out", tmp_path / "whole")
     expected = report_in(tmp_path / "whole")["findings"]
     assert [one["id"] for one in found] == [one["id"] for one in expected]
     shutil.rmtree(out / "stream.events")
     (out / "stream.state").unlink()
     shutil.copy(stream / "b.jsonl", stream / "c.jsonl")
-    assert "a checkpoint beside its copy" in str(run("watch", stream, "--out", out, "--spark", "--idle", "1").exception)
+    assert "a checkpoint beside its copy" in str(
+        invoke("watch", stream, "--out", out, "--spark", "--idle", "1").exception
+    )
 
 
 @pytest.mark.slow
@@ -325,6 +327,6 @@ def test_a_topic_of_a_real_broker(options: tuple[str, ...], soak: tuple[Path, li
         assert done.returncode == 2
         assert done.stderr.count("\n") <= 2, done.stderr
     findings = report_in(tmp_path / "out" / "events")["findings"]
-    run("check", folder, "--engine", "local", "--out", tmp_path / "whole")
+    invoke("check", folder, "--engine", "local", "--out", tmp_path / "whole")
     expected = report_in(tmp_path / "whole")["findings"]
     assert [one["id"] for one in findings] == [one["id"] for one in expected]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from command_line import invoke
 from logjudge.analysis.inspect.findings_without_cause import unexplained, why_no_cause
-from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
 from logjudge.histories.tables import Finding
 
@@ -22,7 +22,7 @@ Unpack = Callable[[str], Path]
 
 
 def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False)
+    result = invoke(*arguments)
     if result.exception is not None:
         raise result.exception
     return result
@@ -199,7 +199,7 @@ def test_explain_names_the_leader_that_acknowledged_the_lost_record(unpacked: Un
     output = run("explain", unpacked("kip-101-c"), "orders-0@640").output
     led = output[output.index("Leaders") : output.index("Cause:")]
     assert "epoch 0 was led by broker 1" in led
-    assert "epoch 1 was led by broker 2" in led  # though no record of that version tells an epoch
+    assert "epoch 1 was led by broker 2" in led  # though records of that version have no epoch
 
 
 def test_a_chain_has_the_decisive_steps_of_each_partition_in_order_of_time(unpacked: Unpack) -> None:

@@ -106,7 +106,7 @@ def test_a_leader_that_went_on_takes_nothing_away():
     assert cause() == "unknown"  # the follower may have copied them again
     assert cause(killed, fault("restart", "1", 8)) == "unknown"
     assert cause(killed, cut=2) == "unknown"  # it still had them
-    assert cause(killed, first=()) == "unknown"  # nothing tells that it led on without a restart
+    assert cause(killed, first=()) == "unknown"  # no line shows that it led on without a restart
     assert cause(killed, first=((6, LOADED % 1), (12, LOADED % 2))) == "unknown"
     assert cause(killed, first=((6, LOADED % 2), (12, LOADED % 2))) == "unclean-election"  # it led on with them
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import run
+from command_line import invoke
 from logjudge.histories.errors import InputError, LogjudgeError, UsageError
 from logjudge.histories.recording import kafka_clients
 from logjudge.histories.recording.client_recorder import ClientRecorder
@@ -34,7 +34,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def refused(*arguments: object) -> str:
     """The sentence that ends a recording before it begins."""
-    error = run("record", *arguments, "--out", "run").exception
+    error = invoke("record", *arguments, "--out", "run").exception
     assert isinstance(error, LogjudgeError)
     assert not Path("run").exists()
     assert "\n" not in str(error)
@@ -112,7 +112,7 @@ def test_options_that_do_not_fit_are_one_sentence(arguments: tuple[str, ...], me
 def test_a_folder_with_files_is_refused_and_stays(tmp_path: Path, closing_port: int) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes").write_text("mine")
-    assert "run: found files" in str(run("record", "--lab", "clean", "--out", "run").exception)
+    assert "run: found files" in str(invoke("record", "--lab", "clean", "--out", "run").exception)
     settings = ClientSettings(f"127.0.0.1:{closing_port}")
     with pytest.raises(UsageError, match="found files"):
         record(Request(tmp_path / "run", "append-and-read", 1.0, Load("t"), settings), lambda *_: None, print)

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from logjudge.cli.main import cli
+from command_line import invoke
 from logjudge.histories.simulation.scenarios import load
 from logjudge.histories.simulation.scenarios import names as scenarios
 from logjudge.models.exploration import compare
@@ -79,7 +78,7 @@ def test_the_page_has_the_matrix() -> None:
 def test_the_page_has_the_designs_side_by_side() -> None:
     page = Path(__file__).parents[2] / "docs" / "mechanisms.md"
     assert compare.table() in page.read_text(encoding="utf-8")
-    assert CliRunner().invoke(cli, ["scenarios", "compare"]).output == compare.table() + "\n"
+    assert invoke("scenarios", "compare").output == compare.table() + "\n"
 
 
 def test_designs_differ_as_the_literature_has_it() -> None:

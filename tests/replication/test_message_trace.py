@@ -6,8 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from click.testing import CliRunner
-from logjudge.cli.main import cli
+from command_line import invoke
 from logjudge.histories.errors import UsageError
 from logjudge.histories.simulation.message_page import player
 from logjudge.histories.simulation.scenarios import load
@@ -65,16 +64,14 @@ def test_table_and_diagram_have_every_message() -> None:
 
 def test_simulate_writes_a_trace(tmp_path: Path) -> None:
     for name in ("trace.md", "trace.html"):
-        result = CliRunner().invoke(
-            cli, ["simulate", "--ops", "5", "--out", str(tmp_path / "run"), "--trace", str(tmp_path / name)]
-        )
+        result = invoke("simulate", "--ops", "5", "--out", tmp_path / "run", "--trace", tmp_path / name)
         assert result.exit_code == 0, result.output
     assert "sequenceDiagram" in (tmp_path / "trace.md").read_text()
     html = (tmp_path / "trace.html").read_text()
     rows = json.loads(re.findall(r"^const messages = (.*);$", html, re.MULTILINE)[0])
     assert any(row["text"].startswith("produce") for row in rows)
     assert "http" not in html  # it needs no other file
-    refused = CliRunner().invoke(cli, ["simulate", "--out", str(tmp_path / "x"), "--trace", str(tmp_path / "t.txt")])
+    refused = invoke("simulate", "--out", tmp_path / "x", "--trace", tmp_path / "t.txt")
     assert isinstance(refused.exception, UsageError)
     assert not (tmp_path / "x").exists()
 

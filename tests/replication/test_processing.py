@@ -10,12 +10,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
-from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.group_log import read_group_log
 from logjudge.histories.simulation.bundle import write_bundle
@@ -188,7 +187,7 @@ def test_a_member_that_dies_in_its_commit_has_skipped_nothing(tmp_path: Path) ->
 def test_exactly_once_against_at_least_once(tmp_path: Path) -> None:
     """The page has the numbers that the command prints, and the picture has each copy."""
     path = tmp_path / "x.svg"
-    output = CliRunner().invoke(cli, ["scenarios", "processing", "--picture", str(path)]).output
+    output = invoke("scenarios", "processing", "--picture", path).output
     numbers = [line.split("|")[2:5] for line in output.splitlines()[2:]]
     page = (DOCS / "transactions.md").read_text(encoding="utf-8")
     assert len(numbers) == 2

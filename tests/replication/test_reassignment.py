@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 from logjudge.analysis.engines.local import judge_run
-from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
@@ -98,12 +97,12 @@ def test_timeline_and_swimlane_show_what_is_added_and_removed(tmp_path: Path) ->
     assert json.loads((written.folder / "run.json").read_text())["topics"]["orders"]["replica.assignment"] == [
         ["4", "5", "3"]
     ]
-    output = CliRunner().invoke(cli, ["timeline", str(written.folder)]).output
+    output = invoke("timeline", written.folder).output
     text = " ".join(output.split())
     assert "a reassignment of orders-0 was under way, adding [4, 5] and removing [1, 2]" in text
     assert "the reassignment of orders-0 was completed; its replicas are [4, 5, 3]" in text
     picture = tmp_path / "swimlane.svg"
-    assert CliRunner().invoke(cli, ["plot", str(written.folder), "swimlane", "--out", str(picture)]).exit_code == 0
+    assert invoke("plot", written.folder, "swimlane", "--out", picture).exit_code == 0
     assert "being added" in picture.read_text()
 
 

@@ -10,11 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from click.testing import CliRunner
+from command_line import invoke
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.results import Results
-from logjudge.cli.main import cli
 from logjudge.cli.scenarios import draw_picture
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError
@@ -190,11 +189,11 @@ def test_a_majority_does_not_wait_for_the_slow_node() -> None:
 
 
 def test_run_writes_a_bundle_and_exits_with_the_verdict(tmp_path: Path) -> None:
-    losing = CliRunner().invoke(cli, ["scenarios", "run", "kip-101-loss", "--out", str(tmp_path / "a")])
+    losing = invoke("scenarios", "run", "kip-101-loss", "--out", tmp_path / "a")
     assert losing.exit_code == 1, losing.output
     assert "high-watermark-truncation" in losing.output
     assert (tmp_path / "a" / "truth.json").exists()
-    keeping = CliRunner().invoke(cli, ["scenarios", "run", "elr", "--out", str(tmp_path / "b")])
+    keeping = invoke("scenarios", "run", "elr", "--out", tmp_path / "b")
     assert keeping.exit_code == 0, keeping.output
     assert "no acknowledged record was lost" in keeping.output
     assert "longest time without an acknowledgement: " in keeping.output
@@ -202,13 +201,13 @@ def test_run_writes_a_bundle_and_exits_with_the_verdict(tmp_path: Path) -> None:
 
 def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
     """A finding that the configuration permits is no breach, although the simulator counts a loss."""
-    result = CliRunner().invoke(cli, ["scenarios", "run", "retry-reordering", "--out", str(tmp_path / "run")])
+    result = invoke("scenarios", "run", "retry-reordering", "--out", tmp_path / "run")
     assert "retry-reordering: VALID" in result.output
     assert result.output.endswith(
         "Exit code 0, from the verdict; invariants broken in the simulation: no-duplicates, no-reordering\n"
     )
     assert result.exit_code == 0
-    text = " ".join(CliRunner().invoke(cli, ["scenarios", "run", "--help"]).output.split())
+    text = " ".join(invoke("scenarios", "run", "--help").output.split())
     assert all(part in text for part in ("NAME-judged", "The exit code is that of `check`"))
 
 
@@ -225,11 +224,11 @@ def short_file(folder: Path, at_ms: int) -> str:
 
 def test_a_second_run_replaces_the_first(tmp_path: Path) -> None:
     arguments = ["scenarios", "run", short_file(tmp_path, 500), "--out", str(tmp_path / "run")]
-    assert [CliRunner().invoke(cli, arguments).exit_code for _ in range(2)] == [0, 0]
+    assert [invoke(*arguments).exit_code for _ in range(2)] == [0, 0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run-judged", "short.toml"]
     (tmp_path / "run-judged" / "verdict.json").unlink()
     before = (tmp_path / "run" / "truth.json").stat().st_mtime_ns
-    assert "found a folder with other files" in str(CliRunner().invoke(cli, arguments).exception)
+    assert "found a folder with other files" in str(invoke(*arguments).exception)
     assert (tmp_path / "run" / "truth.json").stat().st_mtime_ns == before
 
 
@@ -244,7 +243,7 @@ def test_a_broken_invariant_names_all_neighbouring_offsets() -> None:
 
 
 def test_the_list_names_every_scenario() -> None:
-    result = CliRunner().invoke(cli, ["scenarios"])
+    result = invoke("scenarios")
     assert [line.split()[0] for line in result.output.splitlines()] == names()
 
 
@@ -278,9 +277,7 @@ def test_the_documentation_of_scenario_files_has_every_key_and_its_example_runs(
     )
     file = tmp_path / "mine.toml"
     file.write_text(example)
-    result = CliRunner().invoke(
-        cli, ["scenarios", "run", str(file), "--out", str(tmp_path / "run"), "--page", str(tmp_path)]
-    )
+    result = invoke("scenarios", "run", file, "--out", tmp_path / "run", "--page", tmp_path)
     assert result.exit_code == 0, result.output
     assert "What happens, and why." in result.output
     page_of_it = (tmp_path / "run.md").read_text()
@@ -291,7 +288,7 @@ def test_the_documentation_of_scenario_files_has_every_key_and_its_example_runs(
 
 def test_a_scenario_runs_under_another_variant_and_with_other_settings(tmp_path: Path) -> None:
     arguments = ["scenarios", "run", "kip-101-loss", "--variant", "kip-101", "--set", "simulation.ops=700"]
-    result = CliRunner().invoke(cli, [*arguments, "--out", str(tmp_path / "run")])
+    result = invoke(*arguments, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.output
     assert "no acknowledged record was lost" in result.output
     assert "differs from what kip-101-loss expects: no-acknowledged-loss held" in result.output
@@ -301,6 +298,6 @@ def test_a_fault_after_the_last_send_is_warned_of(tmp_path: Path) -> None:
     for at_ms, is_late in ((50_000, True), (500, False)):
         file = short_file(tmp_path, at_ms)
         for command in (["scenarios", "run", file], ["simulate", "--config", file]):
-            result = CliRunner().invoke(cli, [*command, "--out", str(tmp_path / f"run-{command[0]}")])
+            result = invoke(*command, "--out", tmp_path / f"run-{command[0]}")
             warning = "Warning: the fault crash begins at 50 s, after the last send at 1.0 s"
             assert (warning in result.stderr) == ("Warning" in result.stderr) == is_late

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from logjudge.cli.main import cli
+from click.testing import Result
+from command_line import invoke
 from logjudge.cli.search import search
 from logjudge.histories.simulation.scenario_file import read
 from logjudge.models.exploration.invariants import INVARIANTS
@@ -29,7 +29,7 @@ LOSS = "no-acknowledged-loss"
 
 
 def searched(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["search", *arguments], standalone_mode=False)
+    return invoke("search", *arguments)
 
 
 def test_it_finds_shrinks_and_replays_the_loss_of_kip_101(tmp_path: Path) -> None:
@@ -44,12 +44,12 @@ def test_it_finds_shrinks_and_replays_the_loss_of_kip_101(tmp_path: Path) -> Non
     assert scenario.config().ops < 60
     found = INVARIANTS[LOSS][0](scenario.run())
     assert "high-watermark-truncation" in found[0].text
-    replay = CliRunner().invoke(cli, ["simulate", "--config", str(out), "--out", str(tmp_path / "run")])
+    replay = invoke("simulate", "--config", out, "--out", tmp_path / "run")
     assert replay.exit_code == 0, replay.output
     assert "acknowledged records lost: " in replay.output
     assert "no-acknowledged-loss was broken, as the scenario file expects: offset" in replay.output
     arguments = ["simulate", "--config", str(out), "--variant", "kip-320", "--out", str(tmp_path / "run")]
-    repeated = CliRunner().invoke(cli, arguments)
+    repeated = invoke(*arguments)
     assert "no-acknowledged-loss held, but the scenario file expects it to be broken" in repeated.output
 
 
@@ -171,7 +171,7 @@ def test_a_narrative_that_is_too_long_keeps_what_broke() -> None:
     ],
 )
 def test_wrong_options_are_a_sentence(option: list[str]) -> None:
-    result = CliRunner().invoke(cli, ["search", "--variant", "kraft", *option])
+    result = invoke("search", "--variant", "kraft", *option)
     assert result.exit_code != 0
     assert type(result.exception).__name__ == "UsageError"
 
@@ -208,7 +208,7 @@ def test_each_search_of_the_mechanisms_finds_what_its_row_states(
     arguments = [*command.split()[1:], "--runs", "120", "--out", str(tmp_path / "found.toml")]
     if any(variant in arguments for variant in MENDED):
         arguments[arguments.index("--runs") + 1] = "20"
-    result = CliRunner().invoke(cli, arguments)
+    result = invoke(*arguments)
     if any(variant in arguments for variant in MENDED):
         assert "held in all schedules" in result.output
     else:

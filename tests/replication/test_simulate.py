@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from command_line import invoke
 from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
 from logjudge.models.replication.config import Config
@@ -18,7 +19,7 @@ from logjudge.models.replication.scenario import Scenario
 def test_simulate_draws_each_kind_of_fault_and_writes_a_bundle(tmp_path: Path) -> None:
     out = tmp_path / "run"
     arguments = ["simulate", "--variant", "kip-101", "--seed", "7", "--faults", "crash,unclean"]
-    result = CliRunner().invoke(cli, [*arguments, "--ops", "2000", "--out", str(out)])
+    result = invoke(*arguments, "--ops", "2000", "--out", out)
     assert result.exit_code == 0, result.output
     run = json.loads((out / "run.json").read_text())
     assert run["variant"] == "kip-101"
@@ -31,7 +32,7 @@ def test_simulate_draws_each_kind_of_fault_and_writes_a_bundle(tmp_path: Path) -
 
 def test_an_old_variant_has_the_defaults_and_settings_of_its_version(tmp_path: Path) -> None:
     def run_json(*arguments: str) -> dict[str, Any]:
-        result = CliRunner().invoke(cli, ["simulate", *arguments, "--ops", "50", "--out", str(tmp_path / "run")])
+        result = invoke("simulate", *arguments, "--ops", "50", "--out", tmp_path / "run")
         assert result.exit_code == 0, result.output
         return dict(json.loads((tmp_path / "run" / "run.json").read_text()))
 
@@ -54,7 +55,7 @@ def test_an_old_variant_has_the_defaults_and_settings_of_its_version(tmp_path: P
 
 def simulate(out: Path, seed: int) -> str:
     """The output of the command, or its error."""
-    result = CliRunner().invoke(cli, ["simulate", "--ops", "50", "--seed", str(seed), "--out", str(out)])
+    result = invoke("simulate", "--ops", "50", "--seed", seed, "--out", out)
     return str(result.exception) if result.exception else result.output
 
 
@@ -79,8 +80,8 @@ def test_only_its_own_bundle_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_help_and_error_name_the_same_faults() -> None:
-    text = " ".join(CliRunner().invoke(cli, ["simulate", "--help"]).output.split()).replace("- ", "-")
-    error = str(CliRunner().invoke(cli, ["simulate", "--faults", "flood", "--out", "x"]).exception)
+    text = " ".join(invoke("simulate", "--help").output.split()).replace("- ", "-")
+    error = str(invoke("simulate", "--faults", "flood", "--out", "x").exception)
     for output in (text, error):
         assert (
             "nly in a scenario file (--config): add-partitions, cancel-reassignment, consumer-seek, delete-records"
@@ -104,14 +105,14 @@ def test_help_and_error_name_the_same_faults() -> None:
     ],
 )
 def test_wrong_options_are_a_sentence(tmp_path: Path, option: list[str], sentence: str) -> None:
-    result = CliRunner().invoke(cli, ["simulate", *option, "--out", str(tmp_path / "run")])
+    result = invoke("simulate", *option, "--out", tmp_path / "run")
     assert type(result.exception).__name__ == "UsageError"
     assert sentence in str(result.exception)
 
 
 def test_two_brokers_get_two_replicas(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    result = CliRunner().invoke(cli, ["simulate", "--brokers", "2", "--ops", "50", "--out", str(out)])
+    result = invoke("simulate", "--brokers", "2", "--ops", "50", "--out", out)
     assert result.exit_code == 0, result.output
     assert json.loads((out / "run.json").read_text())["topics"]["orders"]["replication.factor"] == 2
 

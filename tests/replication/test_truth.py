@@ -1,4 +1,4 @@
-"""The truth that a run tells is what an independent look at its history finds, over many seeds, variants
+"""The truth of a run is what an independent look at its history finds, over many seeds, variants
 and faults."""
 
 from __future__ import annotations
