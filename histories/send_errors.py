@@ -2,7 +2,7 @@
 
 One table for two users. `outcomes.py` reads it to find sends that a history calls failed although their error leaves
 the outcome open. `recording/` reads it to choose between `fail` and `info` for an exception. An error that is not in
-the table proves nothing: a history's own `fail` is then believed, and the recorder writes `info`.
+the table proves nothing: a history's own `fail` then counts, and the recorder writes `info`.
 
 Names are those of Kafka's Errors.java and exception classes, and of librdkafka's rdkafka.h. Texts are those of the
 clients in Java, C, Python, Go, Rust and JavaScript, and of their sockets. Names and texts are compared without case

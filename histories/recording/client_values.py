@@ -46,7 +46,7 @@ def text_of(value: Any, field: str) -> str | int | None:
 
 
 def offset_of(offset: Any) -> int | None:
-    """An offset, or None for the negative numbers by which clients say that there is none."""
+    """An offset, or None for a negative number, which clients use for no offset."""
     return None if offset is None or int(offset) < 0 else int(offset)
 
 

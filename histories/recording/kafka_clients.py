@@ -56,7 +56,7 @@ class ClientSettings:
         self.connection = {"bootstrap.servers": self.bootstrap, **self.common}
 
     def for_producer(self, **own: Any) -> dict[str, Any]:
-        """A producer's configuration without the connection. Idempotent unless acks or the user say otherwise."""
+        """A producer's configuration without the connection. Idempotent unless acks or the settings forbid it."""
         chosen = {**PRODUCER, **own, **self.producer}
         is_all = str(chosen.get("acks", chosen.get("request.required.acks", "all"))) in ("all", "-1")
         return {"enable.idempotence": is_all, **chosen}

@@ -125,7 +125,7 @@ class Nemesis:
         return [view[0] for view in self.session.views.of(self.session.load.topic)]
 
     def _carry_out(self, request: str, step: Step, record: Callable[..., Plain], kind: str, **about: str) -> list[str]:
-        """Ask the lab for what a step does to its nodes, and record it as a fault or the end of one; returns them."""
+        """Request a step from the lab, and record it as a fault or the end of one. Returns the step's nodes."""
         nodes = self._nodes(step)
         with record(kind, nodes=nodes, **about) as recorded:
             self.lab.request(request, nodes=nodes)

@@ -15,7 +15,7 @@ _NEEDED = {
 
 
 def is_refusal(error: Any) -> bool:
-    """Whether a librdkafka error (or None) says that the user lacks a permission."""
+    """Whether a librdkafka error (or None) means that the user lacks a permission."""
     return error is not None and error.name() in _NEEDED
 
 

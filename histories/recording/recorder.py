@@ -135,7 +135,7 @@ class Recorder:
     def commit(self, process: str, offsets: Any, *, auto: bool = False, member: Any = None) -> Commit:
         """Record that a process commits offsets (the next to read); `auto`: by the client, seen at its callback.
 
-        `member`: the client, which is asked for its member id and generation after the commit, or both as a pair.
+        `member`: the client, which has the member id and the generation after the commit, or both as a pair.
         """
         self._journal.suspend_poll(process)
         fields: Fields = {"offsets": positions_of(offsets), **({"auto": True} if auto else {})}
@@ -225,8 +225,8 @@ class Recorder:
         """Complete the bundle and return its folder.
 
         `final_read` names the process (or processes) that read every partition from its log start to its end, after the
-        last fault healed: without such reads nothing proves a loss, or that there was none. True says that a consumer's
-        uninterrupted pass did so. Raises UsageError if a named process recorded no poll.
+        last fault healed: without such reads nothing proves a loss, or that there was none. True: a consumer did so
+        in one uninterrupted pass. Raises UsageError if a named process recorded no poll.
         """
         if self._journal.log.is_closed:
             return self.folder

@@ -1,6 +1,6 @@
 """Copies a broker's folder from another machine, by the system's ssh and the tar of that machine. It only reads there.
 
-The user's ssh configuration applies: keys, ports, jump hosts. Nothing asks for a password. paramiko and asyncssh read
+The user's ssh configuration applies: keys, ports, jump hosts. No password is requested. paramiko and asyncssh read
 only a part of that configuration, and SFTP would list and read thousands of files one by one.
 """
 

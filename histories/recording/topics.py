@@ -99,7 +99,7 @@ def leaders(admin: Any, topic: str) -> dict[int, int]:
 class BrokerViews:
     """Topics as each broker describes them: a broker that is cut off from the others describes the past.
 
-    A client of librdkafka asks the one broker that it is connected to, so each broker gets a client of its own.
+    A client of librdkafka sends its requests to the one broker that it is connected to, so each broker gets a client.
     """
 
     def __init__(self, settings: ClientSettings, admin: Any) -> None:

@@ -42,7 +42,7 @@ function show() {{
   if (!messages.length) {{ element("message").textContent = "No message in this time."; return; }}
   const m = messages[at], before = at ? messages[at - 1].replicas : m.replicas;
   element("place").textContent = (at + 1) + " of " + messages.length + ", " + (m.time / 1e6).toFixed(6) + " s";
-  element("message").textContent = m.source + (m.is_response ? " answers " : " → ") + m.target + ": " + m.text;
+  element("message").textContent = m.source + (m.is_response ? " responds to " : " → ") + m.target + ": " + m.text;
   element("replicas").replaceChildren(...m.replicas.map(([broker, end, mark]) => {{
     const row = line("broker " + broker);
     row.querySelector(".end").style.width = 100 * end / most + "%";

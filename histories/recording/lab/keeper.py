@@ -49,8 +49,8 @@ class Keeper:
             "down": self._down,
         }
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request: {"ok": …} or {"error": …}."""
+    async def respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Respond to one request: {"ok": …} or {"error": …}."""
         try:
             request = json.loads(await reader.readline() or b"{}")
             if secrets.compare_digest(str(request.get("token")), self.token):
@@ -210,7 +210,7 @@ async def keep(folder: Path) -> None:
             starting.cancel()
             return
         starting.result()
-        server = await asyncio.start_server(keeper.answer, HOST, 0)
+        server = await asyncio.start_server(keeper.respond, HOST, 0)
         state = _describe(keeper, server.sockets[0].getsockname()[1])
         file = folder / STATE_FILE
         scratch = file.with_suffix(".new")

@@ -30,7 +30,7 @@ PASS = Mode()
 
 
 class _Pipe(asyncio.Protocol):
-    """One end of a connection: it forwards what it receives to the other end, as the mode of its direction says."""
+    """One end of a connection: it forwards what it receives to the other end, by the mode of its direction."""
 
     def __init__(self, connection: _Connection, is_forward: bool) -> None:
         self._connection, self._is_forward = connection, is_forward

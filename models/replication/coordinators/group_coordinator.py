@@ -34,7 +34,7 @@ from .log_coordinator import LogCoordinator
 from .transaction_requests import CONCURRENT, FENCED
 
 OF_OFFSETS = (COMMIT, TXN_COMMIT)
-OF_TRANSACTION = (OLD_PRODUCER, INVALID_STATE, CONCURRENT, FENCED)  # errors that say why a transaction cannot go on
+OF_TRANSACTION = (OLD_PRODUCER, INVALID_STATE, CONCURRENT, FENCED)  # errors of a transaction that cannot go on
 
 
 class GroupCoordinator(LogCoordinator[GroupRecord]):
@@ -73,7 +73,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
 
     @abstractmethod
     def _delete_group(self, now: int) -> list[GroupRecord]:
-        """Remove the group. Returns the records that say so."""
+        """Remove the group. Returns the records of that."""
 
     # --- loading
 

@@ -37,7 +37,7 @@ class GroupRequest(Request):
     member: str
     generation: int  # or member epoch
     instance: str = ""  # group.instance.id
-    owned: tuple[int, ...] | None = ()  # JoinGroup, ConsumerGroupHeartbeat: what the member owns; None: not said
+    owned: tuple[int, ...] | None = ()  # JoinGroup, ConsumerGroupHeartbeat: what the member owns; None: not sent
     offsets: dict[int, int] = field(default_factory=dict)  # of a commit; the response of OffsetFetch
     stable: tuple[int, ...] = ()  # OffsetFetch (require_stable): partitions without offsets in open transactions
     producer: tuple[int, int] = (-1, -1)  # TxnOffsetCommit: producer id and epoch
