@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import plural
 from . import style
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -93,13 +91,8 @@ def _time_of_day(time: datetime, all_times: Sequence[datetime]) -> str:
 
 MAX_LANES = 6
 LANE = 0.22  # inches
+Place = Callable[[int], float]  # maps a time (ns) to a position on the axis
 _CHARACTER = 0.0085  # of the width of the axis
-
-
-class Place(Protocol):
-    """Maps a time (ns) to a position on the axis."""
-
-    def __call__(self, time: int) -> float: ...
 
 
 class Band(NamedTuple):

@@ -8,20 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any, Protocol
+from typing import Any
 
 Action = Callable[[Any], None]
-
-
-class Timer(Protocol):
-    """The part of the event loop that a process needs."""
-
-    @property
-    def now(self) -> int:
-        """The simulated clock."""
-
-    def at(self, time: int, action: Action, argument: Any = None) -> None:
-        """Run `action(argument)` at `time`, which is now or later."""
 
 
 class PausableTimer:
@@ -92,3 +81,6 @@ class EventLoop:
             event[2](event[3])
             count += 1
         self.processed += count
+
+
+Timer = EventLoop | PausableTimer  # the clock of a process

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from .config import Config
-from .partition_state import LeaderAndIsr, PartitionState
+from .partition_state import PartitionState
 from .producer_batch import ProducerBatch
 from .storage.batches import Batch
 from .storage.replica_log import ReplicaLog
@@ -49,19 +49,6 @@ class ReplicaView(Protocol):
     @property
     def maximal_isr(self) -> tuple[FollowerView, ...]:
         """The followers that the high watermark waits for."""
-
-
-class ControlledBroker(Protocol):
-    """The methods of a broker that the quorum and its controllers call."""
-
-    def apply(self, request: LeaderAndIsr) -> None:
-        """Apply leaders, epochs and ISRs."""
-
-    def is_responsive(self) -> bool:
-        """Whether its process runs and is not paused."""
-
-    def vote(self, partition: int, epoch: int) -> tuple[int, int] | None:
-        """The state of its log for a vote: the leader epoch with which it is consistent, and the log end."""
 
 
 class Controller(Protocol):

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from .. import reassignment
+from ..brokers.broker import Broker
 from ..config import Config
 from ..network import Network
 from ..partition_state import ABSENT, NO_LEADER, LeaderAndIsr, PartitionState
-from ..ports import ControlledBroker
 from ..rules import Rules, VoteOf
 
 
@@ -34,7 +34,7 @@ class Controller:
     id: int
     _store: MetadataStore
     _network: Network
-    _brokers: Mapping[int, ControlledBroker]
+    _brokers: Mapping[int, Broker]
     _rules: Rules
     _config: Config
     _report: Callable[..., Any]

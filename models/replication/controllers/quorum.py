@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..brokers.broker import Broker
 from ..config import MS, NEVER, Config
 from ..events import ClusterEvent, Listener
 from ..network import FIRST_CONTROLLER, QUORUM, Network
 from ..partition_state import ABSENT, PartitionState
-from ..ports import ControlledBroker, OnStored
+from ..ports import OnStored
 from ..requests import AlterIsrRequest
 from ..rules import Rules, VoteOf
 from .controller import Controller
@@ -29,7 +30,7 @@ class Quorum:
     def __init__(
         self,
         network: Network,
-        brokers: Mapping[int, ControlledBroker],
+        brokers: Mapping[int, Broker],
         rules: Rules,
         config: Config,
         on_stored: OnStored,
