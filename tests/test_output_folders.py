@@ -78,7 +78,7 @@ def test_a_target_that_cannot_take_a_result_is_refused_before_the_run_is_read(
     Path("loop").symlink_to("loop")
     Path("link").symlink_to("run")
     before = sorted(tmp_path.iterdir())
-    monkeypatch.setattr("logjudge.cli.engines._open_local", lambda *_: pytest.fail("the run was opened"))
+    monkeypatch.setattr("logjudge.cli.engines.Engine.open_run", lambda *_: pytest.fail("the run was opened"))
     assert check(run, odd) == 2
     assert sorted(tmp_path.iterdir()) == before
 
