@@ -3,48 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..analysis.linearizability.linearize import Judgement, MapPayloads, evidence, judge_history
+from ..analysis.linearizability.linearize import Judgement, Request, evidence, judge_history
 from ..analysis.linearizability.minimal import Minimal, minimal_failure
-from ..analysis.linearizability.user_model import load_model
+from ..analysis.linearizability.user_model import load_model, model_for
 from ..histories.errors import UsageError
+from ..histories.files import is_uri, local_path
 from ..histories.operation_history import History, read_operations
 from ..histories.readers import OPERATIONS, readers_of
-from ..models.specifications import MODELS, models_for
+from ..models.specifications import MODELS
 from .engines import Spark, engine_options
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, report_failure, worst_exit
-from .options import LocalPath, quiet_option
+from .options import AnyPath, quiet_option
 from .progress import Progress, note
 
 EXITS = {"ok": EXIT_VALID, "illegal": EXIT_BREACH, "broken": EXIT_USAGE, "unknown": EXIT_UNKNOWN, "crashed": EXIT_CRASH}
 LARGE = 32 << 20  # bytes; larger files may take minutes, so stderr shows the progress
 
 
-def _model_for(history: History) -> str:
-    """The name of the only model that has all functions of the history. Raises UsageError."""
-    functions = {operation.action.f for operation in history.operations}
-    fitting = models_for(functions)
-    if len(fitting) == 1 or (fitting and not functions):
-        return fitting[0].name
-    candidates = [model.name for model in fitting] or list(MODELS)
-    fits = "more than one model fits" if fitting else "no model fits"
-    raise UsageError(
-        f"{history.source}: {fits} the operations {', '.join(sorted(functions))}; "
-        f"choose one with --model, of {', '.join(candidates)}"
-    )
-
-
-def _spark(spark: Spark, quiet: bool) -> MapPayloads:
-    """A function that maps payloads on Spark."""
-    from ..analysis.engines.spark import map_payloads
+def _on_spark(spark: Spark, quiet: bool) -> Callable[..., tuple[Judgement, Minimal | None]]:
+    """A function that judges a file or a URI on Spark, as `_judge` does."""
+    from ..analysis.engines.spark.linearize import judge_file
 
     with Progress("linearize", quiet) as progress:
-        return partial(map_payloads, session=spark.open(progress))
+        return partial(judge_file, spark.open(progress))
 
 
 def _read(name: str, format_name: str | None) -> History:
@@ -59,12 +47,15 @@ def _read(name: str, format_name: str | None) -> History:
     return history
 
 
-def _shrunk(judgement: Judgement) -> Minimal | None:
-    """The operations of a minimal failure, or None where there is none."""
+def _judge(name: str, format_name: str | None, request: Request) -> tuple[Judgement, Minimal | None]:
+    """The judgement of a local file, and the minimal failure of an illegal one, if requested."""
+    history = _read(name, format_name)
+    model = request.model or model_for({operation.action.f for operation in history.operations}, name).name
+    judgement = judge_history(model, history, request.timeout, request.memory)
     part = judgement.part
-    if part is None or judgement.result.verdict != "illegal":
-        return None
-    return minimal_failure(judgement.model, judgement.history.operations, part)
+    if not request.minimal or part is None or judgement.result.verdict != "illegal":
+        return judgement, None
+    return judgement, minimal_failure(judgement.model, history.operations, part)
 
 
 def _outcome(judgement: Judgement, shrunk: Minimal | None) -> dict[str, Any]:
@@ -84,7 +75,7 @@ def _outcome(judgement: Judgement, shrunk: Minimal | None) -> dict[str, Any]:
 def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool) -> None:
     """Prints the verdict and, for a failure, the operations that cannot be linearized."""
     result, history = judgement.result, judgement.history
-    number = len(history.operations)
+    number = len(history.operations) + history.others
     took = f"{result.seconds:.3g} s" if result.seconds >= 0.1 else f"{result.seconds * 1e3:.2g} ms"
     count = f"{number} operation{'s' * (number != 1)}, {judgement.model.name}, {took}"
     click.echo(f"{history.source}: {result.verdict} ({count})")
@@ -101,7 +92,7 @@ def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=LocalPath(path_type=str, takes_stdin=True))
+@click.argument("files", nargs=-1, required=True, type=AnyPath(takes_stdin=True))
 @click.option("--model", "model_name", help=f"The model: {', '.join(MODELS)}, or FILE.py:NAME for your own.")
 @click.option(
     "--from", "format_name", type=click.Choice(readers_of(OPERATIONS)), help="Format of the files [default: detected]."
@@ -138,19 +129,21 @@ def command(
 
     if picture is not None and len(files) > 1:
         raise UsageError("--picture draws one file; found several files")
+    if spark is None and any(map(is_uri, files)):
+        raise UsageError(f"found {next(filter(is_uri, files))}, expected a local path; --engine spark reads URIs")
     if picture is not None and not Path(picture).absolute().parent.is_dir():
         raise UsageError(f"--picture {picture}: no such folder {Path(picture).absolute().parent}")
     if model_name is not None:
         load_model(model_name)
-    map_payloads = None if spark is None else _spark(spark, as_json)
+    request = Request(model_name, timeout, memory << 20, minimal, picture is not None)
+    judge: Callable[..., tuple[Judgement, Minimal | None]] = _judge
+    if spark is not None:
+        judge = _on_spark(spark, as_json)
     warm_up()
     outcomes: dict[str, dict[str, Any]] = {}
     for name in files:
         try:
-            history = _read(name, format_name)
-            model = model_name or _model_for(history)
-            judgement = judge_history(model, history, timeout, memory << 20, map_payloads)
-            shrunk = _shrunk(judgement) if minimal else None
+            judgement, shrunk = judge(name if is_uri(name) else str(local_path(name)), format_name, request)
             outcomes[name] = _outcome(judgement, shrunk)
         except BaseException as error:
             message, is_bug = report_failure(error, name)

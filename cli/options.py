@@ -75,7 +75,7 @@ class LocalPath(AnyPath):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and is_uri(value):
-            raise UsageError(f"found {value}, expected a local or mounted path; only `logjudge check` reads URIs")
+            raise UsageError(f"found {value}, expected a local or mounted path")
         if isinstance(value, str) and value.startswith("file:"):
             value = str(local_path(value))
         return super().convert(value, param, ctx)

@@ -20,6 +20,7 @@ class InputError(LogjudgeError):
         advice = f"; {hint}" if hint else ""
         problem = found if found == NO_SUCH_FILE else f"found {found}"
         super().__init__(f"{where}: {problem}, expected {expected}{advice}")
+        self.line, self.fields = line, (found, expected, hint)
 
 
 class UsageError(LogjudgeError):

@@ -228,9 +228,9 @@ def draw(judgement: Judgement, shrunk: Minimal | None = None) -> str:
     part = judgement.part
     environment = Environment(loader=PackageLoader(__package__, "."), autoescape=True, trim_blocks=True)
     template = environment.get_template("linearization.html.j2")
-    result = judgement.result
-    common = {"verdict": result.verdict, "source": judgement.history.source, "model": judgement.model.name,
-              "total": len(judgement.history.operations), "evidence": evidence(judgement)}  # fmt: skip
+    result, history = judgement.result, judgement.history
+    common = {"verdict": result.verdict, "source": history.source, "model": judgement.model.name,
+              "total": len(history.operations) + history.others, "evidence": evidence(judgement)}  # fmt: skip
     if part is None or not part.operations:
         return template.render(**common, figure=None, bars=[], lines=[], marks=[], lanes=[])
     figure = _Figure(judgement, part, shrunk)

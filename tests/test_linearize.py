@@ -11,6 +11,8 @@ from pathlib import Path
 import click
 import pytest
 from logjudge.analysis.engines import spark
+from logjudge.analysis.engines.spark import linearize as spark_linearize
+from logjudge.cli.linearize import _judge
 from logjudge.histories.errors import LogjudgeError, MissingComponentError, UsageError
 from logjudge.histories.operation_history import read_operations
 from operation_files import DATA, OK_LINES, run, write
@@ -228,16 +230,16 @@ def test_spark_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     assert "--engine local needs neither Spark nor Java" in str(result.exception)
 
 
-def test_a_cluster_checks_key_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of Spark only one function is used; here it is the builtin map, and the session is a dummy."""
+def test_a_cluster_judges_each_file_in_one_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """test_linearize_spark.py has what Spark judges; here the local engine does, and the session is a dummy."""
     opened: list[object] = []
     monkeypatch.setattr(spark, "open_session", lambda *arguments, **_options: opened.append(arguments))
-    monkeypatch.setattr(spark, "map_payloads", lambda judge, payloads, session: map(judge, payloads))  # noqa: ARG005
-    assert run(DATA / "c01-ok.txt", "--engine", "spark").return_value == 0
-    result = run(DATA / "c01-bad.txt", "--engine", "spark", "--master", "local[1]", "--conf", "a=b=c")
-    assert opened == [(None, None, ()), ("local[1]", None, (("a", "b=c"),))]
+    monkeypatch.setattr(spark_linearize, "judge_file", lambda _session, *arguments: _judge(*arguments))
+    result = run(DATA / "c01-bad.txt", DATA / "c01-ok.txt", "--spark", "--master", "local[1]", "--conf", "a=b=c")
+    assert opened == [("local[1]", None, (("a", "b=c"),))]
     assert result.return_value == 1
     assert "key '7', 5 operations" in result.output
+    assert "expected a local path; --engine spark reads URIs" in str(run("s3a://bucket/h.jsonl").exception)
 
 
 def test_the_help_is_quick_and_the_library_light() -> None:

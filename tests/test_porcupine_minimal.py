@@ -1,10 +1,8 @@
-"""Minimal failures, the picture, and checking key by key elsewhere."""
+"""Minimal failures, the picture, and values on their way to other machines."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,15 +12,8 @@ import logjudge.analysis.linearizability.minimal as minimal_module
 import logjudge.models.porcupine.steps as steps_module
 import pytest
 from histories_of_operations import is_linearizable, register_run
-from logjudge.analysis.linearizability.linearize import (
-    Judgement,
-    check_by_key,
-    decode,
-    encode,
-    evidence,
-    judge_history,
-    judge_payload,
-)
+from logjudge.analysis.linearizability.exchange import decode, hash_of, pack, unpack
+from logjudge.analysis.linearizability.linearize import Judgement, evidence, judge_history
 from logjudge.analysis.linearizability.minimal import minimal_failure
 from logjudge.histories.operation_history import History, Note, read_operations
 from logjudge.histories.readers.edn import FrozenMap, Word
@@ -210,37 +201,15 @@ def test_the_picture_of_what_is_in_order_has_all_points() -> None:
     ],
 )
 def test_values_survive_the_wire(value: object) -> None:
-    again = decode(json.loads(json.dumps(encode(value))))
+    again = decode(unpack(pack(value)))
     assert again == value
     assert type(again) is type(value)
+    assert hash_of(again) == hash_of(value)
 
 
-def test_key_by_key_elsewhere_is_the_same() -> None:
-    """Whatever the order of the results; nothing but bytes goes there and back."""
-
-    def backwards(judge: Callable[[bytes], bytes], payloads: Iterable[bytes]) -> Iterable[bytes]:
-        return [judge(payload) for payload in list(payloads)[::-1]]
-
-    for name in ("c01-ok.txt", "c01-bad.txt"):
-        operations = read_operations(str(DATA / name)).operations
-        here = check_operations(MODELS["key-value"], operations)
-        there = check_by_key("key-value", operations, None, 1 << 30, backwards)
-        assert there.verdict == here.verdict
-        if here.worst is not None and here.verdict == "illegal":
-            assert there.worst is not None
-            assert (there.worst.key, there.worst.blocked) == (here.worst.key, here.worst.blocked)
-            assert there.worst.linearizations == here.worst.linearizations
-
-
-def test_an_error_elsewhere_names_the_operation() -> None:
-    operations = [Operation(Action("get", None, "", "a"), 0, 1), Operation(Action("pop", None, 1, "b"), 0, 1)]
-    payload = json.dumps(
-        {"model": "key-value", "timeout": None, "memory": 1 << 30, "indices": [1],
-         "operations": [[*map(encode, operations[1].action), 0, 1]]}
-    )  # fmt: skip
-    judged = json.loads(judge_payload(payload.encode()))
-    assert judged["operation"] == 1
-    assert "'pop'" in judged["error"]
+def test_equal_values_have_equal_hashes_on_all_machines() -> None:
+    assert hash_of((1, "a", True)) == hash_of((1.0, "a", 1)) == 4274911552
+    assert hash_of(frozenset(("a", "b", 2))) == hash_of(frozenset((2.0, "b", "a")))
 
 
 WRONG = {

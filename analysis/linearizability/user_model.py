@@ -1,4 +1,4 @@
-"""Finds a model by name: one of logjudge's, or a user's own in a Python file."""
+"""Finds a model: one of logjudge's, by its name or by functions, or a user's own in a Python file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ...histories.errors import UsageError
 from ...models.operations import Model, ModelError
-from ...models.specifications import MODELS
+from ...models.specifications import MODELS, models_for
 
 
 def _from_file(path: str, name: str) -> Any:
@@ -41,6 +41,19 @@ def _guarded(name: str, field: str, hook: Any) -> Callable[[Any], Any]:
             raise ModelError(f"{field}({argument!r}) raised {type(error).__name__}: {error}") from error
 
     return call
+
+
+def model_for(functions: set[str], source: str) -> Model[Any]:
+    """The only model that has all functions of a history. Raises UsageError."""
+    fitting = models_for(functions)
+    if len(fitting) == 1 or (fitting and not functions):
+        return fitting[0]
+    candidates = [model.name for model in fitting] or list(MODELS)
+    fits = "more than one model fits" if fitting else "no model fits"
+    raise UsageError(
+        f"{source}: {fits} the operations {', '.join(sorted(functions))}; "
+        f"choose one with --model, of {', '.join(candidates)}"
+    )
 
 
 def load_model(name: str) -> Model[Any]:

@@ -8,6 +8,12 @@ from typing import Any, NamedTuple
 from ...models.operations import UNKNOWN
 
 
+class OneLine:
+    """The process of an operation that one line records whole. It is only equal to itself."""
+
+    __slots__ = ()
+
+
 class OperationLine(NamedTuple):
     """One event of a history. An annotation has the process None, and its text in `value`."""
 
@@ -19,4 +25,4 @@ class OperationLine(NamedTuple):
     key: Hashable = None
     result: Any = UNKNOWN  # of a completion, if the format separates it from the value
     time: float | None = None  # None: the format has none; any unit
-    client: Hashable = None  # the client, if it is not the process
+    client: Hashable = None  # if the process is a OneLine

@@ -8,7 +8,7 @@ annotations.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from sys import intern
 from typing import Any
 
@@ -64,22 +64,22 @@ def _event(line: int, event: Any, source: str) -> OperationLine:
     return OperationLine(line, process, kind, f, value, event.get(_KEY), result)
 
 
-def _is_independent(lines: list[OperationLine]) -> bool:
-    """Whether all values are pairs of a key and a register's value, as with Jepsen's `independent`."""
-    read_count = 0
+def counted_pairs(lines: list[OperationLine]) -> tuple[bool, int]:
+    """Whether all values of invocations may be pairs of a key and a register's value; and the number of reads."""
+    reads = 0
     for line in lines:
         if line.process is None or line.type != "invoke":
             continue
         pair = isinstance(line.value, tuple) and len(line.value) == 2
         if line.key is not None or not pair or line.f not in ("read", "write", "cas"):
-            return False
+            return False, reads
         if line.f == "cas" and not (isinstance(line.value[1], tuple) and len(line.value[1]) == 2):
-            return False
+            return False, reads
         if line.f == "read":
             if line.value[1] is not None:
-                return False
-            read_count += 1
-    return read_count > 0
+                return False, reads
+            reads += 1
+    return True, reads
 
 
 def _split_key(line: OperationLine, source: str) -> OperationLine:
@@ -108,17 +108,27 @@ def _forms(text: str, source: str) -> Iterator[tuple[int, Any]]:
         raise InputError(source, error.found, error.expected, line=line) from error
 
 
-def read(text: str, source: str) -> Iterable[OperationLine]:
-    """The events of a history. Raises InputError for a malformed form."""
-    lines = [_event(line, event, source) for line, event in _forms(text, source)]
-    if _is_independent(lines):
-        return (_split_key(line, source) for line in lines)
-    return _without_arguments_of_gets(lines)
+def events(text: str, source: str) -> list[OperationLine]:
+    """The events of a history, or of a part of one, as they are written. Raises InputError for a malformed form."""
+    return [_event(line, event, source) for line, event in _forms(text, source)]
 
 
-def _without_arguments_of_gets(lines: list[OperationLine]) -> Iterator[OperationLine]:
-    """The lines without the arguments of gets, which are an empty string in some histories."""
+def is_independent(all_pairs: bool, reads: int) -> bool:
+    """Whether the values of a history with these `counted_pairs` have keys, as with Jepsen's `independent`."""
+    return all_pairs and reads > 0
+
+
+def without_pairs(lines: list[OperationLine], source: str, independent: bool) -> Iterator[OperationLine]:
+    """The events with the keys of their values' pairs, if these have keys. Raises InputError for other values."""
     for line in lines:
-        if line.f == "get" and line.type == "invoke":
+        if independent:
+            line = _split_key(line, source)
+        elif line.f == "get" and line.type == "invoke":  # its argument is an empty string in some histories
             line = line._replace(value=None)
         yield line
+
+
+def read(text: str, source: str) -> Iterator[OperationLine]:
+    """The events of a history. Raises InputError for a malformed form."""
+    lines = events(text, source)
+    return without_pairs(lines, source, is_independent(*counted_pairs(lines)))

@@ -19,7 +19,7 @@ from ..errors import InputError
 from ..tables import TYPES
 from .contents import OPERATIONS
 from .edn import FrozenMap, Word
-from .operation_lines import OperationLine
+from .operation_lines import OneLine, OperationLine
 
 NAME = "jsonl"
 CONTENT = OPERATIONS
@@ -87,7 +87,7 @@ def _events(line: int, event: dict[str, Any], source: str) -> Iterator[Operation
     value, key, client = freeze(event.get("value")), freeze(event.get("key")), freeze(process)
     if "call" in event:
         # A complete operation gets its own process, as its client may have concurrent operations.
-        own_process = ("operation", line, client)
+        own_process = OneLine()
         yield OperationLine(
             line, own_process, "invoke", f, value, key, time=_time(event, "call", source, line), client=client
         )

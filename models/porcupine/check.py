@@ -94,6 +94,7 @@ class _Check:
             self.encoding = encode(model, self.actions, Counts(counts, completed))
             if self.encoding is not None and len(self.actions) <= SMALL_PART:
                 _ = self._merged_actions  # cached here, because `seconds` does not count the numbering of actions
+        self.stage = 0  # of `run`
         self.began = time.perf_counter()
         self.parts = _Parts(model, self.actions, self.action_of)
         self.found: dict[int, Found] = {}
@@ -112,7 +113,9 @@ class _Check:
             left = open_parts
             if self.encoding.monitor:
                 left = self._run_monitors(self._search_small_parts(left, FIRST_FUEL))
-            left = self._search_small_parts(left, SECOND_FUEL)
+            if left:
+                self.stage += 1
+                left = self._search_small_parts(left, SECOND_FUEL)
         else:
             left = self._search_in_python(open_parts)
         if left:
@@ -125,7 +128,8 @@ class _Check:
         verdict: Verdict = "illegal" if illegal else "ok"
         if not illegal and any(found.verdict is None for found in self.found.values()):
             verdict = "unknown"
-        return Result(verdict, seconds, [self._report(part, self.found[part]) for part in sorted(self.found)])
+        parts = [self._report(part, self.found[part]) for part in sorted(self.found)]
+        return Result(verdict, seconds, parts, self.stage)
 
     def _explain(self, part: int) -> Found:
         """Searches how much of an illegal part can be linearized; a long part with a witness is not searched.
@@ -178,6 +182,7 @@ class _Check:
         """Decide unambiguous parts without a search; returns the undecided parts."""
         if not parts or self.budget.is_late():
             return parts
+        self.stage += 1
         from .part_history import LINEARIZABLE, UNDECIDED
 
         verdicts, witness = self._ask_monitor(parts)
@@ -273,6 +278,7 @@ class _Check:
         searches: dict[int, AlternatingSearch] = {}
         turn = FIRST_TURN
         while parts:
+            self.stage += 1
             for part in parts:
                 if self.budget.is_late() and part not in searches:
                     short = self.undecided[part][1] if part in self.undecided else NOT_SEARCHED

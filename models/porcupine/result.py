@@ -33,6 +33,7 @@ class Part:
     # operations that contradict each other; a short search adds the rest.
     method: Literal["search", "monitor"] = "search"
     witness: list[int] = field(default_factory=list)
+    others: int = 0  # operations on the object that are not in the list
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Result:
     verdict: Verdict
     seconds: float
     parts: list[Part]
+    stage: int = 0  # the step of the check that ended it: the first illegal part of several checks has the least
 
     @property
     def worst(self) -> Part | None:

@@ -1,6 +1,7 @@
 """The pipeline on Spark. Only this folder imports pyspark, and only when a session is opened.
 
 session.py opens sessions; plan.py has the DataFrame plan of a run; judge.py runs it; remote.py opens runs at URIs.
+linearize.py judges histories of general operations.
 """
 
 from .judge import is_small, judge_run, judge_small, map_payloads, needs_no_spark

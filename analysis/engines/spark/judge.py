@@ -68,9 +68,9 @@ def judge_run(
                 progress("Spark is judging", stage.numCompletedTasks, stage.numTasks, "tasks")
 
         progress("Spark is reading", 0, tasks)
-        size = _expanded_bytes(run) if events is None else size_of_frame(events)
+        size = expanded_bytes(run) if events is None else size_of_frame(events)
         size_shuffles(session, size)
-        with _StageWatcher(context, report), _errors(run):
+        with _StageWatcher(context, report), run_errors(run):
             # Not toLocalIterator: it judges one partition after the other.
             if run.settings.dialect in DIALECTS:
                 return judge_transactions(run, session, progress)
@@ -92,7 +92,7 @@ def judge_small(run: Run, context: SparkContext, progress: Progress = lambda *_:
     results = _counted_none(run)
     if run.splits or run.evidence:
         progress("Spark is judging", 0, 1, "tasks")
-        with _StageWatcher(context, lambda _: None), _errors(run):
+        with _StageWatcher(context, lambda _: None), run_errors(run):
             for block in judge_in_one_task(context, run):
                 _add_block(results, *block)
     results.context = results.context.sort("completed", "at")
@@ -107,7 +107,7 @@ def _counted_none(run: Run) -> Results:
 
 
 @contextmanager
-def _errors(run: Run) -> Iterator[None]:
+def run_errors(run: Run) -> Iterator[None]:
     """Context for an action of the run. Raises InputError, ClusterError."""
     try:
         with cluster_errors():
@@ -157,16 +157,16 @@ def _judge_cycles(results: Results, session: SparkSession, dependencies: DataFra
 
 def is_small(run: Run) -> bool:
     """Whether one task judges the run."""
-    return is_whole(run, _expanded_bytes(run))
+    return is_whole(run, expanded_bytes(run))
 
 
 def needs_no_spark(run: Run) -> bool:
     """Whether a run of transactions is judged faster in this process, with memory for it: Spark takes four times as
     long on two cores."""
-    return run.settings.dialect in DIALECTS and not run.uri and _expanded_bytes(run) <= TRANSACTIONS_BYTES
+    return run.settings.dialect in DIALECTS and not run.uri and expanded_bytes(run) <= TRANSACTIONS_BYTES
 
 
-def _expanded_bytes(run: Run) -> int:
+def expanded_bytes(run: Run) -> int:
     """The bytes of the run's files, about, if none were compressed."""
     is_packed = any(split.compression or split.reader == "parquet" for split in run.splits)
     evidence = sum((part.end or 0) - part.start for part in run.evidence)

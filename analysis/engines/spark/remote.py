@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,13 +18,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from ....histories import bundle
-from ....histories.bundle import EXPECTED, Run, Stored, history_names, path_below
+from ....histories.bundle import EXPECTED, Run, Stored, history_names, path_below, plain_splits
 from ....histories.errors import NO_SUCH_FILE, InputError, describe_error
 from ....histories.evidence.checkpoints import MAX_BYTES as MAX_CHECKPOINT_BYTES
 from ....histories.evidence.layout import FOLDERS, SMALL_FILES, is_text, may_be_evidence, split_part
 from ....histories.evidence.parts import Part
 from ....histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES, Split
 from ....histories.readers import CHECKED
+from ....histories.settings import Settings
 from .fetching import COMPRESSED, all_names, by_split, frame_of, joined, literal, pieces_of, staged, task_row, text_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 CHECK = "check the URI, and that Spark has its file system (--conf spark.jars.packages=...)"
 _MARKERS = ("run.json", "verdict.json", "findings.parquet")  # files by which a folder is recognised
 _WHOLE = ("run.json", *SMALL_FILES)  # read when the run is opened
-_UNSPLIT = 1 << 50  # bytes
+UNSPLIT = 1 << 50  # bytes
 
 
 class Listing(NamedTuple):
@@ -61,6 +62,22 @@ def open_run(session: SparkSession, uri: str, reader: str | None = None, split_b
         # Spark must split files as we do, as each split is numbered before it is read.
         _split_files(session, split_bytes)
         return _at_uri(run, skeleton, listing, held)
+
+
+def open_file(
+    session: SparkSession, uri: str, reader_of: Callable[[bytes], str], split_bytes: int = SPLIT_BYTES
+) -> tuple[Run, bytes]:
+    """The splits of a lone file, and its first lines, from which `reader_of` names its reader. Raises InputError."""
+    base, lone, sizes = _list(session, uri)
+    if not lone:
+        raise InputError(uri, "a folder", "a file")
+    path, size = f"{base}/{lone}", sizes[lone]
+    head = _heads(session, base, [lone]).get(lone, b"") if size else b""
+    splits = plain_splits(path, size, reader_of(head), 0, split_bytes)
+    if lone.endswith(COMPRESSED):
+        splits = [Split(0, path, splits[0].reader, lone.rpartition(".")[2], 0, size)]
+    _split_files(session, split_bytes)
+    return Run(Path(base, lone), Settings(lone, "native", {}), tuple(splits), (lone,), size, uri=base), head
 
 
 def _unsplit(part: Part) -> list[Part]:
@@ -199,7 +216,7 @@ def _heads(session: SparkSession, base: str, names: Iterable[str]) -> dict[str, 
     paths = [f"{base}/{name}" for name in names]
     if not paths:
         return {}
-    _split_files(session, _UNSPLIT)
+    _split_files(session, UNSPLIT)
     found = _collected(base, text_of(session, paths).mapInArrow(_first_lines, "path string, head binary"))
     return {row["path"].removeprefix(f"{base}/"): bytes(row["head"]) for row in found}
 

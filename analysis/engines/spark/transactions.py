@@ -10,10 +10,8 @@ counts, at most MAX_ANOMALIES of a type from each task, windows, cycles, and the
 
 from __future__ import annotations
 
-import json
 import zlib
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 
 from ....histories.bundle import Run
-from ....histories.files import Block, Split, blocks
+from ....histories.files import Block, Split
 from ....histories.settings import Settings
 from ...results import Results
 from ...rules.anomalies import ANOMALIES
@@ -31,19 +29,14 @@ from ...transactions.keys import guesses_of, judge_keys, seen_writers, without_r
 from ...transactions.txn_history import OWNED, TxnHistory, history_in, outcome_counts, owned_steps, paired
 from ...transactions.version_edges import edges_of, with_operations
 from ...txn_run import Found, Progress, add_findings, placed_events, try_orders
-from .blocks import Map, pack, rows_in, unpack
+from .blocks import pack, rows_in, unpack
+from .buckets import ROW, Judge, Parse, Row, by_bucket, read_splits, to_table
 from .cycles import find_cycles
-from .fetching import by_split, line_blocks, text_of
-from .plan import one_each, refuse_missing, store, tasks_of
+from .plan import store
 from .session import shuffle_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-ROW = "kind string, bucket int, payload binary"
-_SCHEMA = pa.schema([("kind", pa.string()), ("bucket", pa.int32()), ("payload", pa.binary())])
-_Row = tuple[str, int, bytes]
-_Judge = Callable[[int, dict[str, list[bytes]]], Iterator[_Row]]  # gets a bucket and its payloads by kind
 
 
 def judge_transactions(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
@@ -53,8 +46,8 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
     stored: list[DataFrame] = []
     try:
         progress("Spark is reading", 0, 1, "histories")
-        read = store(_read(session, run, buckets), stored)
-        owned = store(_by_bucket(read.filter("kind in ('events', 'steps')"), buckets, _owning(buckets)), stored)
+        read = store(read_splits(session, run, _reading(buckets)), stored)
+        owned = store(by_bucket(read.filter("kind in ('events', 'steps')"), buckets, _owning(buckets)), stored)
         _add_reports(results, read.unionByName(owned))
         progress("Spark is judging", 0, 1, "histories")
         steps = owned.filter("kind = 'steps'")
@@ -63,7 +56,7 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
 
         def judged(guess: int) -> tuple[DataFrame, Found]:
             judging = _judging(settings.to_json(), not results.left_out, guess)
-            found = store(_by_bucket(steps, buckets, judging), stored)
+            found = store(by_bucket(steps, buckets, judging), stored)
             _add_reports(results, found)
             return found, find_cycles(session, found.filter("kind = 'dependencies'"), settings)["all"]
 
@@ -85,24 +78,6 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
     return results
 
 
-def _by_bucket(frame: DataFrame, buckets: int, judge: _Judge) -> DataFrame:
-    """The rows that `judge` makes of each bucket."""
-
-    def of_bucket(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        payloads: dict[str, list[bytes]] = defaultdict(list)
-        for row in rows_in(batches):
-            payloads[row["kind"]].append(row["payload"])
-        yield from _to_batches(judge(key[0].as_py(), payloads))
-
-    return frame.repartition(buckets, "bucket").groupBy("bucket").applyInArrow(of_bucket, ROW)
-
-
-def _to_batches(rows: Iterable[_Row]) -> Iterator[pa.RecordBatch]:
-    for row in rows:
-        columns = [pa.array([value], field.type) for value, field in zip(row, _SCHEMA, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
-
-
 def _add_reports(results: Results, frame: DataFrame) -> None:
     """Adds the counts in these rows, and lines that were left out."""
     for row in frame.filter("kind in ('counts', 'lines', 'quarantine')").collect():
@@ -115,47 +90,23 @@ def _add_reports(results: Results, frame: DataFrame) -> None:
             results.add_counts(orjson.loads(payload))
 
 
-def _read(session: SparkSession, run: Run, buckets: int) -> DataFrame:
+def _reading(buckets: int) -> Parse:
     """Events and steps by bucket of their process, with the lines of each split."""
-    if not run.uri:
-        return one_each(session, tasks_of(run)).mapInArrow(_reading(buckets), ROW)
-    known = {(split.path, split.start): (split.number, split.reader) for split in run.splits}
-    lines = text_of(session, dict.fromkeys(path for path, _ in known))
-    return lines.mapInArrow(_reading_lines(known, buckets), ROW)
 
-
-def _reading(buckets: int) -> Map:
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for row in rows_in(batches):
-            for item in json.loads(row["task"]):
-                refuse_missing(item)
-                split = Split(**item)
-                yield from _to_batches(_events(split.number, split.reader, split.path, blocks(split), buckets))
-
-    return read
-
-
-def _reading_lines(known: dict[tuple[str, int], tuple[int, str]], buckets: int) -> Map:
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for (path, start, _), runs in by_split(batches):
-            number, reader = known[path, start]
-            yield from _to_batches(_events(number, reader, path, line_blocks(map(pl.Series, runs)), buckets))
+    def read(split: Split, source: Iterable[Block]) -> Iterator[Row]:
+        lines = count = 0
+        for placed in placed_events(split.number, split.reader, split.path, source):
+            lines, count = placed.lines, count + len(placed.events)
+            steps = placed.steps.join(placed.events.select("place", "process"), on="place", maintain_order="left")
+            for kind, frame in (("events", placed.events), ("steps", steps)):
+                for bucket, part in _split_by(frame, "process", buckets):
+                    yield kind, bucket, pack(part)
+            if len(placed.left_out):
+                yield "quarantine", -1, pack(placed.left_out)
+        yield "lines", -1, orjson.dumps([split.number, lines])
+        yield "counts", -1, orjson.dumps({"events": count})
 
     return read
-
-
-def _events(number: int, reader: str, path: str, source: Iterable[Block], buckets: int) -> Iterator[_Row]:
-    lines = count = 0
-    for placed in placed_events(number, reader, path, source):
-        lines, count = placed.lines, count + len(placed.events)
-        steps = placed.steps.join(placed.events.select("place", "process"), on="place", maintain_order="left")
-        for kind, frame in (("events", placed.events), ("steps", steps)):
-            for bucket, part in _split_by(frame, "process", buckets):
-                yield kind, bucket, pack(part)
-        if len(placed.left_out):
-            yield "quarantine", -1, pack(placed.left_out)
-    yield "lines", -1, orjson.dumps([number, lines])
-    yield "counts", -1, orjson.dumps({"events": count})
 
 
 def _split_by(frame: pl.DataFrame, name: str, buckets: int) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -166,10 +117,10 @@ def _split_by(frame: pl.DataFrame, name: str, buckets: int) -> Iterator[tuple[in
         yield int(str(number)), part
 
 
-def _owning(buckets: int) -> _Judge:
+def _owning(buckets: int) -> Judge:
     """Pairs the events of some processes: their known steps by bucket of the key, with the transactions."""
 
-    def own(_: int, payloads: dict[str, list[bytes]]) -> Iterator[_Row]:
+    def own(_: int, payloads: dict[str, list[bytes]]) -> Iterator[Row]:
         txns = paired(pl.concat(map(unpack, payloads["events"])).sort("place"))
         yield "counts", -1, orjson.dumps(outcome_counts(txns))
         if payloads["steps"]:
@@ -190,7 +141,7 @@ def _certain(owned: DataFrame, settings: Settings, buckets: int) -> DataFrame:
     """
     text = settings.to_json()
 
-    def see(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[_Row]:
+    def see(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[Row]:
         history, _ = _part_of(payloads)
         txns = history.txns[seen_writers(history, Settings.from_json(text)).unique()]
         yield "seen", bucket, pack(txns.filter(outcome="info").select("at"))
@@ -204,10 +155,10 @@ def _certain(owned: DataFrame, settings: Settings, buckets: int) -> DataFrame:
     def gather(table: pa.Table) -> pa.Table:
         frame = pl.DataFrame({"at": pl.Series(table.column("at"))})
         row = ("certain", table.column("bucket")[0].as_py(), pack(frame))
-        return pa.Table.from_batches(_to_batches([row]))
+        return to_table([row])
 
     steps = owned.filter("kind = 'steps'")
-    seen = _by_bucket(steps, buckets, see).mapInArrow(places, "at long, bucket int").select("at").distinct()
+    seen = by_bucket(steps, buckets, see).mapInArrow(places, "at long, bucket int").select("at").distinct()
     writes = owned.filter("kind = 'indeterminate'").mapInArrow(places, "at long, bucket int")
     return writes.join(seen, "at").repartition(buckets, "bucket").groupBy("bucket").applyInArrow(gather, ROW)
 
@@ -217,10 +168,10 @@ def _part_of(payloads: dict[str, list[bytes]], is_whole: bool = True) -> tuple[T
     return history_in(pl.concat(map(unpack, payloads["steps"])), is_whole)
 
 
-def _judging(text: str, is_whole: bool, guess: int) -> _Judge:
+def _judging(text: str, is_whole: bool, guess: int) -> Judge:
     """The anomalies and dependencies of keys; with a guess (from 0) the dependencies under that order."""
 
-    def judge(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[_Row]:
+    def judge(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[Row]:
         history, appeared = _part_of(payloads, is_whole)
         counts = {"keys": len(history.keys)}
         history, counts["repeated keys"] = without_repeated(history)
@@ -264,7 +215,7 @@ def _merged(parts: Iterable[list[dict[str, Any]]]) -> list[Anomaly]:
 def _history_of(steps: DataFrame, buckets: int, named: list[int]) -> TxnHistory:
     """The transactions at some places, without the steps on keys to which a value was written twice."""
 
-    def choose(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[_Row]:
+    def choose(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[Row]:
         rows = pl.concat(map(unpack, payloads["steps"]))
         history, _ = without_repeated(history_in(rows, True)[0])
         keys = history.keys.gather(history.steps["key"].unique())
@@ -272,6 +223,6 @@ def _history_of(steps: DataFrame, buckets: int, named: list[int]) -> TxnHistory:
         if len(chosen):
             yield "steps", bucket, pack(chosen)
 
-    found = _by_bucket(steps, buckets, choose).collect() if named else []
+    found = by_bucket(steps, buckets, choose).collect() if named else []
     frames = [unpack(bytes(row["payload"])) for row in found]
     return history_in(pl.concat([pl.DataFrame(schema=OWNED), *frames]), True)[0]
