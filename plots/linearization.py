@@ -88,14 +88,20 @@ def choose(operations: Sequence[Operation], part: Part, shrunk: Minimal | None) 
         chosen = [i for i in chosen if operations[i].call <= limit]
         chosen = sorted(chosen, key=lambda i: operations[i].end or operations[i].call, reverse=True)
     drawn: dict[int, None] = dict.fromkeys(wanted)
-    lanes = {operations[i].process for i in drawn}
+    lanes = {_lane_of(operations, i) for i in drawn}
     for i in chosen:
         if len(drawn) >= MAX_OPERATIONS:
             break
-        if operations[i].process in lanes or len(lanes) < MAX_LANES:
-            lanes.add(operations[i].process)
+        if (lane := _lane_of(operations, i)) in lanes or len(lanes) < MAX_LANES:
+            lanes.add(lane)
             drawn[i] = None
     return sorted(drawn, key=lambda i: operations[i].call)
+
+
+def _lane_of(operations: Sequence[Operation], index: int) -> tuple[Any, int | None]:
+    """The process of an operation; an operation without one has a lane of its own."""
+    process = operations[index].process
+    return process, index if process is None else None
 
 
 class _Figure:
@@ -106,8 +112,8 @@ class _Figure:
         self.operations = judgement.history.operations
         self.minimal = set(shrunk.operations if shrunk else part.witness)
         self.chosen = choose(self.operations, part, shrunk)
-        lanes = dict.fromkeys(self.operations[i].process for i in self.chosen)
-        self.lanes = {process: place for place, process in enumerate(sorted(lanes, key=_lane_order))}
+        lanes = dict.fromkeys(_lane_of(self.operations, i) for i in self.chosen)
+        self.lanes = {lane: place for place, lane in enumerate(sorted(lanes, key=_lane_order))}
         times = {self.operations[i].call for i in self.chosen}
         times |= {end for i in self.chosen if (end := self.operations[i].end) is not None}
         self.times = sorted(times)
@@ -148,7 +154,7 @@ class _Figure:
 
     def y(self, index: int) -> float:
         """The top of an operation's lane."""
-        return TOP + LANE * self.lanes[self.operations[index].process]
+        return TOP + LANE * self.lanes[_lane_of(self.operations, index)]
 
     def right(self, index: int) -> float:
         """The right end of an operation's bar."""
@@ -217,10 +223,11 @@ class _Figure:
         ]
 
 
-def _lane_order(process: Any) -> tuple[bool, Any, str]:
-    """A sort key: numbers first, then names."""
+def _lane_order(lane: tuple[Any, int | None]) -> tuple[bool, Any, str]:
+    """A sort key: numbers first, then names, then operations without a process."""
+    process, index = lane
     number = isinstance(process, int)
-    return not number, process if number else 0, str(process)
+    return not number, process if number else index or 0, str(process)
 
 
 def draw(judgement: Judgement, shrunk: Minimal | None = None) -> str:
@@ -238,7 +245,10 @@ def draw(judgement: Judgement, shrunk: Minimal | None = None) -> str:
     lines = []
     for number, order in enumerate(part.linearizations, 1):
         lines.append(figure.line(f"{names} {number}, of {len(order)} operations", order))
-    lanes = [(clipped(f"process {process}", 22), TOP + LANE * place) for process, place in figure.lanes.items()]
+    lanes = [
+        ("no process" if process is None else clipped(f"process {process}", 22), TOP + LANE * place)
+        for (process, _), place in figure.lanes.items()
+    ]
     return template.render(
         **common, figure=figure, bars=figure.bars(), lines=lines, marks=figure.marks(), lanes=lanes,
         has_minimal=bool(figure.minimal), bar=BAR_HEIGHT, left=LEFT, lane=LANE,
