@@ -41,7 +41,7 @@ def command(
     file: Path | None,
     scale: int,
 ) -> None:
-    """Draw the figure NAME: glance, cycles, offsets, replicas, swimlane, transactions, around, unread, lag or
+    """Draw the figure NAME: glance, cycles, offsets, replicas, swimlane, owners, transactions, around, unread, lag or
     heatmap.
 
     DIR is a folder that `logjudge check` wrote. A RUN is judged first, by the local engine. Without --partition and

@@ -12,6 +12,7 @@ from ..partitions.partition import Partition
 from .breaches import acknowledged_between, dated, heat, impact, never_received, times_of
 from .merge import MAX_PARTITIONS, badness, merge_figures
 from .offsets import offset_map
+from .owners import owner_figures
 from .replicas import replica_figures
 from .series import (
     bins_over,
@@ -51,7 +52,14 @@ def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
     }
 
 
-_NO_OWN_FIGURES: dict[str, Any] = {"lags": [], "offsets": None, "windows": [], "replicas": None, "transactions": None}
+_NO_OWN_FIGURES: dict[str, Any] = {
+    "lags": [],
+    "offsets": None,
+    "windows": [],
+    "replicas": None,
+    "transactions": None,
+    "owners": [],
+}
 
 
 def own_figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
@@ -66,4 +74,5 @@ def own_figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
         "windows": windows(p, findings),
         "replicas": replica_figures(p),
         "transactions": transaction_figures(p),
+        "owners": owner_figures(p),
     }

@@ -9,7 +9,7 @@ The record is figures.json:
     never_received  [process, partition, first, last, records] (breaches.py)
     heat       rows of findings by partition: {partition, cells: [{rule, severity, bins, records}]}
     partitions [{name, topic, partition, violations, acknowledged, lost, lost_read, series, lags, offsets, replicas,
-               transactions, causes}], the worst first
+               transactions, owners, causes}], the worst first
     windows    operations around the worst findings
     cycles     cycles of transactions: id, rule, severity, operations, steps (rules/cycles.py)
     times      {finding id: {from, to, acked_from, acked_to}}
@@ -305,6 +305,7 @@ def _partition(summary: Record, bins: Bins) -> Record:
         "offsets": figures["offsets"],
         "replicas": figures["replicas"],
         "transactions": figures.get("transactions"),
+        "owners": figures.get("owners") or [],
         "causes": _causes(summary),
     }
 

@@ -45,7 +45,7 @@ def ownership(p: Partition) -> Iterator[Result]:
     yield from _assigned_twice(p)
     yield from _not_revoked(p)
     for group, members in _groups(p).items():
-        both = overlaps(_holds(p, members)).filter(_are_two_members(p))
+        both = overlaps(holds_of(p, members)).filter(_are_two_members(p))
         breaches = _breaches(p, members, both)
         if len(breaches) and (reason := _unsure_generations(p, group, members)):
             yield Unknown(reason)
@@ -111,7 +111,7 @@ def overlaps(holds: pl.DataFrame) -> pl.DataFrame:
 def _breaches(p: Partition, members: list[str], both: pl.DataFrame) -> pl.DataFrame:
     """Pairs of holds in one generation, or with a revocation that is late for the later one: the first of each two."""
     # In KIP-848 each member has an epoch of its own, and a fenced one joins again with the same member id.
-    own_epochs = [name for name in members if _setting(p, name, "group.protocol") == "consumer"]
+    own_epochs = [name for name in members if has_own_epochs(p, name)]
     latest = _memberships(p, members).group_by("process", "member").agg(latest=pl.col("generation").max())
     is_late = (
         pl.col("is_revoked")
@@ -133,7 +133,7 @@ def _are_two_members(p: Partition) -> pl.Expr:
     return (first == "") | (first != second)
 
 
-def _holds(p: Partition, members: list[str]) -> pl.DataFrame:
+def holds_of(p: Partition, members: list[str]) -> pl.DataFrame:
     """From when (ns, certain) until when members held the partition.
 
     Columns: process, member, generation, since, until, at (place of the assignment), is_revoked (whether a revocation
@@ -202,6 +202,11 @@ def _unsure_generations(p: Partition, group: str, members: list[str]) -> str:
     return foreign_clock(p)
 
 
+def has_own_epochs(p: Partition, process: str) -> bool:
+    """Whether a process is a member of KIP-848's protocol: its generations are its own epochs."""
+    return _setting(p, process, "group.protocol") == "consumer"
+
+
 def _setting(p: Partition, process: str, name: str) -> str:
     return str(p.settings.processes.get(process, {}).get(name, ""))
 
@@ -255,7 +260,7 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
         if not len(commits):
             continue
         commits = commits.rename({"group_generation": "generation"})
-        own_epochs = [name for name in members if _setting(p, name, "group.protocol") == "consumer"]
+        own_epochs = [name for name in members if has_own_epochs(p, name)]
         old = _of_older_generations(p, members, commits.filter(~pl.col("process").is_in(own_epochs)))
         foreign = _of_other_members(p, members, commits.join(old, on=["at", "index"], how="anti"))
         rest = commits.filter(pl.col("process").is_in(own_epochs)).join(foreign, on=["at", "index"], how="anti")
@@ -289,7 +294,7 @@ def _of_older_generations(p: Partition, members: list[str], commits: pl.DataFram
 
 def _of_other_members(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
     """Commits of a partition that another member held all the while in that generation, with its hold (`_other`)."""
-    holds = _holds(p, members)
+    holds = holds_of(p, members)
     unowned = commits.join(holds, on=["process", "generation"], how="anti", maintain_order="left")
     others = holds.select(pl.all().name.suffix("_other")).with_columns(generation=pl.col("generation_other"))
     return (
@@ -309,7 +314,9 @@ def _of_former_owners(p: Partition, members: list[str], commits: pl.DataFrame) -
 
     The coordinator assigns it to the other member only after it removed the owner (KIP-848).
     """
-    taken = overlaps(_holds(p, members)).filter(_are_two_members(p), pl.col("generation") < pl.col("generation_other"))
+    taken = overlaps(holds_of(p, members)).filter(
+        _are_two_members(p), pl.col("generation") < pl.col("generation_other")
+    )
     taken = taken.select("process", pl.col("^.*_other$"), is_taken=pl.lit(True), lost_at="until")
     return (
         commits.join(taken, on="process", maintain_order="left_right")
