@@ -8,6 +8,7 @@ from ...models.replication.brokers.broker import Broker
 from ...models.replication.cluster import Cluster
 from ...models.replication.config import Config
 from ...models.replication.keys import Keys
+from ...models.replication.sizes import batch_sizes
 from .group_log import group_content
 from .names import kraft_properties, uuid
 from .segments import copies_of, values_of, write_segments
@@ -20,6 +21,7 @@ def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
     rules, config, seed = cluster.rules, cluster.config, cluster.seed
     magic = 2 if rules.era.epochs_in_log else 1
     keys = Keys(config) if config.compacts else None
+    sizes = batch_sizes(config, magic == 2)
     for partition in sorted(broker.replicas):
         log = broker.replicas[partition].log
         home = folder / config.log_name(partition)
@@ -32,7 +34,8 @@ def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
             content = transaction_content(cluster)
         else:
             content = group_content(cluster, magic)
-        write_segments(home, log, content, magic, config.segment_limits(partition))
+        limits = (*config.segment_limits(partition), sizes[partition])
+        write_segments(home, log, content, magic, limits)
         if rules.era.epochs_in_log:
             _write(home / "leader-epoch-checkpoint", _checkpoint([f"{e} {start}" for e, start in log.epochs]))
         if not rules.era.zookeeper:

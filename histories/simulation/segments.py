@@ -31,6 +31,7 @@ TRANSACTIONAL, CONTROL = 0x10, 0x20
 ABORTED = struct.Struct(">hqqqq")  # version, producer id, first and last offset, last stable offset (AbortedTxn)
 
 
+Limits = tuple[int, int, Callable[[Batch], int]]
 Content = Callable[[Batch, int], tuple[bytes | None, bytes | None]]
 # key and value of a record, by its number in the batch
 
@@ -103,7 +104,7 @@ def message_set(batch: Batch, content: Content) -> bytes:
     return b"".join(found)
 
 
-def segments(log: ReplicaLog, content: Content, magic: int, limits: tuple[int, int]) -> Iterator[tuple[int, bytes]]:
+def segments(log: ReplicaLog, content: Content, magic: int, limits: Limits) -> Iterator[tuple[int, bytes]]:
     """Chunks of segment files, each with the base offset of its file; an empty log has one empty file."""
     write = batch_bytes if magic == 2 else message_set
     base = -1
@@ -122,8 +123,9 @@ def _is_needed(log: ReplicaLog, batch: Batch) -> bool:
     return batch.end == log.end or (state is not None and bool(state.recent) and state.recent[-1][2] == batch.base)
 
 
-def write_segments(folder: Path, log: ReplicaLog, content: Content, magic: int, limits: tuple[int, int]) -> None:
-    """Write the segment files of a log into its folder; `limits`: segment.bytes, and segment.ms in microseconds."""
+def write_segments(folder: Path, log: ReplicaLog, content: Content, magic: int, limits: Limits) -> None:
+    """Write the segment files of a log into its folder; `limits`: segment.bytes, segment.ms in microseconds,
+    and the bytes of a batch."""
     chunks = segments(log, content, magic, limits)
     bases: list[int] = []
     for base, own in groupby(chunks, key=itemgetter(0)):

@@ -70,7 +70,7 @@ class Cluster:
         self.transactions = TransactionLedger(lambda: self.loop.now)
         self.copies = CopyLedger(config.producers)
         self.coordinator_logs = CoordinatorLogs(self.group, self.transactions)
-        self.cleaners = cleaners(config, self.coordinator_logs)
+        self.cleaners = cleaners(config, rules.era.epochs_in_log, self.coordinator_logs)
         self.ledger = Ledger(config.logs, self.logs_of, lambda broker: self.brokers[broker].is_responsive())
         self.ledger.transaction_listener = self.transactions.on_appended
         self.quorum = Quorum(self.network, self.brokers, rules, config, self._on_stored, listener)

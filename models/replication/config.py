@@ -73,10 +73,18 @@ class Config:
     socket_timeout: int = setting(30 * SECOND, "replica.socket.timeout.ms", per_broker=True)
     # of a follower for each leader: num.replica.fetchers
     fetchers: int = setting(1, "num.replica.fetchers", least=1, most=1000)
-    # replica.fetch.max.bytes, counted in batches
+    # the batches of one partition in a fetch, also of consumers, beside the limits in bytes
     fetch_max_batches: int = setting(1000, "simulation.replica.fetch.max.batches", least=1, per_broker=True)
-    # bytes a second that a leader sends to replicas out of sync: leader.replication.throttled.replicas=*
-    throttle: int = setting(NEVER, "leader.replication.throttled.rate", least=1, per_broker=True)
+    # Limits in bytes (sizes.py) apply only if they are set.
+    replica_fetch_bytes: int = setting(NEVER, "replica.fetch.max.bytes", least=1, per_broker=True)
+    replica_response_bytes: int = setting(NEVER, "replica.fetch.response.max.bytes", least=1, per_broker=True)
+    max_message_bytes: int = setting(NEVER, "max.message.bytes", "message.max.bytes", least=200)
+    # bytes a second that a leader sends to replicas out of sync, and that a follower fetches (brokers/quota.py)
+    leader_throttle: int = setting(NEVER, "leader.replication.throttled.rate", least=1, per_broker=True)
+    follower_throttle: int = setting(NEVER, "follower.replication.throttled.rate", least=1, per_broker=True)
+    # * or partition:broker,… of leaders and of followers; Kafka's default is none
+    leaders_throttled: str = setting("*", "leader.replication.throttled.replicas")
+    followers_throttled: str = setting("*", "follower.replication.throttled.replicas")
     # disks
     hw_checkpoint: int = setting(5 * SECOND, "replica.high.watermark.checkpoint.interval.ms", least=1, per_broker=True)
     recovery_checkpoint: int = setting(60 * SECOND, "log.flush.offset.checkpoint.interval.ms", least=1, per_broker=True)
@@ -123,7 +131,9 @@ class Config:
     keys: int = setting(1000, "simulation.keys", least=1, most=1_000_000)
     # of 1000 records of a compacted topic so many delete their key
     tombstones: int = setting(50, "simulation.tombstones", most=1000)
-    # batch.size of 16384 bytes, at about 100 bytes a record
+    batch_size: int = setting(NEVER, "batch.size", least=1)
+    max_request_size: int = setting(NEVER, "max.request.size", least=200)
+    # unless batch.size is set: Kafka's 16384 bytes, at about 100 bytes a record
     batch_records: int = setting(163, "simulation.batch.records", least=1)
     retries: int = setting(2147483647, "retries")
     retry_backoff: int = setting(100 * MS, "retry.backoff.ms")
@@ -140,6 +150,8 @@ class Config:
     consumers: int = setting(1, "simulation.consumers", most=1000)
     # none is not modelled: the Java consumer throws, and its application decides what happens next
     offset_reset: str = setting("earliest", "auto.offset.reset", choices=("earliest", "latest"))
+    consumer_fetch_bytes: int = setting(NEVER, "max.partition.fetch.bytes", least=1)
+    consumer_response_bytes: int = setting(NEVER, "fetch.max.bytes", least=1)
     max_poll_records: int = setting(500, "max.poll.records", least=1)
     poll_timeout: int = setting(500 * MS, "simulation.poll.timeout.ms", least=1)
     # none | after | before (handling what was polled); in a group also auto (in polls), async (after, without waiting)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from .config import ASSIGNORS, MS, SECOND, Config, ConfigError
+from .config import ASSIGNORS, MS, NEVER, SECOND, Config, ConfigError
 
 
 class Option(NamedTuple):
@@ -133,6 +133,8 @@ def _with_producer_defaults(config: Config, named: Mapping[str, Any]) -> Config:
         config = replace(config, **implied)
     if "idempotence" not in named and (config.acks != -1 or config.retries == 0) and config.max_in_flight <= 5:
         config = replace(config, idempotence=False)
+    if "batch_size" in named and "batch_records" not in named:
+        config = replace(config, batch_records=NEVER)
     once = config.linger + config.request_timeout
     if "delivery_timeout" not in named and config.delivery_timeout < once:
         config = replace(config, delivery_timeout=once)
@@ -169,6 +171,10 @@ def check(config: Config) -> None:
     if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", config.topic) or config.topic in (".", ".."):
         # org.apache.kafka.common.internals.Topic.validate
         raise ConfigError(f"simulation.topic must be a legal topic name, not {config.topic!r}")
+    for name in ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"):
+        replicas = getattr(config, OPTIONS[name].attribute)
+        if not re.fullmatch(r"\*|(\d+:\d+(,\d+:\d+)*)?", replicas):
+            raise ConfigError(f"{name} must be * or partition:broker,…, not {replicas!r}")
     if config.acks not in (-1, 0, 1):
         raise ConfigError(f"acks must be all, 1 or 0, not {config.acks}")
     if config.idempotence and (config.acks != -1 or config.retries == 0 or config.max_in_flight > 5):
@@ -195,6 +201,10 @@ def check(config: Config) -> None:
         )
     if config.blocks and config.transactional:
         raise ConfigError("simulation.send.synchronous and buffer.memory are not simulated together with transactions")
+    if config.copies and min(config.batch_size, config.max_request_size) < NEVER:
+        raise ConfigError("batch.size and max.request.size are not simulated together with topics that a group writes")
+    if config.transactional and config.max_message_bytes < NEVER:
+        raise ConfigError("max.message.bytes is not simulated together with transactions")
     if config.transactional and not config.idempotence:
         raise ConfigError("transactions need enable.idempotence=true")
 

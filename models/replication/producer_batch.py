@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(slots=True, eq=False)
@@ -24,3 +24,13 @@ class ProducerBatch:
     retry_at: int = 0
     done: bool = False
     epoch: int = -1  # the leader epoch that last appended it; unknown to the producer, used by the ledger
+
+    def halves(self) -> tuple[ProducerBatch, ProducerBatch]:
+        """The first and the second half of its records; the records keep their sequence numbers."""
+        middle = self.count // 2
+        sequence = self.sequence + middle if self.sequence >= 0 else self.sequence
+        first, count, ops = self.first + middle, self.count - middle, self.ops[middle:]
+        return (
+            replace(self, count=middle, ops=self.ops[:middle], done=False),
+            replace(self, first=first, count=count, sequence=sequence, ops=ops, done=False),
+        )

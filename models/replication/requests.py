@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .config import NEVER
 from .network import Connection
 from .producer_batch import ProducerBatch
 from .storage.batches import Batch
@@ -30,6 +31,7 @@ DUPLICATE = "DUPLICATE_SEQUENCE_NUMBER"
 OLD_PRODUCER = "INVALID_PRODUCER_EPOCH"
 OLD_COORDINATOR = "TRANSACTION_COORDINATOR_FENCED"
 INVALID_STATE = "INVALID_TXN_STATE"
+TOO_LARGE = "MESSAGE_TOO_LARGE"
 TRUNCATED = "LOG_TRUNCATION"  # the consumer's position was truncated (KIP-320)
 
 Callback = Callable[[Any], None]
@@ -81,8 +83,11 @@ class FetchRequest(Request):
     # With read_committed, by partition the aborted transactions in the response: producer id, first offset.
     aborted: dict[int, list[tuple[int, int]]] | None = None
     fetcher: int = 0  # of the follower
+    max_bytes: int = NEVER  # of the response
+    partition_bytes: int = NEVER  # of each partition in it
     deadline: int = field(default=0, init=False)
     results: list[FetchResult] = field(default_factory=list, init=False)
+    used_bytes: int = field(default=0, init=False)  # of the response
 
 
 @dataclass(slots=True, eq=False)

@@ -147,3 +147,34 @@ def test_a_throttled_reassignment_takes_as_long_as_its_rate_demands(
     assert min_seconds * SECOND < completed - begun < max_seconds * SECOND
     assert cluster.final
     assert breaches(cluster, ("no-acknowledged-loss", "no-divergence")) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "min_seconds", "max_seconds"),
+    [
+        ({"follower.replication.throttled.rate": 20_000}, 5, 10),
+        ({"follower.replication.throttled.rate": 5_000}, 32, 80),
+        ({"follower.replication.throttled.rate": 5_000, "follower.replication.throttled.replicas": "0:3"}, 0, 1),
+        ({"follower.replication.throttled.rate": 5_000, "follower.replication.throttled.replicas": "0:3,0:4"}, 32, 80),
+        ({"leader.replication.throttled.rate": 20_000, "leader.replication.throttled.replicas": "0:2"}, 0, 1),
+        ({"leader.replication.throttled.rate": 20_000, "leader.replication.throttled.replicas": "0:1"}, 5, 10),
+    ],
+)
+def test_throttles_concern_the_listed_leaders_and_followers(
+    options: dict[str, object], min_seconds: int, max_seconds: int
+) -> None:
+    """The partition moves from leader 1 to broker 4, which fetches 10 kB a second once it has caught up."""
+    scenario = load("reassignment-throttled")
+    events: list[ClusterEvent] = []
+    fixed = {name: value for name, value in scenario.options.items() if "throttled" not in name}
+    cluster = replace(scenario, options={**fixed, **options}).run(listener=events.append)
+    [begun, completed] = [time for time, _, kind, _ in events if kind == "reassignment"]
+    assert min_seconds * SECOND < completed - begun < max_seconds * SECOND
+    assert cluster.final
+    assert breaches(cluster, ("no-acknowledged-loss", "no-divergence")) == {}
+
+
+def test_a_malformed_list_of_throttled_replicas_is_refused() -> None:
+    for text in ("0", "0:1;0:2", "orders-0:1"):
+        with pytest.raises(ConfigError, match=r"must be \* or partition:broker"):
+            Scenario("x", "kraft", options={"follower.replication.throttled.replicas": text}).config()

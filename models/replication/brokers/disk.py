@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from ..config import NEVER
 from ..events import Truncated
 from ..ledger import Ledger
+from ..sizes import batch_sizes
 from ..storage.compaction import Cleaner
 from ..storage.segments import retained_from
 from .part import BrokerPart
@@ -87,11 +88,12 @@ class Disk(BrokerPart):
         """Delete the segments that are too old or too many (log.retention.check.interval.ms)."""
         limits, now = self._config.retention, self._process.wall_clock()
         assert limits is not None
+        sizes = batch_sizes(self._config, self._rules.era.epochs_in_log)
         for partition, replica in self._manager.replicas.items():
             if partition >= self._config.data_partitions:
                 continue  # coordinators' logs are compacted
             log = replica.log
-            start, reason = retained_from(log, replica.hw, limits, now)
+            start, reason = retained_from(log, replica.hw, replace(limits, size_of=sizes[partition]), now)
             if start <= log.start:
                 continue
             first = log.base

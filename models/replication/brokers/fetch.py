@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ..config import NEVER, RECORD_BYTES, SECOND
+from ..config import NEVER
 from ..requests import (
     NONE,
     NOT_AVAILABLE,
@@ -16,8 +16,10 @@ from ..requests import (
     FetchRequest,
     FetchResult,
 )
+from ..sizes import BatchSize, batch_sizes
 from ..storage.batches import Batch
 from .part import BrokerPart
+from .quota import ReplicationQuota, throttled
 from .replica import Replica
 
 
@@ -29,8 +31,13 @@ class FetchHandler(BrokerPart):
     _complete_deletes: Callable[[Replica], None]
     _parked: dict[tuple[int, int], FetchRequest] = field(default_factory=dict, init=False)  # by follower and fetcher
     _parked_consumers: dict[int, list[FetchRequest]] = field(default_factory=dict, init=False)  # by partition
+    _quota: ReplicationQuota = field(init=False)
+    _sizes: list[BatchSize] = field(init=False)
 
-    _sent: tuple[int, int] = field(default=(0, 0), init=False)  # a second, and the bytes for replicas out of sync in it
+    def __post_init__(self) -> None:
+        config = self._config
+        self._sizes = batch_sizes(config, self._rules.era.epochs_in_log)
+        self._quota = ReplicationQuota(config.leader_throttle, throttled(config.leaders_throttled, self._process.id))
 
     def restart(self) -> None:
         """A new process has no requests."""
@@ -75,6 +82,7 @@ class FetchHandler(BrokerPart):
         """Fill in the response from the log; returns whether it has records or errors."""
         results: list[FetchResult] = []
         urgent = False
+        request.used_bytes = 0
         for part in request.parts:
             result = self._read(part, request)
             if result[1] or result[2]:
@@ -112,22 +120,35 @@ class FetchHandler(BrokerPart):
         if aborted is not None:
             below = log.transactions.stable_end(below)
         batches = log.read(offset, request.limit, below) if offset < below else []
-        if follower >= 0 and batches and self._config.throttle < NEVER and follower not in replica.isr:
-            batches = self._within_quota(batches)
+        if self._quota.is_set and batches and follower >= 0 and follower not in replica.isr:
+            batches = self._within_quota(partition, batches)
+        if batches and (request.max_bytes < NEVER or request.partition_bytes < NEVER):
+            batches = self._within_bytes(request, partition, batches)
         if aborted is not None and batches:
             aborted[partition] = log.transactions.aborted_between(offset, batches[-1].end)
         return (partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
 
-    def _within_quota(self, batches: list[Batch]) -> list[Batch]:
-        """The batches, unless this second's quota for replicas out of sync is used up (ReplicationQuotaManager).
+    def _within_bytes(self, request: FetchRequest, partition: int, batches: list[Batch]) -> list[Batch]:
+        """The batches that fit. The first one of a response is returned even if it does not (KIP-74)."""
+        limit = min(request.partition_bytes, request.max_bytes - request.used_bytes)
+        found: list[Batch] = []
+        size = 0
+        for batch in batches:
+            own = self._sizes[partition](batch)
+            if size + own > limit and (found or request.used_bytes):
+                break
+            found.append(batch)
+            size += own
+        request.used_bytes += size
+        return found
 
-        Simplifications: Kafka averages over eleven seconds; a record counts as 100 bytes.
-        """
-        second = self._process.loop.now // SECOND
-        used = self._sent[1] if self._sent[0] == second else 0
-        if used >= self._config.throttle:
-            return []
-        self._sent = second, used + RECORD_BYTES * (batches[-1].end - batches[0].base)
+    def _within_quota(self, partition: int, batches: list[Batch]) -> list[Batch]:
+        """The batches, unless this second's quota for replicas out of sync is used up."""
+        now = self._process.loop.now
+        if self._quota.throttles(partition):
+            if self._quota.is_exceeded(now):
+                return []
+            self._quota.record(batches, now)
         return batches
 
     def _respond(self, request: FetchRequest) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from ..config import NEVER
 from ..network import Connection
 from ..ports import Inboxes
 from ..requests import (
@@ -21,8 +22,10 @@ from ..requests import (
     FetchRequest,
     FetchResult,
 )
+from ..storage.batches import Batch
 from .disk import Disk
 from .part import BrokerPart, Parts
+from .quota import ReplicationQuota, throttled
 from .replica import Replica
 
 
@@ -30,8 +33,10 @@ class FetcherManager:
     """The fetchers of one broker, by leader and number (ReplicaFetcherManager)."""
 
     def __init__(self, parts: Parts, disk: Disk, inboxes: Inboxes) -> None:
-        self._make = partial(Fetcher, parts, disk, inboxes)
-        self._count = parts[-1].fetchers
+        process, *_, config = parts
+        self._count = config.fetchers
+        quota = ReplicationQuota(config.follower_throttle, throttled(config.followers_throttled, process.id))
+        self._make = partial(Fetcher, parts, disk, inboxes, quota)
         self.fetchers: dict[tuple[int, int], Fetcher] = {}
 
     def restart(self) -> None:
@@ -65,10 +70,14 @@ class FetcherManager:
 class Fetcher(BrokerPart):
     """ReplicaFetcherThread: truncate, then repeatedly fetch, append, and update the high watermark."""
 
-    def __init__(self, parts: Parts, disk: Disk, inboxes: Inboxes, leader: int, number: int) -> None:
+    def __init__(
+        self, parts: Parts, disk: Disk, inboxes: Inboxes, quota: ReplicationQuota, leader: int, number: int
+    ) -> None:
         super().__init__(*parts)
         self._disk = disk
         self._inbox = inboxes[leader]
+        self._quota = quota  # of all fetchers of this broker
+        self._caught_up: set[int] = set()  # the partitions that had everything at the last response
         self._number = number
         self.leader = leader
         self.connection = Connection(self._process.id)
@@ -104,6 +113,7 @@ class Fetcher(BrokerPart):
     def remove(self, partition: int) -> None:
         """Stop fetching a partition."""
         self.epochs_to_request.pop(partition, None)
+        self._caught_up.discard(partition)
         if partition in self.fetching:
             self.fetching.remove(partition)
 
@@ -119,23 +129,33 @@ class Fetcher(BrokerPart):
             return
         if self.epochs_to_request or self.fetching:
             request = self.request = self._epoch_request(now) if self.epochs_to_request else self._fetch_request(now)
-            self._network.send(request.node, self.leader, self._inbox, request)
+            if request is None:
+                self._back_off()
+            else:
+                self._network.send(request.node, self.leader, self._inbox, request)
 
     def _epoch_request(self, now: int) -> EpochRequest:
         node, replicas = self._process.id, self._manager.replicas
         parts = [(partition, replicas[partition].epoch, epoch) for partition, epoch in self.epochs_to_request.items()]
         return EpochRequest(node, self.leader, now, self.on_epochs, self.on_closed, self.connection, parts)
 
-    def _fetch_request(self, now: int) -> FetchRequest:
+    def _fetch_request(self, now: int) -> FetchRequest | None:
+        """The next fetch; None if the quota leaves no partition to fetch."""
         node, limit = self._process.id, self._config.fetch_max_batches
         parts: list[FetchPart] = []
+        is_exceeded = self._quota.is_set and self._quota.is_exceeded(now)
         for partition in self.fetching:
+            if is_exceeded and partition not in self._caught_up and self._quota.throttles(partition):
+                continue
             replica = self._manager.replicas[partition]
             log = replica.log
             parts.append((partition, log.end, replica.epoch, log.last_epoch, log.start))
+        if not parts:
+            return None
         callbacks = self.on_fetched, self.on_closed
+        sizes = self._config.replica_response_bytes, self._config.replica_fetch_bytes
         return FetchRequest(
-            node, self.leader, now, *callbacks, self.connection, node, limit, parts, fetcher=self._number
+            node, self.leader, now, *callbacks, self.connection, node, limit, parts, None, self._number, *sizes
         )
 
     def _back_off(self) -> None:
@@ -199,6 +219,10 @@ class Fetcher(BrokerPart):
                 failed = self._handle_error(result) or failed
             else:
                 self._append(result)
+                if result[2] and request.max_bytes < NEVER:
+                    # The others get their turn first (PartitionStates.updateAndMoveToEnd).
+                    self.fetching.remove(result[0])
+                    self.fetching.append(result[0])
         if self.closed:
             return
         if failed:
@@ -220,6 +244,8 @@ class Fetcher(BrokerPart):
                     break
                 log.append(batch)
             self._manager.after_append(replica)
+        if self._quota.is_set and self._quota.throttles(partition):
+            self._count_traffic(partition, batches, log.end >= mark)
         if start > log.start:
             log.advance_start(start)
         if replica.log_view != replica.epoch and log.end >= epoch_start:
@@ -229,6 +255,12 @@ class Fetcher(BrokerPart):
             # The follower's mark may go back: it is always the leader's (Log.updateHighWatermark).
             replica.hw = new
             self._manager.wake_consumers(replica)
+
+    def _count_traffic(self, partition: int, batches: list[Batch], has_everything: bool) -> None:
+        """Count what was fetched out of sync. Kafka's follower is in sync once it has reached the leader's mark."""
+        if batches and partition not in self._caught_up:
+            self._quota.record(batches, self._process.loop.now)
+        (self._caught_up.add if has_everything else self._caught_up.discard)(partition)
 
     def _handle_error(self, result: FetchResult) -> bool:
         """Handle an error of one partition; returns whether to back off."""

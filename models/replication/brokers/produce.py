@@ -10,9 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from ..config import NEVER
 from ..ledger import Ledger
 from ..producer_batch import ProducerBatch
-from ..requests import DUPLICATE, NONE, NOT_LEADER, OUT_OF_ORDER, TIMED_OUT, Callback, ProduceRequest
+from ..requests import DUPLICATE, NONE, NOT_LEADER, OUT_OF_ORDER, TIMED_OUT, TOO_LARGE, Callback, ProduceRequest
+from ..sizes import RecordSizes, sizes
 from .disk import Disk
 from .part import BrokerPart
 from .replica import Replica
@@ -39,8 +41,10 @@ class ProduceHandler(BrokerPart):
     _queues: dict[int, ClientQueue] = field(default_factory=dict, init=False)
     verifier: Verifier | None = field(default=None, init=False)  # with transactions since KIP-890
     _serve: Handler = field(init=False)
+    _sizes: list[RecordSizes] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._sizes = sizes(self._config, self._rules.era.epochs_in_log)
         self._serve = self._threads.serving(self.append)
 
     def restart(self) -> None:
@@ -79,7 +83,7 @@ class ProduceHandler(BrokerPart):
         if verifier is not None and verifier.holds(request):
             return
         process, manager, acks = self._process, self._manager, request.acks
-        replicas = manager.replicas
+        replicas, limit = manager.replicas, self._config.max_message_bytes
         waits = False
         request.deadline = process.loop.now + self._config.request_timeout
         request.undecided = len(request.batches)
@@ -90,6 +94,9 @@ class ProduceHandler(BrokerPart):
                 continue
             if verifier is not None and (error := verifier.error(request, index)):
                 self._decide(request, index, error, -1)
+                continue
+            if limit < NEVER and self._is_larger(batch, limit):
+                self._decide(request, index, TOO_LARGE, -1)
                 continue
             error, base = replica.append(batch, acks, self._next_uid())
             if error == OUT_OF_ORDER:
@@ -109,6 +116,11 @@ class ProduceHandler(BrokerPart):
                 waits = True
         if not waits:
             self._respond(request)
+
+    def _is_larger(self, batch: ProducerBatch, limit: int) -> bool:
+        """Whether a batch of a producer has more than max.message.bytes."""
+        sizes, partition = self._sizes, batch.partition
+        return partition < len(sizes) and sizes[partition].batch(batch.producer, batch.first, batch.count) > limit
 
     def complete(self, replica: Replica) -> None:
         """The high watermark moved: respond to requests for batches below it."""

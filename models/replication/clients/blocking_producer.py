@@ -1,14 +1,14 @@
 """A producer whose application waits: for each record (`send().get()`), or for room in the buffer (buffer.memory).
 
-Simplifications: every batch takes the room of a full one, with 100 bytes a record, as BufferPool allocates it; and a
-record waits while there is no room, even if its batch has some. A full buffer does not end linger.ms.
+Simplifications: every batch takes the room of a full one, as BufferPool allocates it: batch.size, or 100 bytes a
+record; and a record waits while there is no room, even if its batch has some. A full buffer does not end linger.ms.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from ..config import RECORD_BYTES
+from ..config import NEVER, RECORD_BYTES
 from ..producer_batch import ProducerBatch
 from .client import ClientParts
 from .producer import Producer
@@ -21,7 +21,9 @@ class BlockingProducer(Producer):
 
     def __init__(self, index: int, ops: int, parts: ClientParts, rng: Random) -> None:
         super().__init__(index, ops, parts, rng)
-        self._max_batches = max(1, self.config.buffer_memory // (RECORD_BYTES * self.config.batch_records))
+        config = self.config
+        room = config.batch_size if config.batch_size < NEVER else RECORD_BYTES * config.batch_records
+        self._max_batches = max(1, config.buffer_memory // room)
         self._left = 0  # records of the burst
         self._waits_since = -1  # for room; -1: it does not wait for any
 

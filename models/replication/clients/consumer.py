@@ -242,7 +242,9 @@ class Consumer(Client):
             wanted.setdefault(source, []).append(part)
         for source in sorted(wanted):
             aborted: dict[int, Any] | None = {} if self.committed else None
-            content = (-1, self.config.fetch_max_batches, wanted[source], aborted)
+            config = self.config
+            sizes = config.consumer_response_bytes, config.consumer_fetch_bytes
+            content = (-1, config.fetch_max_batches, wanted[source], aborted, 0, *sizes)
             self._fetching[source] = self.transmit(FetchRequest, source, self.on_fetched, self.on_closed, *content)
 
     def on_fetched(self, request: FetchRequest) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from random import Random
 
-from ..config import MS, SECOND
+from ..config import MS, NEVER, SECOND
 from ..network import FIRST_CLIENT
 from ..partition_state import NO_LEADER
 from ..producer_batch import ProducerBatch
@@ -23,9 +23,11 @@ from ..requests import (
     OLD_PRODUCER,
     OUT_OF_ORDER,
     TIMED_OUT,
+    TOO_LARGE,
     ApiVersionsRequest,
     ProduceRequest,
 )
+from ..sizes import sizes
 from .client import Client, ClientParts
 from .partitioners import PARTITIONERS
 
@@ -61,6 +63,7 @@ class Producer(Client):
         self._connecting: dict[int, ApiVersionsRequest] = {}
         self._outstanding = 0  # batches not yet decided
         self._ticking = False
+        self._sizes = sizes(config, self._rules.era.epochs_in_log)
 
     def start(self, _: None = None) -> None:
         """Request metadata and begin to send."""
@@ -86,6 +89,10 @@ class Producer(Client):
         config = self.config
         op, partition, value = self._next_record() if planned is None else (self._op, *planned)
         batch = self._open_batch(partition)
+        if batch is not None and config.batch_size < NEVER and self._size(batch, 1) > config.batch_size:
+            batch.open = False
+            self._drain(None)
+            batch = None
         if batch is None:
             batch = ProducerBatch(self.index, partition, value, now)
             self._queues[partition].append(batch)
@@ -96,6 +103,10 @@ class Producer(Client):
         if batch.count >= config.batch_records:
             batch.open = False
             self._drain(None)
+
+    def _size(self, batch: ProducerBatch, more: int = 0) -> int:
+        """The bytes of a batch, also with some values more."""
+        return self._sizes[batch.partition].batch(self.index, batch.first, batch.count + more)
 
     def _next_record(self) -> tuple[int, int, int]:
         """The operation, partition and value of the next record, whose send begins."""
@@ -121,7 +132,7 @@ class Producer(Client):
         blocked = list(self._connecting)
         while True:
             ready: list[ProducerBatch] = []
-            broker = NO_LEADER
+            broker, size = NO_LEADER, 0
             for partition in self._targets:
                 leader = self.leaders[partition][0]
                 if leader in blocked or (broker != NO_LEADER and leader != broker):
@@ -135,6 +146,9 @@ class Producer(Client):
                 if len(self._in_flight[leader]) >= config.max_in_flight:
                     blocked.append(leader)
                     continue
+                size += self._size(batch) if config.max_request_size < NEVER else 0
+                if ready and size > config.max_request_size:
+                    break
                 broker = leader
                 ready.append(batch)
             if not ready:
@@ -221,7 +235,9 @@ class Producer(Client):
                 self._acknowledged(batch, base)
             elif error == OUT_OF_ORDER and self._follows_another(batch):
                 self._retry(batch, error)  # the batch before it is still in flight
-            elif error in (OUT_OF_ORDER, OLD_PRODUCER, INVALID_STATE):
+            elif error == TOO_LARGE and batch.count > 1:
+                self._split(batch)
+            elif error in (TOO_LARGE, OUT_OF_ORDER, OLD_PRODUCER, INVALID_STATE):
                 # The broker lacks records that it acknowledged, or an earlier batch was given up. Simplification: the
                 # batch fails, as before 2.5. Since KIP-360 the producer renumbers undecided batches and retries
                 # (TransactionManager.canRetry), which duplicates those that were written without a response.
@@ -237,6 +253,16 @@ class Producer(Client):
                     self.refresh()
                 self._retry(batch, error)
         self._drain(None)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        """Send the halves of a batch that the broker refused as too large (RecordAccumulator.splitAndReenqueue).
+
+        Simplification: since 4.0; older producers split by batch.size first (KAFKA-8350).
+        """
+        batch.done = True
+        self._outstanding += 1
+        for half in reversed(batch.halves()):
+            self._retry(half, TOO_LARGE)
 
     def _acknowledged(self, batch: ProducerBatch, base: int) -> None:
         self._ledger.on_acknowledged(batch, base, self.config.acks, self.loop.now)

@@ -9,6 +9,7 @@ transactions stay for ever.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -38,6 +39,7 @@ class Cleaner:
     dirty_ratio: float  # min.cleanable.dirty.ratio
     lag: int  # min.compaction.lag.ms
     delete_retention: int  # delete.retention.ms
+    size_of: Callable[[Batch], int] = size_of  # by which segments are full
 
     def clean(self, log: ReplicaLog, mark: int, now: int) -> tuple[int, int, int] | None:
         """Compact a log below its high watermark `mark` and its last stable offset, if enough of it is dirty.
@@ -68,7 +70,7 @@ class Cleaner:
     def _cleanable(self, log: ReplicaLog, end: int, now: int) -> list[Batch]:
         """The batches of the first segments that may be compacted; they end at or below `end`."""
         found: list[Batch] = []
-        for segment in list(segments(log.batches(), self.segment_bytes, self.segment_time))[:-1]:
+        for segment in list(segments(log.batches(), self.segment_bytes, self.segment_time, self.size_of))[:-1]:
             if segment[-1].end > end or now - max(batch.time for batch in segment) < self.lag:
                 break
             found += segment

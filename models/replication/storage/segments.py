@@ -6,11 +6,16 @@ at the same offsets, because starting a broker does not begin a new segment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from .batches import Batch
 from .replica_log import ReplicaLog
+
+
+def size_of(batch: Batch) -> int:
+    """An upper bound of a batch's bytes on disk, for batches whose content is not known."""
+    return 61 + 30 * (batch.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +26,12 @@ class Limits:
     segment_time: int
     retention_bytes: int
     retention_time: int
+    size_of: Callable[[Batch], int] = size_of
 
 
-def size_of(batch: Batch) -> int:
-    """An upper bound of a batch's bytes on disk, by which a segment is full."""
-    return 61 + 30 * (batch.count)
-
-
-def segments(batches: Iterable[Batch], segment_bytes: int, segment_time: int) -> Iterator[list[Batch]]:
+def segments(
+    batches: Iterable[Batch], segment_bytes: int, segment_time: int, size_of: Callable[[Batch], int] = size_of
+) -> Iterator[list[Batch]]:
     """The batches of each segment.
 
     A batch begins a new one if it does not fit, or is segment.ms younger than the first (LogSegment.shouldRoll).
@@ -51,8 +54,9 @@ def retained_from(log: ReplicaLog, mark: int, limits: Limits, now: int) -> tuple
 
     Segments that reach beyond the high watermark are not deleted (UnifiedLog.deleteOldSegments).
     """
-    found = list(segments(log.batches(), limits.segment_bytes, limits.segment_time))
-    sizes = [sum(size_of(batch) for batch in segment) for segment in found]
+    of_batch = limits.size_of
+    found = list(segments(log.batches(), limits.segment_bytes, limits.segment_time, of_batch))
+    sizes = [sum(of_batch(batch) for batch in segment) for segment in found]
     excess = sum(sizes) - limits.retention_bytes
     start, reason = log.start, ""
     for segment, size in zip(found, sizes, strict=True):
