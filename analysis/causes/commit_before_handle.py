@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from ..extremes import greatest
 from ..timelines.facts import SECOND, Fact, ordered
 from ..wording import plural, span
 from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs, touching
@@ -80,9 +81,9 @@ def _assigned_beyond(events: pl.DataFrame, missed: Missed, poll: Event) -> Event
     if assigned["first_offset"] is None or assigned["first_offset"] <= missed.last:
         return None
     between = events.filter(pl.col("time").is_between(poll["time"], assigned["time"], closed="left"))
-    reached = between.filter(own, f="poll")["last_offset"].max()
+    reached = greatest(between.filter(own, f="poll")["last_offset"], -1)
     foreign = between.filter(~own & pl.col("f").is_in(["commit", "commit-info"]))
-    return None if foreign.height or not isinstance(reached, int) or reached < missed.last else assigned
+    return None if foreign.height or reached < missed.last else assigned
 
 
 def _stored_beyond(events: pl.DataFrame, missed: Missed, poll: Event) -> Event | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from ..extremes import greatest
 from ..timelines.facts import ordered
 from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs
 from .consumer_reset import PREVENTION, find_reset
@@ -34,8 +35,8 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     commit = commits.row(-1, named=True)
     if commit["first_offset"] is None or commit["first_offset"] > missed.first:
         return needs(f"why no member of {missed.group} handled records below its commit of {commit['first_offset']}")
-    read = events.filter(pl.col("time") < reset.assigned["time"], f="poll")["last_offset"].max()
-    if isinstance(read, int) and read > missed.last:
+    read = events.filter(pl.col("time") < reset.assigned["time"], f="poll")
+    if greatest(read["last_offset"], missed.last) > missed.last:
         return NOT_THE_CASE
     text = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
     committed = missed.fact(commit, "committed", text)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.tables import MIN_INT64
+from ..extremes import greatest, least
 from .log_start import log_start
 from .observations import Observations, once
 from .open_transactions import hidden_from
@@ -54,16 +55,14 @@ def _pass_of(p: Observations, processes: tuple[str, ...]) -> FinalReads | None:
     if not len(reads) and not len(assigned):
         return None
     # Only an assignment proves that the reads began above the log start: the first record may be the lost one.
-    begin = assigned["offset"].min()
     first_offset = log_start(p).certain
-    start = max(first_offset, begin if isinstance(begin, int) else first_offset)
-    last_offset = reads["offset"].max()
-    end = int(last_offset) + 1 if isinstance(last_offset, int) else start
-    begun = assigned["completed"].max() if len(assigned) else reads["completed"].min()
+    start = max(first_offset, least(assigned["offset"], first_offset))
+    end = greatest(reads["offset"], start - 1) + 1
+    begun = greatest(assigned["completed"], least(reads["completed"], MIN_INT64))
     requested_end = requested_log_end(p)
     # Markers and aborted records may follow the last record that a consumer sees; acknowledged ones may not.
-    until = reads["completed"].max() if len(reads) else begun
-    hides = hidden_from(p, processes, end, _ns(until))
+    until = greatest(reads["completed"], begun)
+    hides = hidden_from(p, processes, end, until)
     log_end = end if requested_end is None else max(end, min(requested_end, hides))
     offset = pl.col("offset")
     outside = (offset >= end) & (offset < log_end) | (offset >= first_offset) & (offset < start)
@@ -74,9 +73,8 @@ def _pass_of(p: Observations, processes: tuple[str, ...]) -> FinalReads | None:
     complete = not len(missed)
     end = log_end if complete else end
     late = (pl.col("invoked") >= p.last_heal) & (pl.col("offset") == end)
-    requested = p.end_offsets.filter(late)["invoked"].max()
-    requested = requested if isinstance(requested, int) else None
-    return FinalReads(processes, start, end, _ns(begun), _ns(until), requested, complete, hides)
+    requested = greatest(p.end_offsets.filter(late)["invoked"], None)
+    return FinalReads(processes, start, end, begun, until, requested, complete, hides)
 
 
 def _is_uninterrupted(p: Observations, done: FinalReads) -> bool:
@@ -92,17 +90,13 @@ def _is_uninterrupted(p: Observations, done: FinalReads) -> bool:
             p.context.filter(is_own, kind="crash").select("completed"),
         ]
     )
-    begun = _ns(reads["completed"].min())
+    begun = least(reads["completed"], MIN_INT64)
     is_ascending = bool((reads["offset"].diff().drop_nulls() > 0).all())
     first = int(reads["offset"][0] or 0)
     # If the consumer read from an assignment before the last heal, this pass did not begin there.
-    earlier = _ns(p.reads.filter(is_own & (pl.col("completed") < p.last_heal))["completed"].max())
+    earlier = greatest(p.reads.filter(is_own & (pl.col("completed") < p.last_heal))["completed"], MIN_INT64)
     assigned = p.assigned_by(list(done.processes)).filter(pl.col("completed").is_between(earlier, begun))
-    start = _ns(assigned["offset"][-1]) if len(assigned) else first
+    start = int(assigned["offset"][-1]) if len(assigned) else first
     is_unmoved = not len(moves.filter(pl.col("completed") > begun))
     is_whole = done.complete and done.end >= requested_end and start <= log_start(p).certain
     return is_whole and is_ascending and is_unmoved
-
-
-def _ns(value: object) -> int:
-    return value if isinstance(value, int) else MIN_INT64

@@ -10,6 +10,7 @@ import polars as pl
 
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
+from ..extremes import greatest, least
 from ..wording import plural
 from .evidence import clocks_of, snapshot_times, started_ms
 from .generation_split import OBSERVED, Frames, Part, copy_positions, positions_of_records, split_observed
@@ -31,54 +32,57 @@ class Generations(NamedTuple):
     otherwise: list[Part]
 
 
-def parts_of(
-    topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings
-) -> Generations | None:
+class Recorded(NamedTuple):
+    """What is recorded of a partition: its own tables, and what all partitions share."""
+
+    topic: str
+    tables: Frames
+    shared: Frames
+    context: pl.DataFrame
+    settings: Settings
+
+
+def parts_of(recorded: Recorded) -> Generations | None:
     """The parts of a partition; None: no deletion of its topic is recorded."""
-    found = _generations(topic, tables, shared, context, settings)
+    found = _generations(recorded)
     if not _has_deletion(found):
         return None
-    found = _with_unrecorded(found, tables)
-
-    def parts(generations: list[TopicGeneration]) -> list[Part]:
-        return _parts(topic, tables, shared, context, settings, generations)
-
+    found = _with_unrecorded(found, recorded.tables)
     certain = _without_uncertain_deletions(found)
     if len(certain) == len(found) and certain[-1] == found[-1]:
-        return Generations(parts(found), [])
-    return Generations(parts(certain), parts(found))
+        return Generations(_parts(recorded, found), [])
+    return Generations(_parts(recorded, certain), _parts(recorded, found))
 
 
 def topics_with_deletions(topics: Iterable[str], shared: Frames, context: pl.DataFrame, settings: Settings) -> set[str]:
     """The topics with a recorded deletion, of partitions without brokers' files."""
     if "metadata" not in shared and not context["detail"].str.contains("-topic", literal=True).any():
         return set()
-    return {topic for topic in topics if _has_deletion(_generations(topic, {}, shared, context, settings))}
+    return {topic for topic in topics if _has_deletion(_generations(Recorded(topic, {}, shared, context, settings)))}
 
 
-def _generations(
-    topic: str, tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings
-) -> list[TopicGeneration]:
+def _generations(recorded: Recorded) -> list[TopicGeneration]:
+    topic, tables, shared, context, settings = recorded
     copies = copies_of(tables.get("properties"), snapshot_times(settings))
     metadata = shared.get("metadata")
-    recorded, is_complete = ([], False) if metadata is None else recorded_changes(topic, metadata, started_ms(settings))
+    changes, is_complete = ([], False) if metadata is None else recorded_changes(topic, metadata, started_ms(settings))
     faults = faults_on(topic, context)
-    found = generations_of(recorded, faults, copies, is_complete)
-    if _has_deletion(found) or not (logged := _logged_copies(tables, shared, context, settings)):
+    found = generations_of(changes, faults, copies, is_complete)
+    if _has_deletion(found) or not (logged := _logged_copies(recorded)):
         return found
-    return generations_of(recorded, faults, [*copies, *logged], is_complete)
+    return generations_of(changes, faults, [*copies, *logged], is_complete)
 
 
-def _logged_copies(tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings) -> list[TopicCopy]:
+def _logged_copies(recorded: Recorded) -> list[TopicCopy]:
     """The topic ids of the partition in the brokers' own logs, where a broker led it; none if all are the same."""
-    if "log_events" not in tables or started_ms(settings) is None:
+    if "log_events" not in recorded.tables or started_ms(recorded.settings) is None:
         return []
-    lines = tables["log_events"].with_columns(topic_id=_LOGGED_ID).drop_nulls(["topic_id", "time"])
+    lines = recorded.tables["log_events"].with_columns(topic_id=_LOGGED_ID).drop_nulls(["topic_id", "time"])
     led = lines.filter((pl.col("kind") == "leader") & (pl.col("topic_id") != ""))
     if led["topic_id"].n_unique() < 2:
         return []
-    at = _nanoseconds(settings, _clock_offsets(shared, context, settings))
-    return [TopicCopy("server.log", *row) for row in led.select("broker", "topic_id", at).iter_rows()]
+    time = _time_of_log_line(recorded)
+    return [TopicCopy("server.log", *row) for row in led.select("broker", "topic_id", time).iter_rows()]
 
 
 def _has_deletion(found: Sequence[TopicGeneration]) -> bool:
@@ -95,11 +99,10 @@ def _with_unrecorded(found: list[TopicGeneration], tables: Frames) -> list[Topic
     gone = last.deleted.latest if last.deleted.latest < MAX_INT64 else last.deleted.earliest
     sends = tables["sends"].filter(pl.col("acknowledged") & pl.col("offset").is_not_null())
     after = pl.col("invoked") >= gone
-    before = sends.filter(~after)["offset"].max()
-    later = sends.filter(after)["offset"].min()
-    is_continued = isinstance(before, int) and isinstance(later, int) and later > before
+    later = least(sends.filter(after)["offset"], None)
+    is_continued = later is not None and later > greatest(sends.filter(~after)["offset"], later)
     requests = tables["marks"].filter(IS_LOG_END & after)
-    if len(requests) or (isinstance(later, int) and not is_continued):
+    if len(requests) or (later is not None and not is_continued):
         return [*found, TopicGeneration(number=last.number + 1)]
     return found
 
@@ -118,15 +121,8 @@ def _without_uncertain_deletions(found: Sequence[TopicGeneration]) -> list[Topic
     return [*out, begun] if begun is not None else out
 
 
-def _parts(
-    topic: str,
-    tables: Frames,
-    shared: Frames,
-    context: pl.DataFrame,
-    settings: Settings,
-    generations: list[TopicGeneration],
-) -> list[Part]:
-    positions = _positions_of_evidence(tables, shared, context, settings, generations)
+def _parts(recorded: Recorded, generations: list[TopicGeneration]) -> list[Part]:
+    tables, positions = recorded.tables, _positions_of_evidence(recorded, generations)
     records = tables.get("records")
     held = pl.DataFrame(schema={"generation": pl.Int32, "offset": pl.Int64, "value": pl.String})
     if records is not None:
@@ -134,13 +130,13 @@ def _parts(
     observed, unassigned_sends, unassigned_reads = split_observed(tables, generations, held)
     out = []
     for number, one in enumerate(generations):
-        part = Part(one, _shared_of(topic, shared, settings, generations, number))
+        part = Part(one, _shared_of(recorded, generations, number))
         for name in OBSERVED:
             part.tables[name] = observed[name].filter(generation=number).drop("generation")
         for name, generation in positions.items():
             part.tables[name] = tables[name].filter(generation == number)
         out.append(part)
-    _note_ambiguous(topic, out, positions, unassigned_sends, unassigned_reads)
+    _note_ambiguous(recorded.topic, out, positions, unassigned_sends, unassigned_reads)
     observed_parts = [part for part in out if _is_observed(part, len(out))] or out[-1:]
     return [replace(part, generation=replace(part.generation, count=len(observed_parts))) for part in observed_parts]
 
@@ -154,11 +150,9 @@ def _is_observed(part: Part, generations: int) -> bool:
     return any(map(len, (own, tables["reads"], tables["marks"], *logs)))
 
 
-def _positions_of_evidence(
-    tables: Frames, shared: Frames, context: pl.DataFrame, settings: Settings, generations: list[TopicGeneration]
-) -> dict[str, pl.Series]:
+def _positions_of_evidence(recorded: Recorded, generations: list[TopicGeneration]) -> dict[str, pl.Series]:
     """The generation (a position) of each row of the brokers' evidence, by table."""
-    times = snapshot_times(settings)
+    tables, times = recorded.tables, snapshot_times(recorded.settings)
     copies = copies_of(tables.get("properties"), times)
     located = {name: frame for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME) and len(frame)}
     out: dict[str, pl.Series] = {}
@@ -169,34 +163,34 @@ def _positions_of_evidence(
             joined = frame.join(by_copy, on=["snapshot", "broker"], how="left", maintain_order="left")
             out[name] = joined["generation"]
     if "metadata" in tables:
-        at = _nanoseconds(settings, {})
-        out["metadata"] = positions_of_records(tables["metadata"], generations, at, pl.col("topic_id"))
+        time = _nanoseconds(pl.col("time"), recorded.settings)
+        out["metadata"] = positions_of_records(tables["metadata"], generations, time, pl.col("topic_id"))
     if "log_events" in tables:
-        time = _nanoseconds(settings, _clock_offsets(shared, context, settings))
+        time = _time_of_log_line(recorded)
         out["log_events"] = positions_of_records(tables["log_events"], generations, time, _LOGGED_ID)
     return out
 
 
-def _clock_offsets(shared: Frames, context: pl.DataFrame, settings: Settings) -> dict[str, int]:
-    """The offset by which each broker's clock is ahead, ms."""
-    return {name: clock.offset for name, clock in clocks_of(shared, context, settings).items()}
+def _time_of_log_line(recorded: Recorded) -> pl.Expr:
+    """The time of a line in a broker's log (ns), by the history's clock."""
+    clocks = clocks_of(recorded.shared, recorded.context, recorded.settings)
+    ahead = {name: clock.offset for name, clock in clocks.items()}  # ms
+    offset = pl.col("broker").replace_strict(ahead, default=0, return_dtype=pl.Int64) if ahead else 0
+    return _nanoseconds(pl.col("time") - offset, recorded.settings)
 
 
-def _nanoseconds(settings: Settings, ahead: Mapping[str, int]) -> pl.Expr:
-    """Brokers' times as ns since the start of the run; `ahead`: ms by broker."""
-    offset = pl.col("broker").replace_strict(ahead, default=0, return_dtype=pl.Int64) if ahead else pl.lit(0)
-    return (pl.col("time") - offset - (started_ms(settings) or 0)) * 1_000_000
+def _nanoseconds(ms: pl.Expr, settings: Settings) -> pl.Expr:
+    """A time in ms since the epoch as ns since the start of the run."""
+    return (ms - (started_ms(settings) or 0)) * 1_000_000
 
 
-def _shared_of(
-    topic: str, shared: Frames, settings: Settings, generations: Sequence[TopicGeneration], position: int
-) -> Frames:
+def _shared_of(recorded: Recorded, generations: Sequence[TopicGeneration], position: int) -> Frames:
     """The evidence that belongs to no partition; of the topic's metadata records only those of this generation."""
-    if "metadata" not in shared:
-        return shared
-    metadata = shared["metadata"]
-    found = positions_of_records(metadata, generations, _nanoseconds(settings, {}), pl.col("topic_id"))
-    return {**shared, "metadata": metadata.filter(pl.col("topic").ne_missing(topic) | (found == position))}
+    if "metadata" not in recorded.shared:
+        return recorded.shared
+    metadata, time = recorded.shared["metadata"], _nanoseconds(pl.col("time"), recorded.settings)
+    is_here = positions_of_records(metadata, generations, time, pl.col("topic_id")) == position
+    return {**recorded.shared, "metadata": metadata.filter(pl.col("topic").ne_missing(recorded.topic) | is_here)}
 
 
 def _note_ambiguous(

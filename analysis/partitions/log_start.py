@@ -14,6 +14,7 @@ import polars as pl
 from ...histories.observations import deletions_of
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..cached import cached_property
+from ..extremes import greatest, least
 from ..replicas.resolved_outcomes import BELOW_START, is_leader_collected
 from ..timelines.facts import LEADERS_LOG_START
 from .entries import Ints
@@ -67,8 +68,7 @@ class _History:
     @cached_property
     def first_final(self) -> int:
         """The lowest offset in the final reads; MAX_INT64 without any."""
-        least = self.p.reads.filter(_of_final(self.p))["offset"].min() if self.since is not None else None
-        return least if isinstance(least, int) else MAX_INT64
+        return MAX_INT64 if self.since is None else least(self.p.reads.filter(_of_final(self.p))["offset"], MAX_INT64)
 
     def refutes(self, start: int, moment: int) -> bool:
         """Whether a poll that began after `moment` (ns) returned an offset below `start`."""
@@ -81,8 +81,8 @@ class _History:
 @once
 def log_start(p: Observations) -> LogStart:
     """The log start of a partition, certain and possible."""
-    below = p.legally_absent.filter(reason=BELOW_START)["last_offset"].max()
-    return log_start_with(p, below + 1 if isinstance(below, int) else None)
+    below = greatest(p.legally_absent.filter(reason=BELOW_START)["last_offset"], None)
+    return log_start_with(p, None if below is None else below + 1)
 
 
 def log_start_with(p: Observations, collected: int | None) -> LogStart:
@@ -97,8 +97,8 @@ def log_start_with(p: Observations, collected: int | None) -> LogStart:
         starts += [*_start_of_replicas(p, history), *_starts_in_server_logs(p, history)]
     if p.settings.final and not any(start.certain for start in (*deletions, *starts)):
         # The final reads should begin at the log start. A reader that was assigned a later offset skipped records.
-        begun = p.assigned_by(p.settings.final_processes())["offset"].min()
-        starts += [StartEvidence(begun, False, None)] if isinstance(begun, int) else []
+        begun = least(p.assigned_by(p.settings.final_processes())["offset"], None)
+        starts += [] if begun is None else [StartEvidence(begun, False, None)]
     starts = [*deletions, *(_since_deletion(start, deletions) for start in starts), *_start_of_retention(p, history)]
     topic_deleted = p.generation.deleted if p.generation is not None else None
     if topic_deleted is not None and (history.until is None or topic_deleted.earliest <= history.until):
@@ -156,8 +156,8 @@ def _start_of_replicas(p: Observations, history: _History) -> list[StartEvidence
     if p.replica_logs is None or p.replica_logs.leader is not None:
         return []
     bounds = p.replica_logs.extents.filter(snapshot=p.replica_logs.last)
-    start = bounds["start"].min()
-    if not isinstance(start, int) or start <= 0:
+    start = least(bounds["start"], 0)
+    if start <= 0:
         return []
     configured = p.settings.topic(p.topic).get("replication.factor")
     replicas = len(p.replica_logs.replicas) or (configured if isinstance(configured, int) else MAX_INT64)
@@ -189,16 +189,12 @@ def _starts_in_server_logs(p: Observations, history: _History) -> list[StartEvid
 def _start_of_retention(p: Observations, history: _History) -> list[StartEvidence]:
     """The possible start after retention: at the end of the reads, all records below it were old enough."""
     limit = p.settings.retention_ms(p.topic)
-    until = history.until
-    if until is None:
-        last = p.reads["completed"].max()
-        until = last if isinstance(last, int) else None
+    until = greatest(p.reads["completed"], None) if history.until is None else history.until
     sends = p.sends.filter(pl.col("acknowledged"))
     if until is None or not len(sends):
         return []
     read = p.reads.filter(_of_final(p)) if p.settings.final_processes() else p.reads.clear()
-    first = read["offset"].min()
-    bound = first if isinstance(first, int) else history.reach
+    bound = least(read["offset"], history.reach)
     if not p.settings.limited_in_size(p.topic):
         if limit is None:
             return []
@@ -206,11 +202,10 @@ def _start_of_retention(p: Observations, history: _History) -> list[StartEvidenc
         young = records.filter(pl.col("time") > max(until - limit * _MS, MIN_INT64))
         if len(young) == len(records):
             return []
-        first_young = young["offset"].min()
-        bound = min(bound, first_young) if isinstance(first_young, int) else bound
+        bound = min(bound, least(young["offset"], bound))
         # With timestamps, retention began no earlier than the time at which the oldest record became too old.
-        oldest = records.filter(pl.col("is_stamped") & (pl.col("offset") < bound))["time"].min()
-        if isinstance(oldest, int) and records.filter(pl.col("offset") < bound)["is_stamped"].all():
+        oldest = least(records.filter(pl.col("is_stamped") & (pl.col("offset") < bound))["time"], None)
+        if oldest is not None and records.filter(pl.col("offset") < bound)["is_stamped"].all():
             return [StartEvidence(bound, False, None, oldest + limit * _MS)]
     return [StartEvidence(bound, False, None)]
 
@@ -241,7 +236,7 @@ def _final_span(p: Observations) -> tuple[int | None, int | None]:
     times = p.reads.filter(_of_final(p))["completed"]
     if not len(times):
         times = p.assigned_by(p.settings.final_processes())["completed"]
-    return times.min(), times.max()  # type: ignore[return-value]
+    return least(times, None), greatest(times, None)
 
 
 def _of_final(p: Observations) -> pl.Expr:
@@ -250,7 +245,5 @@ def _of_final(p: Observations) -> pl.Expr:
 
 def highest_end(p: Observations) -> int:
     """The highest log end offset of all sends, reads and end_offsets."""
-    last_offsets = [p.sends["offset"].max(), p.reads["offset"].max()]
-    end = p.end_offsets["offset"].max()
-    ends = [last + 1 for last in last_offsets if isinstance(last, int)]
-    return max([*ends, end if isinstance(end, int) else 0])
+    last = max(greatest(frame["offset"], -1) for frame in (p.sends, p.reads))
+    return max(last + 1, greatest(p.end_offsets["offset"], 0))

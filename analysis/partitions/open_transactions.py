@@ -7,6 +7,7 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
+from ..extremes import least
 from ..replicas.replica_logs import stretches, with_aborted
 from .observations import Observations
 from .ranges import ranges_in
@@ -31,8 +32,7 @@ def hidden_from(p: Observations, processes: tuple[str, ...], end: int, until: in
     steps = steps.join(passed, on="at", how="anti")
     if not len(steps):
         return MAX_INT64
-    known = steps["offset"].min()
-    first = known if isinstance(known, int) else MAX_INT64
+    first = least(steps["offset"], MAX_INT64)
     return min(first, _first_unacknowledged_offset(p, end)) if steps["offset"].null_count() else first
 
 

@@ -12,7 +12,7 @@ from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .coordinators import confirmed_producers, coordinated
 from .evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
-from .generation_parts import parts_of
+from .generation_parts import Recorded, parts_of
 from .generation_split import Part
 from .partition import Partition
 from .topic_generations import TopicGeneration, without_other_changes
@@ -57,7 +57,7 @@ def _native_partitions(
     named = {"groups": "groups", "coordinated": "transactions", "aborted": "aborted", "producers": "producers"}
     beside_logs: dict[str, Any] = {name: whole[table] for name, table in named.items() if table in whole}
     whole = {name: frame for name, frame in whole.items() if name not in named.values()} | observed
-    generations = parts_of(topic, whole, common.shared, common.context, settings)
+    generations = parts_of(Recorded(topic, whole, common.shared, common.context, settings))
     if generations is None:
         yield _native(topic, partition, whole, common, settings, **beside_logs)
         return

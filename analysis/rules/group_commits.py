@@ -8,6 +8,7 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MIN_INT64, Evidence, Finding
+from ..extremes import greatest, least
 from ..partitions.coordinators import committed_at_last
 from ..partitions.marks import IS_COMMIT, IS_OF_GROUP
 from ..partitions.partition import Partition
@@ -51,6 +52,13 @@ def with_begin(commits: pl.DataFrame) -> pl.DataFrame:
     """
     seen = pl.when("auto").then("completed").shift(1).forward_fill().over("process")
     return commits.with_columns(begun=pl.when("auto").then(seen.fill_null(MIN_INT64) + 1).otherwise("invoked"))
+
+
+def latest_before(commits: pl.DataFrame, earlier: pl.DataFrame, time: str) -> pl.DataFrame:
+    """Commits with their `begun`, each with the last row of `earlier` that is before it; `time` orders those rows."""
+    return commits.sort("begun", "at", "index").join_asof(
+        earlier, left_on="begun", right_on=time, allow_exact_matches=False, coalesce=False, check_sortedness=False
+    )
 
 
 REPLICAS = 3  # of `__consumer_offsets`, by default
@@ -97,6 +105,5 @@ def _copied_after(p: Partition, time: int) -> bool:
     """Whether the final copies have a record of this partition that was acknowledged after a time (ns)."""
     if p.replica_logs is None or p.replica_logs.last != FINAL:
         return False
-    end = p.replica_logs.extents.filter(snapshot=FINAL)["end"].max()
-    later = p.sends.filter(pl.col("acknowledged") & (pl.col("invoked") > time))["offset"].min()
-    return isinstance(end, int) and isinstance(later, int) and later < end
+    end = greatest(p.replica_logs.extents.filter(snapshot=FINAL)["end"], 0)
+    return least(p.sends.filter(pl.col("acknowledged") & (pl.col("invoked") > time))["offset"], end) < end

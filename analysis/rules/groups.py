@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
+from ..extremes import greatest, least
 from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.coordinators import committed_at_last, group_evidence
@@ -18,7 +19,7 @@ from ..partitions.partition import Offsets, Partition
 from ..references import SEMANTICS
 from ..timelines.facts import SECOND
 from ..wording import plural, short, some, some_values
-from .group_commits import commits_of, groups_of, groups_or_clients, lost_commits, with_begin
+from .group_commits import commits_of, groups_of, groups_or_clients, latest_before, lost_commits, with_begin
 from .loss import lost_sends
 from .rule import Proof, Result, Rule, Unknown, finding, seconds, where
 
@@ -49,7 +50,7 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     recorders = p.context.filter(kind="handles")["process"]
     for group, members in groups_of(p).items():
         commits = _with_unrecorded(p, members, commits_of(p, members))
-        recorded_end = int(commits["offset"].max() or 0)  # type: ignore[arg-type]
+        recorded_end = greatest(commits["offset"], 0)
         commits = _with_stored(p, group, commits)
         polled = p.reads.filter(pl.col("process").is_in(members))
         first, reset = _first_position(p, members, polled)
@@ -84,17 +85,16 @@ def _first_position(p: Partition, members: list[str], polled: pl.DataFrame) -> t
     if not len(polled):
         return 0, False
     # Nothing was ever committed below a position that was set before the first poll.
-    set_to = p.marks.filter(
+    set_before = p.marks.filter(
         pl.col("process").is_in(members)
         & pl.col("kind").is_in(["assign", "seek"])
         & (pl.col("outcome") != "fail")
         & (pl.col("completed") <= polled["completed"].min())
         & pl.col("offset").is_not_null()
-    )["offset"].min()
-    first = polled["offset"].min()
-    if isinstance(set_to, int) and isinstance(first, int):
-        return min(set_to, first), set_to > first
-    return int(first or 0), True  # type: ignore[arg-type]
+    )
+    first = least(polled["offset"], 0)
+    set_to = least(set_before["offset"], None)
+    return (first, True) if set_to is None else (min(set_to, first), set_to > first)
 
 
 def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, done: Offsets) -> Iterator[Result]:
@@ -127,8 +127,7 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
 def _sent_at(p: Partition, offset: int) -> int | None:
     """The time (ns) at which the send of the record now at an offset was invoked; None if not recorded."""
     held = p.sends.filter(pl.col("outcome") != "fail", offset=offset)
-    began = held.filter(~pl.col("value").is_in(lost_sends(p)["value"].implode()))["invoked"].min()
-    return began if isinstance(began, int) else None
+    return least(held.filter(~pl.col("value").is_in(lost_sends(p)["value"].implode()))["invoked"], None)
 
 
 def _skipped(p: Partition, group: str, members: list[str], missed: Offsets, done: Offsets) -> Iterator[Result]:
@@ -151,8 +150,8 @@ def _skipped(p: Partition, group: str, members: list[str], missed: Offsets, done
 def _older(p: Partition, members: list[str], offsets: Offsets) -> Offsets:
     """The offsets with only records that were written before a member joined."""
     joining = pl.col("process").is_in(members) & pl.col("kind").is_in(["subscribe", "assign"])
-    joined = p.context.filter(joining)["completed"].min()
-    if not isinstance(joined, int):
+    joined = least(p.context.filter(joining)["completed"], None)
+    if joined is None:
         return offsets[:0]
     held = p.entries.filter(pl.col("offset").is_in(pl.Series(offsets).implode())).select("offset", "value")
     written = held.join(p.sends.select("value", "completed"), on="value")
@@ -247,19 +246,7 @@ def _replaced_meanwhile(p: Partition, members: list[str], since: int, until: int
 def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     """Each commit with the latest one that completed before it began: of two that overlap, either may be first."""
     previous = commits.select(pl.col("offset", "invoked", "completed", "at", "process").name.prefix("previous_"))
-    with_previous = (
-        with_begin(commits)
-        .sort("begun")
-        .join_asof(
-            previous,
-            left_on="begun",
-            right_on="previous_completed",
-            allow_exact_matches=False,
-            coalesce=False,
-            check_sortedness=False,
-        )
-    )
-    return with_previous.sort("completed", "at", "index")
+    return latest_before(with_begin(commits), previous, "previous_completed").sort("completed", "at", "index")
 
 
 def _with_unrecorded(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
@@ -281,12 +268,11 @@ def _with_unrecorded(p: Partition, members: list[str], commits: pl.DataFrame) ->
 def _with_stored(p: Partition, group: str, commits: pl.DataFrame) -> pl.DataFrame:
     """The commits, and the group's last committed offset in `__consumer_offsets` if it is greater than all of them."""
     last = committed_at_last(p).filter(pl.col("dated").is_not_null(), group=group)
-    greatest = commits["offset"].max()
-    if not group or not len(last) or (isinstance(greatest, int) and last["offset"].item() <= greatest):
+    if not group or not len(last) or last["offset"].item() <= greatest(commits["offset"], -1):
         return commits
     row = last.row(0, named=True)
     # The coordinator's clock has milliseconds. Later is safe: what is gone by then was not skipped.
-    time = max(row["dated"] + SECOND, *(commits["completed"].drop_nulls().tail(1).to_list() or [MIN_INT64]))
+    time = max(row["dated"] + SECOND, greatest(commits["completed"], MIN_INT64))
     stored = {"process": group, "kind": "stored", "offset": row["offset"], "invoked": time, "completed": time}
     stored |= {"stored_in": row["file"], "stored_at": row["byte"]}
     return pl.concat([commits, pl.DataFrame([stored])], how="diagonal_relaxed")
@@ -352,8 +338,7 @@ def _passed(offsets: Offsets, commits: pl.DataFrame, first: int, polled: pl.Data
     """The time (ns) when the group passed each offset: by a commit, or by its first poll, which began at `first`."""
     done = np.append(commits["completed"].to_numpy(), MAX_INT64)
     covered = np.searchsorted(np.maximum.accumulate(commits["offset"].to_numpy()), offsets, "right")
-    begun = polled["completed"].min()
-    skipped = np.where(offsets < first, begun if isinstance(begun, int) else MAX_INT64, MAX_INT64)
+    skipped = np.where(offsets < first, least(polled["completed"], MAX_INT64), MAX_INT64)
     return np.asarray(np.minimum(done[covered], skipped))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, Finding
+from ..extremes import least
 from ..partitions.absences import lasting, maybe_compacted, replaced, superseded
 from ..partitions.adjacent_runs import adjacent_runs, coexisting, events, generations
 from ..partitions.final_reads import FinalReads
@@ -244,8 +245,8 @@ def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
 def vanished(p: Partition, offsets: Offsets) -> Offsets:
     """The offsets of records that a truncation removed: a consumer that continues after them skips nothing."""
     gone = lost_sends(p)
-    truncated = gone.filter(pl.col("replaced") | pl.col("shrunk"))["offset"].min()
-    later = offsets[offsets >= truncated] if isinstance(truncated, int) else offsets[:0]
+    truncated = gone.filter(pl.col("replaced") | pl.col("shrunk"))
+    later = offsets[offsets >= least(truncated["offset"], MAX_INT64)]
     if not len(later):
         return later
     held = p.entries_between(int(later[0]), int(later[-1])).filter(pl.col("in_final") | pl.col("sent_ok"))

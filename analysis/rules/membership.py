@@ -11,7 +11,7 @@ from ..partitions.coordinators import group_evidence
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..references import GENERATIONS
-from .group_commits import commits_of, with_begin
+from .group_commits import commits_of, latest_before, with_begin
 from .rule import MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
 
 GENERATION = pl.col("group_generation").alias("generation")
@@ -278,18 +278,7 @@ def _of_older_generations(p: Partition, members: list[str], commits: pl.DataFram
     newest = known.filter(pl.col("generation") == pl.col("highest")).select(
         process_other="process", generation_other="generation", since_other="completed", at_other="at"
     )
-    return (
-        commits.sort("begun", "at", "index")
-        .join_asof(
-            newest,
-            left_on="begun",
-            right_on="since_other",
-            allow_exact_matches=False,
-            coalesce=False,
-            check_sortedness=False,
-        )
-        .filter(pl.col("generation") < pl.col("generation_other"))
-    )
+    return latest_before(commits, newest, "since_other").filter(pl.col("generation") < pl.col("generation_other"))
 
 
 def _of_other_members(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:

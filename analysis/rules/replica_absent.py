@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
+from ..extremes import greatest
 from ..partitions.adjacent_runs import adjacent_runs, coexisting, events, generations
 from ..references import REPLICATION
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
@@ -219,8 +220,8 @@ def _records_instead(logs: ReplicaLogs, first: int | None, leader: str | None) -
     if leader is not None:
         now = now.filter(broker=leader)
     if not now.height:
-        end = stretches(logs, logs.last)["last_offset"].max()
-        last = f"their last record is at {end}" if isinstance(end, int) else "they are empty"
+        end = greatest(stretches(logs, logs.last)["last_offset"], None)
+        last = "they are empty" if end is None else f"their last record is at {end}"
         return [Evidence(f"the logs have no record at offset {first}; {last}")]
     row = now.row(0, named=True)
     epoch = f" in leader epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from ...histories.tables import Evidence, Finding
+from ..extremes import greatest, least
 from ..partitions.partition import Partition
 from ..references import kip
 from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, pieces_of
@@ -86,8 +87,8 @@ def _torn(rows: pl.DataFrame) -> Finding:
         sentence=f"{subject} {there} in {elsewhere}, but {'its' if len(rows) == 1 else 'their'} {records}",
         topic=first["topic"],
         partition=first["partition"],
-        first_offset=rows["first_offset"].min(),  # type: ignore[arg-type]
-        last_offset=rows["last_offset"].max(),  # type: ignore[arg-type]
+        first_offset=least(rows["first_offset"], None),
+        last_offset=greatest(rows["last_offset"], None),
         count=count,
         values=rows["value"].to_list(),
         processes=processes,

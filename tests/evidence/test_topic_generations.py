@@ -157,7 +157,7 @@ def test_ids_in_brokers_logs_are_generations_where_nothing_else_records_a_deleti
 
     def generations(rows: list[dict[str, object]]) -> list[tuple[str | None, Span | None, bool]]:
         tables = {"log_events": complete(pl.DataFrame(rows), {**LOCATION, **LOG_EVENTS})}
-        return shown(generation_parts._generations("x", tables, tables, context, settings))
+        return shown(generation_parts._generations(generation_parts.Recorded("x", tables, tables, context, settings)))
 
     assert [(id_, span) for id_, span, _ in generations(events)] == [(OLD, Span(4 * S, 9 * S)), (NEW, None)]
     assert len(generations(events[:2])) == 1
