@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import plural
 from . import style
-from .scale import Scale, scale_of
+from .scale import Scale, mark_cuts, offset_axis, scale_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -208,17 +208,12 @@ def _box(axis: Axes, left: float, right: float, y: float, height: float, colour:
 
 
 def _dress(axis: Axes, scale: Scale, names: list[tuple[float, str]], bottom: float) -> None:
-    axis.set_xlim(-0.005, 1.005)
     axis.set_ylim(bottom - 0.12, 0.05)
     axis.set_yticks([y for y, _ in names], [name for _, name in names])
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
-    ticks = scale.ticks()
-    axis.set_xticks([scale.place(tick) for tick in ticks], [str(tick) for tick in ticks])
-    axis.set_xlabel("offset" + (" (shortened at ≈)" if scale.cuts else ""))
-    for cut in scale.cuts:
-        axis.axvline(cut, color=style.PAPER, linewidth=5)
-        axis.text(cut, bottom - 0.12, "≈", ha="center", va="center", fontsize=12, clip_on=False)
+    offset_axis(axis, scale)
+    mark_cuts(axis, scale)
 
 
 def _edge(colour: str, hatch: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from itertools import cycle, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import plural, span
 from . import style
-from .layout import TITLE
-from .scale import Scale, scale_of
+from .leadership import leader_at
+from .scale import Scale, mark_cuts, offset_axis, scale_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,8 +18,9 @@ LABEL = "Replicas"
 CAPTION = (
     "Each replica's log at the times when its files were copied; offsets from left to right. One colour per leader"
     " epoch. Red frame: the replicas have different records here. ▼: the high watermark in the broker's checkpoint,"
-    " which is older than the log. Dashed line: the broker truncated its log here before the next panel. A log that"
-    " only ends earlier is behind, not divergent."
+    " which is older than the log. Dashed line: the broker truncated its log here, after this panel or, if no earlier"
+    " panel shows the removed records, before it. A log that only ends earlier is behind, not divergent. White gaps"
+    " with ≈ shorten ranges without differences."
 )
 SAME = "#c3c9cf"
 MAX_PANELS = 4
@@ -51,10 +52,10 @@ def draw(figures: Record, partition: str) -> Figure:
         figure, axes = style.sheet(_title(part, logs), rows, 1.5 + ROW * sum(rows) + 0.5 * len(rows))
         scale = _scale(logs)
         looks = _looks(logs)
-        for number, (log, axis) in enumerate(zip(logs, axes, strict=True)):
-            until = logs[number + 1]["time"] if number + 1 < len(logs) else None
-            _panel(axis, evidence, log, scale, looks, until)
-        _axis(axes[-1], scale)
+        cuts = _cuts_by_panel(evidence, logs)
+        for log, axis, own in zip(logs, axes, cuts, strict=True):
+            _panel(axis, evidence, log, scale, looks, own)
+        offset_axis(axes[-1], scale)
         _legend(axes[0], logs, looks)
     return figure
 
@@ -106,9 +107,10 @@ def _title(part: Record, logs: list[Record]) -> str:
     missing = (short["high_watermark"] or 0) - short["end"]
     if missing > 0:
         who = f"broker {style.printable(short['broker'], 12)}"
-        return f"{name}: {gone}{who} lacks {plural(missing, 'record')} below its own high watermark"
-    if cut := next((cut for cut in part["replicas"]["cuts"] if _is_drawn(cut, logs)), None):
-        return f"{name}: {gone}broker {style.printable(cut[1], 12)} truncated its log to {cut[2]}"
+        below = f"below its own high watermark {short['high_watermark']}"
+        return f"{name}: {gone}{who}'s log ended at {short['end']}, {below}"
+    if cut := next((cut for cuts in _cuts_by_panel(part["replicas"], logs) for cut in cuts), None):
+        return f"{name}: {gone}broker {style.printable(cut.broker, 12)} truncated its log to {cut.end}"
     if any(len({broker["end"] for broker in log["brokers"]}) > 1 for log in logs):
         return f"{name}: {gone}replicas have the same records, but some logs end earlier"
     return f"{name}: {gone}all replicas have the same records"
@@ -121,11 +123,40 @@ def _end_of_divergence(last: Record) -> str:
     return "" if last["name"] else "; still different at the end"
 
 
-def _is_drawn(cut: list[Any], logs: list[Record]) -> bool:
-    """Whether a truncation removed records that a panel shows."""
-    time, name, end, _ = cut
-    earlier = [log for log in logs if log["time"] is not None and log["time"] <= time]
-    return any(broker["broker"] == name and end < broker["end"] for log in earlier[-1:] for broker in log["brokers"])
+class _Truncation(NamedTuple):
+    """A truncation before or after a panel; `was` is the end before it, if known."""
+
+    time: int
+    broker: str
+    end: int
+    was: int | None
+    follows: bool  # the panel
+
+
+def _cuts_by_panel(evidence: Record, logs: list[Record]) -> list[list[_Truncation]]:
+    """The truncations for each panel: the last one that shows the removed records, else the next one with the log."""
+    cuts: list[list[_Truncation]] = [[] for _ in logs]
+    for time, name, end, was in evidence["cuts"]:
+        before = [number for number, log in enumerate(logs) if log["time"] is not None and log["time"] <= time]
+        after = [number for number in range(len(logs)) if number not in before]
+        for number, follows in [*((n, True) for n in before[-1:]), *((n, False) for n in after[:1])]:
+            logs_of = [log for log in logs[number]["brokers"] if log["broker"] == name]
+            if any(log["start"] <= end < log["end"] for log in logs_of):
+                cuts[number].append(_Truncation(time, name, end, was, follows))
+                break
+    return cuts
+
+
+def _joined(blocks: list[list[Any]]) -> list[list[Any]]:
+    """The blocks, with adjacent ones that look the same as one."""
+    joined: list[list[Any]] = []
+    for first, last, epoch, side in blocks:
+        before = joined[-1] if joined else None
+        if before and before[1] + 1 == first and _key(before) == _key([first, last, epoch, side]):
+            before[1] = last
+        else:
+            joined.append([first, last, epoch, side])
+    return joined
 
 
 def _sides(log: Record, offset: int) -> list[list[str]]:
@@ -156,7 +187,7 @@ def _looks(logs: list[Record]) -> dict[Any, tuple[str, str]]:
     for colour, side in zip(cycle(style.SERIES), sides, strict=False):
         looks["side", side] = (colour, f"broker {side}'s record")
     if ("same", None) in keys:
-        looks["same", None] = (SAME, "the same record (this message format has no leader epoch)")
+        looks["same", None] = (SAME, "no difference (this message format has no leader epoch)")
     return looks
 
 
@@ -167,29 +198,28 @@ def _key(block: list[Any]) -> tuple[str, Any]:
     return ("same", None) if side is None else ("side", side)
 
 
-def _panel(axis: Axes, evidence: Record, log: Record, scale: Scale, looks: dict[Any, Any], until: int | None) -> None:
+def _panel(
+    axis: Axes, evidence: Record, log: Record, scale: Scale, looks: dict[Any, Any], cuts: list[_Truncation]
+) -> None:
     from matplotlib.patches import Rectangle
 
     brokers = log["brokers"][:MAX_BROKERS]
     leader = leader_at(evidence, log["time"])
     for row, broker in enumerate(brokers):
-        for block in broker["blocks"]:
+        for block in _joined(broker["blocks"]):
             left, right = scale.place(block[0]), scale.place(block[1] + 1)
             colour = looks[_key(block)][0]
             look = {"facecolor": colour, "edgecolor": style.PAPER, "linewidth": 1.2}
             style.bar(axis, -row, left, max(right, left + 0.002), 2 * HALF, **look)
             _label(axis, block, scale, -row, colour)
         _end(axis, broker, scale, row)
-        for time, name, end, _ in evidence["cuts"] if log["time"] is not None else ():
-            is_next = time >= log["time"] and (until is None or time <= until)
-            if is_next and name == broker["broker"] and broker["start"] <= end < broker["end"]:
-                _cut(axis, scale.place(end), row, f"truncated to {end} at {time / 1e9:.1f} s")
+        _truncations(axis, [cut for cut in cuts if cut.broker == broker["broker"]], scale, row)
     for first, last in log["differ"]:
         left, right = scale.place(first), scale.place(last + 1)
-        frame = Rectangle((left, -len(brokers) + 0.5), max(right - left, 0.004), len(brokers) + 0.1, fill=False)
+        frame = Rectangle((left, -len(brokers) + 0.36), max(right - left, 0.004), len(brokers) + 0.24, fill=False)
         frame.set(edgecolor=style.RED, linewidth=2.4, zorder=5)
         axis.add_artist(frame)
-    axis.set_ylim(-len(brokers) + 0.4, 0.68)
+    axis.set_ylim(-len(brokers) + 0.26, 0.68)
     names = [
         f"broker {style.printable(b['broker'], 12)}" + ("\n(leader)" if b["broker"] == leader else "") for b in brokers
     ]
@@ -198,10 +228,10 @@ def _panel(axis: Axes, evidence: Record, log: Record, scale: Scale, looks: dict[
     axis.spines["left"].set_visible(False)
     when = "" if log["time"] is None else f", {log['time'] / 1e9:.1f} s"
     named = f"snapshot {style.printable(log['name'], 30)}{when}" if log["name"] else "end of the run"
-    count = sum(last - first + 1 for first, last in log["differ"])
-    axis.set_title(named + (f": {plural(count, 'offset')} differ{'s' if count == 1 else ''}" if count else ""))
-    for cut in scale.cuts:
-        axis.axvline(cut, color=style.PAPER, linewidth=5, zorder=6)
+    ranges = " and ".join(span(first, last) for first, last in log["differ"][:2])
+    more = f" and {plural(len(log['differ']) - 2, 'more range')}" if len(log["differ"]) > 2 else ""
+    axis.set_title(named + (f": different records at {ranges}{more}" if ranges else ""))
+    mark_cuts(axis, scale)
 
 
 def _label(axis: Axes, block: list[Any], scale: Scale, y: float, colour: str) -> None:
@@ -233,31 +263,24 @@ def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
         style.note(axis, f"high watermark {mark}", (x, -row + HALF), offset, ha=align, va="baseline", **NOTE)
 
 
-def _cut(axis: Axes, x: float, row: int, text: str) -> None:
-    """Draws a truncation between this snapshot and the next."""
-    axis.vlines(x, -row - HALF - 0.1, -row + HALF + 0.1, style.INK, (0, (3, 2)), linewidth=2, zorder=9)
-    place, align = ((-5, -1), "right") if x > 0.7 else ((5, -1), "left")
-    style.note(axis, text, (x, -row - HALF), place, ha=align, va="top", **NOTE)
-
-
-def leader_at(evidence: Record, time: int | None) -> str | None:
-    """The leader at a time, by the dated terms; without a time the last leader."""
-    if time is None:
-        return None if evidence["leader"] is None else str(evidence["leader"])
-    before = [term for term in evidence["terms"] if term["time"] is not None and term["time"] <= time]
-    return max(before, key=lambda term: term["epoch"])["leader"] if before else None
-
-
-def _axis(axis: Axes, scale: Scale) -> None:
-    axis.set_xlim(-0.005, 1.005)
-    ticks = scale.ticks()
-    axis.set_xticks([scale.place(tick) for tick in ticks], [str(tick) for tick in ticks])
-    axis.set_xlabel("offset" + (" (shortened at white gaps)" if scale.cuts else ""))
+def _truncations(axis: Axes, cuts: list[_Truncation], scale: Scale, row: int) -> None:
+    """Draws the truncations of a broker before or after a panel, each with its text if there is room."""
+    free = 0.0
+    for cut in sorted(cuts, key=lambda cut: cut.end):
+        x = scale.place(cut.end)
+        axis.vlines(x, -row - HALF - 0.1, -row + HALF + 0.1, style.INK, (0, (3, 2)), linewidth=2, zorder=9)
+        known = f" from {cut.was}" if cut.was is not None else ""
+        text = f"{'after' if cut.follows else 'before'}: truncated{known} to {cut.end} at {cut.time / 1e9:.1f} s"
+        width = 0.008 * len(text)
+        right = x + width > 1
+        if x - width * right >= free:
+            place, align = ((-5, -1), "right") if right else ((5, -1), "left")
+            style.note(axis, text, (x, -row - HALF), place, ha=align, va="top", **NOTE)
+            free = x + width * (not right)
 
 
 def _legend(axis: Axes, logs: list[Record], looks: dict[Any, tuple[str, str]]) -> None:
     from matplotlib.patches import Patch
-    from matplotlib.transforms import ScaledTranslation
 
     handles = [Patch(facecolor=colour, label=label) for colour, label in list(looks.values())[:8]]
     if any(log["differ"] for log in logs):
@@ -265,6 +288,4 @@ def _legend(axis: Axes, logs: list[Record], looks: dict[Any, tuple[str, str]]) -
     if any((broker["high_watermark"] or 0) > broker["end"] for log in logs for broker in log["brokers"]):
         label = "missing below the high watermark"
         handles.append(Patch(facecolor="none", edgecolor=style.RED, hatch="////", linewidth=0.5, label=label))
-    above = axis.transAxes + ScaledTranslation(0, TITLE / 72, axis.figure.dpi_scale_trans)
-    place: Record = {"loc": "lower left", "bbox_to_anchor": (0, 1), "bbox_transform": above}
-    axis.legend(handles=handles, ncols=3, borderaxespad=0.2, **place)
+    style.legend(axis, handles=handles, ncols=3)

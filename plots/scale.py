@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MIN_SHARE = 0.12  # of the width for the important ranges; below it other stretches are shortened
 PLAIN_SHARE = 0.3  # of the width for shortened stretches
@@ -66,6 +71,22 @@ def scale_of(low: int, high: int, ranges: list[tuple[int, int]]) -> Scale:
         places.append(places[-1] + width)
     total = places[-1]
     return Scale(tuple(stops), tuple(place / total for place in places), tuple(cut / total for cut in cuts))
+
+
+def offset_axis(axis: Axes, scale: Scale) -> None:
+    """Sets the limits, ticks and name of an axis of offsets."""
+    axis.set_xlim(-0.005, 1.005)
+    ticks = scale.ticks()
+    axis.set_xticks([scale.place(tick) for tick in ticks], [str(tick) for tick in ticks])
+    axis.set_xlabel("offset" + (" (shortened at ≈)" if scale.cuts else ""))
+
+
+def mark_cuts(axis: Axes, scale: Scale) -> None:
+    """Draws a gap with ≈ at each shortened stretch."""
+    for cut in scale.cuts:
+        axis.axvline(cut, color=style.PAPER, linewidth=5, zorder=6)
+        below = axis.get_xaxis_transform()
+        axis.text(cut, 0, "≈", transform=below, ha="center", va="center", fontsize=12, clip_on=False, zorder=9)
 
 
 def _stretches(low: int, end: int, ranges: list[tuple[int, int]]) -> list[tuple[int, int, bool]]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import plural
 from . import style
+from .leadership import Led, down_spells, leaders_between, lives, without_leader
+from .log_ends import draw_log_ends, final_ends
 from .time_axis import SINCE_START, bands_of, clock, draw_bands, lanes, seconds_axis
 
 if TYPE_CHECKING:
@@ -16,24 +18,22 @@ if TYPE_CHECKING:
 LABEL = "Leaders and ISR"
 CAPTION = (
     "One lane per broker. Full colour: the leader, with its leader epoch. Pale blue: a follower in the last known"
-    " ISR; hatched: in that ISR though down or fenced. Thin line: running, not in the ISR. Red edge: two brokers led"
-    " the same epoch. Vertical line: an election, red if unclean. Below: the recorded log end offsets of each broker"
-    " (●); × marks a truncation. The dashed lines only connect the marks."
+    " ISR; hatched: in that ISR though down or fenced. Thin line: running, not in the ISR; no line: down or fenced."
+    " Red edge: two brokers led the same epoch. Vertical line: an election, red if unclean. Below: the recorded log end"
+    " offsets of each broker (●), and of its files at the end of the run (○); ✖ marks a truncation. The dashed lines"
+    " only connect the marks."
 )
 MAX_PARTITIONS = 3
 MAX_BROKERS = 9
 IN_SYNC = "#cfe0ee"
 ABSENT: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "#b9cfe2", "hatch": "////"}
+LEADERLESS: dict[str, Any] = {"facecolor": style.RED, "alpha": 0.7}
 MOVING: dict[str, Any] = {"facecolor": "none", "linewidth": 1.6, "linestyle": "--"}
 ADDING: dict[str, Any] = {"edgecolor": style.GREEN}
 REMOVING: dict[str, Any] = {"edgecolor": style.RED}
 # The marks differ in height, so that a broker that stops and returns at once shows both.
 DIED: dict[str, Any] = {"marker": "X", "color": style.RED, "height": 0.18}
 BACK: dict[str, Any] = {"marker": "o", "color": style.INK, "height": -0.18}
-SEEN: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6}
-CUT: dict[str, Any] = {"linestyle": "", "marker": "X", "markersize": 11}
-CLEAR: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8}  # lines may cross
-CUT_TEXT: dict[str, Any] = {"ha": "center", "va": "top", "fontweight": "bold", "zorder": 5, "bbox": CLEAR}
 NEAR = 1_000_000_000  # ns: sources may date one event differently
 
 Record = dict[str, Any]
@@ -76,14 +76,15 @@ def draw(figures: Record, partition: str) -> Figure:
         ends = [end for end in evidence["ends"] if low <= end[0] <= high]
         bands = bands_of(figures, low, high, place)
         rows = [0.3 * max(lanes(bands), 0.2), 0.55 * len(brokers) + 0.3, *([2.2] if ends else [])]
-        figure, axes = style.sheet(_title(name, part, evidence), rows, 1.6 + sum(rows))
+        figure, axes = style.sheet(_title(name, part, evidence, high), rows, 1.6 + sum(rows))
         draw_bands(axes[0], axes[1:], bands)
         _lanes(axes[1], evidence, brokers, window)
-        if ends:
-            _ends(axes[2], evidence, ends, brokers, place)
         margin = (place(high) - place(low)) * 0.01
         axes[-1].set_xlim(place(low) - margin, place(high) + margin)
         seconds_axis(axes[-1], figures["started_at"], _since(figures, low), window.zero)
+        if ends:
+            after = place(high) + 4 * margin if final_ends(evidence) else None
+            draw_log_ends(axes[2], evidence, ends, brokers, place, after)
     return figure
 
 
@@ -92,18 +93,24 @@ def _dated(evidence: Record) -> bool:
 
 
 def span_of(figures: Record, evidence: Record) -> tuple[int, int]:
-    """The time from the first to the last event, with a fifth of it before and after: most of a run is quiet."""
+    """The time from the first to the last event, with a fifth of it before and after: most of a run is quiet.
+
+    A partition that was created during the run is drawn since then. After the last operation of a client, when brokers
+    are usually shut down, only an unclean or contested election is drawn.
+    """
     names = ("isr", "lives", "cuts") if _has_span(figures) else ("isr", "lives", "ends", "cuts")
-    times = [row[0] for name in names for row in evidence[name]]
-    times += [term["time"] for term in evidence["terms"] if term["time"] is not None]
+    terms = [term for term in evidence["terms"] if term["time"] is not None]
+    times = [row[0] for name in names for row in evidence[name]] + [term["time"] for term in terms]
     if not _has_span(figures):
         return min(times), max(max(times), min(times) + NEAR)
     start, end = figures["span"]
+    end = max([end, *(term["time"] + NEAR for term in terms if term["unclean"] or term["rivals"])])
+    created = terms[0]["time"] - NEAR // 2 if terms[0]["epoch"] == 0 else start
     times += [time for band in figures["faults"] for time in (band["from"], band["to"]) if time is not None]
     # Events at the start are left out: the lanes show the initial state anyway.
-    times = [time for time in times if start + NEAR < time <= end] or [start, end]
+    times = [time for time in times if max(start, created) + NEAR < time <= end] or [start, end]
     margin = max((max(times) - min(times)) // 5, 2 * NEAR)
-    return max(start, min(times) - margin), min(end, max(times) + margin)
+    return max(start, created, min(times) - margin), min(end, max(times) + margin)
 
 
 def _has_span(figures: Record) -> bool:
@@ -127,9 +134,10 @@ def _in_order(broker: str) -> tuple[int, str]:
     return len(broker), broker
 
 
-def _title(name: str, part: Record, evidence: Record) -> str:
-    unclean = [term for term in evidence["terms"] if term["unclean"]]
-    contested = next((term for term in evidence["terms"] if term["rivals"]), None)
+def _title(name: str, part: Record, evidence: Record, high: int) -> str:
+    terms = [term for term in evidence["terms"] if term["time"] is None or term["time"] <= high]
+    unclean = [term for term in terms if term["unclean"]]
+    contested = next((term for term in terms if term["rivals"]), None)
     causes = sorted({cause for *_, cause in part["causes"] if cause != "unknown"})
     lost = f"{name}: {plural(part['lost'], 'acknowledged record')} lost" if part["lost"] else name
     if contested is not None:
@@ -141,26 +149,30 @@ def _title(name: str, part: Record, evidence: Record) -> str:
         return f"{lost}: unclean election of broker {elected}"
     if causes:
         return f"{lost}: {', '.join(causes)}"
-    changes = max(len(evidence["terms"]) - 1, 0)
-    smaller = [isr for (_, was), (_, isr) in pairwise(evidence["isr"]) if isr and set(isr) < set(was)]
+    changes = max(len(terms) - 1, 0)
+    smaller = [
+        isr for (_, was), (time, isr) in pairwise(evidence["isr"]) if time <= high and isr and set(isr) < set(was)
+    ]
     if smaller and not changes:
         least = ", ".join(style.printable(broker, 12) for broker in min(smaller, key=len))
         return f"{lost}: the ISR shrank {plural(len(smaller), 'time')}, to [{least}]; with one leader throughout"
-    known = all(term["unclean"] is not None or not term["epoch"] for term in evidence["terms"])
+    known = all(term["unclean"] is not None or not term["epoch"] for term in terms)
     clean = ", none unclean" if known else ", not known whether clean"
-    return f"{lost}: {plural(changes, 'change')} of leader or epoch{clean if changes else ''}"
+    later = len(evidence["terms"]) - len(terms)
+    more = f"; {later} after the last operation, not drawn" if later else ""
+    count = plural(changes, "change") if changes else "no change"
+    return f"{lost}: {count} of leader or epoch{clean if changes else ''}{more}"
 
 
 def _lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Window) -> None:
     low, high, place = window.low, window.high, window.place
     rows = {broker: -number for number, broker in enumerate(brokers)}
-    down = {broker: _down(evidence, broker, low, high) for broker in brokers}
+    down = {broker: down_spells(evidence, broker, low, high) for broker in brokers}
     for broker, row in rows.items():
-        axis.plot(
-            [place(low), place(high)], [row, row], color=style.QUIET, linewidth=1.6, zorder=1, solid_capstyle="butt"
-        )
-        for since, until in down[broker]:
-            axis.plot([place(since), place(until)], [row, row], color=style.PAPER, linewidth=4, zorder=2)
+        up = pairwise([low, *(time for spell in down[broker] for time in spell), high])
+        for since, until in [*up][::2]:
+            line = [place(since), place(until)]
+            axis.plot(line, [row, row], color=style.QUIET, linewidth=1.6, zorder=1, solid_capstyle="butt")
     for since, until, isr in _spells(evidence["isr"], low, high):
         for broker in isr:
             if broker in rows:
@@ -169,9 +181,14 @@ def _lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Window) ->
                     left, right = max(start, since), min(end, until)
                     if left < right:
                         style.bar(axis, rows[broker], place(left), place(right), 0.62, zorder=3.5, **ABSENT)
-    _leaders(axis, evidence["terms"], rows, down, window)
+    led = leaders_between(evidence, low, high)
+    _leaders(axis, led, rows, window)
+    leaderless = _without_leader(axis, led, window)
+    for term in evidence["terms"]:
+        if term["epoch"] > 0 and term["time"] is not None and low <= term["time"] <= high:
+            _election(axis, term, place(term["time"]))
     _moves(axis, evidence.get("moves", []), rows, window)
-    for time, broker, kind in _lives(evidence):
+    for time, broker, kind in lives(evidence):
         if broker in rows and low <= time <= high:
             mark = {**(DIED if kind == "died" else BACK)}
             height = rows[broker] + mark.pop("height")
@@ -181,7 +198,7 @@ def _lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Window) ->
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
     axis.set_title("leader and ISR")
-    _legend(axis, bool(evidence.get("moves")))
+    _legend(axis, leaderless, bool(evidence.get("moves")))
 
 
 def _moves(axis: Axes, moves: list[list[Any]], rows: dict[str, int], window: _Window) -> None:
@@ -193,7 +210,7 @@ def _moves(axis: Axes, moves: list[list[Any]], rows: dict[str, int], window: _Wi
                 style.bar(axis, row, window.place(since), window.place(until), 0.78, zorder=8, **MOVING, **look)
 
 
-def _legend(axis: Axes, moving: bool) -> None:
+def _legend(axis: Axes, leaderless: bool, moving: bool) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -205,36 +222,29 @@ def _legend(axis: Axes, moving: bool) -> None:
         Line2D([], [], linestyle="", **died, label="down or fenced"),
         Line2D([], [], linestyle="", **back, label="back"),
     ]
+    if leaderless:
+        handles.append(Patch(**LEADERLESS, label="no leader"))
     if moving:
         handles += [Patch(**MOVING, **ADDING, label="being added"), Patch(**MOVING, **REMOVING, label="being removed")]
-    style.legend(axis, handles=handles, ncols=5, columnspacing=1.2)
+    style.legend(axis, handles=handles, ncols=6, columnspacing=1.2)
 
 
-def _leaders(axis: Axes, terms: list[Record], rows: dict[str, int], down: dict[str, Any], window: _Window) -> None:
-    """Draws the terms of leadership, and the elections."""
-    terms = [term for term in terms if term["time"] is not None and term["time"] <= window.high]
+def _leaders(axis: Axes, led: list[Led], rows: dict[str, int], window: _Window) -> None:
+    """Draws the times of leadership."""
     colours = dict(zip(rows, cycle(style.SERIES), strict=False))
-    for number, term in enumerate(terms):
-        ends = [term["ended"], terms[number + 1]["time"] if number + 1 < len(terms) else None, window.high]
-        until = min(end for end in ends if end is not None)
-        edge = {"edgecolor": style.RED, "linewidth": 2} if term["rivals"] else {}
-        for broker, since in [(term["leader"], term["time"]), *term["rivals"]]:
-            led = _alive(down.get(broker, []), max(since, window.low), until)
-            if broker in rows and led is not None:
-                look = {"facecolor": colours[broker], **edge}
-                _bar(axis, rows[broker], led, term["epoch"], window, look)
-        if term["epoch"] > 0 and window.low <= term["time"]:
-            _election(axis, term, window.place(term["time"]))
+    for one in led:
+        edge = {"edgecolor": style.RED, "linewidth": 2} if one.term["rivals"] else {}
+        if one.broker in rows:
+            look = {"facecolor": colours[one.broker], **edge}
+            _bar(axis, rows[one.broker], (one.since, one.until), one.term["epoch"], window, look)
 
 
-def _alive(down: list[tuple[int, int]], since: int, until: int) -> tuple[int, int] | None:
-    """The part of a term in which its leader was up: a broker that is down does not lead, even if it is recorded."""
-    for died, back in down:
-        if died <= since < back:
-            since = back
-        elif since < died:
-            until = min(until, died)
-    return (since, until) if since < until else None
+def _without_leader(axis: Axes, led: list[Led], window: _Window) -> bool:
+    """Draws a line above the lanes where no broker leads; whether there is one that can be seen."""
+    gaps = [gap for gap in without_leader(led) if (gap[1] - gap[0]) * 300 > window.high - window.low]
+    for since, until in gaps:
+        style.bar(axis, 0.52, window.place(since), window.place(until), 0.12, zorder=5, **LEADERLESS)
+    return bool(gaps)
 
 
 def _bar(axis: Axes, row: int, led: tuple[int, int], epoch: int, window: _Window, look: dict[str, Any]) -> None:
@@ -265,76 +275,3 @@ def _spells(isr: list[list[Any]], low: int, high: int) -> list[tuple[int, int, l
         if until > low and time < high:
             spells.append((max(time, low), min(until, high), brokers))
     return spells
-
-
-def _lives(evidence: Record) -> list[tuple[int, str, str]]:
-    """Failures and returns of brokers, each once: of several sources the first."""
-    down: dict[str, bool] = {}
-    changes = []
-    for time, broker, kind in evidence["lives"]:
-        if down.get(broker, False) != (kind == "died"):
-            changes.append((time, broker, kind))
-        down[broker] = kind == "died"
-    return changes
-
-
-def _down(evidence: Record, broker: str, low: int, high: int) -> list[tuple[int, int]]:
-    """The times at which a broker was down. Rejoining an ISR ends one: a paused broker returns without a start."""
-    lives = [(time, kind) for time, name, kind in _lives(evidence) if name == broker]
-    lives += [
-        (now, "joined") for (_, was), (now, isr) in pairwise(evidence["isr"]) if broker in isr and broker not in was
-    ]
-    spells, since = [], None
-    for time, kind in sorted(lives):
-        if kind == "died":
-            since = time
-        elif since is not None:
-            spells.append((max(since, low), min(time, high)))
-            since = None
-    spells += [(max(since, low), high)] if since is not None else []
-    return [(since, until) for since, until in spells if since < until]
-
-
-def _ends(axis: Axes, evidence: Record, ends: list[list[Any]], brokers: list[str], place: Any) -> None:
-    for number, broker in enumerate(brokers):
-        points = path_of(evidence, broker, ends)
-        if not points:
-            continue
-        look: dict[str, Any] = {"color": style.SERIES[number % len(style.SERIES)]}
-        times, offsets, _ = zip(*points, strict=True)
-        axis.plot([*map(place, times)], offsets, **look, linewidth=1.4, linestyle="--")
-        for kind, mark in (("seen", SEEN), ("cut", CUT)):
-            marked = [(place(time), end) for time, end, what in points if what == kind]
-            axis.plot([x for x, _ in marked], [end for _, end in marked], **look, **mark)
-        axis.plot([], [], "o-", color=look["color"], label=f"broker {style.printable(broker, 12)}")
-        for time, end, what in points:
-            if what == "cut":
-                style.note(axis, f"truncated to {end}", (place(time), end), (0, -9), **CUT_TEXT)
-    axis.set_title("log end offset")
-    axis.set_ylabel("offset")
-    axis.grid(axis="y")
-    low, high = min(end[2] for end in ends), max(end[2] for end in ends)
-    margin = max((high - low) * 0.2, 1)
-    axis.set_ylim(max(low - margin, -margin / 2), high + margin)
-    axis.locator_params("y", integer=True, nbins=6)
-    style.legend(axis, ncols=MAX_BROKERS, handlelength=1.8)
-
-
-def path_of(evidence: Record, broker: str, ends: list[list[Any]]) -> list[tuple[int, int, str]]:
-    """The log end offsets of a broker over time: time, offset, and "seen", "cut" (truncated) or "reached".
-
-    "reached": the checkpointed high watermark of a broker that is down proves that its log once extended so far.
-    """
-    own = [(time, end, kind) for time, name, end, kind in ends if name == broker]
-    down = _down(evidence, broker, *(own[0][0], own[-1][0] + 1)) if own else []
-    marks = {time: mark for time, mark, kind in own if kind == "high-watermark"}
-    points: list[tuple[int, int, str]] = []
-    for time, end, kind in own:
-        if kind == "high-watermark":
-            continue
-        before = points[-1][1] if points else 0
-        mark = marks.get(time, 0) if any(since <= time <= until for since, until in down) else 0
-        if mark > max(before, end):
-            points.append((time, mark, "reached"))
-        points.append((time, end, "cut" if end < max(before, mark) else "seen"))
-    return points

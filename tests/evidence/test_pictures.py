@@ -13,7 +13,7 @@ from logjudge.analysis.figures import merge_figures
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
-from logjudge.plots import PLOTS, draw, replicas, style, swimlane
+from logjudge.plots import PLOTS, draw, leadership, log_ends, replicas, style, swimlane
 from matplotlib.colors import to_hex
 
 Unpack = Callable[[str], Path]
@@ -65,8 +65,8 @@ def test_titles_describe_the_figure(unclean: dict[str, Any]) -> None:
 
 def test_a_broker_is_away_from_its_fencing_to_its_unfencing() -> None:
     lives = [[1, "1", "died"], [3, "1", "unfenced"], [4, "1", "started"], [6, "2", "died"], [12, "1", "died"]]
-    assert swimlane._down({"lives": lives, "isr": []}, "1", 0, 10) == [(1, 3)]
-    assert swimlane._down({"lives": lives, "isr": []}, "2", 0, 10) == [(6, 10)]
+    assert leadership.down_spells({"lives": lives, "isr": []}, "1", 0, 10) == [(1, 3)]
+    assert leadership.down_spells({"lives": lives, "isr": []}, "2", 0, 10) == [(6, 10)]
 
 
 def test_a_log_went_as_far_as_the_high_watermark_of_a_dead_broker_and_is_cut_where_it_is_shorter() -> None:
@@ -80,23 +80,91 @@ def test_a_log_went_as_far_as_the_high_watermark_of_a_dead_broker_and_is_cut_whe
         [9, "2", 7, "truncated"],
     ]
     facts = {"lives": [[4, "1", "died"], [6, "1", "started"]], "isr": []}
-    assert swimlane.path_of(facts, "1", ends) == [
+    assert log_ends.path_of(facts, "1", ends) == [
         (0, 980, "seen"),
         (5, 1507, "reached"),
         (5, 1115, "cut"),
         (8, 1115, "seen"),
         (9, 1115, "seen"),
     ]
-    assert swimlane.path_of(facts, "2", ends) == [(9, 7, "seen")]
-    assert swimlane.path_of(facts, "3", ends) == []
+    assert log_ends.path_of(facts, "2", ends) == [(9, 7, "seen")]
+    assert log_ends.path_of(facts, "3", ends) == []
 
 
 def test_a_broker_has_one_colour_and_its_cut_is_named(unclean: dict[str, Any]) -> None:
     _, lanes, ends = draw("swimlane", unclean, {"partition": "orders-0"}).axes
-    assert "truncated to 477" in [text.get_text() for text in ends.texts]
+    assert "477" in [text.get_text() for text in ends.texts]
     logs = {line.get_label(): line.get_color() for line in ends.lines}
     led = {(round(bar.get_y() + bar.get_height() / 2), to_hex(bar.get_facecolor())) for bar in lanes.patches}
     assert {(-1, logs["broker 2"]), (-2, logs["broker 3"])} <= led
+
+
+SECOND = 1_000_000_000
+
+
+def _drawn(terms: list[tuple[int, str, float]], span: tuple[int, int] = (0, 60), **evidence: Any) -> dict[str, Any]:
+    """Figures of orders-0 with these terms (epoch, leader, seconds), among the operations of clients."""
+    full = [
+        {"epoch": epoch, "leader": name, "time": int(time * SECOND), "start": 0, "unclean": False, "ended": None}
+        for epoch, name, time in terms
+    ]
+    known = {"brokers": ["1", "2"], "leader": terms[-1][1], "isr": [], "lives": [], "cuts": [], "ends": [], "logs": []}
+    replicas = {**known, "terms": [{**term, "rivals": []} for term in full], **evidence}
+    part = {"name": "orders-0", "lost": 0, "violations": 0, "causes": [], "replicas": replicas}
+    times = [second * SECOND for second in span]
+    return {"partitions": [part], "span": times, "faults": [], "started_at": "2026-01-01T00:00:00Z"}
+
+
+def _title(plot: str, figures: dict[str, Any]) -> str:
+    return " ".join(draw(plot, figures, {"partition": "orders-0"}).get_suptitle().split())
+
+
+def test_a_swimlane_counts_the_changes_that_it_draws_and_begins_with_its_topic() -> None:
+    figures = _drawn([(0, "1", 20), (1, "2", 61)])
+    title = "orders-0: no change of leader or epoch; 1 after the last operation, not drawn"
+    assert _title("swimlane", figures) == title
+    low, high = swimlane.span_of(figures, figures["partitions"][0]["replicas"])
+    assert (low // SECOND, high // SECOND) == (19, 60)
+    figures = _drawn([(0, "1", 20), (1, "2", 40), (2, "1", 61)])
+    title = "orders-0: 1 change of leader or epoch, none unclean; 1 after the last operation, not drawn"
+    assert _title("swimlane", figures) == title
+
+
+def test_a_log_end_goes_on_to_the_end_of_the_run() -> None:
+    logs = [{"name": None, "time": None, "brokers": [{"broker": "1", "end": 684}, {"broker": "2", "end": 684}]}]
+    ends = [[second * SECOND, "1", end, "snapshot"] for second, end in ((21, 0), (22, 90))]
+    figure = draw("swimlane", _drawn([(0, "1", 20)], logs=logs, ends=ends), {"partition": "orders-0"})
+    names = {line.get_label(): line for line in figure.axes[-1].lines}
+    assert {"broker 1", "broker 2"} <= set(names)
+    last = [line.get_ydata()[-1] for line in figure.axes[-1].lines if len(line.get_ydata()) > 1]
+    assert last.count(684) == 1
+    assert figure.axes[-1].get_ylim()[1] > 684
+    assert figure.axes[-1].get_xticklabels()[-1].get_text() == "end of\nthe run"
+
+
+def test_the_offset_of_truncations_at_one_time_is_written_once() -> None:
+    ends = [[time * SECOND, name, end, kind] for time, name, end, kind in (
+        (1, "1", 900, "loaded"), (1, "2", 900, "loaded"), (3, "3", 950, "loaded"),
+        (30, "1", 403, "truncated"), (30, "2", 403, "truncated"), (31, "3", 410, "truncated"),
+    )]  # fmt: skip
+    figures = _drawn([(0, "1", 0)], ends=ends, brokers=["1", "2", "3"])
+    figure = draw("swimlane", figures, {"partition": "orders-0"})
+    texts = [text for text in figure.axes[-1].texts if text.get_text() in ("403", "410")]
+    assert sorted(text.get_text() for text in texts) == ["403", "410"]
+    figure.draw_without_rendering()
+    assert not texts[0].get_window_extent().overlaps(texts[1].get_window_extent())
+
+
+def test_the_time_without_a_leader_is_drawn() -> None:
+    lives = [[30 * SECOND, "1", "died"], [33 * SECOND, "1", "started"]]
+    figures = _drawn([(0, "1", 0), (1, "2", 39)], lives=lives, isr=[[0, ["1", "2"]]])
+    replicas = figures["partitions"][0]["replicas"]
+    led = leadership.leaders_between(replicas, 0, 60 * SECOND)
+    assert leadership.without_leader(led) == [(30 * SECOND, 39 * SECOND)]
+    assert [leadership.leader_at(replicas, second * SECOND) for second in (29, 31, 35, 40)] == ["1", None, None, "2"]
+    legend = draw("swimlane", figures, {"partition": "orders-0"}).axes[1].get_legend()
+    assert legend is not None
+    assert "no leader" in [text.get_text() for text in legend.get_texts()]
 
 
 def test_labels_of_replicas_do_not_collide() -> None:
@@ -109,11 +177,52 @@ def test_labels_of_replicas_do_not_collide() -> None:
     drawn = {"logs": logs, "leader": "2", "terms": [], "cuts": [[60 * 10**9, "1", 828, 833]]}
     figure = replicas.draw({"partitions": [{"name": "orders-0", "lost": 198, "replicas": drawn}]}, "orders-0")
     figure.draw_without_rendering()
-    boxes = [
-        text.get_window_extent() for text in figure.axes[0].texts if text.get_text().startswith(("truncated", "high"))
-    ]
+    texts = [text for text in figure.axes[0].texts if text.get_text().startswith(("after", "high"))]
+    boxes = [text.get_window_extent() for text in texts]
     assert len(boxes) == 3
     assert not any(one.overlaps(two) for number, one in enumerate(boxes) for two in boxes[:number])
+
+
+def _broker(name: str, end: int, *blocks: list[Any], mark: int | None = None) -> dict[str, Any]:
+    return {"broker": name, "start": 0, "end": end, "high_watermark": mark, "blocks": list(blocks)}
+
+
+def test_a_truncation_is_drawn_where_the_panels_show_it_best() -> None:
+    """Before the first panel, a follower truncated its log and became the leader (KIP-101)."""
+    one = _broker("1", 234, [0, 186, None, None], [187, 233, None, "1"])
+    other = _broker("2", 553, [0, 186, None, None], [187, 233, None, "2"], [234, 552, None, None])
+    end = [_broker(name, 555, [0, 554, None, None]) for name in ("1", "2")]
+    logs = [
+        {"name": "before-rejoin", "time": 31 * SECOND, "brokers": [one, other], "differ": [[187, 233]]},
+        {"name": None, "time": None, "brokers": end, "differ": []},
+    ]
+    cuts = [[20 * SECOND, "2", 187, 232], [32 * SECOND, "1", 0, 234]]
+    figures = _drawn([(0, "1", 0), (1, "2", 22)], logs=logs, cuts=cuts)
+    first, last = draw("replicas", figures, {"partition": "orders-0"}).axes
+    texts = [text.get_text() for text in first.texts]
+    assert {"before: truncated from 232 to 187 at 20.0 s", "after: truncated from 234 to 0 at 32.0 s"} <= set(texts)
+    assert first.get_title("left") == "snapshot before-rejoin, 31.0 s: different records at offsets 187 to 233"
+    assert not [text for text in last.texts if "truncated" in text.get_text()]
+    legend = first.get_legend()
+    assert legend is not None
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert not [label for label in labels if "same" in label], labels  # only broker 2 has 234 to 552
+
+
+def test_a_block_is_labelled_with_all_of_its_offsets_and_a_stopped_broker_does_not_lead() -> None:
+    one = _broker("1", 408, [0, 402, 0, None], [403, 407, 0, "1"], mark=2000)
+    other = _broker("2", 1818, [0, 402, 0, None], [403, 407, 1, "2"], [408, 1817, 1, None])
+    logs = [{"name": "restored", "time": 33 * SECOND, "brokers": [one, other], "differ": [[403, 407]]}]
+    figures = _drawn([(0, "2", 0), (2, "1", 30)], logs=logs, lives=[[32 * SECOND, "1", "died"]])
+    (axis,) = draw("replicas", figures, {"partition": "orders-0"}).axes
+    assert "epoch 1: 403–1817" in [text.get_text() for text in axis.texts]
+    assert [text.get_text() for text in axis.get_yticklabels()] == ["broker 1", "broker 2"]
+    assert "≈" in [text.get_text() for text in axis.texts]
+    figures["partitions"][0].update(lost=544)
+    logs[0]["differ"] = []
+    assert _title("replicas", figures) == (
+        "orders-0: 544 acknowledged records lost: broker 1's log ended at 408, below its own high watermark 2000"
+    )
 
 
 def test_two_leaders_of_one_epoch_are_drawn(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Which brokers were up, and which one led, from the dated facts of a partition (analysis/figures/replicas.py)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+Record = dict[str, Any]
+
+
+class Led(NamedTuple):
+    """A time (ns) in which a broker led and was up."""
+
+    term: Record
+    broker: str
+    since: int
+    until: int
+
+
+def lives(evidence: Record) -> list[tuple[int, str, str]]:
+    """Failures and returns of brokers, each once: of several sources the first."""
+    down: dict[str, bool] = {}
+    changes = []
+    for time, broker, kind in evidence["lives"]:
+        if down.get(broker, False) != (kind == "died"):
+            changes.append((time, broker, kind))
+        down[broker] = kind == "died"
+    return changes
+
+
+def down_spells(evidence: Record, broker: str, low: int, high: int) -> list[tuple[int, int]]:
+    """The times at which a broker was down. Rejoining an ISR ends one: a paused broker returns without a start."""
+    own = [(time, kind) for time, name, kind in lives(evidence) if name == broker]
+    own += [
+        (now, "joined") for (_, was), (now, isr) in pairwise(evidence["isr"]) if broker in isr and broker not in was
+    ]
+    spells, since = [], None
+    for time, kind in sorted(own):
+        if kind == "died":
+            since = time
+        elif since is not None:
+            spells.append((max(since, low), min(time, high)))
+            since = None
+    spells += [(max(since, low), high)] if since is not None else []
+    return [(since, until) for since, until in spells if since < until]
+
+
+def leaders_between(evidence: Record, low: int, high: int) -> list[Led]:
+    """The times in which brokers led, in the order of the terms, rivals included."""
+    terms = [term for term in evidence["terms"] if term["time"] is not None and term["time"] <= high]
+    found = []
+    for number, term in enumerate(terms):
+        ends = [term["ended"], terms[number + 1]["time"] if number + 1 < len(terms) else None, high]
+        until = min(end for end in ends if end is not None)
+        for broker, since in [(term["leader"], term["time"]), *term["rivals"]]:
+            led = _alive(down_spells(evidence, broker, min(since, low), high), since, until)
+            if led is not None and led[1] > low:
+                found.append(Led(term, broker, max(led[0], low), led[1]))
+    return found
+
+
+def _alive(down: list[tuple[int, int]], since: int, until: int) -> tuple[int, int] | None:
+    """The part of a term in which its leader was up: a broker that is down does not lead, even if it is recorded."""
+    for died, back in down:
+        if died <= since < back:
+            since = back
+        elif since < died:
+            until = min(until, died)
+    return (since, until) if since < until else None
+
+
+def without_leader(led: list[Led]) -> list[tuple[int, int]]:
+    """The times between two leaders in which nobody led."""
+    gaps, until = [], None
+    for one in sorted(led, key=lambda one: one.since):
+        if until is not None and one.since > until:
+            gaps.append((until, one.since))
+        until = one.until if until is None else max(until, one.until)
+    return gaps
+
+
+def leader_at(evidence: Record, time: int | None) -> str | None:
+    """The broker that led and was up at a time, by the dated terms; without a time the last leader."""
+    if time is None:
+        return None if evidence["leader"] is None else str(evidence["leader"])
+    led = leaders_between(evidence, time, time + 1)
+    return max(led, key=lambda one: one.term["epoch"]).broker if led else None
