@@ -19,7 +19,11 @@ from ..partitions.unit import Common, Tables
 from ..results import Results
 from ..rules import DIALECTS
 from ..rules.cycles import find_cycles
+from ..screening.condense import borders_of, wanted_of
+from ..screening.range_facts import Rows
 from ..screening.ranges import Facts, Proof, can_be_proved, proof_of, range_facts, ranges_of, rows_of
+from ..screening.retained import Condensed, Others, condensed, suspects_of_range, together, with_others
+from ..screening.suspects import Suspects
 from ..stages import (
     REFERRING_TABLES,
     Parts,
@@ -118,13 +122,16 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     gathered = gather(run, progress)
     results, units, common = gathered.results, gathered.units, gathered.common
     unproved = screen_small(gathered, run.settings)
-    for unit, proof in _prove_large(units, common, run.settings, progress):
-        if proof.summary is None:
-            unproved[unit] = proof.unproved
-        else:
+    partly: dict[Unit, Others] = {}
+    for unit, proof, ranges, rest in _prove_large(units, common, run.settings, progress):
+        if proof.summary is not None:
             results.add_judged(pl.DataFrame(), [proof.summary])
             units.drop(unit)
-    judge_units(gathered, unproved, run.settings, progress)
+            continue
+        unproved[unit] = proof.unproved
+        if (others := _condense(units, unit, ranges, rest, proof.unproved, common, run.settings)) is not None:
+            partly[unit] = others
+    judge_units(gathered, unproved, run.settings, progress, partly)
     return results
 
 
@@ -144,9 +151,16 @@ def screen_small(gathered: Gathered, settings: Settings) -> dict[Unit, Collectio
 
 
 def judge_units(
-    gathered: Gathered, unproved: Mapping[Unit, Collection[str]], settings: Settings, progress: Progress
+    gathered: Gathered,
+    unproved: Mapping[Unit, Collection[str]],
+    settings: Settings,
+    progress: Progress,
+    partly: Mapping[Unit, Others] | None = None,
 ) -> None:
-    """Judges all units of a run and adds what was found to its results; only the `unproved` rules of these units."""
+    """Judges all units of a run and adds what was found to its results; only the `unproved` rules of these units.
+
+    Of the units in `partly` there are only the condensed rows; the summary needs the others.
+    """
     results, units, common = gathered.results, gathered.units, gathered.common
     order = sorted(units)
 
@@ -154,7 +168,10 @@ def judge_units(
     across, each = (map, on_all_cores) if len(order) == 1 else (on_all_cores, map)
 
     def judge(unit: Unit) -> Judged:
-        return judge_unit(*unit, units.pop(unit), common, settings, each, unproved.get(unit))
+        judged = judge_unit(*unit, units.pop(unit), common, settings, each, unproved.get(unit))
+        if partly and unit in partly:
+            return judged._replace(summaries=[with_others(one, partly[unit]) for one in judged.summaries])
+        return judged
 
     whole = Judged([], [], [], [], [])
     for done, judged in enumerate(across(judge, order)):
@@ -173,8 +190,8 @@ def judge_units(
 
 def _prove_large(
     units: ObservationStore, common: Common, settings: Settings, progress: Progress
-) -> Iterator[tuple[Unit, Proof]]:
-    """Proves large partitions by their ranges, without all of their rows in memory."""
+) -> Iterator[tuple[Unit, Proof, dict[int, Facts], Rows]]:
+    """Proves large partitions by their ranges, without all of their rows in memory: with the facts and other rows."""
     rows = min(WORTH_PROVING, settings.large_rows)
     large = [
         unit
@@ -189,12 +206,46 @@ def _prove_large(
         unit, number = item
         return range_facts(units.range_of(unit, number), rests[unit], number, common, settings)
 
-    ranges: dict[Unit, list[Facts]] = {unit: [] for unit in large}
-    for done, ((unit, _), facts) in enumerate(zip(items, on_all_cores(prove, items), strict=True)):
+    ranges: dict[Unit, dict[int, Facts]] = {unit: {} for unit in large}
+    for done, ((unit, number), facts) in enumerate(zip(items, on_all_cores(prove, items), strict=True)):
         progress("judging", done, len(items), "ranges")
-        ranges[unit].append(facts)
+        ranges[unit][number] = facts
     for unit in large:
-        yield unit, proof_of(*unit, ranges[unit], rests[unit], common, settings)
+        facts_of = ranges.pop(unit)
+        yield unit, proof_of(*unit, [*facts_of.values()], rests[unit], common, settings), facts_of, rests[unit]
+
+
+def _condense(
+    units: ObservationStore,
+    unit: Unit,
+    ranges: Mapping[int, Facts],
+    rest: Rows,
+    unproved: Collection[str],
+    common: Common,
+    settings: Settings,
+) -> Others | None:
+    """Replaces the rows of a unit by those from which the rules judge it; None if they need all rows."""
+    borders = borders_of(unit.topic, ranges, rest, unproved, common, settings)
+    if borders is None:
+        return None
+
+    def suspects(number: int) -> Suspects | None:
+        return suspects_of_range(units.range_of(unit, number), rest, number, unit.topic, borders, common, settings)
+
+    found = dict(zip(ranges, on_all_cores(suspects, ranges), strict=True))
+    wanted = wanted_of(found, borders)
+    if wanted is None:
+        return None
+
+    def retained(number: int) -> Condensed:
+        return condensed(units.range_of(unit, number), number, wanted, common, settings)
+
+    parts = list(on_all_cores(retained, ranges))
+    tables = together([units.range_of(unit, REST), *(part.tables for part in parts)])
+    units.drop(unit)
+    for name, rows in tables.items():
+        units.add(unit, name, rows)
+    return Others([part.others for part in parts], wanted.latency)
 
 
 def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = None) -> Gathered:

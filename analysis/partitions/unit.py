@@ -54,7 +54,13 @@ def _native_partitions(
 ) -> Iterator[Partition]:
     """The partition, or one Partition for each generation of a topic that was deleted."""
     observed = {name: whole.get(name, no_rows(without_key(schema))) for name, schema in OBSERVED.items()}
-    named = {"groups": "groups", "coordinated": "transactions", "aborted": "aborted", "producers": "producers"}
+    named = {
+        "groups": "groups",
+        "coordinated": "transactions",
+        "aborted": "aborted",
+        "producers": "producers",
+        "passed": "passed",
+    }
     beside_logs: dict[str, Any] = {name: whole[table] for name, table in named.items() if table in whole}
     whole = {name: frame for name, frame in whole.items() if name not in named.values()} | observed
     generations = parts_of(Recorded(topic, whole, common.shared, common.context, settings))

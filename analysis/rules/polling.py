@@ -268,7 +268,8 @@ def _mismatches(events: pl.DataFrame) -> pl.DataFrame:
 def moves_of(p: Partition) -> pl.DataFrame:
     """The operations that set or clear a consumer's position: assignments and seeks with this partition or without it.
 
-    Columns: process, completed, at, index, group, position (null: not known from here on).
+    Columns: process, completed, at, index, group, position (null: not known from here on). In a condensed partition
+    also the positions behind reads that it lacks.
     """
     named = p.marks.filter(IS_MOVE).select("process", "completed", "at", "index", "group", position=POSITION)
     # An assignment of other partitions by the group may be incremental, so it clears nothing; a revocation
@@ -282,4 +283,5 @@ def moves_of(p: Partition) -> pl.DataFrame:
         named.select("process", "at"), on=["process", "at"], how="anti", maintain_order="left"
     )
     clearing = general.select("process", "completed", "at", "group", index=pl.lit(0, dtype=pl.Int32))
-    return pl.concat([named, clearing], how="diagonal")
+    passed = p.passed.with_columns(group=pl.lit(False))
+    return pl.concat([named, clearing, passed], how="diagonal")

@@ -35,11 +35,18 @@ def unhandled_records(
 
     What they handled is `done`; if no process records that, these are the reads. Else only groups of `handlers` count.
     """
+    missed = missed_records(groups, placed, done, handlers, settings)
+    return missed.group_by("tp", "group").agg(pl.col("offset").min())
+
+
+def missed_records(
+    groups: pl.DataFrame, placed: pl.DataFrame, done: pl.DataFrame, handlers: Collection[str], settings: Settings
+) -> pl.DataFrame:
+    """`unhandled_records`: all of them, with their values."""
     handled = done.select("tp", group_of(settings), "offset", "value")
     if handlers:
         handled = handled.filter(pl.col("group").is_in({settings.group_of(name) for name in handlers}))
-    missed = groups.join(placed, on="tp").join(handled, on=["tp", "group", "offset", "value"], how="anti")
-    return missed.group_by("tp", "group").agg(pl.col("offset").min())
+    return groups.join(placed, on="tp").join(handled, on=["tp", "group", "offset", "value"], how="anti")
 
 
 def contradicting_groups(

@@ -102,7 +102,7 @@ def facts_of(
     """
     unproved: set[str] = set()
     sends = rows.sends if rows.sends["offset"].is_sorted() else rows.sends.sort("offset", maintain_order=True)
-    reads = _by_time(rows.reads)
+    reads = by_time(rows.reads)
     matched = _match(sends, reads, first, end)
     indeterminate = _match_indeterminate(reads.filter(pl.Series(matched.entry < 0)), rest.sends)
     if _is_irregular(rows) or not matched.agrees or indeterminate is None or _has_equal_neighbours(sends["offset"]):
@@ -112,8 +112,8 @@ def facts_of(
     known, later = _known_and_later(sends, matched.first_read, found, ends)
     if not _grows_with_time(known, later):
         unproved.update(ORDERED_BY_TIME)
-    sent_by, runs = _sent_by(sends), _runs_of(reads)
-    if sent_by is None:
+    (sent_by, is_in_order), runs = _sent_by(sends), _runs_of(reads)
+    if not is_in_order:
         unproved.update(SENDS)
     if runs is None:
         unproved.update(POLLS)
@@ -129,7 +129,7 @@ def facts_of(
         counts={"sends": len(sends), "reads": len(reads), "handled_again": handled_again(rows.marks, settings)},
         known_since=int(known.times.min()) if len(known.times) else MAX_INT64,
         invoked_until=int(later.times.max()) if len(later.times) else MIN_INT64,
-        sent_by=sent_by or [],
+        sent_by=sent_by,
         runs=runs or [],
         found=found["value"].to_list(),
         unhandled=_unhandled(Rows(sends, reads, rows.marks), found, rest, context, settings),
@@ -140,7 +140,7 @@ def facts_of(
         sent_since=_extent(sends["invoked"]),
         stamped_since=_extent(pl.concat([frame["timestamp"].drop_nulls() for frame in (sends, reads)]), lowest=0),
         latencies=_latencies(sends, reads),
-        figures=_figures(Rows(sends, reads, rows.marks), matched.first_read),
+        figures=plain_figures_of(Rows(sends, reads, rows.marks), matched.first_read),
         hash_check=int(pl.Series([HASH_CHECK]).hash()[0]),
     )
     return facts, np.sort(sends["value"].hash().to_numpy())
@@ -163,7 +163,8 @@ def of_one(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(tp=pl.lit(0))
 
 
-def _by_time(reads: pl.DataFrame) -> pl.DataFrame:
+def by_time(reads: pl.DataFrame) -> pl.DataFrame:
+    """The reads in the order of time."""
     if reads["at"].is_sorted() and reads["completed"].is_sorted(nulls_last=True):
         return reads
     return reads.sort(*ORDER, nulls_last=True, maintain_order=True)
@@ -266,20 +267,23 @@ def _by_process(frame: pl.DataFrame) -> tuple[Ints, Ints]:
     return order, codes[order].astype(np.int64)
 
 
-def _sent_by(sends: pl.DataFrame) -> list[tuple[str, Key, Key]] | None:
-    """The first and last send of each process; None: offsets do not grow in the order of its invocations."""
+def _sent_by(sends: pl.DataFrame) -> tuple[list[tuple[str, Key, Key]], bool]:
+    """The first and last send of each process, and whether its offsets grow in the order of its invocations."""
     if not len(sends):
-        return []
+        return [], True
     order, codes = _by_process(sends)
     invoked, place, index = (sends[name].to_numpy()[order] for name in INVOKED)
     same, time, line = (np.diff(column) for column in (codes, invoked, place))
     grows = (time > 0) | (time == 0) & ((line > 0) | (line == 0) & (np.diff(index) > 0))
-    if not grows[same == 0].all():
-        return None
-    begins = np.flatnonzero(np.append(True, same != 0))
+    is_in_order = bool(grows[same == 0].all())
+    if not is_in_order:
+        order = sends.with_row_index("row").sort("process", *INVOKED)["row"].to_numpy().astype(np.int64)
+        codes = sends["process"].gather(order).rle_id().to_numpy().astype(np.int64)
+    begins = np.flatnonzero(np.append(True, np.diff(codes) != 0))
     ends = np.append(begins[1:], len(order)) - 1
     names = sends["process"].gather(order[begins]).to_list()
-    return list(zip(names, _keys(sends, order[begins], INVOKED), _keys(sends, order[ends], INVOKED), strict=True))
+    keys = (_keys(sends, order[rows], INVOKED) for rows in (begins, ends))
+    return list(zip(names, *keys, strict=True)), is_in_order
 
 
 def _runs_of(reads: pl.DataFrame) -> list[RunOfReads] | None:
@@ -321,7 +325,7 @@ def _latencies(sends: pl.DataFrame, reads: pl.DataFrame) -> list[int]:
     return pl.concat(samples).select(pl.col("completed") - pl.col("invoked")).to_series().drop_nulls().to_list()
 
 
-def _figures(rows: Rows, first_read: Ints) -> dict[str, Any] | None:
+def plain_figures_of(rows: Rows, first_read: Ints) -> dict[str, Any] | None:
     """The span of the observations, and the figures of all partitions that add up (figures/merge.py)."""
     span = span_of(rows.sends, rows.reads, rows.marks)
     if span is None:

@@ -21,19 +21,24 @@ def summary_of(
     topic: str, partition: int, facts: Sequence[RangeFacts], rest: Rows, common: Common, settings: Settings
 ) -> Record:
     """The summary of a partition with no unproved rules."""
-    took = rest.sends.select(pl.col("completed") - pl.col("invoked")).to_series().drop_nulls()
-    latencies = pl.Series([*took, *(took for fact in facts for took in fact.latencies)], dtype=pl.Int64)
     figures = _figures(topic, facts, rest, common)
     final = final_reads_in(facts, rest, common, settings)
     return plain_summary(
         (topic, partition),
         _counts(facts, rest),
         figures["span"] if figures["bins"] else None,
-        latencies.quantile(0.25, "lower"),
+        latency_in(facts, rest),
         final.drop("tp").row(0, named=True) if len(final) else None,
         figures,
         settings,
     )
+
+
+def latency_in(facts: Sequence[RangeFacts], rest: Rows) -> float | None:
+    """The lower quartile of the latencies (ns) of sends and reads, from samples; None without any."""
+    took = rest.sends.select(pl.col("completed") - pl.col("invoked")).to_series().drop_nulls()
+    latencies = pl.Series([*took, *(took for fact in facts for took in fact.latencies)], dtype=pl.Int64)
+    return latencies.quantile(0.25, "lower")
 
 
 def _counts(facts: Sequence[RangeFacts], rest: Rows) -> dict[str, int]:

@@ -102,7 +102,7 @@ def unproved_rules(topic: str, ranges: Sequence[Facts], rest: Rows, common: Comm
     facts = [fact for fact, _ in ranges]
     unproved = chosen_rules(settings) - set(PROVED)
     unproved.update(rule for fact in facts for rule in fact.unproved)
-    if not _only_grows(rest, common.context, settings) or not _values_are_unique(ranges, rest):
+    if not only_grows(rest, common.context, settings) or not _values_are_unique(ranges, rest):
         unproved.update(PROVED)
     has_read = any(fact.read for fact in facts)
     if settings.final and not settings.final_processes() and has_read:
@@ -140,7 +140,7 @@ def _groups_follow(
     return not any(map(len, contradicting_groups(of_one(rest.marks), first_read, unhandled, final, settings)))
 
 
-def _only_grows(rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
+def only_grows(rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
     """Whether nothing is deleted, and all that belongs to no range are indeterminate or failed sends, and marks."""
     if len(rest.reads):
         return False
@@ -150,20 +150,29 @@ def _only_grows(rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
     return not odd_sends and not odd_marks and not has_unknown_deletion(context)
 
 
-def _values_are_unique(ranges: Sequence[Facts], rest: Rows) -> bool:
-    """Whether all sends have different values. Equal hashes of different values only cost time."""
+def repeated_hashes(ranges: Sequence[Facts], rest: Rows) -> Hashes | None:
+    """The hashes of values that several sends may have: equal hashes of different values only cost time.
+
+    None if they cannot be compared.
+    """
     hashes = [np.sort(rest.sends["value"].hash().to_numpy()), *(found for _, found in ranges)]
-    found = [value for fact, _ in ranges for value in fact.found]
-    if len({fact.hash_check for fact, _ in ranges}) > 1 or len(found) > len(set(found)):
-        return False
+    if len({fact.hash_check for fact, _ in ranges}) > 1:
+        return None
     limits = np.arange(1, BUCKETS, dtype=np.uint64) * np.uint64(2**64 // BUCKETS)
     cuts = [[0, *np.searchsorted(part, limits).tolist(), len(part)] for part in hashes]
+    repeated = []
     for bucket in range(BUCKETS):
         parts = [part[cut[bucket] : cut[bucket + 1]] for part, cut in zip(hashes, cuts, strict=True)]
         values = np.sort(np.concatenate(parts))
-        if (values[1:] == values[:-1]).any():
-            return False
-    return True
+        repeated.append(values[1:][values[1:] == values[:-1]])
+    return np.unique(np.concatenate(repeated))
+
+
+def _values_are_unique(ranges: Sequence[Facts], rest: Rows) -> bool:
+    """Whether all sends have different values."""
+    found = [value for fact, _ in ranges for value in fact.found]
+    repeated = repeated_hashes(ranges, rest)
+    return repeated is not None and not len(repeated) and len(found) == len(set(found))
 
 
 def _is_read(
@@ -182,10 +191,10 @@ def _is_read(
         return False
     until = max((until for _, _, until in reads), default=MIN_INT64)
     has_open_poll = common.context["kind"].is_in(["poll"]).any()
-    return not has_open_poll and not _maybe_expired(topic, facts, rest, until, settings)
+    return not has_open_poll and not maybe_expired(topic, facts, rest, until, settings)
 
 
-def _maybe_expired(topic: str, facts: Sequence[RangeFacts], rest: Rows, until: int, settings: Settings) -> bool:
+def maybe_expired(topic: str, facts: Sequence[RangeFacts], rest: Rows, until: int, settings: Settings) -> bool:
     """Whether retention may have removed records by the last read (ns)."""
     stamps = [fact.stamped_since[0] for fact in facts if fact.stamped_since]
     stamps += rest.sends["timestamp"].filter(rest.sends["timestamp"] >= 0).to_list()

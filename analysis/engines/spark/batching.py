@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from ...batches import Unit
 from ...kernel import judge_unit, judge_whole_run, screen_batch, to_frame
 from ...partitions.unit import Common, Tables
 from ...rules.cycles import find_cycles
+from ...screening.retained import OtherRows, Others, together, with_others
 from ..threads import in_pool
 from .blocks import Row, in_turn, of_no_partition, pack, to_batches, unpack
 
@@ -42,11 +44,15 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
         shared: Tables = {}
         unproved: dict[Unit, Collection[str]] = {}  # of large partitions; without any, a partition is plainly valid
         packed: dict[Unit, list[tuple[str, bytes]]] = {}  # a large partition is unpacked when its turn comes
+        partly: dict[Unit, list[tuple[OtherRows, float | None]]] = {}  # condensed partitions
         for row in in_turn(batches):
-            if row["kind"] == "observations":
-                packed.setdefault(Unit(row["topic"], row["partition"]), []).append((row["name"], row["payload"]))
+            unit = Unit(row["topic"], row["partition"])
+            if row["kind"] in ("observations", "condensed"):
+                packed.setdefault(unit, []).append((row["name"], row["payload"]))
+            elif row["kind"] == "others":
+                partly.setdefault(unit, []).append(pickle.loads(row["payload"]))
             elif row["kind"] == "proof":
-                unproved[Unit(row["topic"], row["partition"])] = json.loads(row["payload"])
+                unproved[unit] = json.loads(row["payload"])
             else:
                 home = small if row["kind"] == "small" else shared
                 home.setdefault(row["name"] or row["kind"], []).append(unpack(row["payload"]))
@@ -61,10 +67,18 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
             tables = units.pop(unit)
             if unproved.get(unit) == []:
                 continue
+            if unit in partly:
+                tables = {}  # its rows among the small partitions are among the condensed ones
             for name, payload in packed.pop(unit, ()):
                 tables.setdefault(name, []).append(unpack(payload))
+            if others := partly.get(unit):
+                tables = {name: [rows] for name, rows in together([tables]).items()}
             judged = in_pool(judge_unit, *unit, tables, common, settings, unproved=unproved.get(unit))
-            yield from to_batches(_results(to_frame(judged.findings), judged.summaries))
+            summaries = judged.summaries
+            if others:
+                left = Others([rows for rows, _ in others], others[0][1])
+                summaries = [with_others(one, left) for one in summaries]
+            yield from to_batches(_results(to_frame(judged.findings), summaries))
             if settings.dialect == "jepsen" and judged.dependencies:  # one unit: all of its cycles are here
                 found = find_cycles(pl.concat(judged.dependencies), settings)
                 findings, record = judge_whole_run(found, settings)

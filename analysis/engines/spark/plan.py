@@ -50,6 +50,7 @@ from .blocks import (
     to_batches,
     unpack,
 )
+from .condensing import is_of
 from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
 from .frames import blocks_of_frame
 from .session import parallel_tasks, shuffle_tasks
@@ -112,8 +113,9 @@ def _plan(
     if ranges.may_be_large(run, size):
         storing = partial(store, stored=stored)
         proved = ranges.prove(observed.drop("batch"), everywhere, run.settings, tasks, storing)
-        valid = proved.proofs.filter(ranges.is_valid()).select("topic", "partition")
-        observed = observed.join(F.broadcast(valid), ["topic", "partition"], "left_anti")
+        observed = observed.filter(~is_of(proved.done))
+        if proved.condensed is not None:
+            observed = observed.unionByName(proved.condensed.withColumn("batch", batch_of(run.settings.batches)))
         everywhere, reported = everywhere.unionByName(proved.proofs), reported.unionByName(proved.summaries)
     shared = everywhere.crossJoin(F.broadcast(observed.select("batch").distinct()))
     needed = observed.unionByName(shared)

@@ -6,8 +6,8 @@ blocks of large partitions → cut → by range → facts → by partition → p
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Iterator
-from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,27 +19,35 @@ from ....histories.settings import Settings
 from ...batches import Unit
 from ...partitions.offset_ranges import REST, by_range
 from ...partitions.unit import OBSERVED, Common, Tables
+from ...screening.condense import borders_of
 from ...screening.range_facts import RangeFacts
 from ...screening.ranges import MAX_REST, Facts, can_be_proved, proof_of, range_facts, ranges_of, rows_of
+from ...screening.retained import suspects_of_range
 from ...screening.screen import chosen_rules
 from .batching import common_of
 from .blocks import BLOCK, SCHEMA, Map, in_turn, of_no_partition, pack, rows_in, to_batches, unpack
+from .condensing import UNIT, condense, grouped
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 VALID = "valid"  # the name of proofs of plainly valid partitions
 BYTES_PER_ROW = 16  # of a large partition's blocks, at least; and a quarter of those of its lines
-UNIT = ("topic", "partition")
 RANGED = BLOCK + ", range long"
 _RANGED = SCHEMA.append(pa.field("range", pa.int64()))
 
 
 class Proofs(NamedTuple):
-    """Blocks of kind `proof` (the unproved rules of each large partition), and the summaries of plainly valid ones."""
+    """The proofs of large partitions: blocks of kind `proof` with the unproved rules, and summaries of valid ones.
+
+    Also the blocks that condense partitions for their unproved rules (condensing.py). All blocks of the partitions
+    in `done` are superseded.
+    """
 
     proofs: DataFrame
     summaries: DataFrame
+    condensed: DataFrame | None
+    done: list[Unit]
 
 
 def may_be_large(run: Run, size: int) -> bool:
@@ -69,23 +77,17 @@ def prove(observed: DataFrame, everywhere: DataFrame, settings: Settings, tasks:
     rest = parts.filter(~of_range).drop("range")
     shared = everywhere.drop(*UNIT)
     needed = [parts.filter(of_range), rest.join(F.broadcast(ranges), [*UNIT]), shared.crossJoin(F.broadcast(ranges))]
-    facts = _grouped(needed, [*UNIT, "range"], tasks).applyInArrow(_stating(text), BLOCK)
+    facts = grouped(needed, [*UNIT, "range"], tasks).applyInArrow(_stating(text), BLOCK)
     needed = [facts, rest, shared.crossJoin(F.broadcast(ranges.select(*UNIT).distinct()))]
-    concluded = store(_grouped(needed, [*UNIT], tasks).applyInArrow(_concluding(text), BLOCK))
-    is_proof = F.col("kind") == "proof"
-    return Proofs(concluded.filter(is_proof), concluded.filter(~is_proof))
-
-
-def _grouped(frames: list[DataFrame], key: list[str], tasks: int) -> Any:
-    union = reduce(lambda one, other: one.unionByName(other), frames)
-    return union.repartition(tasks, *key).groupBy(*key)
-
-
-def is_valid() -> Column:
-    """Whether a proof is of a plainly valid partition."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return F.col("name") == VALID
+    concluded = grouped(needed, [*UNIT], tasks).applyInArrow(_concluding(text), BLOCK).collect()
+    blocks = {kind: [row for row in concluded if row["kind"] == kind] for kind in ("proof", "summaries")}
+    handed = [row for row in concluded if row["kind"] in ("borders", "suspects")]
+    proofs, summaries = (observed.sparkSession.createDataFrame(rows, BLOCK) for rows in blocks.values())
+    done = [Unit(row["topic"], row["partition"]) for row in blocks["proof"] if row["name"] == VALID]
+    if not handed:
+        return Proofs(proofs, summaries, None, done)
+    units, condensed = condense(handed, parts, shared, (settings, tasks))
+    return Proofs(proofs, summaries, store(condensed), done + units)
 
 
 def _cutting(range_offsets: int) -> Map:
@@ -158,9 +160,18 @@ def _concluding(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
         if can_be_proved(topic, OBSERVED, len(rest.sends) + len(rest.reads) + len(rest.marks), group.common, settings):
             empty = set(ranges_of(group.facts, rest, settings)) - set(group.facts)
             found = {number: range_facts({}, rest, number, group.common, settings) for number in empty} | group.facts
-            ranges = [found[number] for number in sorted(found)]
-            proof = proof_of(topic, partition, ranges, rest, group.common, settings)
+            ranges = {number: found[number] for number in sorted(found)}
+            proof = proof_of(topic, partition, [*ranges.values()], rest, group.common, settings)
             unproved = sorted(proof.unproved)
+            borders = borders_of(topic, ranges, rest, proof.unproved, group.common, settings) if unproved else None
+            if borders is not None:
+                of_empty = {
+                    number: suspects_of_range({}, rest, number, topic, borders, group.common, settings)
+                    for number in empty
+                }
+                handed = [("borders", 0, borders), *(("suspects", *item) for item in of_empty.items())]
+                rows = [(kind, topic, partition, "", number, pickle.dumps(one)) for kind, number, one in handed]
+                yield from to_batches(rows)
             if proof.summary is not None:
                 yield from to_batches([of_no_partition("summaries", json.dumps([proof.summary]).encode())])
         name = "" if unproved else VALID

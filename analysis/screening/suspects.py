@@ -1,0 +1,313 @@
+"""Finds the offsets of a range that an unproved rule may report; the others are plain (condense.py).
+
+A *plain* offset has one acknowledged send of a value. All of its reads returned that value, and not before the send. A
+final read is among them; in a run without final reads, any read. No record behind it was known before its send was
+invoked, its producer's order agrees with its offset, and every group handled it that must have.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from ...histories.settings import Settings
+from ...histories.tables import MAX_INT64, MIN_INT64
+from ..partitions.entries import Ints, Mask
+from ..partitions.foreign_clock import HOUR_NS
+from ..partitions.marks import IS_HANDLED, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
+from ..partitions.observations import last_heal
+from .groups import group_of, handlers_of, missed_records
+from .premises import IS_ODD_MARK
+from .range_facts import INVOKED, ORDER, Key, Rows, by_time, of_one
+
+MAX_LATE_SENDS = 1_000  # of a process in a range, before which it sent to higher ranges
+Spans = list[tuple[int, int]]  # of offsets: the first and the end (exclusive)
+About = tuple[pl.DataFrame, Settings]  # the context and the settings of the run
+
+
+class Clock(NamedTuple):
+    """The operations of a process in a range and a split: their places, and the times (ns) of their invocations."""
+
+    process: str
+    split: int
+    places: tuple[int, int]
+    times: tuple[int, int]
+
+
+class Borders(NamedTuple):
+    """What the facts of all ranges tell each of them about the others (condense.py: borders_of)."""
+
+    numbers: list[int]  # of the ranges, in order
+    has_final: bool
+    lost_below: int  # an acknowledged record below this offset that the final reads lack is lost; 0: not certain
+    known_above: list[int]  # ns, by range: since when a record or an end above it was known
+    sent_by: dict[str, list[tuple[int, Key, Key]]]  # by process: range, first and last send
+    judges_groups: bool  # whether a rule about groups is unproved
+    limits: dict[str, int]  # by group: the offset below which it must have handled all records
+    spans: Spans  # that hold a consumer's jump
+    polls: dict[int, list[tuple[str, Key]]]  # by range: open polls, whose process read there before or afterwards
+    repeated: Ints  # hashes of values that were sent twice, as int64
+    others: list[str]  # values that were sent to an unknown partition
+    clocks: list[Clock]  # of the rows in no range
+    latency: float | None  # the lower quartile (ns) of the whole partition
+
+
+class Suspects(NamedTuple):
+    """The offsets of a range that are not plain, and the rows elsewhere on which their judgement depends."""
+
+    offsets: Ints
+    spans: Spans  # that hold a consumer's jump
+    values: list[str]  # which reads returned at another offset than their send's
+    keys: list[str]  # of sends at these offsets
+    times: list[int]  # ns: operations that contradict what was known before: the highest record then is the witness
+    sends: dict[int, list[tuple[str, Key]]]  # by range: sends whose predecessor may be there
+    plain_since: int  # ns: since when a plain record of the range was known
+    clocks: list[Clock]
+    last_times: list[tuple[str, int, int, int]]  # ns, by process: the last of a plain record; first and last of others
+    has_stale_end: bool
+    missed: list[str]  # values that a group passed over, and that must be lost
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The rows of a range, and arrays with one cell for each of its offsets."""
+
+    first: int
+    sends: pl.DataFrame  # in the order of offsets
+    reads: pl.DataFrame  # in the order of time
+    marks: pl.DataFrame  # handled records
+    of_send: Ints  # the cell of each send
+    of_read: Ints
+    sent: Ints  # the row of a send; -1: none
+    is_match: Mask  # of each read: it returned the value of the send
+    first_read: Ints  # ns, of the send's value; MAX_INT64: never
+    known: Ints  # ns: since when any record was known; MAX_INT64: none
+    is_odd: Mask  # has records, but not one plain send that all reads returned
+
+    @classmethod
+    def of(cls, rows: Rows, first: int, end: int) -> Cells:
+        """The cells of the offsets from `first` to `end` (exclusive)."""
+        sends, reads = rows.sends.sort("offset", maintain_order=True), by_time(rows.reads)
+        size = end - first
+        of_send, of_read = (frame["offset"].to_numpy() - first for frame in (sends, reads))
+        sent = np.full(size, -1, np.int64)
+        sent[of_send] = np.arange(len(sends))
+        entry = sent[of_read]
+        value = sends["value"].gather(pl.Series(np.maximum(entry, 0))) if len(sends) else reads["value"].clear()
+        is_match = np.zeros(len(reads), bool)
+        if len(sends):
+            is_match = (entry >= 0) & reads["value"].eq_missing(value).to_numpy()
+        acked, done = (frame["completed"].fill_null(MAX_INT64).to_numpy() for frame in (sends, reads))
+        first_read, known = np.full(size, MAX_INT64), np.full(size, MAX_INT64)
+        np.minimum.at(first_read, of_read[is_match], done[is_match])
+        np.minimum.at(known, of_read, done)
+        np.minimum.at(known, of_send, acked)
+        is_plain = pl.col("acknowledged") & pl.all_horizontal(pl.col("value", "completed", "invoked").is_not_null())
+        is_odd = np.bincount(of_send, minlength=size) > 1
+        is_odd[of_send[~sends.select(is_plain).to_series().to_numpy()]] = True
+        is_odd[of_read[~is_match | reads["completed"].is_null().to_numpy()]] = True
+        is_odd[of_send[first_read[of_send] < sends["invoked"].fill_null(MAX_INT64).to_numpy()]] = True
+        return cls(first, sends, reads, rows.marks, of_send, of_read, sent, is_match, first_read, known, is_odd)
+
+    @property
+    def of_mark(self) -> Ints:
+        """The cell of each handled record."""
+        return np.asarray(self.marks["offset"].to_numpy() - self.first)
+
+
+def suspects_in(
+    cells: Cells,
+    rest: Rows,
+    unplaced: pl.DataFrame,
+    number: int,
+    borders: Borders,
+    about: tuple[pl.DataFrame, Settings],
+) -> Suspects | None:
+    """The suspects of the range of that number; None: its partition cannot be condensed. `about`: context, settings."""
+    context, settings = about
+    sends, reads = cells.sends, cells.reads
+    if _is_irregular(cells) or (clocks := _clocks(cells)) is None:
+        return None
+    known_above = borders.known_above[borders.numbers.index(number)]
+    late = _late(cells, rest, unplaced, known_above)
+    order = _out_of_order(sends, number, borders)
+    if late is None or order is None:
+        return None
+    is_final = pl.col("process").is_in(settings.final_processes()) & (pl.col("completed") >= last_heal(context))
+    counts = reads.select(is_final.fill_null(False)).to_series().to_numpy() if borders.has_final else True
+    is_seen = np.broadcast_to(counts, len(reads))
+    seen = np.zeros(len(cells.sent), bool)
+    seen[cells.of_read[cells.is_match & is_seen]] = True
+    missed = _missed_by_groups(cells, is_seen, rest, borders, about)
+    if missed is None:
+        return None
+    suspect = cells.is_odd | ((cells.sent >= 0) & ~seen)
+    suspect[late.offsets] = True
+    suspect[order[0] - cells.first] = True
+    rows = sends.filter(pl.Series(suspect[cells.of_send]))
+    plain = cells.known[~suspect]
+    return Suspects(
+        offsets=np.flatnonzero(suspect) + cells.first,
+        spans=_jumps_at_moves(reads, rest.marks),
+        values=reads["value"].filter(pl.Series(~cells.is_match)).drop_nulls().unique().to_list(),
+        keys=rows["key"].drop_nulls().unique().to_list(),
+        times=late.times,
+        sends=order[1],
+        plain_since=int(plain.min()) if len(plain) else MAX_INT64,
+        clocks=clocks,
+        last_times=_last_times(cells),
+        has_stale_end=late.has_stale_end,
+        missed=missed,
+    )
+
+
+def _is_irregular(cells: Cells) -> bool:
+    """Whether there are transactions, synthetic invocations, or generations of handled records."""
+    odd_sends = cells.sends.select((pl.col("txn") | pl.col("synthetic") | (pl.col("index") > 0)).any()).item()
+    odd_marks = cells.marks.select((IS_ODD_MARK | pl.col("group_generation").is_not_null()).any()).item()
+    return bool(odd_sends or cells.reads["txn"].any() or odd_marks)
+
+
+def _clocks(cells: Cells) -> list[Clock] | None:
+    """The clocks of all processes; None if one may have been set back by an hour (foreign_clock.py)."""
+    columns = ("process", "invoked", "invoked_at")
+    rows = pl.concat([frame.select(columns) for frame in (cells.sends, cells.reads, cells.marks)]).drop_nulls()
+    return clocks_of(rows)
+
+
+def clocks_of(operations: pl.DataFrame) -> list[Clock] | None:
+    """The clocks in rows of (process, invoked, invoked_at); None if one may have been set back by an hour."""
+    time, place = pl.col("invoked"), pl.col("invoked_at")
+    spans = operations.group_by("process", split=place // (1 << 32)).agg(
+        place.min().alias("low"), place.max().alias("high"), time.min().alias("begun"), time.max().alias("ended")
+    )
+    if len(spans.filter(pl.col("ended") - pl.col("begun") >= HOUR_NS)):
+        ordered = operations.sort("invoked_at", maintain_order=True)
+        back = ordered.select(back=time.cum_max().over("process", place // (1 << 32)) - time)
+        if len(back.filter(pl.col("back") >= HOUR_NS)):
+            return None
+    columns = spans.select("process", "split", "low", "high", "begun", "ended").iter_rows()
+    return [Clock(process, split, (low, high), (begun, ended)) for process, split, low, high, begun, ended in columns]
+
+
+def _last_times(cells: Cells) -> list[tuple[str, int, int, int]]:
+    rows = [
+        frame.select("process", "completed", is_odd=pl.Series(cells.is_odd[cell]))
+        for frame, cell in ((cells.sends, cells.of_send), (cells.reads, cells.of_read))
+    ]
+    odd = pl.col("completed").filter("is_odd")
+    times = pl.concat(rows).drop_nulls().group_by("process")
+    return times.agg(
+        plain=pl.col("completed").filter(~pl.col("is_odd")).max().fill_null(MIN_INT64),
+        first=odd.min().fill_null(MAX_INT64),
+        last=odd.max().fill_null(MIN_INT64),
+    ).rows()
+
+
+class _Late(NamedTuple):
+    offsets: Ints  # cells
+    times: list[int]
+    has_stale_end: bool
+
+
+def _late(cells: Cells, rest: Rows, unplaced: pl.DataFrame, known_above: int) -> _Late | None:
+    """Sends and end offsets that were invoked after a higher record was known; None if that was an hour before."""
+    size = len(cells.sent)
+    ends = rest.marks.filter(IS_LOG_END & (pl.col("offset") - cells.first).is_between(0, size, closed="left"))
+    of_end, requested = ends["offset"].to_numpy() - cells.first, ends["invoked"].fill_null(MIN_INT64).to_numpy()
+    known = cells.known.copy()
+    is_above = of_end > 0
+    returned = ends["completed"].fill_null(MAX_INT64).to_numpy()
+    np.minimum.at(known, of_end[is_above] - 1, returned[is_above])
+    since = np.minimum(np.append(np.minimum.accumulate(known[::-1])[::-1], MAX_INT64), known_above)
+    # Sends without a recorded offset, at the offsets where their values were read.
+    senders = pl.concat([frame.filter(pl.col("outcome") != "fail") for frame in (rest.sends, unplaced)])
+    odd = pl.Series(~cells.is_match)
+    strange = cells.reads.select("value", cell=pl.Series(cells.of_read)).filter(odd)
+    found = strange.join(senders.select("value", "invoked"), on="value").drop_nulls()
+    own, invoked = cells.of_send, cells.sends["invoked"].fill_null(MIN_INT64).to_numpy()
+    cell = np.concatenate([own, found["cell"].to_numpy()])
+    invoked = np.concatenate([invoked, found["invoked"].to_numpy()])
+    if len(cell) and (invoked - np.minimum(since[cell + 1], cells.known[cell])).max() >= HOUR_NS:
+        return None
+    is_late, is_stale = since[cell + 1] < invoked, since[of_end] < requested
+    times = np.unique(np.concatenate([invoked[is_late], requested[is_stale]]))
+    return _Late(np.unique(cell[is_late]), times.tolist(), bool(is_stale.any()))
+
+
+def _out_of_order(
+    sends: pl.DataFrame, number: int, borders: Borders
+) -> tuple[Ints, dict[int, list[tuple[str, Key]]]] | None:
+    """The cells of sends before or behind which their producer's offsets go back.
+
+    And by range the sends whose predecessor may be there, in a higher one. None if there are too many.
+    """
+    if not len(sends):
+        return np.empty(0, np.int64), {}
+    acked = sends.filter("acknowledged").sort("process", *INVOKED)
+    steps = acked.select("process", "offset", *INVOKED).with_row_index("row")
+    back = steps.filter(pl.col("offset") < pl.col("offset").shift().over("process"))["row"].to_numpy()
+    rows = {*back.tolist(), *(back - 1).tolist()}
+    wanted: dict[int, list[tuple[str, Key]]] = {}
+    for (process,), own in steps.group_by("process", maintain_order=True):
+        keys: list[Key] = []
+        for above, begun, ended in borders.sent_by.get(str(process), ()):
+            if above <= number or begun >= own.select(INVOKED).row(-1):
+                continue
+            keys = keys or own.select(INVOKED).rows()
+            low, high = bisect_right(keys, begun), min(bisect_left(keys, ended) + 1, len(keys))
+            if high - low > MAX_LATE_SENDS:
+                return None
+            rows.update(own["row"][low:high].to_list())
+            wanted.setdefault(above, []).extend((str(process), key) for key in keys[low:high])
+    return acked["offset"].gather(sorted(rows)).to_numpy(), wanted
+
+
+def _jumps_at_moves(reads: pl.DataFrame, marks: pl.DataFrame) -> Spans:
+    """The jumps from a position that was set among a process's reads of the range; others are between runs of reads."""
+    within = reads.group_by("process").agg(begun=pl.col("completed").min(), ended=pl.col("completed").max())
+    moves = marks.filter(IS_MOVE).join(within, on="process")
+    moves = moves.filter(pl.col("completed").fill_null(MAX_INT64).is_between("begun", "ended"))
+    if not len(moves):
+        return []
+    own = reads.filter(pl.col("process").is_in(moves["process"].unique().implode()))
+    steps = pl.concat(
+        [own.select("process", *ORDER, "offset"), moves.select("process", *ORDER, position=POSITION)], how="diagonal"
+    ).sort("process", *ORDER, nulls_last=True)
+    jumps = steps.with_columns(pl.col("position").shift().over("process")).filter(
+        pl.col("offset") != pl.col("position")
+    )
+    return [jump_between(position, offset) for offset, position in jumps.select("offset", "position").iter_rows()]
+
+
+def jump_between(position: int, offset: int) -> tuple[int, int]:
+    """The offsets on which the judgement of a jump from a position to an offset depends: all that it passed over."""
+    return (min(position, offset), offset + 1) if position < offset else (offset, offset + 1)
+
+
+def _missed_by_groups(cells: Cells, is_seen: Mask, rest: Rows, borders: Borders, about: About) -> list[str] | None:
+    """The values of records that a group passed over, all of them lost; None if one is not certainly lost.
+
+    Where a group missed a record that was there, its cause depends on all polls of the group.
+    """
+    context, settings = about
+    if not borders.judges_groups or not borders.limits:
+        return []
+    groups = of_one(pl.DataFrame({"group": [*borders.limits], "limit": [*borders.limits.values()]}))
+    key = ["offset", "value"]
+    records = of_one(pl.concat([frame.select(key) for frame in (cells.sends, cells.reads)]).unique())
+    handlers = handlers_of(context)
+    # Of the consumers without a group.id only those that committed, or were assigned the partition, are members.
+    active = rest.marks.filter(IS_OF_GROUP)["process"].unique()
+    is_member = (group_of(settings) != "") | pl.col("process").is_in(active.implode())
+    done = of_one(cells.marks.filter(IS_HANDLED) if handlers else cells.reads).filter(is_member)
+    missed = missed_records(groups, records, done, handlers, settings).filter(pl.col("offset") < pl.col("limit"))
+    lost = cells.sends.filter("acknowledged").join(cells.reads.filter(pl.Series(is_seen)), on=key, how="anti")
+    is_lost = missed["offset"] < borders.lost_below
+    if not is_lost.all() or len(missed.join(lost, on=key, how="anti")):
+        return None
+    return missed["value"].unique().to_list()
