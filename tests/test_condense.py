@@ -24,7 +24,7 @@ from test_ranges import judged_by_ranges, without_figures
 from test_screening import GROUPS, random_texts, together
 
 RECORDS = 10  # of a range
-SUMS = ("span", "bins", "series", "latency", "heat", "times", "windows", "never_received")
+SUMS = ("span", "bins", "series", "latency", "heat", "times", "never_received")
 
 
 def compare(run: Run, offsets: int = RECORDS) -> int:

@@ -74,7 +74,10 @@ def _first_two(reads: pl.DataFrame) -> pl.DataFrame:
 
 
 def _polls_of(p: Partition, reads: pl.DataFrame) -> pl.DataFrame:
-    """The polls that returned these records: one row each, with its range of offsets, first and last value."""
+    """The polls that returned these records: one row each, with its range of offsets, first and last value.
+
+    A condensed partition may lack some of their records.
+    """
     polls = p.reads.lazy().join(reads.lazy().select("at"), on="at", how="semi", maintain_order="left")
     return (
         polls.group_by("at", maintain_order=True)
@@ -85,6 +88,7 @@ def _polls_of(p: Partition, reads: pl.DataFrame) -> pl.DataFrame:
             value=pl.col("value").first(),
             last_value=pl.col("value").last(),
             records=pl.len(),
+            least=pl.lit("at least " if len(p.passed) else ""),
         )
         .collect()
     )
@@ -112,7 +116,7 @@ def _describe(kind: str, row: dict[str, Any]) -> str:
         if row["records"] == 1:
             return f"{_shorten(row['value'])} @{row['first']}"
         ends = f"{_shorten(row['value'])} … {_shorten(row['last_value'])}"
-        return f"{row['records']} records @{row['first']}-{row['last']}: {ends}"
+        return f"{row['least']}{row['records']} records @{row['first']}-{row['last']}: {ends}"
     if kind == "crash":
         return "crashed"
     return kind.replace("_", " ") + ("" if row["offset"] is None else f" {row['offset']}")
@@ -142,8 +146,11 @@ def _distinct(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _adjacent_operations(
     p: Partition, shown: list[dict[str, Any]], lost: set[str], wanted: int
 ) -> list[dict[str, Any]]:
-    """Other operations on the partition about the time of the proof, if the proof has few operations."""
-    if not shown:
+    """Other operations on the partition about the time of the proof, if the proof has few operations.
+
+    A condensed partition has few of them.
+    """
+    if not shown or len(p.passed):
         return []
     focus = shown[0]["completed"] or shown[0]["invoked"]
     is_involved = pl.col("process").is_in(sorted({row["process"] for row in shown}))

@@ -23,7 +23,7 @@ from .ranges import rows_of
 from .summaries import handled_again
 from .suspects import Borders, Cells, Suspects, suspects_in
 
-MAX_DRAWN = 100  # wanted offsets of a range: then figures show all records of the polls that returned these
+MAX_DRAWN = 100  # wanted offsets of a range: then figures have all records of the polls that returned these
 STRETCH = 1 << 12  # plain offsets with witnesses of their own, at most
 
 
