@@ -28,6 +28,7 @@ API = ROOT / "cli" / "api"  # the package `logjudge` itself: it imports what `cl
 # Within analysis a folder may import from itself and from those before it; the steps of the pipeline stand above.
 ANALYSIS_ORDER = (
     "cached",
+    "extremes",
     "references",
     "wording",
     "replicas",
