@@ -78,9 +78,9 @@ def judge(task: Task, engine: Engine) -> Judged:
         report = engine.described(report, results)
         progress("writing", 0, 1, "reports")
         figures = merge_figures(results.records, results.context, results.run.settings)
+        report["headline"] = headline(report, figures["impact"])
         engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
-    first = headline(report, figures["impact"])
-    return Judged(path, name, folder, began, time.monotonic() - started, report, first)
+    return Judged(path, name, folder, began, time.monotonic() - started, report, report["headline"])
 
 
 def judge_or_report(task: Task, engine: Engine) -> Judged:

@@ -43,17 +43,16 @@ def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
 
 
 def _screen(report: dict[str, Any], seconds: float, room: Room) -> list[str]:
-    lines = [_headline(report, room), *_wrapped(_scope(report, seconds), room), ""]
+    lines = [_verdict(report, room), *_wrapped(report["headline"], room), *_wrapped(_scope(report, seconds), room), ""]
     if "consistency" in report:
-        found = report["consistency"]
-        lines += [*_wrapped(f"{found['demanded']} demanded: {found['summary']}", room), ""]
+        lines += [*_wrapped(f"{report['consistency']['demanded']} demanded", room), ""]
     lines += _rules(report, room)
     if report["incidents"]:
         lines += ["", click.style("Incidents", bold=True), *_incidents(report, room)]
     return [*lines, "", click.style("Assumptions", bold=True), *_assumptions(report, room)]
 
 
-def _headline(report: dict[str, Any], room: Room) -> str:
+def _verdict(report: dict[str, Any], room: Room) -> str:
     verdict = report["verdict"]
     name = clipped(printable(report["input"]["name"]), room.width - len(f": {verdict}"))
     return f"{name}: " + click.style(verdict.upper(), fg=COLOURS[verdict], bold=True)

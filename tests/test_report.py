@@ -182,7 +182,13 @@ def test_the_postmortem_has_its_sections_in_order(report_of: Callable[[str], Pat
     ("name", "parts"),
     [
         ("group-rebalance-a", ("handled more than once (at-least-once delivery permits it) | 80 |",)),
-        ("retention-a", ("legally gone (deleted, expired or compacted) | 3,049 |", "3,049 of them are legally gone.")),
+        (
+            "retention-a",
+            (
+                "legally gone (deleted, expired or compacted) | 3,049 |",
+                "3,049 of them are legally gone (deleted, expired or compacted).",
+            ),
+        ),
     ],
 )
 def test_the_impact_includes_what_is_permitted(name: str, parts: tuple[str, ...], tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ from ...histories.tables import Finding
 from ..partitions.coordinators import committed_at_last
 from ..partitions.log_start import log_start
 from ..partitions.partition import Partition, once
+from ..replicas.replica_logs import ReplicaLogs
 from ..rules import RULES
 from ..rules.rule import sends_of
 from ..timelines.facts import OUT_OF_RANGE, SECOND, ordered
 from ..timelines.timeline import LogEnd, Timeline
-from ..wording import span
+from ..wording import brokers, span
 from . import explain_divergence, explain_duplicate, explain_loss, explain_misread, explain_missed
 from .cases import GROUP_EVENTS, LOSSES, Explanation, Lost, LostRange, Missed, Repeated, records_at
 from .loss_ranges import explain_losses
@@ -37,7 +38,7 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
     Findings with equal explanations share one record; incidents.py joins the records of one event.
     """
     records: list[Record] = []
-    if p.timeline is not None and not p.replica_logs and not len(p.sends):
+    if p.timeline is not None and not len(p.sends):
         truncated = _explain_truncations(p.timeline)
         records = [record for record in truncated if record["cause"] != "unknown" or not _has_clients(p)]
     shared: dict[Any, Record] = {}
@@ -93,25 +94,44 @@ def _has_clients(p: Partition) -> bool:
 
 
 def _explain_truncations(timeline: Timeline) -> list[Record]:
-    """The causes of truncations in a run of brokers' logs alone, where acknowledgements are not recorded."""
+    """The causes of truncations in a run without clients, where acknowledgements are not recorded."""
     topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
-    records = []
+    cuts: dict[tuple[int, int], list[LogEnd]] = {}
     for cut in timeline.ends:
         loaded = [end for end in timeline.ends_of(cut.broker, "loaded") if end.time is not None and end.end > cut.end]
         before = [end for end in loaded if cut.time is not None and (end.time or 0) <= cut.time]
-        if cut.kind != "truncated" or cut.noop or not before:
-            continue
-        end = before[-1]
-        # A term that began below the cut had written the records by the time it ended.
-        wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < cut.end]
-        written = wrote[-1].time if wrote and (wrote[-1].time or 0) <= (end.time or 0) else None
+        if cut.kind == "truncated" and not cut.noop and before:
+            first = _first_removed(timeline.replica_logs, cut.end, before[-1].end)
+            if first is not None:
+                cuts.setdefault((first, before[-1].end), []).append(cut)
+    records = []
+    for (first, end), alike in cuts.items():
+        # A term that began below the cut had written the records by the time of the truncation.
+        wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < first]
+        written = wrote[-1].time if wrote and (wrote[-1].time or 0) <= (alike[0].time or 0) else None
         acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
-        lost = Lost(topic, partition, cut.end, end.end - 1, end.end - cut.end, acks, written=written)
-        text = f"broker {cut.broker} truncated {span(lost.first, lost.last)} of {lost.name}"
-        text += _reason_of_truncation(timeline, cut)
+        lost = Lost(topic, partition, first, end - 1, end - first, acks, written=written)
+        who = brokers(sorted({cut.broker for cut in alike}))
+        text = f"{who} truncated {span(first, end - 1)} of {lost.name}{_reason_of_truncation(timeline, alike[0])}"
         text += "; no acknowledgements are recorded"
         records.append({"findings": [], "says": text, "lost": None, **record_of(explain_loss(timeline, lost))})
     return records
+
+
+def _first_removed(logs: ReplicaLogs, start: int, end: int) -> int | None:
+    """The first offset of a truncated range at which the last logs have no record, or one of a later leader epoch.
+
+    None if there is none: then the follower fetched the same records again. An epoch that begins within the range
+    wrote other records there; batches before format v2 have no epoch. Without logs it is the first offset.
+    """
+    own = logs.batches.filter(logs.is_of_leader)
+    last = own if len(own) else logs.batches.filter(snapshot=logs.last)
+    if not len(last):
+        return None if logs.held else start
+    begun = last.group_by("leader_epoch").agg(pl.col("base_offset").min()).drop_nulls()["base_offset"]
+    log_end = last.select(pl.col("last_offset").max() + 1).item()
+    removed = [offset for offset in (*begun, max(log_end, start)) if start <= offset < end]
+    return min(removed, default=None)
 
 
 def _reason_of_truncation(timeline: Timeline, cut: LogEnd) -> str:

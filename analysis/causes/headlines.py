@@ -12,14 +12,16 @@ from .cases import LostRange
 Record = Mapping[str, Any]
 
 
-def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanation: Record | None) -> str:
+def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanations: Sequence[Record]) -> str:
     """The headline of an incident with these lost ranges, or with these findings, the worst first, or with neither."""
     if lost:
         records = sum(one.count for one in lost)
         verb = "was" if records == 1 else "were"
         return f"{plural(records, 'acknowledged write')} {verb} lost: {places_of(lost)}{_consumed(lost, records)}"
     if not findings:
-        return str(explanation["says"]) if explanation else ""
+        others = len(explanations) - 1
+        text = str(explanations[0]["says"]) if explanations else ""
+        return f"{text}; {plural(others, 'more truncation')} by the same event" if others > 0 else text
     worst = findings[0]
     if len(findings) == 1:
         return str(worst["sentence"])

@@ -236,7 +236,7 @@ def _incident(group: _Group) -> Incident:
         counts[1] += row["count"]
     return Incident(
         0,
-        headline(lost, ranked, first),
+        headline(lost, ranked, group.explanations),
         ranked[0]["severity"] if ranked else "note",
         group.cause,
         tuple(row["id"] for row in ranked),

@@ -9,11 +9,8 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact
-from ..timelines.timeline import DEATHS, DISK_FAULTS, OF_ADMINISTRATORS, LogEnd, Timeline
+from ..timelines.timeline import INSTANT_FAULTS, LogEnd, Timeline
 from .cases import Lost
-
-# Faults without a duration; deaths are facts of their own.
-INSTANT_FAULTS = (*DEATHS, *DISK_FAULTS, *OF_ADMINISTRATORS, "delete-records", "preferred-election")
 
 
 def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> list[Fact]:

@@ -157,6 +157,8 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
     first, last = divergence.first, divergence.last
     names = " and ".join(map(brokers, sides))
     sentence = f"{in_snapshot(snapshot)} {names} hold different records of {logs.name} at {span(first, last)}"
+    if _differ_in_epochs_only(divergence.records):
+        sentence += " (the same keys, values and timestamps, in different leader epochs)"
     if winner is not None:
         have = "has" if len(sides[winner]) == 1 else "have"
         sentence += f"; {brokers(sides[winner])} {have} those of the later leader"
@@ -176,6 +178,12 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
         brokers=sorted(broker for side in sides for broker in side),
         snapshot=snapshot,
     )
+
+
+def _differ_in_epochs_only(records: pl.DataFrame) -> bool:
+    """Whether all replicas hold the same data at each offset: a producer's retry wrote it to a later leader."""
+    data = pl.struct("key", "value", "timestamp", "control")
+    return bool((records.select(data.n_unique().over("offset")).to_series() == 1).all())
 
 
 def _evidence(divergence: Divergence, bounds: pl.DataFrame) -> Iterator[Evidence]:

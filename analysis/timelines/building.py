@@ -25,6 +25,7 @@ from .log_facts import HANDLERS
 from .timeline import (
     DEATHS,
     DISK_FAULTS,
+    INSTANT_FAULTS,
     OF_ADMINISTRATORS,
     BrokerEvent,
     Builder,
@@ -291,7 +292,10 @@ def _from_faults(builder: Builder) -> None:
             continue
         name = None if topic is None or partition is None else f"{topic}-{partition}"
         kind, hit = f"{fault.type}-{fault.kind}", frozenset(fault.nodes)
-        fact = Fact(message, kind, fault.completed, place=fault.place, partition=name, brokers=hit)
+        # A fault with a duration begins when it is invoked: a broker that stops in order leaves before that completes.
+        is_beginning = fault.type == "fault" and fault.kind not in INSTANT_FAULTS
+        time = fault.invoked if is_beginning else fault.completed
+        fact = Fact(message, kind, time, place=fault.place, partition=name, brokers=hit)
         builder.fault_facts.append(fact)
         for node in fault.nodes:
             if fault.type == "fault" and fault.kind in DEATHS:

@@ -151,6 +151,9 @@ OF_ADMINISTRATORS = {
     "init-transactions": "an administrator initialised the transactional ids again, which aborts open transactions",
 }
 
+# Faults without a duration.
+INSTANT_FAULTS = (*DEATHS, *DISK_FAULTS, *OF_ADMINISTRATORS, "delete-records", "preferred-election")
+
 
 @dataclass
 class Timeline:

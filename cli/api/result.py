@@ -145,7 +145,8 @@ class Result:
         from .plots.report.saved import write_result
 
         target, drawn = Path(folder), "all" if plots else "none"
-        write_whole(target, lambda scratch: write_result(scratch, self.report, self._results, self._figures, drawn))
+        report = {**self.report, "headline": self.headline}
+        write_whole(target, lambda scratch: write_result(scratch, report, self._results, self._figures, drawn))
         return target
 
     def assert_valid(self, allow: str | Iterable[str] = ()) -> None:

@@ -190,7 +190,8 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         acknowledged = plural(impact["acknowledged"], "acknowledged write")
         others = "no other guarantee that was judged" if verdict.get("skipped") else "no guarantee"
         legal = impact["legally_gone"]
-        gone = f" {style.number(legal)} of them {'is' if legal == 1 else 'are'} legally gone." if legal else ""
+        gone = f" {style.number(legal)} of them {'is' if legal == 1 else 'are'} legally gone" if legal else ""
+        gone += " (deleted, expired or compacted)." if legal else ""
         return f"None of {acknowledged} was lost, and {others} was broken.{gone}"
     return _meaning(verdict)
 
@@ -259,7 +260,9 @@ def _without_clients(verdict: dict[str, Any]) -> str:
     if not verdict["counts"].get("kept records"):
         return f"The brokers' logs were read, but no segments with records were given. {unknown}"
     judged = " of the rules that were judged" if verdict.get("skipped") else ""
-    return f"The brokers' files show no breach{judged}. {unknown}"
+    removed = [one["says"] for one in verdict["causes"] if not one["findings"]]
+    also = f", but {plural(len(removed), 'truncation')} removed records for good" if removed else ""
+    return f"The brokers' files show no breach{judged}{also}. {unknown}"
 
 
 @cache

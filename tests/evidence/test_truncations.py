@@ -1,0 +1,70 @@
+"""Truncations in brokers' files without a client history: those that removed records for good are explained."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from command_line import run
+from logjudge.analysis.causes.explaining import _first_removed
+from logjudge.analysis.replicas.replica_logs import ReplicaLogs, replica_logs_of
+from logjudge.histories.evidence.tables import BATCHES
+
+Unpack = Callable[[str], Path]
+
+
+def judged_alone(unpacked: Unpack, name: str, folder: Path) -> dict[str, Any]:
+    """The verdict on the brokers' files of a recorded run."""
+    shutil.copytree(unpacked(name) / "brokers", folder / "run" / "brokers")
+    run("check", folder / "run", "--engine", "local", "--no-plots", "--out", folder / "out")
+    found: dict[str, Any] = json.loads((folder / "out" / "verdict.json").read_text())
+    return {**found, "report": (folder / "out" / "report.md").read_text()}
+
+
+@pytest.mark.parametrize(
+    ("name", "removed"),
+    [
+        ("unclean-election-a", {"offsets 255 to 630 of orders-0", "offsets 224 to 602 of orders-1"}),
+        ("acks1-failover-a", {"offsets 685 to 917 of orders-0"}),
+        ("clean-a", set()),
+        ("transactions-a", set()),
+    ],
+)
+def test_truncations_name_the_records_that_they_removed_for_good(
+    unpacked: Unpack, name: str, removed: set[str], tmp_path: Path
+) -> None:
+    found = judged_alone(unpacked, name, tmp_path)
+    assert found["verdict"] == "unknown"
+    sentences = [cause["says"] for cause in found["causes"]]
+    assert {text.removeprefix("broker 1 truncated ").partition(";")[0] for text in sentences} == removed
+    assert ("removed records for good" in found["report"]) == bool(removed)
+
+
+def logs_of(*batches: tuple[int, int, int | None]) -> ReplicaLogs:
+    """One replica's log of batches (first offset, last offset, leader epoch)."""
+    schema = {name: BATCHES[name] for name in ("base_offset", "last_offset", "leader_epoch")}
+    rows = pl.DataFrame(list(batches), schema, orient="row")
+    return replica_logs_of("orders", 0, {"batches": rows.with_columns(broker=pl.lit("1"), snapshot=pl.lit(""))})
+
+
+@pytest.mark.parametrize(
+    ("batches", "first"),
+    [
+        ([(0, 99, 0)], None),  # a follower that truncated to 50 fetched the same records again
+        ([(0, 49, 0), (50, 99, 1)], 50),
+        ([(0, 59, 0), (60, 99, 1)], 60),  # the records below the later epoch came back
+        ([(0, 59, 0)], 60),  # the log ends there
+        ([(0, 29, 0)], 50),
+        ([(0, 49, 0), (50, 79, 0), (80, 99, 1)], None),  # the later epoch begins behind the truncated range
+        ([(0, 99, None)], None),  # batches before format v2 have no epoch
+    ],
+)
+def test_records_are_gone_if_the_log_ends_below_them_or_a_later_epoch_wrote_there(
+    batches: list[tuple[int, int, int | None]], first: int | None
+) -> None:
+    assert _first_removed(logs_of(*batches), 50, 80) == first
