@@ -91,7 +91,20 @@ class Twin:
         by_process: dict[str, list[int]] = {}
         for op in self._reports(group):
             by_process.setdefault(op.process, []).append(op.event["generation"])
-        return all(numbers == sorted(numbers) for numbers in by_process.values())
+        begun_anew = any(
+            other.event["generation"] > op.event["generation"]
+            for op in self._reports(group)
+            if op.event.get("group") and self._takes(op)
+            for other in self._reports(group)
+            if other.done <= self._joined(op.process, op.done)
+        )
+        return not begun_anew and all(numbers == sorted(numbers) for numbers in by_process.values())
+
+    def _joined(self, process: str, until: int) -> int:
+        """When the process last subscribed before."""
+        return max(
+            (o.begun for o in self.ops if o.f == "subscribe" and o.process == process and o.begun <= until), default=-1
+        )
 
     def ownership(self) -> Iterator[tuple[str, str]]:
         holds = [op for op in self.ops if self._takes(op)]
@@ -137,8 +150,11 @@ class Twin:
             mine, offset = op.event.get("generation"), op.event["offsets"][0]["offset"]
             if mine is None or not self._is_sure(self.group(op.process)):
                 continue
+            joined = self._joined(op.process, begun)
             newer = [
-                o for o in self._reports(self.group(op.process)) if o.done < begun and o.event["generation"] > mine
+                o
+                for o in self._reports(self.group(op.process))
+                if joined <= o.done < begun and o.event["generation"] > mine
             ]
             classic = self.about[op.process].get("group.protocol") != "consumer"
             holds = [o for o in self.ops if self._takes(o) and o.event.get("generation") == mine]

@@ -197,7 +197,14 @@ def _missing_groups(p: Partition) -> Iterator[MissingSetting]:
 def _unsure_generations(p: Partition, group: str, members: list[str]) -> str:
     """The reason why generations and times do not order the actions of members; empty if they do."""
     seen = _memberships(p, members)
-    if seen.select((pl.col("generation") < pl.col("generation").cum_max().over("process")).any()).item():
+    goes_back = seen.select((pl.col("generation") < pl.col("generation").cum_max().over("process")).any()).item()
+    # Or a process that joined after a newer generation was known got an older one.
+    highest = seen.select(known="completed", highest=pl.col("generation").cum_max())
+    assigned = p.marks.filter(pl.col("group"), pl.col("process").is_in(members), kind="assign", outcome="ok")
+    joined = _with_joined(assigned.select("process", GENERATION, "completed"), p, members, at="completed")
+    joined = joined.drop_nulls().sort("joined")
+    later = joined.join_asof(highest, left_on="joined", right_on="known", check_sortedness=False)
+    if goes_back or later.select((pl.col("generation") < pl.col("highest")).any()).item():
         return f"the generations of group {group} go back, so one number may stand for two generations"
     return foreign_clock(p)
 
@@ -247,9 +254,10 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
     committed the partition that another member held in the same generation, from before the commit until after it. Or,
     with KIP-848, a member committed the partition after another got it in a later epoch, and had not given it up. The
     generation of a commit is what the client reports after it.
-    Not a breach: The commit began before anyone had the newer generation. An automatic commit is recorded after it
-    happened: it counts from its process's automatic commit before it. Members of the protocol of KIP-848 have epochs of
-    their own, so another member's later epoch alone says nothing.
+    Not a breach: The commit began before anyone had the newer generation. The member joined after it, so the group's
+    generations have begun anew, as when all its offsets expire. An automatic commit is recorded after it happened: it
+    counts from its process's automatic commit before it. Members of the protocol of KIP-848 have epochs of their own,
+    so another member's later epoch alone says nothing.
     Unknown when: The group's generations go back, as they do after its metadata is lost. run.json does not set group.id
     of a member.
     In Jepsen histories: Not judged: its histories have no generations.
@@ -273,12 +281,30 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
 
 
 def _of_older_generations(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
-    """Commits that began after a newer generation was known, with the membership that shows it (`_other`)."""
+    """Commits that began after a newer generation was known, with the membership that shows it (`_other`).
+
+    A member that joined afterwards got its generation later: the group's count has begun anew.
+    """
     known = _memberships(p, members).with_columns(highest=pl.col("generation").cum_max())
     newest = known.filter(pl.col("generation") == pl.col("highest")).select(
         process_other="process", generation_other="generation", since_other="completed", at_other="at"
     )
-    return latest_before(commits, newest, "since_other").filter(pl.col("generation") < pl.col("generation_other"))
+    older = latest_before(commits, newest, "since_other").filter(pl.col("generation") < pl.col("generation_other"))
+    joined = _with_joined(older, p, members, at="begun")
+    return joined.filter((pl.col("since_other") >= pl.col("joined")).fill_null(True))
+
+
+def _with_joined(rows: pl.DataFrame, p: Partition, members: list[str], at: str) -> pl.DataFrame:
+    """Adds `joined`: when (ns) the process of a row last subscribed before the time in the column `at`, if recorded."""
+    subscriptions = p.context.filter(pl.col("process").is_in(members), kind="subscribe").sort("invoked")
+    return rows.sort(at).join_asof(
+        subscriptions.select("process", joined="invoked"),
+        left_on=at,
+        right_on="joined",
+        by="process",
+        coalesce=False,
+        check_sortedness=False,
+    )
 
 
 def _of_other_members(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
