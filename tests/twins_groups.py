@@ -67,16 +67,8 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
     last = commits[-1][1] if commits else 0
     # An assigned offset was committed, too.
     done = max((op.done for op, _ in commits), default=-1)
-    commits += sorted(
-        (
-            (op, offset)
-            for op in twin.ops
-            if op.process in members and op.outcome == "ok" and op.event.get("group") and op.begun >= done
-            for offset, _ in places(op, "assign")
-            if offset > last
-        ),
-        key=lambda each: each[0].done,
-    )
+    assigned = [(op, offset) for op, offset in _assigned(twin, members) if op.begun >= done and offset > last]
+    commits += sorted(assigned, key=lambda each: each[0].done)
     last = commits[-1][1] if commits else 0
     first, reset = 0, False
     if polls:
@@ -112,13 +104,21 @@ def _joins(op: Op) -> bool:
     return op.f == "subscribe" or (op.f == "assign" and not op.event.get("revoked"))
 
 
+def _assigned(twin: Twin, members: list[str]) -> list[tuple[Op, int]]:
+    """Offsets from which the group assigned the partition: they were committed."""
+    ops = [op for op in twin.ops if op.process in members and op.outcome == "ok" and op.event.get("group")]
+    return [(op, offset) for op in ops for offset, _ in places(op, "assign")]
+
+
 def _regressions(twin: Twin, members: list[str]) -> Iterator[Breach]:
-    commits = _committed(twin, members)
+    commits = sorted([*_committed(twin, members), *_assigned(twin, members)], key=lambda each: each[0].done)
     for op, offset in commits:
         before = [(other, more) for other, more in commits if other.done < op.begun]
         if not before or before[-1][1] <= offset:
             continue
         previous, more = before[-1]
+        if op.f == "assign" and previous.f == "txn":
+            continue
         may_be_sent = any(
             move.process in members
             and move.outcome != "fail"

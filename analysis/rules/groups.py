@@ -21,7 +21,7 @@ from ..timelines.facts import SECOND
 from ..wording import plural, short, some, some_values
 from .group_commits import commits_of, groups_of, groups_or_clients, latest_before, lost_commits, with_begin
 from .loss import lost_sends
-from .rule import Proof, Result, Rule, Unknown, finding, seconds, where
+from .rule import Proof, Result, Row, Rule, Unknown, finding, seconds, where
 
 
 @Rule(
@@ -200,15 +200,17 @@ def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: st
 def commit_regression(p: Partition) -> Iterator[Result]:
     """Commits below an earlier one of the group, if no member moved back by seek or assign in between.
 
-    Breach: A later commit of the group is below an earlier one. After a truncation it follows from the loss. Or a
-    commit succeeded, and all copies of __consumer_offsets at the end have only an older and lower one.
+    Breach: A later commit of the group is below an earlier one. The offset that the group assigns proves a commit, too.
+    After a truncation it follows from the loss. Or a commit succeeded, and all copies of __consumer_offsets at the end
+    have only an older and lower one.
     Not a breach: A member called seek with a lower offset in between, or the application assigned it one. Of two
-    commits that overlap in time, either may be the earlier.
+    commits that overlap in time, either may be the earlier. An assignment soon after the commit of a transaction, whose
+    marker may follow.
     """
     for group, members in groups_or_clients(p):
         recorded = commits_of(p, members)
         yield from lost_commits(p, group, recorded)
-        commits = _with_previous(recorded)
+        commits = _with_previous(pl.concat([recorded, _assigned_offsets(p, members)]))
         moves = p.marks.filter(
             pl.col("process").is_in(members)
             & ((pl.col("kind") == "seek") | ((pl.col("kind") == "assign") & ~pl.col("group")))
@@ -220,16 +222,13 @@ def commit_regression(p: Partition) -> Iterator[Result]:
                 & (pl.col("completed") <= row["completed"])
                 & (pl.col("offset") <= row["offset"])
             )
-            if len(back):
+            if len(back) or (row["kind"] == "assign" and row["previous_txn"]):
                 continue
-            named = [(f"commit of {row[f'{which}offset']}", row[f"{which}at"]) for which in ("previous_", "")]
             yield finding(
                 p,
-                f"{row['process']} of group {group} committed {p.name}@{row['offset']} at"
-                f" {seconds(row['completed'])} after {row['previous_process']} had committed"
-                f" @{row['previous_offset']} at {seconds(row['previous_completed'])}",
+                _went_back(p, group, row),
                 (row["offset"], row["previous_offset"] - 1),
-                named,
+                [_proof_of_commit(row, which) for which in ("previous_", "")],
                 values=_replaced_meanwhile(p, members, row["previous_completed"], row["completed"]),
                 processes=[row["process"]],
             )
@@ -243,9 +242,37 @@ def _replaced_meanwhile(p: Partition, members: list[str], since: int, until: int
     return both.sort("offset")["value"].head(1).to_list()
 
 
+def _proof_of_commit(row: Row, which: str) -> Proof:
+    offset, at = row[f"{which}offset"], row[f"{which}at"]
+    if row[f"{which}kind"] == "assign":
+        return f"{row[f'{which}process']} is assigned the committed offset {offset}", at
+    return f"commit of {offset}", at
+
+
+def _went_back(p: Partition, group: str, row: Row) -> str:
+    before = f"{row['previous_process']} had committed @{row['previous_offset']}"
+    if row["previous_kind"] == "assign":
+        before = f"it had assigned @{row['previous_offset']} to {row['previous_process']}"
+    before += f" at {seconds(row['previous_completed'])}"
+    if row["kind"] == "assign":
+        assigned = f"group {group} assigned {p.name}@{row['offset']} to {row['process']}"
+        return f"{assigned} at {seconds(row['completed'])}, although {before}"
+    after = before.replace("it had", f"{group} had", 1)
+    committed = f"{row['process']} of group {group} committed {p.name}@{row['offset']}"
+    return f"{committed} at {seconds(row['completed'])} after {after}"
+
+
+def _assigned_offsets(p: Partition, members: list[str]) -> pl.DataFrame:
+    """The assignments by the group from a committed offset, as rows of `p.marks`."""
+    is_member = pl.col("process").is_in(members)
+    return p.marks.filter(pl.col("group"), is_member, pl.col("offset").is_not_null(), kind="assign", outcome="ok")
+
+
 def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     """Each commit with the latest one that completed before it began: of two that overlap, either may be first."""
-    previous = commits.select(pl.col("offset", "invoked", "completed", "at", "process").name.prefix("previous_"))
+    previous = commits.sort("completed", "at", "index").select(
+        pl.col("offset", "invoked", "completed", "at", "process", "kind", "txn").name.prefix("previous_")
+    )
     return latest_before(with_begin(commits), previous, "previous_completed").sort("completed", "at", "index")
 
 
@@ -254,13 +281,9 @@ def _with_unrecorded(p: Partition, members: list[str], commits: pl.DataFrame) ->
 
     Such an offset was committed without a record: an automatic commit of a member that was killed before its callback.
     """
-    assigned = p.marks.filter(
-        pl.col("group"),
-        pl.col("process").is_in(members),
+    assigned = _assigned_offsets(p, members).filter(
         pl.col("offset") > (commits["offset"][-1] if len(commits) else 0),
         pl.col("invoked") >= (commits["completed"][-1] if len(commits) else MIN_INT64),
-        kind="assign",
-        outcome="ok",
     )
     return pl.concat([commits, assigned.sort("completed", "at", "index")])
 
