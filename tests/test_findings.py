@@ -31,7 +31,7 @@ def _read(event: Event) -> list[Event]:
 def _is(record: Event, value: str) -> bool:
     """Whether a record is of this value; a tombstone has none and is known by its offset."""
     offset = record.get("offset", "None")
-    return value == record["value"] or (record["value"] is None and value == f"tombstone@{offset}")
+    return value == record["value"] or (record["value"] is None and value.split("#")[0] == f"tombstone@{offset}")
 
 
 def _sends(event: Event, value: str, process: str | None = None, offset: str | None = None) -> bool:

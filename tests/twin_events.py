@@ -63,20 +63,32 @@ def position_after(op: Op, position: int | None, rebalanced: bool) -> tuple[int 
 
 
 def _with_named_tombstones(events: list[Event]) -> list[Event]:
-    """The events with tombstones named after their offset, in sends and in polls."""
-    sends = [step for event in events for step in event.get("ops", [event]) if step["f"] == "send"]
-    tombstones = {step["offset"] for step in sends if step["value"] is None and step.get("offset") is not None}
+    """The events with tombstones named after their offset, in sends and in polls; #2 is the second at its offset."""
+    begun = {(event["process"], event["op"]): event["time"] for event in events if event["type"] == "invoke"}
+    sent: dict[int, list[int]] = {}  # by offset: when each tombstone was invoked, in the order of their completions
+    for event in sorted(events, key=lambda event: event["time"]):
+        for step in event.get("ops", [event]):
+            if step["f"] == "send" and step["value"] is None and step.get("offset") is not None:
+                sent.setdefault(step["offset"], []).append(begun.get((event["process"], event["op"]), event["time"]))
+    seen: dict[int, int] = {}
 
-    def name(step: Event) -> Event:
-        records = [name(record) for record in step.get("records", [])]
+    def name(step: Event, time: int, is_record: bool = False) -> Event:
+        records = [name(record, time, True) for record in step.get("records", [])]
         named = {**step, **({"records": records} if records else {})}
         if "ops" in step:
-            named["ops"] = [name(inner) for inner in step["ops"]]
-        if "value" in step and step["value"] is None and step.get("offset") in tombstones:
-            named["value"] = f"tombstone@{step['offset']}"
+            named["ops"] = [name(inner, time) for inner in step["ops"]]
+        if "value" in step and step["value"] is None and step.get("offset") in sent:
+            offset = step["offset"]
+            if is_record:
+                began = sent[offset]
+                number = max((n for n, at in enumerate(began, 1) if at <= time), key=lambda n: began[n - 1], default=1)
+            else:
+                number = seen[offset] = seen.get(offset, 0) + 1
+            named["value"] = f"tombstone@{offset}" + (f"#{number}" if number > 1 else "")
         return named
 
-    return [name(event) for event in events]
+    named = {id(event): name(event, event["time"]) for event in sorted(events, key=lambda event: event["time"])}
+    return [named[id(event)] for event in events]
 
 
 def operations(events: list[Event]) -> Iterator[Op]:

@@ -41,6 +41,7 @@ class LogStart(NamedTuple):
     possible: int
     moved: int | None  # ns: the latest time at which it may have moved; None: unbounded
     evidence: tuple[StartEvidence, ...]
+    is_all_gone: bool = False  # the topic was deleted, with records whose offsets are not known
 
     def since(self, offsets: Ints) -> Ints:
         """The earliest time (ns) at which each of the offsets may have been below the start; MAX_INT64: never."""
@@ -101,13 +102,15 @@ def log_start_with(p: Observations, collected: int | None) -> LogStart:
         starts += [] if begun is None else [StartEvidence(begun, False, None)]
     starts = [*deletions, *(_since_deletion(start, deletions) for start in starts), *_start_of_retention(p, history)]
     topic_deleted = p.generation.deleted if p.generation is not None else None
-    if topic_deleted is not None and (history.until is None or topic_deleted.earliest <= history.until):
+    is_all_gone = topic_deleted is not None and (history.until is None or topic_deleted.earliest <= history.until)
+    if topic_deleted is not None and is_all_gone:
         # A deleted topic has lost all records, even if copies or late reads still show some.
         starts.append(StartEvidence(history.reach, True, topic_deleted.latest, topic_deleted.earliest))
     certain = max((start.offset for start in starts if start.certain), default=0)
     moves = [start.moved for start in starts if start.offset > 0]
     moved = None if None in moves else max((move for move in moves if move is not None), default=MIN_INT64)
-    return LogStart(certain, max((start.offset for start in starts), default=0), moved, tuple(starts))
+    possible = max((start.offset for start in starts), default=0)
+    return LogStart(certain, possible, moved, tuple(starts), is_all_gone)
 
 
 def _since_deletion(start: StartEvidence, deletions: list[StartEvidence]) -> StartEvidence:

@@ -33,21 +33,38 @@ NAME = pl.format("tombstone@{}", "offset")
 def name_tombstones(sends: pl.DataFrame, reads: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
     """Sends and reads with names as the values of tombstones, and these names. Rows without an offset are unchanged.
 
-    A polled record without a value confirms a tombstone sent to that offset. At other offsets it proves nothing: the
-    value may just not have been recorded.
+    After a truncation another tombstone may get the same offset: tombstone@7#2. A polled record without a value
+    confirms the latest tombstone sent to that offset by then. At other offsets it proves nothing: the value may just
+    not have been recorded.
     """
     has_no_value = pl.col("value").is_null() & pl.col("offset").is_not_null()
-    if not sends["value"].null_count() or not len(sent := sends.filter(has_no_value)):
+    if not sends["value"].null_count() or not len(sends.filter(has_no_value)):
         return sends, reads, pl.Series("value", [], dtype=pl.String)
-    with_names = pl.when(has_no_value).then(NAME).otherwise("value").alias("value")
+    number = pl.col("offset").cum_count().over("offset", pl.col("value").is_null())
+    name = pl.when(number > 1).then(pl.format("{}#{}", NAME, number)).otherwise(NAME)
+    named = sends.with_columns(pl.when(has_no_value).then(name).otherwise("value").alias("value"))
+    sent = named.filter(sends.select(has_no_value).to_series()).select("offset", "invoked", name="value")
     here = has_no_value & pl.col("offset").is_in(sent["offset"].unique().implode())
-    confirmed = pl.when(here).then(NAME).otherwise("value").alias("value")
-    return sends.with_columns(with_names), reads.with_columns(confirmed), sent.select(NAME).to_series().unique()
+    confirmed = reads.with_columns(value=pl.when(here).then(NAME).otherwise("value"))
+    if sent["offset"].is_duplicated().any():
+        confirmed = _with_latest(confirmed, sent.filter(pl.col("offset").is_duplicated()))
+    return named, confirmed, sent["name"].unique()
 
 
-def nameless(sends: pl.DataFrame) -> pl.DataFrame:
+def _with_latest(reads: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
+    """Reads with the name of the latest of several tombstones at an offset that was sent by then."""
+    rows = reads.with_row_index("row")
+    repeated = rows.filter((pl.col("value") == NAME) & pl.col("offset").is_in(sent["offset"].unique().implode()))
+    latest = repeated.sort("completed").join_asof(
+        sent.sort("invoked"), left_on="completed", right_on="invoked", by="offset", check_sortedness=False
+    )
+    joined = rows.join(latest.select("row", "name"), on="row", how="left", maintain_order="left")
+    return joined.with_columns(value=pl.coalesce("name", "value")).select(reads.columns)
+
+
+def nameless(sends: pl.DataFrame, tombstones: pl.Series) -> pl.DataFrame:
     """Sends with the tombstones' names replaced by null, as they are in the brokers' logs."""
-    return sends.with_columns(value=pl.when(pl.col("value") != NAME).then("value").otherwise(None))
+    return sends.with_columns(value=pl.when(~pl.col("value").is_in(tombstones.implode())).then("value"))
 
 
 Result = TypeVar("Result")

@@ -42,9 +42,10 @@ def lost_write(p: Partition) -> Iterator[Result]:
     Breach: A send with acks=1 or acks=all was acknowledged, no legal reason explains its absence, and one of these
     proves it: (1) its offset later holds another value; (2) a later end offset is at or below its offset, and no end
     offset or send since goes beyond it; (3) the final reads pass its offset without it; (4) the final reads reach the
-    end without it, after a consumer had read it. In a run without final reads: no consumer read it, though one consumer
-    read before and behind it and no other value at its offset, and the leader's log lacks it. A consumer that read the
-    value before it vanished does not excuse the loss. A tombstone is identified by its offset.
+    end without it, after a consumer had read it; (5) the final reads do not return it, and acknowledged-absent finds it
+    missing from the brokers' last logs. In a run without final reads: no consumer read it, though one consumer read
+    before and behind it and no other value at its offset, and the leader's log lacks it. A consumer that read the value
+    before it vanished does not excuse the loss. A tombstone is identified by its offset.
     Not a breach: Retention, delete-records, or compaction by key removed the record. acks=0 acknowledges nothing.
     Without final reads: the leader's log at the end holds the value, at whatever offset. One consumer that passes over
     a value is a poll-skip. Under acks=1 a loss can follow from the configuration, but it stays a violation unless
@@ -160,7 +161,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
 
     The proofs that it is gone are `replaced` (by the value `other`), `shrunk` (a later end offset, `later_end`, is at
     or below its offset), `absent` (from the final reads), `passed` (one consumer read before and behind it) and
-    `not_in_logs` (an open transaction may hide it from the final reads, but the brokers' last logs lack it).
+    `not_in_logs` (the brokers' last logs lack it, too).
     A doubtful one may be gone legally or not: `maybe_deleted`, `maybe_compacted`, `hidden` (a poll without a known
     outcome may have returned it), or `hidden_by_open_txn`. Columns of reads: first_read, first_reader, first_read_at,
     last_read, in_final.
@@ -188,7 +189,9 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     truncated = (pl.col("replaced") | pl.col("shrunk")) & ~pl.col("value").is_in(newer.implode())
     missed = pl.any_horizontal("absent", "not_in_logs", pl.col("passed") & pl.lit(final is None)) & ~pl.col("legal")
     maybe_legal = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")
-    lost = (truncated | (missed & ~maybe_legal)) & ~pl.col("in_final")
+    # The logs show which records compaction can have removed, and what an unrecorded poll cannot change.
+    not_in_logs = pl.col("not_in_logs") & ~(pl.col("offset") < max(start.certain, start.possible)).fill_null(False)
+    lost = (truncated | not_in_logs | (missed & ~maybe_legal)) & ~pl.col("in_final")
     if final is None:
         # A producer that wrote it again gave it another offset. Final reads would show that.
         lost &= ~pl.col("value").is_in(values_in_leaders_log(p, sends.filter(lost)["value"])["value"].implode())
@@ -229,17 +232,18 @@ def _is_hidden_by_open_txn(final: FinalReads | None) -> pl.Expr:
 
 
 def _is_not_in_logs(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether an open transaction may hide it from the final reads, but acknowledged-absent finds it in no log."""
-    hidden = sends["hidden_by_open_txn"] & ~sends["in_final"]
-    absent = acknowledged_absent.judges["native"](p).findings if hidden.any() else ()
-    return hidden & sends["value"].is_in([value for finding in absent for value in finding.values])
+    """Whether the final reads do not return it, and acknowledged-absent finds that the brokers' last logs lack it."""
+    missing = ~sends["in_final"] & pl.repeat(p.final is not None, len(sends), eager=True)
+    absent = acknowledged_absent.judges["native"](p).findings if missing.any() else ()
+    return missing & sends["value"].is_in([value for finding in absent for value in finding.values])
 
 
 def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
     cleaned = ranges_in(p.legally_absent.filter(reason=COMPACTED))
     offset = sends["offset"].fill_null(MAX_INT64)
     compacted = sends["value"].is_in(superseded(p)["value"].implode())
-    return (offset < p.log_start.certain) | pl.Series(cleaned.hold(offset.to_numpy())) | compacted
+    deleted = (offset < p.log_start.certain) | (sends["offset"].is_null() & p.log_start.is_all_gone)
+    return deleted | pl.Series(cleaned.hold(offset.to_numpy())) | compacted
 
 
 def vanished(p: Partition, offsets: Offsets) -> Offsets:

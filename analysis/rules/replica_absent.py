@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from ...histories.tables import Evidence, Finding
+from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..extremes import greatest
 from ..partitions.adjacent_runs import adjacent_runs, coexisting, events, generations
 from ..references import REPLICATION
@@ -36,8 +36,9 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
 
     Breach: An acknowledged record is on no replica in the last snapshot, or not in the leader's log.
     Not a breach: The log start, compaction, or an aborted transaction explains it.
-    Unknown when: The log is damaged there. The last leader is not known and not all logs were collected. The logs were
-    copied at an unknown time, or before the run ended.
+    Unknown when: The topic is compacted and the offset of a tombstone of the key is not known. The log is damaged
+    there. The last leader is not known and not all logs were collected. The logs were copied at an unknown time, or
+    before the run ended.
     """
     # A transaction's sends share a place, so each send has a number.
     acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
@@ -67,6 +68,13 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
             " ended, or changed after it"
         )
         absent = pl.concat([damaged, absent.filter(~_is_outdated(bounds, leader)).join(damaged, on="send", how="anti")])
+    erased = absent.join(_maybe_erased(logs, absent, sends), on="send", how="semi")
+    if erased.height:
+        yield Unknown(
+            f"compaction may have removed {plural(erased.height, 'acknowledged record')} of {logs.name}: a tombstone of"
+            " the key was sent, and its offset is not known"
+        )
+        absent = absent.join(erased, on="send", how="anti")
     unsure = absent.join(_maybe_present(logs, bounds, absent, leader), on="send", how="semi")
     if unsure.height:
         yield Unknown(_unsure_reason(logs, unsure, bounds, leader))
@@ -131,6 +139,16 @@ def _legally_absent(
         if cleaned is not None and absent["key"].null_count() == absent.height:
             legal.append(absent.filter(pl.col("offset") < cleaned).select("send"))
     return pl.concat(legal).unique()
+
+
+def _maybe_erased(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
+    """The numbers of absent sends behind which a tombstone of their key may have been written, and removed since."""
+    if logs.compacted is False:
+        return absent.select("send").clear()
+    unplaced = sends.filter(pl.col("value").is_null() & pl.col("offset").is_null())
+    ended = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
+    latest = unplaced.drop_nulls("key").group_by("key").agg(until=ended.max())
+    return absent.join(latest, on="key").filter(pl.col("until") >= pl.col("invoked")).select("send")
 
 
 def _is_outdated(bounds: pl.DataFrame, leader: str | None) -> pl.Expr:

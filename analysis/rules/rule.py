@@ -138,8 +138,11 @@ class LogsJudge:
 
 @once
 def _nameless(p: Partition) -> pl.DataFrame:
-    """`sends_of`, with null as the value of a tombstone, as the logs have it."""
-    return nameless(sends_of(p)) if len(p.tombstones) else sends_of(p)
+    """`sends_of`, with null as the value of a tombstone, as the logs have it; also tombstones of unknown outcome."""
+    sends = nameless(sends_of(p), p.tombstones) if len(p.tombstones) else sends_of(p)
+    may_be = pl.col("value").is_null() & ~pl.col("acknowledged") & (pl.col("outcome") != "fail")
+    unsure = [frame.filter(may_be) for frame in (p.sends, p.unplaced)]
+    return pl.concat([sends, *(complete_sends(one.rename({"at": "place"})) for one in unsure if len(one))])
 
 
 @once

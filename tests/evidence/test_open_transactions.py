@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
-from logjudge.analysis.rules.loss import lost_write
+from logjudge.analysis.rules.loss import lost_write, unseen
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS
 
@@ -93,3 +93,28 @@ def test_an_open_transaction_hides_nothing_if_no_log_holds_the_records():
     assert lost_and_unknown("1: 0a 1b") == (["c", "d"], [])
     # Records that are in a log of unknown age, or in no collected one, may be there.
     assert lost_and_unknown("2: 0a 1b")[0] == []
+
+
+def test_an_unread_tail_is_lost_if_the_last_logs_lack_it():
+    """An unclean election cut the tail, and no record was written after it."""
+    rows = [("a", 0), ("b", 1), ("c", 2)]
+    sends = [
+        {"process": "p", "outcome": "ok", "invoked": at, "completed": at, "invoked_at": at, "at": at, "index": 0}
+        | {"offset": offset, "value": value, "acks": "all", "acknowledged": True, "txn": False, "synthetic": False}
+        for at, (value, offset) in enumerate(rows, 1)
+    ]
+    read = {"process": "final", "outcome": "ok", "invoked": 20, "completed": 21, "invoked_at": 20, "at": 21}
+    reads = [{**read, "txn": False, "index": 0, "offset": 0, "value": "a", "exempt": False}]
+    frames = pl.DataFrame(sends, schema=SENDS), pl.DataFrame(reads, schema=READS)
+    settings = Settings(config={"format": 1, "final": True, "processes": PROCESSES})
+
+    def values(rule, held):
+        replica_logs = None if held is None else replica_logs_of("x", 0, logs(held), leader="1")
+        p = Partition("x", 0, settings, *frames, replica_logs=replica_logs)
+        return [value for finding in rule.judges["native"](p).findings for value in finding.values]
+
+    assert (values(lost_write, "1: 0a"), values(unseen, "1: 0a")) == (["b", "c"], [])
+    assert (values(lost_write, "1: 0a 1b"), values(unseen, "1: 0a 1b")) == (["c"], ["b"])
+    # Nothing proves that they are gone: no log was collected, or not that of the leader.
+    assert (values(lost_write, None), values(unseen, None)) == ([], ["b", "c"])
+    assert (values(lost_write, "2: 0a"), values(unseen, "2: 0a")) == ([], ["b", "c"])
