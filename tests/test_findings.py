@@ -338,11 +338,14 @@ def _same_op(text: str) -> History:
     return history
 
 
+REPLACED = "nemesis:kill p:e@0#j final:assign=0 final:<e@0,b@1"
+
+
 @pytest.mark.parametrize(
     ("history", "missing"),
     [
-        ("p:a@0#k p:b@1#k c:<a@0,b@1 final:assign=0 final:<b@1", "cleanup.policy of x, taken as delete"),
-        ("{x.cleanup.policy=delete} p:a@0#k p:b@1#k c:<a@0,b@1 final:assign=0 final:<b@1", ""),
+        (f"p:a@0#k p:b@1#k c:<a@0,b@1 {REPLACED}", "cleanup.policy of x, taken as delete"),
+        (f"{{x.cleanup.policy=delete}} p:a@0#k p:b@1#k c:<a@0,b@1 {REPLACED}", ""),
         ("p:(a@0)! c:<a@0", "isolation.level of c"),
         ("{c.isolation.level=read_committed} p:(a@0)! c:<a@0", ""),
     ],

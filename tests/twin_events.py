@@ -128,3 +128,20 @@ def reach_since(time: int, ends: list[tuple[Op, int, Any]], acked: list[Send]) -
     """The highest offset with a record behind it from a time on: by an answered end offset or an acknowledged send."""
     answered = [end - 1 for op, end, _ in ends if op.done >= time]
     return max([-1, *answered, *(send.offset - 1 for send in acked if send.offset is not None and send.begun >= time)])
+
+
+def remains(twin: Any, send: Send) -> bool:
+    """Is it certainly in the log at the end, as it was not lost, cut off or compacted?"""
+    gone = twin.is_lost(send) or twin.compacted(send.value) or twin.maybe_compacted(send.value)
+    return not gone and not is_cut_off(twin, send)
+
+
+def is_cut_off(twin: Any, send: Send) -> bool:
+    """Was it acknowledged before the record was sent that replaced a lost one at its offset, or at a lower one?"""
+    return send.offset is not None and any(
+        send.done < other.begun
+        for lost in twin.acked
+        if twin.is_lost(lost) and twin.written_anew(lost) and twin.at(lost.value) <= send.offset
+        for other in twin.sends
+        if other.offset == twin.at(lost.value) and other.value != lost.value
+    )

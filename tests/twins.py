@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import twin_events
 from notation import History
 from twin_events import FOREVER, Op, Send, operations, places, position_after, positions_set_by, reach_since, reads_of
 
@@ -149,14 +150,14 @@ class Twin:
 
     def maybe_compacted(self, value: str) -> bool:
         """Is it a tombstone of a topic without a recorded cleanup.policy, or perhaps the older record of its key?"""
-        if "cleanup.policy" not in self.config["topics"]["x"]:
-            return value.startswith("tombstone@")
+        if self._compacts("compact") and not self._compacts():
+            return value.startswith("tombstone@") or any(self._rivals(value))
         return not self.compacted(value) and any(not order for _, order in self._rivals(value))
 
     def compacted(self, value: str) -> bool:
         if self._compacts() and value.startswith("tombstone@"):
             return True
-        rivals = list(self._rivals(value))
+        rivals = list(self._rivals(value)) if self._compacts() else []
         if any(order for _, order in rivals):
             return True
         mine = [send for send in self.sends if send.value == value]
@@ -174,12 +175,13 @@ class Twin:
         ]
         return min(times, default=FOREVER)
 
-    def _compacts(self) -> bool:
-        return "compact" in self.config["topics"]["x"].get("cleanup.policy", "")
+    def _compacts(self, unset: str = "") -> bool:
+        return "compact" in self.config["topics"]["x"].get("cleanup.policy", unset)
 
     def _rivals(self, value: str) -> Iterator[tuple[Send, bool]]:
         """Others of its key, and whether their offset is behind its own; those before it are none."""
-        for send in (send for send in self.sends if self._compacts() and send.value == value and send.key is not None):
+        own = [one for one in self.sends if one.value == value and one.key and self._compacts("compact")]
+        for send in own:
             for other in self.sends:
                 if (other.key, send.outcome != "fail", other.outcome != "fail") == (send.key, True, True):
                     here, there = self.at(value), self.at(other.value)
@@ -221,9 +223,8 @@ class Twin:
     def vanished(self) -> set[int]:
         """Offsets at or after the first rewritten one that have no known record at the end."""
         anew = [self.at(send.value) for send in self.acked if self.is_lost(send) and self.written_anew(send)]
-        final = {(read.offset, read.value) for read in self.reads if read.process == "final"} if self.final else set()
-        sent = {(send.offset, send.value) for send in self.acked if send.value not in self.lost()}
-        stands = {offset for offset, _ in final | sent}
+        final = {read.offset for read in self.reads if read.process == "final"} if self.final else set()
+        stands = final | {send.offset for send in self.acked if twin_events.remains(self, send)}
         return {offset for offset in self.held() if anew and offset >= min(anew) and offset not in stands}
 
     def lost(self) -> set[str]:
@@ -234,7 +235,7 @@ class Twin:
         reads = [read for read in self.reads if read.value == value]
         if offset is None or (final and value in final["values"]):
             return False
-        if self.written_anew(send) and not any(True for _ in self._rivals(value)):
+        if self.written_anew(send) and not (self._compacts() and any(True for _ in self._rivals(value))):
             return True
         if self.legally_gone(value) or offset < self.possible_start or self.maybe_compacted(value):
             return False
@@ -290,9 +291,8 @@ class Twin:
         """Acknowledged after the final reads, or after they requested the log end, and beyond that."""
         final = self.final or {}
         beyond = send.offset is None or send.offset >= final["end"]
-        return send.done >= final["until"] or (
-            beyond and final["requested"] is not None and send.done >= final["requested"]
-        )
+        requested = final["requested"]
+        return send.done >= final["until"] or (beyond and requested is not None and send.done >= requested)
 
     def _is_removable(self, send: Send, offset: int | None) -> bool:
         if offset is not None:

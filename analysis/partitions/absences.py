@@ -85,11 +85,14 @@ def superseded(p: Partition) -> pl.DataFrame:
 def maybe_compacted(p: Partition) -> pl.DataFrame:
     """The same for values that compaction may remove or not.
 
-    These are tombstones if run.json does not set cleanup.policy, because their writer expects compaction; and values
-    with another record of their key that may not have been written, or may be the earlier one.
+    If run.json does not set cleanup.policy, these are tombstones, and values with another record of their key that is
+    or may be later. On a compacted topic they are values with such a record that may not have been written, or may be
+    the earlier one.
     """
-    if "cleanup.policy" not in p.settings.topic(p.topic):
+    if p.settings.dialect == "jepsen":
         return _tombstones(p)
+    if "cleanup.policy" not in p.settings.topic(p.topic):
+        return pl.concat([replaced(p).select("value", "since"), _tombstones(p)])
     if not p.settings.compacted(p.topic):
         return _tombstones(p).clear()
     return replaced(p).filter(~pl.col("surely")).select("value", "since")
@@ -106,7 +109,7 @@ def replaced(p: Partition) -> pl.DataFrame:
     Columns: value; surely (false: it is only possibly later); since (ns): when the first such record was sent.
     """
     keyed = pl.col("key").is_not_null() & (pl.col("outcome") != "fail")
-    written = pl.concat([frame.filter(keyed) for frame in (p.sends, p.unplaced)])
+    written = pl.concat([frame.filter(keyed) for frame in (p.sends, p.unplaced)], how="diagonal")
     read = p.entries.filter(pl.col("times") > 0).select("value", read_offset="offset").unique("value")
     keyed_sends = (
         written.filter(pl.col("key").is_duplicated())

@@ -42,7 +42,7 @@ def lost_write(p: Partition) -> Iterator[Result]:
     Breach: A send with acks=1 or acks=all was acknowledged, no legal reason explains its absence, and one of these
     proves it: (1) its offset later holds another value; (2) a later end offset is at or below its offset, and no end
     offset or send since goes beyond it; (3) the final reads pass its offset without it; (4) the final reads reach the
-    end without it, after a consumer had read it; (5) the final reads do not return it, and acknowledged-absent finds it
+    end without it, after a consumer had read it; (5) no final read returned it, and acknowledged-absent finds it
     missing from the brokers' last logs. In a run without final reads: no consumer read it, though one consumer read
     before and behind it and no other value at its offset, and the leader's log lacks it. A consumer that read the value
     before it vanished does not excuse the loss. A tombstone is identified by its offset.
@@ -54,8 +54,9 @@ def lost_write(p: Partition) -> Iterator[Result]:
     transaction may hide it from read_committed final reads, unless the brokers' last logs lack it. A deletion that is
     not certain may have removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict it.
     Retention may have removed it: all records below are older than retention.ms, or the log is limited in size. A
-    tombstone is missing and run.json does not set cleanup.policy. On a compacted topic another record of the same key
-    may be the later one. Only this last reason explains an offset that holds another value, or an end that went back.
+    tombstone is missing, or a record with a later one of its key, and run.json does not set cleanup.policy. On a
+    compacted topic another record of the same key may be the later one. Only this last reason explains an offset that
+    holds another value, or an end that went back.
     In Jepsen histories: No ok operation read the value, its writer must have committed, and a later value was read.
     """
     outcomes = outcomes_of_sends(p)
@@ -232,8 +233,8 @@ def _is_hidden_by_open_txn(final: FinalReads | None) -> pl.Expr:
 
 
 def _is_not_in_logs(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether the final reads do not return it, and acknowledged-absent finds that the brokers' last logs lack it."""
-    missing = ~sends["in_final"] & pl.repeat(p.final is not None, len(sends), eager=True)
+    """Whether no final read returned it, and acknowledged-absent finds that the brokers' last logs lack it."""
+    missing = ~sends["in_final"]
     absent = acknowledged_absent.judges["native"](p).findings if missing.any() else ()
     return missing & sends["value"].is_in([value for finding in absent for value in finding.values])
 
@@ -254,8 +255,27 @@ def vanished(p: Partition, offsets: Offsets) -> Offsets:
     if not len(later):
         return later
     held = p.entries_between(int(later[0]), int(later[-1])).filter(pl.col("in_final") | pl.col("sent_ok"))
-    present = held.join(gone, on=["offset", "value"], how="anti")
+    compacted = pl.concat([superseded(p)["value"], maybe_compacted(p)["value"]])
+    remains = pl.col("in_final") | ~pl.col("value").is_in(compacted.implode())
+    present = (
+        held.filter(remains)
+        .join(gone, on=["offset", "value"], how="anti")
+        .join(_cut_off(p, gone), on=["offset", "value"], how="anti")
+    )
     return np.setdiff1d(later, present["offset"].to_numpy())
+
+
+def _cut_off(p: Partition, gone: pl.DataFrame) -> pl.DataFrame:
+    """Acknowledged sends (offset, value) that were cut off with a lost one at a lower offset.
+
+    They were acknowledged before the record that replaced the lost one was sent: behind it they would be later.
+    """
+    sent = p.sends.select("offset", other="value", since="invoked")
+    cuts = gone.filter("replaced").select("offset", "other").join(sent, on=["offset", "other"]).sort("offset")
+    cuts = cuts.select("offset", since=pl.col("since").cum_max())
+    acked = p.sends.filter(pl.col("acknowledged") & pl.col("offset").is_not_null()).sort("offset")
+    dated = acked.join_asof(cuts, on="offset", check_sortedness=False)
+    return dated.filter(pl.col("completed") < pl.col("since")).select("offset", "value")
 
 
 @once

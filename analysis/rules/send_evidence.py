@@ -194,7 +194,7 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
     if doubtful["maybe_deleted"].any():
         return f"retention or delete-records may have removed {them}"
     if doubtful["maybe_compacted"].any() and "cleanup.policy" not in p.settings.topic(p.topic):
-        return f"compaction removes tombstones, and run.json does not set cleanup.policy of {p.topic}"
+        return f"compaction may have removed {them}, and run.json does not set cleanup.policy of {p.topic}"
     if doubtful["maybe_compacted"].any():
         return f"compaction may have removed {them}, if the log has a later record with the same key"
     if doubtful["hidden_by_open_txn"].any():

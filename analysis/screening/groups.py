@@ -59,10 +59,11 @@ def contradicting_groups(
     """
     active = marks.filter(IS_OF_GROUP).with_columns(group_of(settings))
     yield active.filter(group="")  # which of these share a group is not known
-    commits = active.filter(IS_COMMIT).sort("completed", "at", "index")
-    yield commits.filter(pl.col("offset") < pl.col("offset").shift().over("tp", "group"))
-    yield commits.join(final, on="tp").filter(pl.col("offset") > pl.col("end"))
+    commits = active.filter(IS_COMMIT)
     assigned = active.filter(kind="assign", outcome="ok")
+    committed = pl.concat([commits, assigned.drop_nulls("offset")]).sort("completed", "at", "index")
+    yield committed.filter(pl.col("offset") < pl.col("offset").shift().over("tp", "group"))
+    yield commits.join(final, on="tp").filter(pl.col("offset") > pl.col("end"))
     claimed = pl.concat([frame.select("tp", "group", "offset") for frame in (commits, assigned, first_read)])
     limits = claimed.group_by("tp", "group").agg(limit=pl.col("offset").max())
     yield unhandled.join(limits, on=["tp", "group"]).filter(pl.col("offset") < pl.col("limit"))
