@@ -35,7 +35,7 @@ def draw_log_ends(
     for number, broker in enumerate(brokers):
         points = path_of(evidence, broker, ends)
         line = [(place(time), end) for time, end, _ in points]
-        line += [(after, final[broker])] if broker in final else []
+        line += [(after, final[broker])] if after is not None and broker in final else []
         if not line:
             continue
         look: dict[str, Any] = {"color": style.SERIES[number % len(style.SERIES)]}
@@ -44,7 +44,7 @@ def draw_log_ends(
             marked = [(place(time), end) for time, end, what in points if what == kind]
             axis.plot([x for x, _ in marked], [end for _, end in marked], **look, **mark)
             cuts += marked if kind == "cut" else []
-        if broker in final:
+        if after is not None and broker in final:
             axis.plot([after], [final[broker]], **look, **FINAL)
         axis.plot([], [], "o-", color=look["color"], label=f"broker {style.printable(broker, 12)}")
     axis.set_title("log end offset")
