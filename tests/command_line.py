@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner, Result
 from logjudge.cli.main import cli
@@ -42,6 +43,15 @@ def invoke(*arguments: object, stdin: bytes | None = None) -> Result:
 
 def check(*arguments: object) -> Result:
     return invoke("check", "--engine", "local", "--no-plots", *arguments)
+
+
+def verdict_in(folder: Path) -> dict[str, Any]:
+    """The verdict that `logjudge check` wrote."""
+    return dict(json.loads((folder / "verdict.json").read_text()))
+
+
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def shell(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:

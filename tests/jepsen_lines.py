@@ -23,8 +23,6 @@ def key(topic: str) -> dict[str, Any]:
 
 
 COMMON = {"time": 50, "process": "3", "type": "ok"}
-
-
 EVENT_OF = [  # what follows HEAD, and the event without what COMMON says
     (":f :send, :value [[:send 1 5]]", {"f": "send", "topic": "1", "partition": 0, "value": "5"}),
     (
@@ -77,8 +75,6 @@ EVENT_OF = [  # what follows HEAD, and the event without what COMMON says
     (":f :debug-topic-partitions, :value [1 2]", None),
     (":f :something-else, :value {:a 1}", None),
 ]
-
-
 EVENT = [  # whole lines
     (
         "{:index 7 :type :info :process 1 :f :crash}",
@@ -127,8 +123,6 @@ EVENT = [  # whole lines
     ("; a comment {", None),
     ("#_ {:a 1}", None),
 ]
-
-
 MALFORMED = [
     ("{:type :ok, :f :crash, :time 1}", "without :process"),
     ("{:process 1, :f :crash, :time 1}", "without :type"),
@@ -161,8 +155,6 @@ MALFORMED = [
     (f"{{{HEAD}, :f :assign, :value 5}}", "found :value 5"),
     (f"{{{HEAD}, :f :assign, :value [[1]]}}", "found [1] as a key"),
 ]
-
-
 TEXTS = [
     ("1", "1"),
     ('"1"', '"1"'),

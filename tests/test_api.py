@@ -11,7 +11,7 @@ from pathlib import Path
 import logjudge
 import polars as pl
 import pytest
-from command_line import invoke
+from command_line import invoke, verdict_in
 from event_lines import CONFIG, frame, lines
 
 ROOT = Path(__file__).parents[1]
@@ -57,7 +57,7 @@ def test_a_result_is_what_the_command_writes(tmp_path: Path) -> None:
     saved = result.save(tmp_path / "api", plots=False)
     command = invoke("check", EXAMPLE, "--engine=local", "--no-plots", f"--out={tmp_path / 'cli'}")
     assert "INVALID" in command.output
-    ours, theirs = (json.loads((folder / "verdict.json").read_text()) for folder in (saved, tmp_path / "cli"))
+    ours, theirs = (verdict_in(folder) for folder in (saved, tmp_path / "cli"))
     assert ours.pop("provenance")["command"] == "logjudge.check"
     theirs.pop("provenance")
     assert ours == theirs

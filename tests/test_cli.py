@@ -16,7 +16,7 @@ import jsonschema
 import polars as pl
 import pytest
 from click.testing import CliRunner
-from command_line import CLEAN, LOSSY, ROOT, check, invoke, shell
+from command_line import CLEAN, LOSSY, ROOT, check, invoke, shell, verdict_in
 from logjudge.analysis.rules import ANOMALIES, RULES
 from logjudge.cli.judging import Judged
 from logjudge.cli.main import COMMANDS, cli
@@ -66,7 +66,7 @@ def test_verdict_json_follows_its_schema(tmp_path: Path) -> None:
         report = json.loads(check(source, "--out", tmp_path / verdict, "--json").output)
         jsonschema.validate(report, schema)
         assert report["verdict"] == verdict
-        assert report == json.loads((tmp_path / verdict / "verdict.json").read_text())
+        assert report == verdict_in(tmp_path / verdict)
 
 
 def test_a_closed_stdout_is_no_breach(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
     (tmp_path / "out" / "plots" / "left-over").touch()
     assert check(CLEAN, "--out", tmp_path / "out").return_value == 0
     assert not (tmp_path / "out" / "plots" / "left-over").exists()
-    assert json.loads((tmp_path / "out" / "verdict.json").read_text())["verdict"] == "valid"
+    assert verdict_in(tmp_path / "out")["verdict"] == "valid"
 
 
 @pytest.mark.parametrize(

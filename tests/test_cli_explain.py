@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from command_line import LOSSY, UNREAD, check, invoke
+from command_line import LOSSY, UNREAD, check, invoke, verdict_in
 from logjudge.cli import output
 
 
@@ -105,7 +105,7 @@ def test_findings_without_a_cause_are_in_json(place: tuple[str, ...], tmp_path: 
 def test_results_are_explained_in_json_as_the_run_is(tmp_path: Path) -> None:
     check(LOSSY, "--out", tmp_path / "out")
     saved = json.loads(invoke("explain", tmp_path / "out", "--json").stdout)
-    assert saved["causes"] == json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
+    assert saved["causes"] == verdict_in(tmp_path / "out")["causes"]
 
 
 def test_a_line_is_cited_once() -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import invoke
+from command_line import invoke, verdict_in
 from logjudge.analysis import causes as cause_modules
 from logjudge.analysis.causes import catalogue
 from logjudge.analysis.rules import RULES
@@ -143,7 +143,7 @@ def test_plots_are_drawn_as_the_options_say(offset: int, options: list[str], dra
     history = HISTORY + "".join(json.dumps(event) + "\n" for event in read).encode()
     result = invoke("check", "-", "--engine", "local", "--out", tmp_path / "out", *options, stdin=history)
     assert result.exception is None
-    findings = json.loads((tmp_path / "out" / "verdict.json").read_text())["findings"]
+    findings = verdict_in(tmp_path / "out")["findings"]
     assert bool(findings) == bool(offset)
     assert bool(list((tmp_path / "out").glob("plots/*.svg"))) == drawn
     assert bool(list((tmp_path / "out").glob("plots/*.png"))) == ("all" in options)

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import jsonschema
 import polars as pl
 import pytest
-from command_line import CLEAN, LOSSY, ROOT, check, shell
+from command_line import CLEAN, LOSSY, ROOT, check, json_lines, shell, verdict_in
 from logjudge.analysis.rules import RULES
 from logjudge.histories.bundle import open_run
 from logjudge.histories.convert import convert
@@ -83,7 +83,7 @@ def test_an_allowed_loss_of_a_real_run_is_valid_with_all_that_follows_from_it(tm
 def test_skipped_rules_are_named_and_have_no_verdict(tmp_path: Path) -> None:
     schema = json.loads((ROOT / "docs" / "verdict.schema.json").read_text())
     screen = check(LOSSY, "--only", "duplicate", "--out", tmp_path / "only").output
-    verdict = json.loads((tmp_path / "only" / "verdict.json").read_text())
+    verdict = verdict_in(tmp_path / "only")
     jsonschema.validate(verdict, schema)
     assert verdict["skipped"] == [name for name in RULES if name != "duplicate"]
     assert f"  skipped: {len(RULES) - 1} rules by --only or --skip: lost-write, " in screen
@@ -99,7 +99,7 @@ def test_skipped_rules_are_named_and_have_no_verdict(tmp_path: Path) -> None:
     report = (tmp_path / "skip" / "report.md").read_text()
     assert "| lost | not judged |\n| lost after being read | not judged |\n| duplicated | 0 |" in report
     check(CLEAN, "--out", tmp_path / "all")
-    assert json.loads((tmp_path / "all" / "verdict.json").read_text())["skipped"] == []
+    assert verdict_in(tmp_path / "all")["skipped"] == []
     assert "kipped" not in (tmp_path / "all" / "report.md").read_text()
 
 
@@ -111,7 +111,7 @@ def test_permitted_findings_are_counted_and_are_breaches_under_strict(tmp_path: 
     )
     strict = check(*only, "--strict").output
     assert re.search(r"nonmonotonic-send +invalid +\d+ records in \d+ findings\n", strict)
-    report = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    report = verdict_in(tmp_path / "out")
     counts = report["rules"]["nonmonotonic-send"]
     assert counts["permitted"] == counts["permitted_count"] == 0
     assert counts["findings"] == len(report["findings"])
@@ -232,7 +232,7 @@ def test_malformed_lines_are_quarantined_and_make_it_unknown(tmp_path: Path) -> 
     result = check(tmp_path, "--out", tmp_path / "o")
     assert result.return_value == 3
     assert "1 line was left out (quarantine.jsonl), history.jsonl:11: " in result.output
-    (row,) = [json.loads(line) for line in (tmp_path / "o" / "quarantine.jsonl").read_text().splitlines()]
+    (row,) = json_lines(tmp_path / "o" / "quarantine.jsonl")
     assert (row["source"], row["line"]) == ("history.jsonl", 11)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 import zstandard
-from command_line import invoke
+from command_line import invoke, verdict_in
 from hostile_input import EVENTS, EXAMPLE, check, lines
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
@@ -97,7 +97,7 @@ def test_brokers_files_beside_a_history_without_one_usable_line_are_judged(tmp_p
     (folder / EXAMPLE.name).unlink()
     (folder / "history.jsonl").write_bytes(lines([{**event, "time": "now"} for event in EVENTS]))
     assert check(folder, tmp_path / "out", "--no-plots") == 1
-    assumptions = json.loads((tmp_path / "out" / "verdict.json").read_text())["assumptions"]
+    assumptions = verdict_in(tmp_path / "out")["assumptions"]
     broken = {item["name"]: item["says"] for item in assumptions if not item["holds"]}
     assert "clients recorded" in broken
     assert 'the first history.jsonl:1: found "now" as time, expected' in broken["lines well formed"]
@@ -143,7 +143,7 @@ def test_acknowledgements_without_a_partition_are_never_valid(tmp_path: Path) ->
     bare = [{k: v for k, v in e.items() if k != "partition" or e["f"] != "send"} for e in EVENTS]
     (tmp_path / "h.jsonl").write_bytes(lines(bare))
     assert check(tmp_path / "h.jsonl", tmp_path / "out", "--no-plots") == 3
-    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    verdict = verdict_in(tmp_path / "out")
     assert [item["name"] for item in verdict["assumptions"] if item["name"] == "partitions recorded"]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 import pytest
-from command_line import invoke
+from command_line import invoke, json_lines, verdict_in
 from hostile_input import EVENTS, check, lines
 from logjudge.cli.document import Document
 from logjudge.histories.errors import LogjudgeError
@@ -181,10 +181,10 @@ def test_brokers_files_that_are_no_files_are_reported(kind: str, tmp_path: Path)
     for name in BROKERS_FILES:
         odd_file(kind, tmp_path / "run" / "brokers" / name)
     assert check(tmp_path / "run", tmp_path / "out", "--no-plots") == 3
-    rows = [json.loads(line) for line in (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()]
+    rows = json_lines(tmp_path / "out" / "quarantine.jsonl")
     assert sorted(row["source"] for row in rows) == sorted(f"brokers/{name}" for name in BROKERS_FILES)
     assert all(row["reason"].startswith("found ") for row in rows)
-    assumptions = json.loads((tmp_path / "out" / "verdict.json").read_text())["assumptions"]
+    assumptions = verdict_in(tmp_path / "out")["assumptions"]
     assert any("readable" in item["name"] and "could not be read" in item["says"] for item in assumptions)
 
 

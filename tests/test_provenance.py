@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 import pytest
-from command_line import invoke
+from command_line import invoke, verdict_in
 from figure_cases import FINAL, lossy, write_run
 from logjudge.analysis.verdict import provenance
 from logjudge.histories.bundle import open_run
@@ -24,7 +23,7 @@ def test_a_verdict_names_tool_command_inputs_and_configuration(tmp_path: Path, m
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1800000000")
     run, out = write_run(tmp_path / "run", lossy(), CONFIG), tmp_path / "out"
     invoke("check", run, "--engine", "local", "--no-plots", "--out", out)
-    found = json.loads((out / "verdict.json").read_text())["provenance"]
+    found = verdict_in(out)["provenance"]
     assert found["tool"]["name"] == "logjudge"
     assert found["judged_at"] == "2027-01-15T08:00:00Z"
     assert found["command"].startswith("logjudge")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import verdict_in
 
 ROOT = Path(__file__).parents[1]
 
@@ -38,7 +38,7 @@ def test_a_failed_test_leaves_its_run_and_report(project: Path) -> None:
     assert expected in done.stdout
     folder = project / "kept" / "test_orders.py-test_no_acknowledged_order_is_lost"
     assert f"report: {folder / 'report' / 'report.html'}" in done.stdout
-    assert json.loads((folder / "report" / "verdict.json").read_text())["rules"]["lost-write"]["count"] == 4
+    assert verdict_in(folder / "report")["rules"]["lost-write"]["count"] == 4
     assert (folder / "run" / "history.jsonl").is_file()
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from aiokafka import errors as aiokafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from command_line import json_lines
 from kafka_clients import KafkaError, KafkaException, Message, Metadata
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
@@ -32,7 +33,7 @@ TOPICS = {"orders": {"partitions": 1, "replication.factor": 3, "min.insync.repli
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    return json_lines(folder / "history.jsonl")
 
 
 def completions(folder: Path) -> list[tuple[str, str]]:

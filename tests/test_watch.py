@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
@@ -10,10 +9,9 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from command_line import invoke
+from command_line import invoke, verdict_in
 from notation import parse
 
 SOAK = " ".join(f"p:v{n}@{n} c:<v{n}@{n}" for n in range(60)) + " p:lost@60 p:next@61 c:<next@61"
@@ -32,11 +30,6 @@ def growing(tmp_path: Path) -> tuple[Path, list[str]]:
 def append(folder: Path, lines: list[str]) -> None:
     with (folder / "history.jsonl").open("a") as file:
         file.writelines(lines)
-
-
-def verdict_in(folder: Path) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
-    return report
 
 
 def test_check_judges_in_steps(growing: tuple[Path, list[str]], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import invoke
+from command_line import invoke, verdict_in
 from kafka_clients import KafkaError, KafkaException
 from logjudge.cli.watch import Topic
 from logjudge.histories.errors import InputError, UsageError
@@ -108,11 +108,6 @@ def watch(out: Path, *options: object) -> Any:
     return invoke("watch", URL, "--out", out, "--every", "0.1", "--idle", "0", *options)
 
 
-def report_in(folder: Path) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
-    return report
-
-
 def test_a_topic_is_judged_as_its_file_and_a_restart_continues(
     cluster: Cluster, soak: tuple[Path, list[bytes]], tmp_path: Path
 ) -> None:
@@ -132,7 +127,7 @@ def test_a_topic_is_judged_as_its_file_and_a_restart_continues(
     assert "judged the whole history" not in again.stderr
     invoke("check", folder, "--engine", "local", "--out", tmp_path / "whole")
     expected = (tmp_path / "whole" / "verdict.json").read_text().replace('"history.jsonl', '"history/events-0.jsonl')
-    assert report_in(out / "events")["findings"] == json.loads(expected)["findings"]
+    assert verdict_in(out / "events")["findings"] == json.loads(expected)["findings"]
 
 
 def test_the_line_of_a_message_is_its_offset_plus_one(cluster: Cluster, tmp_path: Path) -> None:
@@ -185,7 +180,7 @@ def test_a_topic_that_is_replaced_while_it_is_watched_ends_the_watching(
     cluster.on_consume = lambda: setattr(cluster, "identity", "second")
     error = watch(tmp_path, "--idle", "60").exception
     assert "another topic of this name" in str(error)
-    assert report_in(tmp_path / "events")["verdict"] == "unknown"
+    assert verdict_in(tmp_path / "events")["verdict"] == "unknown"
 
 
 def test_brokers_that_are_away_are_one_sentence_and_may_return(
@@ -276,9 +271,9 @@ def test_spark_streams_a_folder_and_a_restart_continues(
         done = invoke("watch", stream, "--out", out, *options)
         assert f"{len(part)} lines" in done.stderr
     assert done.return_value == 1
-    found = report_in(out / "stream")["findings"]
+    found = verdict_in(out / "stream")["findings"]
     invoke("check", folder, "--engine", "local", "--out", tmp_path / "whole")
-    expected = report_in(tmp_path / "whole")["findings"]
+    expected = verdict_in(tmp_path / "whole")["findings"]
     assert [one["id"] for one in found] == [one["id"] for one in expected]
     shutil.rmtree(out / "stream.events")
     (out / "stream.state").unlink()
@@ -326,7 +321,7 @@ def test_a_topic_of_a_real_broker(options: tuple[str, ...], soak: tuple[Path, li
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert done.stderr.count("\n") <= 2, done.stderr
-    findings = report_in(tmp_path / "out" / "events")["findings"]
+    findings = verdict_in(tmp_path / "out" / "events")["findings"]
     invoke("check", folder, "--engine", "local", "--out", tmp_path / "whole")
-    expected = report_in(tmp_path / "whole")["findings"]
+    expected = verdict_in(tmp_path / "whole")["findings"]
     assert [one["id"] for one in findings] == [one["id"] for one in expected]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from command_line import invoke
+from command_line import invoke, json_lines, verdict_in
 from logjudge.analysis.inspect.findings_without_cause import unexplained, why_no_cause
 from logjudge.histories.errors import LogjudgeError
 from logjudge.histories.tables import Finding
@@ -28,8 +28,10 @@ def run(*arguments: object) -> Result:
     return result
 
 
-def verdict_in(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((folder / "verdict.json").read_text()))
+def check(path: Path, out: Path) -> tuple[Result, dict[str, Any]]:
+    """The result of `logjudge check` without plots, and the verdict that it wrote."""
+    result = run("check", path, "--engine", "local", "--no-plots", "--out", out)
+    return result, verdict_in(out)
 
 
 def replicas_collected(verdict: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +89,7 @@ def test_an_offset_is_explained_with_findings_and_causes_of_every_rule(unpacked:
     assert "No rule found a breach here." in beside
     assert "Why:" not in beside
     out = tmp_path / "out"
-    run("check", unpacked("group-rebalance-a"), "--engine", "local", "--no-plots", "--out", out)
+    check(unpacked("group-rebalance-a"), out)
     assert "Cause: commit-before-handle" in run("explain", out, "events-3@365").output
     assert "Why:" not in run("explain", out, "events-3@371").output
 
@@ -261,7 +263,7 @@ def test_missing_brokers_files_are_reported_once(unpacked: Unpack, tmp_path: Pat
 
 def test_a_report_has_the_cause_as_a_chain(unpacked: Unpack, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    checked = run("check", unpacked("kip-101-a"), "--engine", "local", "--no-plots", "--out", out)
+    checked, _ = check(unpacked("kip-101-a"), out)
     assert "high-watermark-truncation: 895 acknowledged writes were lost: orders-0 at offsets 0 to 894" in " ".join(
         checked.output.split()
     )
@@ -284,7 +286,7 @@ def test_a_report_has_the_cause_as_a_chain(unpacked: Unpack, tmp_path: Path) -> 
 def test_without_clients_the_brokers_files_are_judged(unpacked: Unpack, tmp_path: Path) -> None:
     root = tmp_path / "run"
     shutil.copytree(unpacked("kip-101-c") / "brokers", root / "brokers")
-    checked = run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    checked, _ = check(root, tmp_path / "out")
     assert checked.return_value == 1
     assert "0 operations" not in checked.output
     assert "no history of clients; 7,520 records" in checked.output
@@ -301,11 +303,11 @@ def test_server_logs_alone_have_a_timeline(unpacked: Unpack, tmp_path: Path) -> 
         target = tmp_path / "run" / "brokers" / log.parent.name / log.name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(log, target)
-    checked = run("check", tmp_path / "run", "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    checked, verdict = check(tmp_path / "run", tmp_path / "out")
     assert checked.return_value == 3
     assert "no partition logs" in checked.output
     assert "unclean-election: broker 1 truncated offsets 255 to 630 of orders-0; no acknowledgements" in checked.output
-    chain = verdict_in(tmp_path / "out")["causes"][0]["chain"]
+    chain = verdict["causes"][0]["chain"]
     assert chain[-1]["says"] == "broker 1 truncated orders-0 to offset 255"
     assert not any("acknowledged" in fact["says"] for fact in chain)
     assert "unclean election" in run("timeline", tmp_path / "run", "orders-0").output
@@ -324,9 +326,8 @@ def test_a_tail_that_a_clean_election_cut_from_a_topic_without_clients_is_no_los
     logs = list(root.glob("brokers/*/*.log"))
     for log in logs:
         log.write_text(log.read_text().replace("orders-", f"{topic}-"))
-    run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
-    causes = verdict_in(tmp_path / "out")["causes"]
-    assert [cause for cause in causes if "; no acknowledgements" in cause["says"]] == []
+    _, verdict = check(root, tmp_path / "out")
+    assert [cause for cause in verdict["causes"] if "; no acknowledgements" in cause["says"]] == []
 
 
 @pytest.mark.parametrize("name", ["unclean-election-a", "kip-101-a", "acks1-failover-a", "leader-kill-a"])
@@ -335,9 +336,8 @@ def test_a_history_and_server_logs_prove_the_cause_or_it_is_unknown(
 ) -> None:
     root = tmp_path / "run"
     shutil.copytree(unpacked(name), root, ignore=shutil.ignore_patterns("data", "snapshots"))
-    checked = run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
-    causes = verdict_in(tmp_path / "out")["causes"]
-    named = {cause["cause"] for cause in causes if cause["lost"]}
+    checked, verdict = check(root, tmp_path / "out")
+    named = {cause["cause"] for cause in verdict["causes"] if cause["lost"]}
     known = {
         "unclean-election-a": {"unclean-election"},
         "kip-101-a": {"high-watermark-truncation"},
@@ -347,9 +347,8 @@ def test_a_history_and_server_logs_prove_the_cause_or_it_is_unknown(
 
 
 def test_a_stranger_s_cluster_has_nothing_found_and_is_not_valid(unpacked: Unpack, tmp_path: Path) -> None:
-    checked = run("check", unpacked("custom-kraft"), "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    checked, verdict = check(unpacked("custom-kraft"), tmp_path / "out")
     assert checked.return_value == 3
-    verdict = verdict_in(tmp_path / "out")
     assert not verdict["findings"]
     assert any("there is nothing to compare" in item["says"] for item in verdict["assumptions"])
     compared = run("diff", unpacked("custom-kraft"))
@@ -365,14 +364,14 @@ def test_replicas_that_were_not_collected_are_missed(unpacked: Unpack, tmp_path:
     about = json.loads((root / "run.json").read_text())
     del about["topics"]["orders"]["replica.assignment"]
     (root / "run.json").write_text(json.dumps(about))
-    run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
-    assert "are missing: orders-0 (1 replica)" in replicas_collected(verdict_in(tmp_path / "out"))["says"]
+    _, verdict = check(root, tmp_path / "out")
+    assert "are missing: orders-0 (1 replica)" in replicas_collected(verdict)["says"]
 
 
 def test_a_replica_alone_is_not_known_to_agree(unpacked: Unpack, tmp_path: Path) -> None:
     alone = unpacked("kip-101-a") / "brokers" / "1" / "data" / "orders-0"
-    assert run("check", alone, "--engine", "local", "--no-plots", "--out", tmp_path).return_value == 3
-    verdict = verdict_in(tmp_path)
+    checked, verdict = check(alone, tmp_path)
+    assert checked.return_value == 3
     collected = replicas_collected(verdict)
     assert not collected["holds"]
     assert "the number of replicas is not recorded" in collected["says"]
@@ -380,8 +379,7 @@ def test_a_replica_alone_is_not_known_to_agree(unpacked: Unpack, tmp_path: Path)
 
 
 def test_logs_that_retention_emptied_are_not_missing(tmp_path: Path) -> None:
-    run("check", DATA / "emptied", "--engine", "local", "--no-plots", "--out", tmp_path)
-    collected = replicas_collected(verdict_in(tmp_path))
+    collected = replicas_collected(check(DATA / "emptied", tmp_path)[1])
     assert collected["holds"]
     assert "the others are empty" in collected["says"]
 
@@ -392,9 +390,8 @@ def test_damage_is_quarantined_with_file_and_byte(unpacked: Unpack, tmp_path: Pa
     blob = bytearray(segment.read_bytes())
     blob[len(blob) // 2] ^= 0x10
     segment.write_bytes(bytes(blob))
-    run("check", root, "--engine", "local", "--no-plots", "--out", tmp_path / "out")
-    rows = [json.loads(line) for line in (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()]
+    _, verdict = check(root, tmp_path / "out")
+    rows = json_lines(tmp_path / "out" / "quarantine.jsonl")
     assert any(row["source"].endswith(segment.name) and row["byte"] is not None for row in rows)
-    verdict = verdict_in(tmp_path / "out")
     assert any("could not be read (quarantine.jsonl)" in item["says"] for item in verdict["assumptions"])
     assert verdict["counts"]["quarantined"] == 0

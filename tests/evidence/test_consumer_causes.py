@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_missed
 from logjudge.analysis.causes.cases import GROUP_EVENTS, Explanation, Missed
 from logjudge.analysis.timelines.facts import Fact
+
+MISSED = Missed("x", 0, "g", 1, 1, 1)
+
+
+def explained(events, missed=MISSED, config={}):  # noqa: B006
+    """The cause of what the group missed; each event has its index as its time."""
+    rows = [(time, time, *event) for time, event in enumerate(events)]
+    return explain_missed(pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row"), missed, config)
+
 
 POLLED = [("poll", 0, 2), ("handle", 0, 0), ("commit", 3, 3)]
 BEFORE = [("poll", 0, 2), ("handle", 0, 0), ("handle", 2, 2), ("commit", 3, 3)]
@@ -33,20 +44,12 @@ CRASH = ("crash", None, None)
 def test_only_a_crash_before_later_records_proves_that_a_commit_came_too_early(
     events: list[tuple[str, int | None, int | None]], cause: str
 ) -> None:
-    rows = [(time, time, "g1", *event) for time, event in enumerate(events)]
-    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
-    assert explain_missed(frame, Missed("x", 0, "g", 1, 1, 1), {}).cause == cause
+    assert explained([("g1", *event) for event in events]).cause == cause
 
 
 AUTO = {"g1": {"enable.auto.commit": True, "auto.offset.reset": "latest"}, "g2": {"auto.offset.reset": "latest"}}
 SILENT = [("g1", "poll", 0, 2), ("g1", "handle", 0, 0)]
 DIED = [*SILENT, ("g1", "crash", None, None)]
-
-
-def of_group(events, first=1, last=1):
-    rows = [(time, time, *event) for time, event in enumerate(events)]
-    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
-    return explain_missed(frame, Missed("x", 0, "g", first, last, last - first + 1), AUTO)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,7 @@ def of_group(events, first=1, last=1):
     ],
 )
 def test_the_next_assignment_proves_a_commit_without_a_recorded_callback(events, cause) -> None:
-    assert of_group(events).cause == cause
+    assert explained(events, config=AUTO).cause == cause
 
 
 STORED = {"dated": 3, "offset": 3, "file": "f", "byte": 0}
@@ -94,10 +97,7 @@ STORED = {"dated": 3, "offset": 3, "file": "f", "byte": 0}
     ],
 )
 def test_the_stored_offset_proves_a_commit_without_a_recorded_callback(events, stored, cause) -> None:
-    rows = [(time, time, *event) for time, event in enumerate(events)]
-    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
-    explained = explain_missed(frame, Missed("x", 0, "g", 1, 1, 1, None, stored), AUTO)
-    assert explained.cause == cause
+    assert explained(events, replace(MISSED, stored=stored), AUTO).cause == cause
 
 
 FRESH = [("g1", "assign", None, None)]
@@ -124,10 +124,10 @@ AGAIN = [("g2", "assign", None, None), ("g2", "poll", 10, 12), ("g2", "commit", 
     ],
 )
 def test_a_committed_offset_that_vanished_is_no_group_without_one(events, cause) -> None:
-    explained = of_group(events, 5, 9)
-    assert explained.cause == cause
+    found = explained(events, Missed("x", 0, "g", 5, 9, 5), AUTO)
+    assert found.cause == cause
     if cause == "committed-offset-vanished":
-        assert [fact.place for fact in explained.chain] == [3, 4, None, 5]
+        assert [fact.place for fact in found.chain] == [3, 4, None, 5]
 
 
 EARLIER = {"time": 0, "place": 0, "process": "g1", "value": "a"}
@@ -149,18 +149,15 @@ READ = ("g1", "poll", 0, 4)
     ],
 )
 def test_a_position_beyond_a_truncation_skips_what_is_written_there(events, earlier, cause) -> None:
-    rows = [(time, time, *event) for time, event in enumerate(events)]
-    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
-    assert explain_missed(frame, Missed("x", 0, "g", 1, 1, 1, earlier), {}).cause == cause
+    assert explained(events, replace(MISSED, earlier=earlier)).cause == cause
 
 
 def test_the_cause_of_a_truncation_explains_what_the_group_skipped_after_it() -> None:
     elected = Fact("an election", "elected", 3)
     truncation = Explanation("unclean-election", [elected], ["unclean.leader.election.enable=false"])
-    frame = pl.DataFrame([(0, 0, *READ), (9, 9, "g1", "poll", 5, 6)], schema=GROUP_EVENTS, orient="row")
-    explained = explain_missed(frame, Missed("x", 0, "g", 1, 1, 1, EARLIER, truncation=truncation), {})
-    assert elected in explained.chain
-    assert explained.prevented_by[0] == "unclean.leader.election.enable=false"
+    found = explained([READ, ("g1", "poll", 5, 6)], replace(MISSED, earlier=EARLIER, truncation=truncation))
+    assert elected in found.chain
+    assert found.prevented_by[0] == "unclean.leader.election.enable=false"
 
 
 @pytest.mark.parametrize(
@@ -177,11 +174,9 @@ def test_the_cause_of_a_truncation_explains_what_the_group_skipped_after_it() ->
     ],
 )
 def test_a_position_below_the_log_start_is_reset(events, deleted, cause) -> None:
-    rows = [(time, time, *event) for time, event in enumerate(events)]
-    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
     missed = Missed("x", 0, "g", 5, 8, 4, deleted_since=lambda offset: deleted if offset < 5 else None)
-    explained = explain_missed(frame, missed, AUTO)
-    assert explained.cause == cause
-    assert [fact.kind for fact in explained.chain] == (
+    found = explained(events, missed, AUTO)
+    assert found.cause == cause
+    assert [fact.kind for fact in found.chain] == (
         ["positioned", "log-start", "configured", "polled"] if cause != "unknown" else []
     )

@@ -14,8 +14,8 @@ from logjudge.histories.evidence.tables import DAMAGE, LOCATION, damage_row
 
 from . import test_recorded_runs as recorded_runs
 from .replica_texts import checkpoints, joined, logs
-from .test_commands import run
-from .timelines import epochs, fault, lost, metadata, server_log, timeline
+from .test_commands import check, run
+from .timelines import SECOND, epochs, fault, lost, metadata, server_log, timeline
 
 THREE = "1: 0a 1b 2c\n2: 0a 1b 2c\n3: 0a 1b 2c"
 TWO_LEADS = metadata((9, {"leader": 2, "isr": [2]}))
@@ -96,7 +96,6 @@ def test_diff_reports_a_damaged_log(unpacked, tmp_path):
     assert [(row["broker"], row["is_corrupt"]) for row in part["snapshots"][0]["damage"]] == [("2", True)]
 
 
-SECOND = 1_000_000_000
 # Broker 2 alone acknowledges b at 5 s; broker 1 joins, leads, stops, and leads again with a shorter log.
 JOINS = [(3, {"leader": 2, "isr": [2]}), (6, {"isr": [1, 2]}), (7, {"leader": 1, "isr": [1]})]
 AGAIN = [(9, {"leader": -1}), (12, {"leader": 1, "isr": [1]})]
@@ -219,9 +218,10 @@ def test_a_log_that_recovery_cut_at_damage_is_not_helped_by_flushing():
 
 
 def test_a_restored_backup_took_what_the_brokers_had_acknowledged(unpacked, tmp_path):
-    run("check", unpacked("backup-x"), "--engine", "local", "--no-plots", "--out", tmp_path / "out")
-    causes = json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]
-    lost_ranges = {(c["cause"], c["lost"]["partition"], c["lost"]["first"], c["lost"]["last"]) for c in causes}
+    _, verdict = check(unpacked("backup-x"), tmp_path / "out")
+    lost_ranges = {
+        (c["cause"], c["lost"]["partition"], c["lost"]["first"], c["lost"]["last"]) for c in verdict["causes"]
+    }
     assert lost_ranges == {("log-rolled-back", 0, 403, 1748), ("log-rolled-back", 1, 408, 1817)}
 
 
@@ -250,11 +250,11 @@ def test_records_remain_after_their_commit_marker_was_truncated(recorded):
 
 
 def test_reads_of_a_damaged_segment_have_one_cause(unpacked, tmp_path):
-    run("check", unpacked("bitflip-x"), "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    _, verdict = check(unpacked("bitflip-x"), tmp_path / "out")
     findings = pl.read_parquet(tmp_path / "out" / "findings.parquet")
     rules = {"lost-write", "inconsistent-offsets", "duplicate", "phantom-read", "log-corruption"}
     assert set(findings.select("rule", "cause").iter_rows()) == {(rule, "corruption") for rule in rules}
-    for cause in json.loads((tmp_path / "out" / "verdict.json").read_text())["causes"]:
+    for cause in verdict["causes"]:
         assert len(cause["findings"]) == 4
         intact = cause["chain"][-1]
         assert intact["brokers"] == ["1", "3"]

@@ -8,18 +8,14 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
-from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.inspect.events import events_of_partition
 from logjudge.analysis.inspect.open_partitions import Inspected
-from logjudge.analysis.verdict.document import verdict_of
-from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence import segments
 from logjudge.histories.evidence.group_log import read_group_log
 from logjudge.histories.evidence.group_records import decode
@@ -29,8 +25,10 @@ from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from notation import parse
 
+from .transaction_logs import SEGMENT, judged, number
+
 DATA = Path(__file__).parent / "data" / "groups"
-SEGMENT = f"{0:020d}.log"
+GROUP_LOG = Path("brokers/1/data/__consumer_offsets-0")
 STARTED = 1_767_225_600_000  # ms: 2026-01-01
 
 
@@ -39,10 +37,6 @@ def text(value: str | None, flexible: bool = False) -> bytes:
     if flexible:
         return bytes([0 if value is None else len(data) + 1]) + data
     return (-1 if value is None else len(data)).to_bytes(2, "big", signed=True) + data
-
-
-def number(value: int, width: int) -> bytes:
-    return value.to_bytes(width, "big", signed=True)
 
 
 def offset_key(group: str, topic: str, partition: int, kind: int = 1) -> bytes:
@@ -83,19 +77,12 @@ def write_group_log(folder: Path, records: list[tuple[bytes, bytes | None]]) -> 
     (folder / SEGMENT).write_bytes(bytes(builder.build()))
 
 
-def recorded(tmp_path: Path) -> pl.DataFrame:
-    """The table of the first generations of a real group."""
-    folder = tmp_path / "__consumer_offsets-0"
-    folder.mkdir()
-    shutil.copy(DATA / "4.1.1.log", folder / SEGMENT)
-    groups, damage = read_group_log(folder)
-    assert not len(damage)
-    return groups
-
-
 def test_agrees_with_kafkas_decoder_record_by_record(tmp_path: Path) -> None:
     """The text is that of `kafka-dump-log --offsets-decoder` 4.1.1, which decodes the same bytes."""
-    by_offset = {at[0]: rows for at, rows in recorded(tmp_path).group_by("at", maintain_order=True)}
+    shutil.copy(DATA / "4.1.1.log", tmp_path / SEGMENT)
+    groups, damage = read_group_log(tmp_path)
+    assert not len(damage)
+    by_offset = {at[0]: rows for at, rows in groups.group_by("at", maintain_order=True)}
     lines = (DATA / "4.1.1.txt").read_text().splitlines()
     assert len(lines) == len(by_offset) > 100
     for line in lines:
@@ -151,9 +138,7 @@ def test_every_shortened_value_is_damage(version: int) -> None:
 
 def test_a_group_of_kip_848_agrees_with_kafkas_decoder(tmp_path: Path) -> None:
     """Ownership is what the current assignments say: assigned, or still to be revoked."""
-    folder = tmp_path / "__consumer_offsets-0"
-    folder.mkdir()
-    shutil.copy(DATA / "kip848.log", folder / SEGMENT)
+    shutil.copy(DATA / "kip848.log", tmp_path / SEGMENT)
     owned: dict[str, set[int]] = {}
     expected = []
     ids = set()
@@ -172,11 +157,11 @@ def test_a_group_of_kip_848_agrees_with_kafkas_decoder(tmp_path: Path) -> None:
         expected += [(at, "released", member, epoch, partition) for partition in sorted(before - now)]
         expected += [(at, "owned", member, epoch, partition) for partition in sorted(now - before)]
     [topic_id] = ids
-    groups, damage = read_group_log(folder, [(topic_id, "orders")])
+    groups, damage = read_group_log(tmp_path, [(topic_id, "orders")])
     rows = groups.filter(pl.col("kind").is_in(["owned", "released"]))
     assert rows.select("at", "kind", "member", "generation", "partition").rows() == expected
     assert (len(expected) > 8, len(damage), {*rows["topic"]}, {*rows["client"]}) == (True, 0, {"orders"}, {"rdkafka"})
-    assert not len(read_group_log(folder)[0].filter(pl.col("kind").is_in(["owned", "released"])))  # of unknown topics
+    assert not len(read_group_log(tmp_path)[0].filter(pl.col("kind").is_in(["owned", "released"])))  # of unknown topics
 
 
 def test_later_versions_are_damage(tmp_path: Path) -> None:
@@ -202,11 +187,6 @@ def test_commits_of_transactions_count_from_their_marker(tmp_path: Path, monkeyp
     assert groups.select("at", "offset").rows() == [(3, 10)]
 
 
-def judged(folder: Path) -> Any:
-    results = judge_run(open_run(folder))
-    return results.findings().to_dicts(), verdict_of(results)["rules"]
-
-
 HISTORY = (
     "{c.group.id=g started_at=2026-01-01T00:00:00+00:00} p:a@0 p:b@1"
     " c:group=null^1 c:<a@0,b@1 c:handle<a@0 c:commit=1^1 c:crash"
@@ -221,11 +201,10 @@ def test_a_stored_commit_without_a_record(tmp_path: Path, member: str, is_known:
         (group, group_value(3, 1, {member: [("x", 0)]})),
         *((offset_key("g", "x", 0), offset_value(3, offset, STARTED + 20)) for offset in (1, 2)),
     ]
-    write_group_log(tmp_path / "brokers" / "1" / "data" / "__consumer_offsets-0", records)
-    findings, rules = judged(tmp_path)
-    losses = [finding for finding in findings if finding["rule"] == "consumer-loss"]
+    write_group_log(tmp_path / GROUP_LOG, records)
+    losses, verdict = judged(tmp_path, "consumer-loss")
     if not is_known:
-        assert (losses, rules["consumer-loss"]["verdict"]) == ([], "unknown")
+        assert (losses, verdict) == ([], "unknown")
         return
     [loss] = losses
     assert (loss["values"], loss["first_offset"]) == (["b"], 1)
@@ -235,17 +214,15 @@ def test_a_stored_commit_without_a_record(tmp_path: Path, member: str, is_known:
 def test_an_offset_that_was_removed_is_no_commit(tmp_path: Path) -> None:
     parse(HISTORY).write(tmp_path)
     records = [(offset_key("g", "x", 0), offset_value(3, 2)), (offset_key("g", "x", 0), None)]
-    write_group_log(tmp_path / "brokers" / "1" / "data" / "__consumer_offsets-0", records)
-    findings, _ = judged(tmp_path)
-    assert not [finding for finding in findings if finding["rule"] == "consumer-loss"]
+    write_group_log(tmp_path / GROUP_LOG, records)
+    assert judged(tmp_path, "consumer-loss")[0] == []
 
 
 def test_a_generation_with_two_owners(tmp_path: Path) -> None:
     parse(HISTORY).write(tmp_path)
     records = [(number(2, 2) + text("g"), group_value(3, 4, {"c": [("x", 0)], "d": [("x", 0), ("x", 1)]}))]
-    write_group_log(tmp_path / "brokers" / "1" / "data" / "__consumer_offsets-0", records)
-    findings, _ = judged(tmp_path)
-    [twice] = [finding for finding in findings if finding["rule"] == "ownership"]
+    write_group_log(tmp_path / GROUP_LOG, records)
+    [twice], _ = judged(tmp_path, "ownership")
     assert (twice["partition"], twice["sentence"]) == (0, "generation 4 of group g assigns x-0 to c and d")
 
 
@@ -288,17 +265,16 @@ def test_an_owner_of_kip_848_that_has_not_revoked(
     tmp_path: Path, records: list[tuple[bytes, bytes | None]], is_breach: bool
 ) -> None:
     write_group_of_kip_848(tmp_path, *records)
-    findings, _ = judged(tmp_path)
-    found = [finding["sentence"] for finding in findings if finding["rule"] == "ownership"]
-    assert found == ["member d of group g owned x-0 in epoch 2, but member c had not revoked it"] * is_breach
+    found, _ = judged(tmp_path, "ownership")
+    sentence = "member d of group g owned x-0 in epoch 2, but member c had not revoked it"
+    assert [one["sentence"] for one in found] == [sentence] * is_breach
 
 
 @pytest.mark.parametrize(("member", "verdict"), [("c", "invalid"), ("other", "unknown")])
 def test_members_of_kip_848_without_a_record_may_have_handled(tmp_path: Path, member: str, verdict: str) -> None:
     commit = (offset_key("g", "x", 0), offset_value(3, 2, STARTED + 20))
     write_group_of_kip_848(tmp_path, owns(member, 1, [0]), commit)
-    _, rules = judged(tmp_path)
-    assert rules["consumer-loss"]["verdict"] == verdict
+    assert judged(tmp_path, "consumer-loss")[1] == verdict
 
 
 def test_timelines_show_the_owners_of_kip_848(tmp_path: Path) -> None:
@@ -323,8 +299,7 @@ def test_a_stored_commit_beyond_the_leaders_log(tmp_path: Path) -> None:
     for broker in sorted((folder / "brokers").iterdir()):
         if list(broker.rglob("orders-0")):
             write_group_log(next(broker.rglob("orders-0")).parent / "__consumer_offsets-0", records)
-    findings, _ = judged(folder)
-    [beyond] = [finding for finding in findings if finding["rule"] == "commit-beyond-end"]
+    [beyond], _ = judged(folder, "commit-beyond-end")
     assert beyond["last_offset"] == 10**6 - 1
     assert "group strangers committed orders-0@1000000" in beyond["sentence"]
     opened = Inspected(folder)
@@ -356,7 +331,6 @@ def test_a_commit_that_all_copies_lost(
         record = (offset_key("g", "x", 0), offset_value(3, 1, STARTED + stored_at))
         write_group_log(data / "__consumer_offsets-0", [record])
         write_group_log(data / "x-0", [(b"k", value) for value in (b"a", b"b", b"d")])
-    findings, _ = judged(tmp_path)
-    found = [finding["sentence"] for finding in findings if finding["rule"] == "commit-regression"]
+    found, _ = judged(tmp_path, "commit-regression")
     assert len(found) == is_breach
-    assert all("c of group g committed x-0@2" in sentence and "is @1" in sentence for sentence in found)
+    assert all("c of group g committed x-0@2" in one["sentence"] and "is @1" in one["sentence"] for one in found)

@@ -13,12 +13,22 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.inspect.open_partitions import Inspected
 from logjudge.histories.bundle import open_run
 
-from .transaction_logs import SEGMENT, Step, contact, event, judged, log, send, transaction, write_run
+from .transaction_logs import (
+    FINAL_READER,
+    SEGMENT,
+    Step,
+    contact,
+    event,
+    final_reads,
+    judged,
+    log,
+    send,
+    transaction,
+    write_run,
+)
 
 S = 1_000  # ms
 ENDS = {"!": "commit", "~": "abort"}
-
-
 ONGOING, PREPARED = ("t", 7, "ongoing", [("x", 0)], (1, 1)), ("t", 7, "prepare-commit", [("x", 0)], (2, 1))
 COMMITTED, ABORTED = ("t", 7, "complete-commit", [], (3, 1)), ("t", 7, "complete-abort", [], (3, 1))
 
@@ -201,18 +211,8 @@ def test_torn_transactions(name: str, tmp_path: Path) -> None:
 
 
 def test_a_torn_transaction_follows_from_the_loss_of_its_records(tmp_path: Path) -> None:
-    events = transaction("t", 0, [(0, "a", 0), (1, "b", 0)], "ok", (0, 5))
-    for op, (f, field, items) in enumerate(
-        (
-            ("assign", "offsets", [{"topic": "x", "partition": partition, "offset": 0} for partition in (0, 1)]),
-            ("poll", "records", [{"topic": "x", "partition": 0, "offset": 0, "value": "a"}]),
-            ("end_offsets", "offsets", [{"topic": "x", "partition": p, "offset": 2, "start": 0} for p in (0, 1)]),
-        )
-    ):
-        about = (900 + 10 * op, "final", op)
-        events += [event(*about, kind, f, **({field: items} if kind == "ok" else {})) for kind in ("invoke", "ok")]
-    processes = {"final": {"role": "final", "isolation.level": "read_committed"}}
-    folder = write_run(tmp_path, {0: "7a 7!", 1: "7b 7~"}, events, processes=processes, final=True)
+    events = transaction("t", 0, [(0, "a", 0), (1, "b", 0)], "ok", (0, 5)) + final_reads([(0, 0, "a")], {0: 2, 1: 2})
+    folder = write_run(tmp_path, {0: "7a 7!", 1: "7b 7~"}, events, processes=FINAL_READER, final=True)
     [torn], _ = judged(folder, "torn-transaction", "lost-write")
     [lost], _ = judged(folder, "lost-write")
     assert (lost["values"], torn["values"]) == (["b"], ["b"])
@@ -247,11 +247,7 @@ RESOLVED: dict[str, tuple[str, list[Step], str]] = {
     "aborted by the next leader": ("7a 7~@1", [], "info"),  # a COMMIT marker between may have been lost
     "aborted by the next leader, as decided": ("7a 7~@1", DECIDED, "fail"),
     "aborted by the next leader, but decided otherwise": ("7a 7~@1", [ONGOING, PREPARED, COMMITTED], "info"),
-    "aborted, and more was decided": (
-        "7a 7~@1",
-        [*DECIDED, *NEXT],
-        "info",
-    ),
+    "aborted, and more was decided": ("7a 7~@1", [*DECIDED, *NEXT], "info"),
     "open": ("7a", [ONGOING, PREPARED], "info"),
     "never written": ("c", DECIDED, "info"),
 }
@@ -269,18 +265,8 @@ def test_undecided_transactions_are_resolved_where_files_prove_the_outcome(name:
 def test_an_open_transaction_hides_later_records_until_its_late_abort(tmp_path: Path) -> None:
     """Its client gave up at 0.5 s, but the marker may have come after the final reads, which end at 1 s."""
     events = transaction("t", 0, [(0, "b", None)], "info", (0, 500)) + send("a", 0, 10, 0) + send("c", 2, 600, 1)
-    place = {"topic": "x", "partition": 0}
-    for op, (f, field, items) in enumerate(
-        (
-            ("assign", "offsets", [{**place, "offset": 0}]),
-            ("poll", "records", [{**place, "offset": 0, "value": "a"}]),
-            ("end_offsets", "offsets", [{**place, "offset": 1, "start": 0}]),
-        )
-    ):
-        about = (900 + 10 * op, "final", op)
-        events += [event(*about, kind, f, **({field: items} if kind == "ok" else {})) for kind in ("invoke", "ok")]
-    processes = {"final": {"role": "final", "isolation.level": "read_committed"}}
-    folder = write_run(tmp_path, {0: "a 7b c 7~"}, events, processes=processes, final=True)
+    events += final_reads([(0, 0, "a")], {0: 1})
+    folder = write_run(tmp_path, {0: "a 7b c 7~"}, events, processes=FINAL_READER, final=True)
     for rule in ("lost-write", "unseen"):
         assert judged(folder, rule)[0] == []
 

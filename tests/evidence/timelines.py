@@ -15,8 +15,6 @@ from logjudge.histories.evidence.tables import EPOCHS, LOCATION, LOG_EVENTS, MET
 from .replica_texts import logs
 
 SECOND = 1_000_000_000
-
-
 START = 1_800_000_000_000
 
 
@@ -80,25 +78,15 @@ def of_format_v1(text):
 
 
 DIFFER = Lost("orders", 0, 1, 1, 1)
-
-
 AFTER = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
-
-
 LEADS = (
     'INFO Selected new leader and ISR {"leader":%d,"leader_epoch":%d,"isr":[%s]} for offline partition [orders,0] (x)'
 )
-
-
 NO_ISR_ALIVE = (
     "WARN No broker in ISR is alive for [orders,0]. "
     "Elect leader 2 from live brokers 2. There's potential data loss. (x)"
 )
-
-
 LOADED = "INFO Completed load of log orders-0 with 1 log segments and log end offset %d in 10 ms (kafka.log.Log)"
-
-
 CUT = "INFO Truncating log orders-0 to offset %d. (kafka.log.Log)"
 
 

@@ -155,6 +155,24 @@ def contact(time: int) -> Events:
     return [event(time - 1, "e", 0, "invoke", "end_offsets"), event(time, "e", 0, "ok", "end_offsets", offsets=offsets)]
 
 
+FINAL_READER = {"final": {"role": "final", "isolation.level": "read_committed"}}
+
+
+def final_reads(polled: list[tuple[int, int, str]], ends: dict[int, int]) -> Events:
+    """What the final reader polled (partition, offset and value), and the end of each partition."""
+    places = {partition: {"topic": "x", "partition": partition} for partition in ends}
+    steps = (
+        ("assign", {"offsets": [{**place, "offset": 0} for place in places.values()]}),
+        ("poll", {"records": [{**places[partition], "offset": at, "value": value} for partition, at, value in polled]}),
+        ("end_offsets", {"offsets": [{**place, "offset": ends[p], "start": 0} for p, place in places.items()]}),
+    )
+    return [
+        event(900 + 10 * op, "final", op, kind, f, **(fields if kind == "ok" else {}))
+        for op, (f, fields) in enumerate(steps)
+        for kind in ("invoke", "ok")
+    ]
+
+
 def judged(folder: Path, rule: str, *others: str) -> tuple[list[dict[str, Any]], str]:
     """The findings and the verdict of a rule; `others` judge, too."""
     run = open_run(folder)

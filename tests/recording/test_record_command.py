@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import invoke
+from command_line import invoke, json_lines
 from logjudge.histories.errors import InputError, LogjudgeError, UsageError
 from logjudge.histories.recording import kafka_clients
 from logjudge.histories.recording.client_recorder import ClientRecorder
@@ -163,7 +163,7 @@ def test_a_client_of_its_own_process_records_into_its_own_file(tmp_path: Path) -
     client.subscribe("m0", "t")
     with client.poll("m0") as poll:
         poll.ok([("t", 0, 0, "a")])
-    lines = [json.loads(line) for line in (tmp_path / "run" / "history" / "m0.jsonl").read_text().splitlines()]
+    lines = json_lines(tmp_path / "run" / "history" / "m0.jsonl")
     assert [(line["f"], line["type"]) for line in lines] == [
         *(("subscribe", "invoke"), ("subscribe", "ok"), ("poll", "invoke"), ("poll", "ok")),
     ]
@@ -176,7 +176,7 @@ def test_a_client_of_its_own_process_records_into_its_own_file(tmp_path: Path) -
     recorder.finish()
     assert sorted(path.name for path in (tmp_path / "run" / "history").iterdir()) == ["m0.jsonl"]
     operations = {line["op"] for line in lines}
-    crash = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()][-1]
+    crash = json_lines(tmp_path / "run" / "history.jsonl")[-1]
     assert crash["op"] not in operations
     assert 0 < lines[0]["time"] < crash["time"]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
+from command_line import json_lines
 from logjudge.histories.simulation.bundle import Written, write_bundle
 from logjudge.models.exploration.narrative import narrate_scenario
 from logjudge.models.replication.config import SECOND
@@ -41,7 +42,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    return json_lines(folder / "history.jsonl")
 
 
 def records(folder: Path) -> list[tuple[int, str]]:

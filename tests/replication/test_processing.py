@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from command_line import invoke
+from command_line import invoke, json_lines
 from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
@@ -159,7 +158,7 @@ def test_the_judge_reads_processors(setting: str, seed: int, tmp_path: Path) -> 
     written = write_bundle(space("kip-966", setting).scenario(seed), tmp_path / "run")
     cluster = written.cluster
     assert verdict_of(judge_run(open_run(written.folder)))["verdict"] == "valid"
-    lines = [json.loads(line) for line in (written.folder / "history.jsonl").open()]
+    lines = json_lines(written.folder / "history.jsonl")
     sends = [line for line in lines if line["f"] == "send" and "copies" in line["topic"]]
     steps = [step for line in lines if line["f"] == "txn" and line["type"] == "ok" for step in line["ops"]]
     assert bool(sends) == (setting == AT_LEAST)

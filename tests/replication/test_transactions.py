@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import json_lines
 from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.engines.local import judge_run
@@ -144,7 +145,7 @@ def test_the_judge_sees_the_transactions(variant: str, tmp_path: Path) -> None:
     rules = ("lost-write", "aborted-read", "precommitted-read", "duplicate", "replica-divergence")
     assert {rule: report["rules"][rule]["verdict"] for rule in rules} == dict.fromkeys(rules, "valid")
     truth = json.loads((written.folder / "truth.json").read_text())["transactions"]
-    lines = [json.loads(line) for line in (written.folder / "history.jsonl").open()]
+    lines = json_lines(written.folder / "history.jsonl")
     ended = [line["type"] for line in lines if line["f"] == "txn" and line["type"] != "invoke"]
     assert {kind: ended.count(kind) for kind in set(ended)} == truth["known_as"]
     assert truth["known_as"] == {"ok": truth["committed"], "fail": truth["aborted"]}
