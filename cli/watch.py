@@ -136,7 +136,7 @@ class Streamed(Source):
 
         def take(number: int, rows: Iterator[Any]) -> None:
             if number and self._copy.is_empty():
-                hint = f"remove {checkpoint} to begin anew"
+                hint = f"remove {checkpoint} to start from the beginning"
                 found = f"{number} batches before, and no copy of them in {self.run}"
                 raise InputError(str(checkpoint), found, "a checkpoint beside its copy", hint)
             self._copy_rows(rows)

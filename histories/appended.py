@@ -37,7 +37,7 @@ def position_at(path: Path, size: int, lines: int) -> Position:
 
 def refuse_rewritten(files: Mapping[str, Path], positions: Mapping[str, Position], state: str) -> None:
     """Raises InputError unless the files of a state are still there, and begin with what was read."""
-    hint = f"name the run of this state, or remove {state} to begin anew"
+    hint = f"name the run of this state, or remove {state} to start from the beginning"
     for name, position in positions.items():
         if name not in files:
             raise InputError(

@@ -40,7 +40,7 @@ class StreamCopy:
             if self.folder.exists() and any(self.folder.iterdir()) and (found := _identity_in(file)) != identity:
                 if not found:
                     raise UsageError(f"{self.folder}: found other files, expected none; name another --state")
-                hint = f"remove {self.folder} and the state beside it to begin anew, or name another --state"
+                hint = f"remove {self.folder} and the state beside it to start again, or name another --state"
                 raise InputError(str(self.folder), f"the events of {found}", f"those of {identity}", hint)
             self._histories.mkdir(parents=True, exist_ok=True)
             self._lock = (self._histories / ".lock").open("wb")

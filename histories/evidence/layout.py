@@ -219,32 +219,41 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
     sources = Counter(part.path for part in parts if part.kind == "log")
     writers = {path: writer for path, count in sources.items() if count == 1 and (writer := writer_of(path))}
     nodes = nodes_of((part for part in parts if part.kind != "unreadable"), writers)
-    by_name: dict[str, set[str]] = {}
-    for part in parts:
-        if writer := writers.get(part.path):
-            by_name.setdefault(part.broker, set()).add(writer)
-    by_name |= {name: ids for name in {node.named for node in nodes.values()} if (ids := _ids_of(nodes, name))}
-    # A folder with two ids keeps its name; two folders with one id are one broker (duplicate_copies.py).
-    renamed = {name: next(iter(ids)) for name, ids in by_name.items() if name != UNKNOWN_BROKER and len(ids) == 1}
+    renamed = _ids_by_name(parts, nodes, writers)
     ids_at = _ids_by_folder(root, nodes, writers)
-    out = []
-    for part in parts:
+
+    def broker_of(part: Part) -> str:
+        if part.path in writers:
+            return writers[part.path]
         if sources[part.path] > 1:  # each has the id of its own lines
-            out.append(part)
-            continue
-        broker = renamed.get(part.broker, part.broker)
-        if part.broker == UNKNOWN_BROKER:
-            ids = next((ids_at[folder] for folder in (part.path, *part.path.parents) if folder in ids_at), set())
-            outer = (name for name in part.path.relative_to(root).parts[:-1] if not PARTITION_FOLDER.fullmatch(name))
-            broker = next(iter(ids)) if len(ids) == 1 else next(outer, UNKNOWN_BROKER)
-        out.append(replace(part, broker=writers.get(part.path, broker)))
+            return part.broker
+        if part.broker != UNKNOWN_BROKER:
+            return renamed.get(part.broker, part.broker)
+        ids = next((ids_at[folder] for folder in (part.path, *part.path.parents) if folder in ids_at), set())
+        outer = (name for name in part.path.relative_to(root).parts[:-1] if not PARTITION_FOLDER.fullmatch(name))
+        return next(iter(ids)) if len(ids) == 1 else next(outer, UNKNOWN_BROKER)
+
+    out = [replace(part, broker=broker_of(part)) for part in parts]
     readable = [part for part in out if part.kind != "unreadable"]
     found = without_foreign_files(_without_dumps_of_segments(readable), nodes)
     return [*found, *_coordinators_logs(found), *(part for part in out if part.kind == "unreadable")]
 
 
-def _ids_of(nodes: Mapping[Path, Node], named: str) -> set[str]:
-    return {node.id for node in nodes.values() if node.id and node.named == named}
+def _ids_by_name(parts: list[Part], nodes: Mapping[Path, Node], writers: Mapping[Path, str]) -> dict[str, str]:
+    """The id of each broker, by its folder's name: that of meta.properties, else of its logs.
+
+    A folder with two ids keeps its name; two folders with one id are one broker (duplicate_copies.py).
+    """
+    of_logs: dict[str, set[str]] = {}
+    for part in parts:
+        if part.path in writers:
+            of_logs.setdefault(part.broker, set()).add(writers[part.path])
+    of_nodes: dict[str, set[str]] = {}
+    for node in nodes.values():
+        if node.id:
+            of_nodes.setdefault(node.named, set()).add(node.id)
+    found = {**of_logs, **of_nodes}
+    return {name: next(iter(ids)) for name, ids in found.items() if name != UNKNOWN_BROKER and len(ids) == 1}
 
 
 def _ids_by_folder(root: Path, nodes: Mapping[Path, Node], writers: Mapping[Path, str]) -> dict[Path, set[str]]:

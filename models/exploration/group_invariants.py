@@ -49,7 +49,7 @@ def no_fenced_commit(cluster: Cluster) -> list[Breach]:
 def _one_member(cluster: Cluster) -> list[Breach]:
     """A member gets a partition only after its former owner has given it up, or was fenced.
 
-    A member is fenced once the coordinator has removed it, or has taken it in anew. The latter may happen behind the
+    A member is fenced once the coordinator has removed it, or has admitted it again. The latter may happen behind the
     member's back: a request to join that comes late, after a second one, gives up what the member has got since then.
     Nothing of its former epochs is accepted after that.
     """
@@ -64,7 +64,7 @@ def _one_member(cluster: Cluster) -> list[Breach]:
 
 
 def _is_fenced(cluster: Cluster, hold: Hold, by: int) -> bool:
-    """Whether the coordinator removed a member, or took it in anew, after it got the partition."""
+    """Whether the coordinator removed a member, or admitted it again, after it got the partition."""
     changes = pairwise(cluster.group.member_epochs.get(hold.member, ()))
     removals = [(at, before) for (_, before), (at, after) in changes if after <= 0]
     ends = [*removals, *cluster.group.rejoins.get(hold.member, ())]

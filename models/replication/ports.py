@@ -1,7 +1,4 @@
-"""The interfaces between the parts of a run, as protocols. cluster.py composes the parts.
-
-Parts import data, the network, and this module, instead of one another's classes.
-"""
+"""The interfaces between parts of a run that would otherwise import one another. cluster.py composes the parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A producer of a workload: sends values at a rate, and starts anew after a fatal error."""
+"""A producer of a workload: sends values at a rate, and starts again after a fatal error."""
 
 from __future__ import annotations
 

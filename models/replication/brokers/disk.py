@@ -39,7 +39,7 @@ class Disk(BrokerPart):
     _due_cleaning: int = field(init=False)
 
     def restart(self) -> None:
-        """Begin the intervals of all tasks anew, as a new process does."""
+        """Restart the intervals of all tasks, as a new process does."""
         now, config = self._process.loop.now, self._config
         self._due_checkpoint = now + config.hw_checkpoint
         self._due_recovery = now + config.recovery_checkpoint

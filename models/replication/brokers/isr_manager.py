@@ -34,7 +34,7 @@ class IsrManager(BrokerPart):
     _last_propagation: int = field(init=False)
 
     def restart(self) -> None:
-        """Begin the intervals anew, as a new process does."""
+        """Restart the intervals, as a new process does."""
         now = self._process.loop.now
         self._changed = []
         self._last_propagation = now
