@@ -164,7 +164,7 @@ def _ticks(axis: Axes, places: Places, shown: list[dict[str, Any]], started_at: 
     wanted = [operation["invoked"] for operation in shown if operation["proof"]] + places.moments
     chosen_at: list[int] = []
     for time in wanted:
-        if all(abs(places.of(time) - places.of(other)) > 0.075 for other in chosen_at):
+        if all(abs(places.of(time) - places.of(other)) > 0.095 for other in chosen_at):
             chosen_at.append(time)
     chosen_at.sort()
     texts = seconds_texts(chosen_at, min_decimals=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -277,3 +278,20 @@ def test_files_of_brokers_alone_have_pictures(unpacked: Unpack, tmp_path: Path) 
     for name, subjects in drawn.items():
         for subject in subjects[:1]:
             assert draw(name, figures, subject).get_axes()
+
+
+def test_the_times_below_operations_do_not_collide() -> None:
+    moments = [second * SECOND for second in range(13)]
+    operations = [
+        {"process": "p0", "kind": "send", "text": f"p0-{n}", "outcome": "ok", "proof": True, "lost": False,
+         "invoked": since, "completed": since + SECOND // 2}
+        for n, since in enumerate(moments)
+    ]  # fmt: skip
+    window = {"id": "w", "rule": "lost-write", "partition": "orders-0", "first_offset": 1, "last_offset": 1}
+    figures = _drawn([(0, "1", 0)]) | {"windows": [{**window, "operations": operations, "left_out": 0}]}
+    figure = draw("around", figures, {"finding": "w"})
+    style.lay_out(figure)
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in figure.axes[-1].get_xticklabels()]
+    assert len(boxes) > 5
+    assert min(two.x0 - one.x1 for one, two in pairwise(boxes)) > 8  # pixels: about a character
