@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", default=["local", "spark"])
     arguments = parser.parse_args()
     print(
-        "| operations, keys, MB | engine | verdict | CPU, s | of search | driver, MB | JVM, MB | largest worker, MB |"
+        "| operations, keys, MB | engine | verdict | CPU, s | search, wall s | driver, MB | JVM, MB | largest worker, MB |"
     )
     print("|---|---|---|---:|---:|---:|---:|---:|")
     for keys in arguments.keys:
