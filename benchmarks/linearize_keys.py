@@ -93,9 +93,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--engines", nargs="+", default=["local", "spark"])
     arguments = parser.parse_args()
-    print(
-        "| operations, keys, MB | engine | verdict | CPU, s | search, wall s | driver, MB | JVM, MB | largest worker, MB |"
-    )
+    print("| operations, keys, MB | engine | verdict | CPU, s | search, wall s | driver, MB | JVM, MB | worker, MB |")
     print("|---|---|---|---:|---:|---:|---:|---:|")
     for keys in arguments.keys:
         path = arguments.folder / f"linearize-{arguments.operations}-{keys}.jsonl"
