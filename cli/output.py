@@ -74,7 +74,8 @@ def _scope(report: dict[str, Any], seconds: float) -> str:
         parts.append(f"over {span_ns / 1e9:,.1f} s" if span_ns >= 1e8 else f"over {span_ns / 1e6:.3g} ms")
     system = source["system"] if isinstance(source["system"], dict) else {}
     if system:
-        parts.append(f"on {system.get('name', '')} {system.get('version', '')}".rstrip())
+        simulated = "simulated " if system.get("simulated") is True else ""
+        parts.append(f"on {simulated}{system.get('name', '')} {system.get('version', '')}".rstrip())
     return ", ".join([" ".join(parts), f"judged by {source['engine']} in {seconds:.1f} s"])
 
 
@@ -133,12 +134,13 @@ def _incidents(report: dict[str, Any], room: Room) -> list[str]:
     """The worst incidents, each with its cause and prevention; the report has their sequences of events."""
     incidents = _incidents_of(report)
     violations = [incident for incident in incidents if incident.severity == "violation"]
-    shown = (violations or incidents)[: room.items]
+    shown = incidents if len(incidents) <= room.items else (violations or incidents)[: room.items]
     lines: list[str] = []
     for incident, sentence, citation in with_causes(shown):
         name = incident.cause if incident.explained or not incident.rules else incident.rules[0]["rule"]
         colour = "yellow" if incident.explained and not incident.known else None
-        first = f"  {click.style(name, bold=True, fg=colour)}: "
+        severity = "" if incident.severity == "violation" else f" ({incident.severity})"
+        first = f"  {click.style(name, bold=True, fg=colour)}{severity}: "
         text = sentence + _where(report, incident)
         whole = _wrapped(text + citation, room, first=first, indent="    ")
         # A truncated citation is useless; the report has it.

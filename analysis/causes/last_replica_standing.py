@@ -32,7 +32,10 @@ from .replica_history import (
 )
 
 CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"
-REMEDY = "min.insync.replicas=2 with acks=all; eligible leader replicas (KIP-966)."
+REMEDY = (
+    "Eligible leader replicas (KIP-966). If the ISR was this broker alone when the records were acknowledged, also"
+    " min.insync.replicas=2 with acks=all."
+)
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:

@@ -134,7 +134,7 @@ def test_each_kind_of_breach_has_its_reason_for_no_cause() -> None:
     assert unexplained([*explanations, *left], causes) == left
     assert why_no_cause(left, {"t-0"}) == [
         "The run has no broker files of t-1, so the cause is not known.",
-        "logjudge looks for no causes of poll-skip.",
+        "Findings of poll-skip have no causes of their own; see their evidence.",
         "The brokers' files prove no cause of replica-divergence.",
     ]
 
