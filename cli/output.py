@@ -139,7 +139,7 @@ def _incidents(report: dict[str, Any], room: Room) -> list[str]:
     for incident, sentence, citation in with_causes(shown):
         name = incident.cause if incident.explained or not incident.rules else incident.rules[0]["rule"]
         colour = "yellow" if incident.explained and not incident.known else None
-        severity = "" if incident.severity == "violation" else f" ({incident.severity})"
+        severity = f" ({incident.severity})" if incident.findings and incident.severity != "violation" else ""
         first = f"  {click.style(name, bold=True, fg=colour)}{severity}: "
         text = sentence + _where(report, incident)
         whole = _wrapped(text + citation, room, first=first, indent="    ")

@@ -48,9 +48,7 @@ def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> li
     if bare:
         sentences.append(f"The run has no broker files of {some(list(bare))}, so the cause is not known.")
     if without_causes:
-        sentences.append(
-            f"Findings of {', '.join(without_causes)} have no causes of their own; see their evidence."
-        )
+        sentences.append(f"Findings of {', '.join(without_causes)} have no causes of their own; see their evidence.")
     if with_causes:
         sentences.append(f"The brokers' files prove no cause of {', '.join(with_causes)}.")
     return sentences

@@ -30,7 +30,8 @@ def screen(report: Report, width: int, monkeypatch: pytest.MonkeyPatch) -> list[
 @pytest.fixture(scope="module")
 def reports(unpacked: Callable[[str], Path]) -> dict[str, Report]:
     names = ("kip-101-c", "disk-truncate-m", "clean-a")
-    return {name: report_of(judge_run(open_run(unpacked(name))), "local") for name in names}
+    headline = {"headline": "None of 5,610 acknowledged writes was lost, and no guarantee was broken."}
+    return {name: {**report_of(judge_run(open_run(unpacked(name))), "local"), **headline} for name in names}
 
 
 def huge(report: Report, text: str) -> Report:
@@ -47,6 +48,7 @@ def huge(report: Report, text: str) -> Report:
     }
     return {
         **report,
+        "headline": text,
         "input": {**report["input"], "name": text, "system": {"name": text, "version": text}},
         "rules": dict.fromkeys([*report["rules"], *(f"rule-number-{n}" for n in range(9))], broken),
         "findings": [{**finding, "sentence": f"{text} is gone", "topic": text}] * 200,
