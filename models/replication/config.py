@@ -212,6 +212,18 @@ class Config:
     per_broker: tuple[tuple[int, tuple[tuple[str, Any], ...]], ...] = ()
 
     @property
+    def replica_max_bytes(self) -> tuple[int, int] | None:
+        """The limits of a follower's fetch in bytes: of the response, and of a partition; None: not set."""
+        limits = self.replica_response_bytes, self.replica_fetch_bytes
+        return limits if min(limits) < NEVER else None
+
+    @property
+    def consumer_max_bytes(self) -> tuple[int, int] | None:
+        """The same of a consumer's fetch."""
+        limits = self.consumer_response_bytes, self.consumer_fetch_bytes
+        return limits if min(limits) < NEVER else None
+
+    @property
     def copies(self) -> range:
         """The numbers of the partitions that the group writes, behind those that it reads."""
         dead_letters = int(self.poison == "dead-letter")

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .config import NEVER
 from .network import Connection
 from .producer_batch import ProducerBatch
 from .storage.batches import Batch
@@ -83,8 +82,7 @@ class FetchRequest(Request):
     # With read_committed, by partition the aborted transactions in the response: producer id, first offset.
     aborted: dict[int, list[tuple[int, int]]] | None = None
     fetcher: int = 0  # of the follower
-    max_bytes: int = NEVER  # of the response
-    partition_bytes: int = NEVER  # of each partition in it
+    max_bytes: tuple[int, int] | None = None  # of the response, and of each partition in it
     deadline: int = field(default=0, init=False)
     results: list[FetchResult] = field(default_factory=list, init=False)
     used_bytes: int = field(default=0, init=False)  # of the response

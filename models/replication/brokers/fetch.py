@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ..config import NEVER
 from ..requests import (
     NONE,
     NOT_AVAILABLE,
@@ -82,7 +81,8 @@ class FetchHandler(BrokerPart):
         """Fill in the response from the log; returns whether it has records or errors."""
         results: list[FetchResult] = []
         urgent = False
-        request.used_bytes = 0
+        if request.max_bytes is not None:
+            request.used_bytes = 0
         for part in request.parts:
             result = self._read(part, request)
             if result[1] or result[2]:
@@ -122,15 +122,17 @@ class FetchHandler(BrokerPart):
         batches = log.read(offset, request.limit, below) if offset < below else []
         if self._quota.is_set and batches and follower >= 0 and follower not in replica.isr:
             batches = self._within_quota(partition, batches)
-        if batches and (request.max_bytes < NEVER or request.partition_bytes < NEVER):
-            batches = self._within_bytes(request, partition, batches)
+        if batches and request.max_bytes is not None:
+            batches = self._within_bytes(request, partition, batches, *request.max_bytes)
         if aborted is not None and batches:
             aborted[partition] = log.transactions.aborted_between(offset, batches[-1].end)
         return (partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
 
-    def _within_bytes(self, request: FetchRequest, partition: int, batches: list[Batch]) -> list[Batch]:
+    def _within_bytes(
+        self, request: FetchRequest, partition: int, batches: list[Batch], most: int, of_partition: int
+    ) -> list[Batch]:
         """The batches that fit. The first one of a response is returned even if it does not (KIP-74)."""
-        limit = min(request.partition_bytes, request.max_bytes - request.used_bytes)
+        limit = min(of_partition, most - request.used_bytes)
         found: list[Batch] = []
         size = 0
         for batch in batches:

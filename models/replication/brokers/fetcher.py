@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..config import NEVER
 from ..network import Connection
 from ..ports import Inboxes
 from ..requests import (
@@ -79,6 +78,7 @@ class Fetcher(BrokerPart):
         self._quota = quota  # of all fetchers of this broker
         self._caught_up: set[int] = set()  # the partitions that had everything at the last response
         self._number = number
+        self._max_bytes = self._config.replica_max_bytes
         self.leader = leader
         self.connection = Connection(self._process.id)
         self.epochs_to_request: dict[int, int] = {}  # partitions to truncate -> the epoch whose end is requested
@@ -153,9 +153,8 @@ class Fetcher(BrokerPart):
         if not parts:
             return None
         callbacks = self.on_fetched, self.on_closed
-        sizes = self._config.replica_response_bytes, self._config.replica_fetch_bytes
         return FetchRequest(
-            node, self.leader, now, *callbacks, self.connection, node, limit, parts, None, self._number, *sizes
+            node, self.leader, now, *callbacks, self.connection, node, limit, parts, None, self._number, self._max_bytes
         )
 
     def _back_off(self) -> None:
@@ -219,7 +218,7 @@ class Fetcher(BrokerPart):
                 failed = self._handle_error(result) or failed
             else:
                 self._append(result)
-                if result[2] and request.max_bytes < NEVER:
+                if result[2] and request.max_bytes is not None:
                     # The others get their turn first (PartitionStates.updateAndMoveToEnd).
                     self.fetching.remove(result[0])
                     self.fetching.append(result[0])

@@ -46,6 +46,7 @@ class Consumer(Client):
         self._has_gaps = self.config.transactional or self.config.compacts
         self._coordinator = parts.coordinator
         self._on_goal = parts.on_goal
+        self._max_bytes = self.config.consumer_max_bytes
         self.alive = False
         self.incarnation = 0
         self.finished = False
@@ -242,9 +243,7 @@ class Consumer(Client):
             wanted.setdefault(source, []).append(part)
         for source in sorted(wanted):
             aborted: dict[int, Any] | None = {} if self.committed else None
-            config = self.config
-            sizes = config.consumer_response_bytes, config.consumer_fetch_bytes
-            content = (-1, config.fetch_max_batches, wanted[source], aborted, 0, *sizes)
+            content = (-1, self.config.fetch_max_batches, wanted[source], aborted, 0, self._max_bytes)
             self._fetching[source] = self.transmit(FetchRequest, source, self.on_fetched, self.on_closed, *content)
 
     def on_fetched(self, request: FetchRequest) -> None:

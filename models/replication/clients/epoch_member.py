@@ -28,8 +28,11 @@ class EpochMember(GroupConsumer):
 
     _id = ""  # which the client makes since 4.0 (KIP-1082)
 
+    _is_refused = False  # it ended, as its group.instance.id is taken, and will start again
+
     def start(self, _: None = None) -> None:
         """Begin with a new member id."""
+        self._is_refused = False
         self._id = f"{self.name}-{self.loop.now}"
         super().start()
 
@@ -39,10 +42,10 @@ class EpochMember(GroupConsumer):
         self._wanted: tuple[int, ...] = ()  # the target whose offsets are being fetched
 
     def has_caught_up(self, ranges: Any) -> bool:
-        """As in the classic protocol, with no partition under way to another member."""
+        """As in the classic protocol, with no records being handled, and no partition under way to another member."""
         if not self.alive:
-            return True
-        is_reconciled = tuple(self.assigned) == self._target
+            return not self._is_refused
+        is_reconciled = self._polling and tuple(self.assigned) == self._target
         everyone = range(self.config.partitions)
         return is_reconciled and super().has_caught_up(ranges) and all(map(self.group.has_owner, everyone))
 
@@ -101,6 +104,7 @@ class EpochMember(GroupConsumer):
             # The process before it did not close. UnreleasedInstanceIdException ends the application, which a
             # supervisor starts again.
             self.crash(error)
+            self._is_refused = True
             self._restart_later()
         elif error != STALE_EPOCH:
             super()._lose_membership(error)
