@@ -177,7 +177,7 @@ def test_a_model_decides_what_is_permitted(tmp_path: Path) -> None:
     assert json.loads(strict.stdout)["consistency"]["strongest_not_ruled_out"] == ["strong-snapshot-isolation"]
     weak = invoke(*command, "--model", "snapshot-isolation")
     assert weak.return_value == 0
-    assert "not repeatable-read" in weak.stdout
+    assert "Not repeatable-read" in weak.stdout
     assert "strong-snapshot-isolation is not ruled out" in " ".join(weak.stdout.split())
     report = (out / "report.html").read_text()
     assert "T1 read the initial state of key :y, before T2 wrote 1" in report

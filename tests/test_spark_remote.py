@@ -226,7 +226,6 @@ def test_uris_that_cannot_be_judged_are_refused_in_a_sentence(spark: Any, bundle
         ("report", URI),
         ("convert", URI, "history.parquet"),
         ("convert", ".", URI),
-        ("linearize", URI),
         ("simulate", "--out", URI),
         ("search", "--variant", "kraft", "--out", URI),
         ("scenarios", "run", "elr", "--out", URI),
@@ -236,6 +235,12 @@ def test_commands_that_read_no_uri_refuse_it(command: tuple[str, ...]) -> None:
     error = invoke(*command).exception
     assert isinstance(error, UsageError)
     assert f"found {URI}, expected a local or mounted path" in str(error)
+
+
+def test_the_local_search_of_linearize_names_the_engine_that_reads_uris() -> None:
+    error = invoke("linearize", URI).exception
+    assert isinstance(error, UsageError)
+    assert str(error) == f"found {URI}, expected a local path; --engine spark reads URIs"
 
 
 def test_a_file_uri_is_a_local_path(bundle: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from command_line import run
+from command_line import invoke, verdict_in
 from logjudge.analysis.causes.explaining import _first_removed
 from logjudge.analysis.replicas.replica_logs import ReplicaLogs, replica_logs_of
 from logjudge.histories.evidence.tables import BATCHES
@@ -21,9 +20,8 @@ Unpack = Callable[[str], Path]
 def judged_alone(unpacked: Unpack, name: str, folder: Path) -> dict[str, Any]:
     """The verdict on the brokers' files of a recorded run."""
     shutil.copytree(unpacked(name) / "brokers", folder / "run" / "brokers")
-    run("check", folder / "run", "--engine", "local", "--no-plots", "--out", folder / "out")
-    found: dict[str, Any] = json.loads((folder / "out" / "verdict.json").read_text())
-    return {**found, "report": (folder / "out" / "report.md").read_text()}
+    invoke("check", folder / "run", "--engine", "local", "--no-plots", "--out", folder / "out")
+    return {**verdict_in(folder / "out"), "report": (folder / "out" / "report.md").read_text()}
 
 
 @pytest.mark.parametrize(
