@@ -27,15 +27,20 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanations
         return str(worst["sentence"])
     alike = [row for row in findings if row["rule"] == worst["rule"]]
     records = sum(row["count"] for row in alike)
-    groups = {name for row in alike for name in row["processes"][:1]}
+    groups = consumer_groups(alike)
     if worst["rule"] == "consumer-loss" and len(groups) == 1:
         missed = [
             LostRange(row["topic"], row["partition"], row["first_offset"], row["last_offset"], row["count"], None)
             for row in alike
         ]
-        return f"no member of group {groups.pop()} handled {plural(records, 'record')}: {places_of(missed)}"
+        return f"no member of group {groups[0]} handled {plural(records, 'record')}: {places_of(missed)}"
     found = f"{plural(records, 'record')} in {plural(len(alike), 'finding')} of {worst['rule']}"
     return f"{found}, for example: {worst['sentence']}"
+
+
+def consumer_groups(findings: Iterable[Record]) -> tuple[str, ...]:
+    """The consumer groups of findings of consumer-loss, which name their group first; sorted."""
+    return tuple(sorted({name for row in findings for name in row["processes"][:1]}))
 
 
 def places_of(lost: Iterable[LostRange]) -> str:

@@ -24,7 +24,7 @@ import polars as pl
 from ..finding_order import rank
 from .cases import LOSSES, LostRange
 from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, merge_chains
-from .headlines import headline
+from .headlines import consumer_groups, headline
 
 MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
 MAX_EXAMPLES = 3  # findings without lost records that add their facts to an incident
@@ -220,7 +220,7 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
 def _event(turn: Record, group: _Group) -> tuple[Any, ...]:
     """What decisive facts of one event have in common, beside their time."""
     if turn["kind"] in GROUP_KINDS:
-        return turn["kind"], *{name for row in group.findings.values() for name in row["processes"][:1]}
+        return turn["kind"], consumer_groups(group.findings.values())
     # One death may change the leaders of many partitions, and each may get another one.
     return (turn["kind"], turn.get("broker")) if turn["kind"] in DEATH_KINDS else ("leader change",)
 

@@ -250,16 +250,17 @@ def _proof_of_commit(row: Row, which: str) -> Proof:
 
 
 def _went_back(p: Partition, group: str, row: Row) -> str:
-    before = f"{row['previous_process']} had committed @{row['previous_offset']}"
-    if row["previous_kind"] == "assign":
-        before = f"it had assigned @{row['previous_offset']} to {row['previous_process']}"
+    is_assigned, was_assigned = row["kind"] == "assign", row["previous_kind"] == "assign"
+    if was_assigned:
+        who = "it" if is_assigned else group
+        before = f"{who} had assigned @{row['previous_offset']} to {row['previous_process']}"
+    else:
+        before = f"{row['previous_process']} had committed @{row['previous_offset']}"
     before += f" at {seconds(row['previous_completed'])}"
-    if row["kind"] == "assign":
-        assigned = f"group {group} assigned {p.name}@{row['offset']} to {row['process']}"
-        return f"{assigned} at {seconds(row['completed'])}, although {before}"
-    after = before.replace("it had", f"{group} had", 1)
-    committed = f"{row['process']} of group {group} committed {p.name}@{row['offset']}"
-    return f"{committed} at {seconds(row['completed'])} after {after}"
+    at = f"{p.name}@{row['offset']}"
+    if is_assigned:
+        return f"group {group} assigned {at} to {row['process']} at {seconds(row['completed'])}, although {before}"
+    return f"{row['process']} of group {group} committed {at} at {seconds(row['completed'])} after {before}"
 
 
 def _assigned_offsets(p: Partition, members: list[str]) -> pl.DataFrame:

@@ -260,8 +260,8 @@ def _without_clients(verdict: dict[str, Any]) -> str:
     if not verdict["counts"].get("kept records"):
         return f"The brokers' logs were read, but no segments with records were given. {unknown}"
     judged = " of the rules that were judged" if verdict.get("skipped") else ""
-    removed = [one["says"] for one in verdict["causes"] if not one["findings"]]
-    also = f", but {plural(len(removed), 'truncation')} removed records for good" if removed else ""
+    removed = sum(not one["findings"] for one in verdict["causes"])
+    also = f", but {plural(removed, 'truncation')} removed records for good" if removed else ""
     return f"The brokers' files show no breach{judged}{also}. {unknown}"
 
 
