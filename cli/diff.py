@@ -43,7 +43,7 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
     differ or a batch is damaged, 3 unknown: no snapshot has two logs of a partition, or a file cannot be read.
     """
     _refuse_second_run(partition)
-    opened = open_for_inspection(run, form, reader)
+    opened = open_for_inspection(run, reader)
     compared: list[dict[str, Any]] = []
     for name in opened.labels(parse_partition(partition)):
         logs = opened.partition(name).replica_logs

@@ -67,7 +67,7 @@ def command(source: Path, place: str | None, reader: str | None, form: Form) -> 
     if is_saved(source):
         _explain_saved(document, _load_saved(source, target), target)
     else:
-        opened = open_for_inspection(source, form, reader, target and target.offset)
+        opened = open_for_inspection(source, reader, target and target.offset)
         _explain_run(document, opened, target)
         if opened.has_history:
             add_time_origin(document, opened.started_at)
@@ -106,7 +106,7 @@ def _explanation(source: Path, target: Place | None, reader: str | None) -> Reco
         saved = _load_saved(source, target)
         causes = causes_at(saved, target)
         return {"causes": causes, **_unexplained_record(findings_at(saved, target), causes, _with_files(saved))}
-    opened = open_for_inspection(source, "json", reader, target and target.offset)
+    opened = open_for_inspection(source, reader, target and target.offset)
     names = opened.labels(target and target.partition)
     judged, findings, causes = _judge_all(opened, names)
     if target is not None and target.offset is not None:

@@ -15,7 +15,6 @@ from .progress import Progress
 if TYPE_CHECKING:
     from ..analysis.inspect.open_partitions import Inspected
     from .document import Document
-    from .options import Form
 
 
 NO_FILES = "The run has no broker files that record events of this partition."
@@ -54,7 +53,7 @@ def parse_partition(text: str | None) -> str | None:
     return None if place is None else place.partition
 
 
-def open_for_inspection(path: Path, form: Form, reader: str | None = None, offset: int | None = None) -> Inspected:
+def open_for_inspection(path: Path, reader: str | None = None, offset: int | None = None) -> Inspected:
     """Opens a run, and decodes the records at `offset` too. Raises InputError for a folder of saved results."""
     if is_saved(path):
         raise InputError(
@@ -62,7 +61,7 @@ def open_for_inspection(path: Path, form: Form, reader: str | None = None, offse
         )
     from ..analysis.inspect.open_partitions import Inspected
 
-    with Progress(path.name, quiet=form != "terminal") as progress:
+    with Progress(path.name) as progress:
         return Inspected(path, progress, offset, reader)
 
 

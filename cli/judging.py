@@ -60,7 +60,7 @@ def judge(task: Task, engine: Engine) -> Judged:
 
     began, started = datetime.now(UTC), time.monotonic()
     path, name, folder, rules, options, is_one_of_many = task
-    with Progress(name, is_quiet(options)) as progress:
+    with Progress(name, options["quiet"]) as progress:
         engine.check_target(folder, progress)
         run = engine.open_run(path, options["reader"], progress)
         check_applicable(rules, run.settings.dialect)

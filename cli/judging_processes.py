@@ -19,7 +19,7 @@ from queue import SimpleQueue
 
 from ..histories.files import local_path
 from .engines import Engine
-from .judging import Judged, Task, is_quiet, judge_or_report
+from .judging import Judged, Task, judge_or_report
 from .main import Terminated, end_process, prepare_process, report_failure
 from .progress import Progress
 
@@ -60,7 +60,7 @@ def judge_in_processes(tasks: Sequence[Task], engine: Engine) -> Iterator[Judged
 
     pool = ThreadPoolExecutor(len(workers))
     try:
-        with Progress(f"{len(tasks)} runs", is_quiet(tasks[0].options)) as progress:
+        with Progress(f"{len(tasks)} runs", tasks[0].options["quiet"]) as progress:
             replies = [pool.submit(judged, task) for task in tasks]
             for done, _ in enumerate(as_completed(replies), 1):
                 progress("judged", done, len(tasks), "runs")

@@ -40,6 +40,7 @@ class Progress:
         self._live: Any = None
         self._task: Any = None
         self._printed_at = time.monotonic()
+        self._printed = ""
 
     def __enter__(self) -> Progress:
         if not self._quiet and sys.stderr.isatty():
@@ -71,5 +72,7 @@ class Progress:
                 self._task, description=f"{self._name}: {step}", completed=done, total=max(total, 1), unit=unit
             )
         elif not self._quiet and time.monotonic() - self._printed_at > INTERVAL:
-            self._printed_at = time.monotonic()
-            print(f"{self._name}: {step} {done:,} of {total:,} {unit}", file=sys.stderr, flush=True)
+            line = f"{self._name}: {step} {done:,} of {total:,} {unit}"
+            if line != self._printed:
+                self._printed_at, self._printed = time.monotonic(), line
+                print(line, file=sys.stderr, flush=True)

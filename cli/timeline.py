@@ -37,7 +37,7 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
 
     Each event has its source: the file with the line or byte.
     """
-    opened = open_for_inspection(run, form, reader)
+    opened = open_for_inspection(run, reader)
     names = opened.labels(parse_partition(partition))
     timelines = [{"partition": name, "moments": events_of_partition(opened.partition(name))} for name in names]
     opened.located({"all": timelines})

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from logjudge.analysis import kernel
-from logjudge.analysis.engines.spark import connecting, shipping, worker_package
+from logjudge.analysis.engines.spark import connecting, driver_files, shipping, worker_package
 from logjudge.analysis.engines.spark import session as sessions
 from logjudge.analysis.engines.spark.connecting import cluster_errors, refuse_unreachable
 from logjudge.analysis.engines.spark.driver_files import driver_folder
@@ -91,6 +91,17 @@ def test_the_users_number_of_shuffle_tasks_stays() -> None:
     session = fake_session(8)
     sessions.size_shuffles(session, 1 << 40)
     assert session.conf["spark.sql.shuffle.partitions"] == "200"
+
+
+def test_the_jvm_prints_its_errors_without_the_warning_of_a_module(capfd: pytest.CaptureFixture[str]) -> None:
+    from pyspark import java_gateway
+
+    script = "echo 'WARNING: Using incubator modules: jdk.incubator.vector' >&2; echo 'no memory left' >&2"
+    with driver_files.interruptible_start():
+        java_gateway.Popen(["sh", "-c", script]).wait()
+    for thread in driver_files._copiers:
+        thread.join(10)
+    assert capfd.readouterr().err == "no memory left\n"
 
 
 def test_the_code_archive_is_removed_with_the_drivers_files() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from ....histories.scratch import scratch_folder
@@ -19,6 +20,9 @@ from ....histories.scratch import scratch_folder
 _PREFIX = "logjudge-spark-"
 MAX_SHUTDOWN_S = 10  # for the JVM to stop by itself; it is killed afterwards
 _shutdown = {"seconds": MAX_SHUTDOWN_S}
+# Java prints it at its start, as Spark adds a module for fast vectors that nothing here uses; no option turns it off.
+_NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector"
+_copiers: list[Thread] = []
 
 
 @cache
@@ -66,6 +70,8 @@ def _remove(stack: ExitStack) -> None:
         except (OSError, subprocess.TimeoutExpired):
             jvm.kill()
             jvm.wait()
+        for thread in _copiers:
+            thread.join(1)  # a worker's process may hold the pipe
     stack.close()
 
 
@@ -84,16 +90,29 @@ def _is_not_py4j(record: logging.LogRecord) -> bool:
     return record.module != "java_gateway"
 
 
+def _copy_errors(jvm: subprocess.Popen[bytes]) -> None:
+    """Copies what the JVM prints to stderr, without _NOISE."""
+    for line in jvm.stderr or ():
+        if line.strip() != _NOISE:
+            with suppress(OSError):  # a closed stderr must not stop the JVM, which waits for a full pipe
+                os.write(2, line)
+
+
 @contextmanager
 def interruptible_start() -> Iterator[None]:
-    """Kills the JVM if its start is interrupted: PySpark forgets the process, and the start may take a minute."""
+    """Kills the JVM if its start is interrupted: PySpark forgets the process, and the start may take a minute.
+
+    The JVM's stderr passes through this process.
+    """
     from pyspark import SparkContext, java_gateway
 
     started: list[subprocess.Popen[bytes]] = []
     popen = java_gateway.Popen
 
     def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        started.append(popen(*arguments, **options))
+        started.append(popen(*arguments, stderr=subprocess.PIPE, **options))
+        _copiers.append(Thread(target=_copy_errors, args=(started[-1],), daemon=True))
+        _copiers[-1].start()
         return started[-1]
 
     java_gateway.Popen = start
