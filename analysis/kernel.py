@@ -15,9 +15,9 @@ import polars as pl
 
 from ..histories.tables import FINDINGS, MAX_INT64, Finding, no_rows
 from .batches import Unit, by_unit
-from .causes.explaining import explain
 from .figures import MAX_PARTITIONS, badness, own_figures_of
 from .finding_order import SEVERITIES
+from .incidents.explaining import explain
 from .partitions.foreign_clock import clock_set_back
 from .partitions.partition import Partition
 from .partitions.unit import OBSERVED, Common, Tables, partitions_of

@@ -112,7 +112,7 @@ class Results:
         return pl.concat([pl.DataFrame(schema={name: FINDINGS[name] for name in columns}), *frames])
 
     def causes(self) -> list[dict[str, Any]]:
-        """The explanations of all partitions (causes/explaining.py), each fact with its source and line."""
+        """The explanations of all partitions (incidents/explaining.py), each fact with its source and line."""
         causes = [copy.deepcopy(cause) for summary in self.summaries for cause in summary.get("causes", [])]
         self.locate([fact for cause in causes for fact in _facts_of(cause)])
         return causes

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from ..analysis.causes.incidents import Incident, incidents_of
 from ..analysis.finding_order import worst_first
+from ..analysis.incidents.incident import Incident
+from ..analysis.incidents.joining import incidents_of
 from ..analysis.inspect.differences import differences
 from ..analysis.inspect.events import events_of_partition
 from ..analysis.inspect.findings_without_cause import unexplained, why_no_cause

@@ -13,7 +13,7 @@ from ..analysis.verdict.assumptions import broken_assumptions
 from ..analysis.wording import clipped, plural, printable
 
 if TYPE_CHECKING:
-    from ..analysis.causes.incidents import Incident
+    from ..analysis.incidents.incident import Incident
 
 COLOURS = {
     **{"valid": "green", "invalid": "red", "unknown": "yellow", "not-judged": "bright_black"},
@@ -151,7 +151,7 @@ def _incidents(report: dict[str, Any], room: Room) -> list[str]:
 
 
 def _incidents_of(report: dict[str, Any]) -> list[Incident]:
-    from ..analysis.causes.incidents import from_record
+    from ..analysis.incidents.incident import from_record
 
     return [from_record(record) for record in report["incidents"]]
 

@@ -12,8 +12,9 @@ import pytest
 from figure_cases import FINAL, Script, judged, write_run
 from logjudge.analysis.causes import title_of
 from logjudge.analysis.causes.cases import LostRange
-from logjudge.analysis.causes.headlines import places_of
-from logjudge.analysis.causes.incidents import Incident, from_record, incidents_of, rows_of, saved_incidents
+from logjudge.analysis.incidents.headlines import places_of
+from logjudge.analysis.incidents.incident import Incident, from_record
+from logjudge.analysis.incidents.joining import incidents_of, rows_of, saved_incidents
 from logjudge.histories.tables import FINDINGS
 from logjudge.plots.report.incidents import (
     MAX_STEPS,

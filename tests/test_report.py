@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from command_line import invoke
 from figure_cases import FINAL, HOSTILE, REAL, Judged, Script, judged, lossy, write_run
-from logjudge.analysis.causes.incidents import saved_incidents
+from logjudge.analysis.incidents.joining import saved_incidents
 from logjudge.analysis.rules import ANOMALIES, RULES
 from logjudge.plots import PLOTS
 from logjudge.plots.report import headline, write_report

@@ -38,6 +38,7 @@ ANALYSIS_ORDER = (
     "rules",
     "finding_order",
     "causes",
+    "incidents",
     "figures",
     "screening",
 )

@@ -32,6 +32,11 @@ class Explanation:
     missing: list[str] = field(default_factory=list)
     readings: list[Explanation] = field(default_factory=list)
 
+    def record(self) -> dict[str, Any]:
+        """The explanation as in verdict.json."""
+        facts = [fact.record() for fact in self.chain]
+        return {**vars(self), "chain": facts, "readings": [reading.record() for reading in self.readings]}
+
 
 @dataclass
 class Attempt:
@@ -80,7 +85,7 @@ class Lost(TopicPartition):
     acks: frozenset[str] = frozenset()  # "all", "1"; empty if not recorded
     values: tuple[str, ...] = ()
     # ns: the records were acknowledged between these times. A client reports an acknowledgement at once, but of a send
-    # in a transaction only the transaction's end (loss_ranges.py).
+    # in a transaction only the transaction's end (losses.py).
     first_acked: int | None = None
     last_acked: int | None = None
     place: int | None = None  # of the first acknowledgement, or end of a transaction

@@ -11,7 +11,6 @@ import polars as pl
 from ...histories.tables import Evidence, Finding
 from ..causes import explain_absence
 from ..causes.cases import Explanation, Lost
-from ..causes.explaining import record_of
 from ..finding_order import worst_first
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import in_snapshot, is_of_copy
@@ -179,7 +178,7 @@ def _deleted(p: Partition, sent: pl.DataFrame, read: pl.DataFrame) -> Record | N
         return None
     changes = p.timeline.topic_changes if p.timeline else []
     facts = [fact for fact in changes if fact.kind == "topic-deleted"]
-    return record_of(Explanation("topic-deletion", facts, citation=DELETED))
+    return Explanation("topic-deletion", facts, citation=DELETED).record()
 
 
 def _absence(p: Partition, offset: int, sent: pl.DataFrame) -> Record | None:
@@ -191,4 +190,4 @@ def _absence(p: Partition, offset: int, sent: pl.DataFrame) -> Record | None:
     for row in known.iter_rows(named=True):
         lost = replace(lost, acks=frozenset([row["acks"]]), first_acked=row["completed"], place=row["at"])
     found = explain_absence(p.timeline, lost)
-    return None if found.cause == "unknown" else record_of(found)
+    return None if found.cause == "unknown" else found.record()

@@ -14,8 +14,8 @@ from ...histories.errors import UsageError
 from ...histories.settings import Settings
 from ...histories.tables import Finding
 from ..batches import Unit, batches_of, by_unit
-from ..causes.explaining import explain
 from ..engines.local import Gathered, Progress, gather
+from ..incidents.explaining import explain
 from ..kernel import findings_of, judge, screen_batch
 from ..partitions.evidence import clocks_of
 from ..partitions.partition import Partition

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from ...histories.settings import ROLES, Settings
-from ..causes.incidents import incidents_of, rows_of
 from ..finding_order import worst_rows_first
+from ..incidents.joining import incidents_of, rows_of
 from ..partitions.topic_generations import Span, in_words
 from ..results import Results
 from ..rules import DIALECTS, RULES, Rule, assuming, rules_of

@@ -14,7 +14,7 @@ import polars as pl
 
 from ...analysis.causes import title_of
 from ...analysis.causes.cases import LOSSES
-from ...analysis.causes.incidents import UNKNOWN, Incident
+from ...analysis.incidents.incident import UNKNOWN, Incident
 from ...analysis.timelines.facts import RESTART
 from ...analysis.timelines.timeline import DEATHS
 from ...analysis.wording import brokers, either, plural, some

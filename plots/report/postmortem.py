@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 from markupsafe import escape
 
-from ...analysis.causes.incidents import saved_incidents
+from ...analysis.incidents.joining import saved_incidents
 from ...analysis.references import Reference, with_links
 from ...analysis.rules import rules_of
 from ...analysis.verdict.assumptions import broken_assumptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_loss
-from logjudge.analysis.causes.loss_ranges import explain_losses
+from logjudge.analysis.incidents.losses import explain_losses
 from logjudge.analysis.replicas.replica_logs import complete_sends
 from logjudge.histories.tables import Finding
 

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from logjudge.analysis.causes import CAUSES, explain_divergence, explain_loss
 from logjudge.analysis.causes.cases import Repeated
-from logjudge.analysis.causes.loss_ranges import explain_losses
 from logjudge.analysis.causes.replica_history import short_log_facts
+from logjudge.analysis.incidents.losses import explain_losses
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.leaders import last_leader
 from logjudge.analysis.replicas.replica_logs import complete_sends, replica_logs_of

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from command_line import invoke, verdict_in
-from logjudge.analysis.causes.explaining import _first_removed
+from logjudge.analysis.incidents.truncations import first_removed
 from logjudge.analysis.replicas.replica_logs import ReplicaLogs, replica_logs_of
 from logjudge.histories.evidence.tables import BATCHES
 
@@ -65,4 +65,4 @@ def logs_of(*batches: tuple[int, int, int | None]) -> ReplicaLogs:
 def test_records_are_gone_if_the_log_ends_below_them_or_a_later_epoch_wrote_there(
     batches: list[tuple[int, int, int | None]], first: int | None
 ) -> None:
-    assert _first_removed(logs_of(*batches), 50, 80) == first
+    assert first_removed(logs_of(*batches), 50, 80) == first

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...histories.tables import MIN_INT64
+from ..causes.cases import ACKNOWLEDGEMENTS, LostRange
 from ..wording import plural
-from .cases import ACKNOWLEDGEMENTS, LostRange
 
 # Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them. A
 # group misses records as a member crashes, or is assigned its partitions with another offset than theirs.

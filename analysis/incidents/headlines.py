@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ..causes.cases import LostRange
 from ..wording import plural, some
-from .cases import LostRange
 
 Record = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""Incidents: all findings and explanations of one event, joined once. Every output renders these.
+"""Joins all findings and explanations of one event into an incident, once. Every output renders these.
 
 Rules find ranges of records, and causes explain them part by part. An election that loses 345 writes gives a finding
 at each change of acks, another finding for each from the brokers' logs, and consequences of all of them. An incident
@@ -16,68 +16,25 @@ Losses of one event with different causes are one incident per cause.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
+from ..causes.cases import LOSSES, LostRange
 from ..finding_order import rank
-from .cases import LOSSES, LostRange
 from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, merge_chains
 from .headlines import consumer_groups, headline
+from .incident import UNKNOWN, Incident, from_record
 
 MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
 MAX_EXAMPLES = 3  # findings without lost records that add their facts to an incident
-UNKNOWN = "unknown"
 FINDING_COLUMNS = (
     *("id", "rule", "severity", "topic", "partition", "first_offset", "last_offset", "count", "processes", "sentence"),
     "related",
 )
 
 Record = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Incident:
-    """One event: its findings and its cause."""
-
-    number: int  # from 1, the worst first
-    headline: str  # a sentence without its full stop
-    severity: str  # the worst of its findings'
-    cause: str  # a name that `logjudge causes` explains, or "unknown"
-    findings: tuple[str, ...]  # ids, the worst first
-    rules: tuple[Record, ...]  # per rule: rule, findings, records
-    lost: tuple[LostRange, ...] = ()
-    chain: tuple[Record, ...] = ()  # dated facts in order of time, each once: of all losses and MAX_EXAMPLES others
-    prevented_by: tuple[str, ...] = ()
-    citation: str = ""
-    missing: tuple[str, ...] = ()  # the evidence that an unknown cause needs; empty if no cause was searched
-    readings: tuple[Record, ...] = ()  # of conflicting evidence: cause, chain, citation
-
-    @property
-    def known(self) -> bool:
-        """Whether the cause is proved."""
-        return self.cause != UNKNOWN
-
-    @property
-    def explained(self) -> bool:
-        """Whether a cause was searched."""
-        return self.known or bool(self.missing or self.readings)
-
-    @property
-    def records(self) -> int:
-        """The number of acknowledged records that it lost."""
-        return sum(lost.count for lost in self.lost)
-
-    def record(self) -> Record:
-        """The incident as in verdict.json."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
-
-def from_record(record: Mapping[str, Any]) -> Incident:
-    """The incident from its `record`."""
-    values: Record = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
-    return Incident(**{**values, "lost": tuple(LostRange(**lost) for lost in record["lost"])})
 
 
 @dataclass

@@ -1,0 +1,89 @@
+"""Explains the findings of a partition by their causes, and returns the explanations as plain records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from ...histories.tables import Finding
+from ..causes.cases import LOSSES, Explanation, Lost, LostRange
+from ..partitions.partition import Partition
+from ..rules import RULES
+from ..rules.rule import sends_of
+from .divergences import explain_divergence
+from .losses import Losses, explain_losses
+from .missed import explain_missed
+from .repeats import explain_duplicate, explain_misread
+from .truncations import explain_truncations
+
+MAX_TEXT = 400  # characters of a finding's sentence
+
+Record = dict[str, Any]
+
+# By what a rule's findings are explained as (Rule.explained_as); losses have `explain_losses`.
+EXPLAINERS: dict[str, Callable[[Partition, Finding, Losses], Explanation | None]] = {
+    "divergence": lambda p, finding, _: explain_divergence(p, finding),
+    "missed": explain_missed,
+    "duplicate": lambda p, finding, _: explain_duplicate(p, finding),
+    "misread": lambda p, finding, _: explain_misread(p, finding),
+}
+
+
+def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[Record]]:
+    """The findings with their cause where it is known, and one record for each explanation.
+
+    A record has findings (ids), says (the sentence of the first finding), lost (the LostRange of a loss), cause, chain
+    (facts with says, time in ns, place or source with line or byte), prevented_by, citation, missing, readings.
+    Findings with equal explanations share one record; joining.py joins the records of one event.
+    """
+    records = explain_truncations(p)
+    shared: dict[Any, Record] = {}
+    causes: dict[str, dict[str, None]] = {finding.id: {} for finding in findings}
+    for together, lost, explanation in _explained(p, findings):
+        key = _sharing_key(together[0], lost, explanation)
+        if key not in shared:
+            about: Record = {"findings": [], "says": together[0].sentence[:MAX_TEXT], "lost": _lost_range(lost)}
+            shared[key] = {**about, **explanation.record()}
+            records.append(shared[key])
+            if explanation.chain:
+                # A consequence of a loss with the same facts shares the explanation of the loss.
+                shared.setdefault((explanation.cause, tuple(explanation.chain)), shared[key])
+        for finding in together:
+            shared[key]["findings"].append(finding.id)
+            causes[finding.id][explanation.cause] = None
+    known = {name: ", ".join(found) if found.keys() - {"unknown"} else None for name, found in causes.items()}
+    return [replace(finding, cause=known[finding.id]) for finding in findings], records
+
+
+def _explained(p: Partition, findings: list[Finding]) -> list[tuple[Sequence[Finding], Lost | None, Explanation]]:
+    """All explanations in the order of findings: each with the findings and the lost range that it is about."""
+    losses = [finding for finding in findings if finding.rule in LOSSES]
+    explained: list[tuple[Sequence[Finding], Lost | None, Explanation]] = []
+    if p.timeline is not None and losses:
+        explained += explain_losses(p.timeline, losses, sends_of(p))
+    of_losses = [(lost, explanation) for _, lost, explanation in explained if lost is not None]
+    for finding in findings:
+        explain_finding = EXPLAINERS.get(RULES[finding.rule].explained_as or "")
+        if explain_finding is not None and (explanation := explain_finding(p, finding, of_losses)) is not None:
+            explained.append(([finding], None, explanation))
+    position = {finding.id: number for number, finding in enumerate(findings)}
+    return sorted(explained, key=lambda item: position[item[0][0].id])
+
+
+def _sharing_key(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:
+    """A key that is equal for findings which share a record.
+
+    For a loss or a conflict it identifies the explanation; otherwise it has the chain, or else the missing evidence."""
+    if lost is not None or explanation.readings:
+        return id(explanation)
+    if explanation.chain:
+        return explanation.cause, tuple(explanation.chain)
+    return finding.rule, finding.severity, explanation.cause, tuple(explanation.missing)
+
+
+def _lost_range(lost: Lost | None) -> Record | None:
+    """A lost range as a record; None for findings that are no losses."""
+    if lost is None:
+        return None
+    return asdict(LostRange(lost.topic, lost.partition, lost.first, lost.last, lost.count, lost.read, *lost.reported))

@@ -1,0 +1,83 @@
+"""Explains records that a consumer group missed, from what its members did with the partition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import Finding
+from .. import causes
+from ..causes.cases import GROUP_EVENTS, Explanation, Lost, Missed
+from ..partitions.coordinators import committed_at_last
+from ..partitions.log_start import log_start
+from ..partitions.partition import Partition
+from .losses import Losses
+
+Record = dict[str, Any]
+
+
+def explain_missed(p: Partition, finding: Finding, losses: Losses) -> Explanation | None:
+    """The cause of records that a group missed; None if the finding names no group or no offsets."""
+    if finding.first_offset is None or finding.last_offset is None or not finding.processes:
+        return None
+    group = finding.processes[0]
+    members = {name: about for name, about in p.settings.processes.items() if p.settings.group_of(name) == group}
+    earlier = _earlier_record(p, list(members), finding)
+    stored = next(committed_at_last(p).filter(group=group).iter_rows(named=True), None)
+    at = (finding.first_offset, finding.last_offset, finding.count)
+    truncation = _truncation_of(p, finding.first_offset, earlier, losses)
+    missed = Missed(p.topic, p.partition, group, *at, earlier, stored, truncation, lambda offset: _deleted(p, offset))
+    return causes.explain_missed(_group_events(p, list(members)), missed, members)
+
+
+def _deleted(p: Partition, offset: int) -> int | None:
+    """The earliest time (ns) at which an offset may have been below the log start, if it certainly was at the end."""
+    start = log_start(p)
+    return int(start.since(np.array([offset]))[0]) if offset < start.certain else None
+
+
+def _earlier_record(p: Partition, members: list[str], finding: Finding) -> Record | None:
+    """The first poll by a member of another record at the first missed offset, unless one polled the missed record."""
+    polls = p.reads.filter(pl.col("process").is_in(members), offset=finding.first_offset)
+    polls = polls.select("process", "value", time="completed", place="at").drop_nulls()
+    others = polls.filter(~pl.col("value").is_in(finding.values)).sort("time")
+    return others.row(0, named=True) if len(others) and len(others) == len(polls) else None
+
+
+def _truncation_of(p: Partition, offset: int, earlier: Record | None, losses: Losses) -> Explanation | None:
+    """The proved cause of the truncation of a record that was read at an offset and is replaced there."""
+    if p.timeline is None or earlier is None:
+        return None
+    for lost, explanation in losses:
+        if lost.first <= offset <= lost.last and earlier["value"] in lost.values:
+            return None if explanation.cause == "unknown" else explanation
+    truncated = Lost(p.topic, p.partition, offset, offset, 1, values=(earlier["value"],), written=earlier["time"])
+    explanation = causes.explain_loss(p.timeline, truncated)
+    return None if explanation.cause == "unknown" else explanation
+
+
+def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
+    own = pl.col("process").is_in(members)
+    offsets = (pl.col("offset").min().alias("first_offset"), pl.col("offset").max().alias("last_offset"))
+    who = (pl.col("completed").alias("time"), pl.col("at").alias("place"), "process")
+    polls = p.reads.filter(own).group_by("completed", "at", "process", maintain_order=True).agg(*offsets)
+    is_known = pl.col("kind").is_in(["assign", "seek", "commit", "handle"])
+    marks = p.marks.filter(own, is_known, pl.col("outcome") != "fail").with_columns(
+        # An offset that the application assigned is not the group's committed offset. Without an offset the client
+        # starts at the committed offset, or resets.
+        kind=pl.when((pl.col("kind") == "assign") & ~pl.col("group"))
+        .then(pl.when(pl.col("offset").is_null()).then(pl.lit("assign-own")).otherwise(pl.lit("seek")))
+        .when((pl.col("kind") == "commit") & (pl.col("outcome") == "info"))
+        .then(pl.lit("commit-info"))
+        .otherwise("kind")
+    )
+    marks = marks.group_by("completed", "at", "process", "kind", maintain_order=True).agg(*offsets)
+    crashes = p.context.filter(own, kind="crash")
+    events = [
+        polls.select(*who, "first_offset", "last_offset", f=pl.lit("poll")),
+        marks.select(*who, "first_offset", "last_offset", f="kind"),
+        crashes.select(*who, f=pl.lit("crash")),
+    ]
+    return pl.concat(events, how="diagonal").select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())

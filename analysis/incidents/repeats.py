@@ -1,0 +1,65 @@
+"""Explains values that stand at several offsets, and reads of damaged copies."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from ...histories.tables import Finding
+from .. import causes
+from ..causes.cases import Explanation, Repeated, records_at
+from ..partitions.partition import Partition, once
+
+Record = dict[str, Any]
+
+
+def explain_duplicate(p: Partition, finding: Finding) -> Explanation | None:
+    """The cause of a value at several offsets; None without brokers' evidence."""
+    if p.timeline is None or not finding.values:
+        return None
+    if (misread := explain_misread(p, finding)) is not None:
+        return misread
+    repeats = _repeats(p)
+    value = finding.values[0]
+    read = repeats.read.get(value, {})
+    send = repeats.sends.get(value, (None, None, None, None))
+    producer = p.settings.processes.get(send[0], {}) if send[0] else {}
+    records = [row for offset in read for row in repeats.records.get(offset, ())]
+    repeated = Repeated(p.topic, p.partition, value, tuple(read), *send, producer, read)
+    return causes.explain_duplicate(p.timeline, repeated, records)
+
+
+class _Repeats(NamedTuple):
+    """Reads, sends and records of all values at several offsets; there may be thousands."""
+
+    read: dict[str, dict[int, int | None]]  # by offset: ns of the first read
+    sends: dict[str, tuple[str | None, int | None, int | None, str | None]]  # first: process, invoked, its place, acks
+    records: dict[int, list[Record]]  # of the brokers, by offset
+
+
+@once
+def _repeats(p: Partition) -> _Repeats:
+    entries = p.entries.filter(pl.col("value").is_duplicated())
+    read: dict[str, dict[int, int | None]] = {}
+    for value, offset, time in entries.select("value", "offset", "first_read").iter_rows():
+        read.setdefault(value, {})[offset] = time
+    sent = p.sends.join(entries, on="value", how="semi", maintain_order="left").unique("value", keep="first")
+    sends = {row[0]: row[1:] for row in sent.select("value", "process", "invoked", "invoked_at", "acks").iter_rows()}
+    records = records_at(p.timeline, entries["offset"]) if p.timeline is not None else {}
+    return _Repeats(read, sends, records)
+
+
+def explain_misread(p: Partition, finding: Finding) -> Explanation | None:
+    """The proved cause of a read at any of the finding's offsets that returned a damaged copy."""
+    if p.timeline is None or finding.first_offset is None or finding.last_offset is None:
+        return None
+    offsets: list[int] = [finding.first_offset]
+    if finding.rule in ("duplicate", "inconsistent-offsets"):
+        within = pl.col("offset").is_between(finding.first_offset, finding.last_offset)
+        offsets = p.entries.filter(within & pl.col("value").is_in(finding.values))["offset"].unique().sort().to_list()
+    for offset in offsets:
+        explanation = causes.explain_misread(p.timeline, offset, is_read=finding.rule != "log-corruption")
+        if explanation.cause != "unknown":
+            return explanation
+    return None

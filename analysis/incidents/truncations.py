@@ -1,0 +1,80 @@
+"""Explains truncations of a partition without recorded clients, where acknowledgements are not recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from ..causes import explain_loss
+from ..causes.cases import Lost
+from ..partitions.partition import Partition
+from ..replicas.replica_logs import ReplicaLogs
+from ..timelines.facts import OUT_OF_RANGE, SECOND
+from ..timelines.timeline import LogEnd, Timeline
+from ..wording import brokers, span
+
+Record = dict[str, Any]
+
+
+def explain_truncations(p: Partition) -> list[Record]:
+    """One record, as in verdict.json, for each range of offsets that was truncated, if the partition has no sends.
+
+    An unknown cause is not reported if clients are recorded, so that the rules judge the truncation, or if the topic is
+    Kafka's own, where every clean election truncates unacknowledged tails.
+    """
+    if p.timeline is None or len(p.sends):
+        return []
+    records = _explained(p.timeline)
+    is_judged = p.topic.startswith("__") or p.context.height > 0
+    return [record for record in records if record["cause"] != "unknown"] if is_judged else records
+
+
+def _explained(timeline: Timeline) -> list[Record]:
+    topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
+    cuts: dict[tuple[int, int], list[LogEnd]] = {}
+    for cut in timeline.ends:
+        loaded = [end for end in timeline.ends_of(cut.broker, "loaded") if end.time is not None and end.end > cut.end]
+        before = [end for end in loaded if cut.time is not None and (end.time or 0) <= cut.time]
+        if cut.kind == "truncated" and not cut.noop and before:
+            first = first_removed(timeline.replica_logs, cut.end, before[-1].end)
+            if first is not None:
+                cuts.setdefault((first, before[-1].end), []).append(cut)
+    records = []
+    for (first, end), alike in cuts.items():
+        # A term that began below the cut had written the records by the time of the truncation.
+        wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < first]
+        written = wrote[-1].time if wrote and (wrote[-1].time or 0) <= (alike[0].time or 0) else None
+        acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
+        lost = Lost(topic, partition, first, end - 1, end - first, acks, written=written)
+        who = brokers(sorted({cut.broker for cut in alike}))
+        text = f"{who} truncated {span(first, end - 1)} of {lost.name}{_reason_of_truncation(timeline, alike[0])}"
+        text += "; no acknowledgements are recorded"
+        records.append({"findings": [], "says": text, "lost": None, **explain_loss(timeline, lost).record()})
+    return records
+
+
+def first_removed(logs: ReplicaLogs, start: int, end: int) -> int | None:
+    """The first offset of a truncated range at which the last logs have no record, or one of a later leader epoch.
+
+    None if there is none: then the follower fetched the same records again. An epoch that begins within the range
+    wrote other records there; batches before format v2 have no epoch. Without logs it is the first offset.
+    """
+    own = logs.batches.filter(logs.is_of_leader)
+    last = own if len(own) else logs.batches.filter(snapshot=logs.last)
+    if not len(last):
+        return None if logs.held else start
+    begun = last.group_by("leader_epoch").agg(pl.col("base_offset").min()).drop_nulls()["base_offset"]
+    log_end = last.select(pl.col("last_offset").max() + 1).item()
+    removed = [offset for offset in (*begun, max(log_end, start)) if start <= offset < end]
+    return min(removed, default=None)
+
+
+def _reason_of_truncation(timeline: Timeline, cut: LogEnd) -> str:
+    """A clause with the leader to whose shorter log a follower truncated, if its log line records that."""
+    for fact in timeline.refused_fetches:
+        if fact.kind != OUT_OF_RANGE or (fact.broker, fact.offset) != (cut.broker, cut.end) or not fact.brokers:
+            continue
+        if cut.time is not None and fact.time is not None and abs(fact.time - cut.time) <= SECOND:
+            return f", because the log of its leader, broker {min(fact.brokers)}, ended at offset {cut.end}"
+    return ""
