@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import LogjudgeError
-from ..evidence.layout import OFFSETS_TOPIC
+from ..evidence.layout import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from .collect import collect, sources_of
 from .lab.handle import Lab
 from .open_operations import Plain
@@ -19,6 +19,7 @@ from .session import Session
 from .topics import metadata
 
 WAIT_SECONDS = 240.0
+COORDINATED_BY = {"coordinator": OFFSETS_TOPIC, "transaction-coordinator": TRANSACTIONS_TOPIC}  # roles of leaders
 Step = dict[str, Any]
 
 
@@ -93,9 +94,9 @@ class Nemesis:
             "followers": [broker for broker in replicas if broker != leader],
             "others": [broker for broker in self.lab.brokers if broker not in replicas],
         }
-        # The lab has one partition for all groups.
-        if group_partitions := metadata(self.session.admin, OFFSETS_TOPIC).partitions:
-            self._roles["coordinator"] = [str(group_partitions[0].leader)]
+        for role, topic in COORDINATED_BY.items():
+            if partitions := metadata(self.session.admin, topic).partitions:  # one of each topic in the lab
+                self._roles[role] = [str(partitions[0].leader)]
 
     def _nodes(self, step: Step) -> list[str]:
         return [node for name in step["nodes"] for node in self._roles.get(name, [name])]

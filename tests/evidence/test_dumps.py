@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -20,16 +16,9 @@ from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from polars.testing import assert_frame_equal
 
-SEGMENT = f"{0:020d}.log"
-LIBS = os.environ.get("KAFKA_LIBS", "")
-needs_kafka = [
-    pytest.mark.kafka,
-    pytest.mark.skipif(
-        not LIBS or not list(Path(LIBS).glob("kafka_*.jar")) or not shutil.which("java"),
-        reason="KAFKA_LIBS names no folder with Kafka's jars; scripts/fetch-kafka fetches them",
-    ),
-]
+from .kafka_tools import dump_log, needs_kafka
 
+SEGMENT = f"{0:020d}.log"
 HEAD = (
     "baseOffset: 0 lastOffset: 1 count: 2 partitionLeaderEpoch: 3 isTransactional: false isControl: false position: 0"
     " CreateTime: 5 size: 90 magic: 2 compresscodec: none crc: 1 isvalid: true"
@@ -84,18 +73,6 @@ def test_noise_never_crashes(text):
         assert dump.records.height == 0 or "offset:" in text
 
 
-def dump_log(*arguments):
-    command = [
-        "java",
-        "-XX:TieredStopAtLevel=1",
-        "-cp",
-        f"{LIBS}/*",
-        "kafka.tools.DumpLogSegments",
-        *arguments,
-    ]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-
-
 @pytest.mark.parametrize("codec", range(5), ids=["none", "gzip", "snappy", "lz4", "zstd"])
 class TestKafka:
     pytestmark = needs_kafka
@@ -114,7 +91,7 @@ class TestKafka:
         folder = tmp_path / "orders-0"
         folder.mkdir()
         (folder / SEGMENT).write_bytes(data)
-        [dump] = parse_dump(dump_log("--print-data-log", "--files", str(folder / SEGMENT)))
+        [dump] = parse_dump(dump_log("--print-data-log", files=[folder / SEGMENT]))
         agree(dump, read_segment(folder / SEGMENT))
 
 
@@ -125,7 +102,7 @@ class TestKafkaOnRealLogs:
     def test_agrees_record_by_record(self, unpacked, where):
         name, _, rest = where.partition("/")
         for path in sorted((unpacked(name) / rest).glob("*.log")):
-            [dump] = parse_dump(dump_log("--print-data-log", "--files", str(path)))
+            [dump] = parse_dump(dump_log("--print-data-log", files=[path]))
             agree(dump, read_segment(path))
 
 
@@ -135,7 +112,7 @@ class TestKafkaOnMetadata:
 
     def test_agrees_on_the_timeline(self, unpacked, name):
         folder = unpacked(name) / "brokers" / "100" / "data" / "__cluster_metadata-0"
-        text = dump_log("--cluster-metadata-decoder", "--files", str(folder / SEGMENT))
+        text = dump_log("--cluster-metadata-decoder", files=[folder / SEGMENT])
         [dump] = parse_dump(text)
         ours, _ = read_cluster_metadata(folder)
         assert_frame_equal(dump.metadata, ours.drop("file"))
@@ -152,7 +129,7 @@ class TestKafkaOnSimulatedGroups:
     def test_every_record_of_the_groups_log_is_decoded(self, tmp_path, name, kinds):
         brokers = write_bundle(load(name), tmp_path).folder / "brokers"
         for path in sorted(brokers.glob(f"*/data/__consumer_offsets-0/{SEGMENT}")):
-            text = dump_log("--offsets-decoder", "--files", str(path))
+            text = dump_log("--offsets-decoder", files=[path])
             records = [line for line in text.splitlines() if line.startswith("| offset: ")]
             assert len(records) == read_segment(path).records.height > 0
             assert all(
@@ -168,10 +145,10 @@ class TestKafkaOnSimulatedLogs:
     def test_every_segment_and_the_metadata_log_are_read(self, tmp_path, name):
         brokers = write_bundle(load(name), tmp_path).folder / "brokers"
         for path in sorted(brokers.glob(f"*/data/orders-*/{SEGMENT}")):
-            text = dump_log("--deep-iteration", "--print-data-log", "--files", str(path))
+            text = dump_log("--deep-iteration", "--print-data-log", files=[path])
             assert "isvalid: false" not in text
             assert text.count("payload: ") == read_segment(path).records.height
         for folder in brokers.glob("*/data/__cluster_metadata-0"):
-            [dump] = parse_dump(dump_log("--cluster-metadata-decoder", "--files", str(folder / SEGMENT)))
+            [dump] = parse_dump(dump_log("--cluster-metadata-decoder", files=[folder / SEGMENT]))
             ours, _ = read_cluster_metadata(folder)
             assert_frame_equal(dump.metadata, ours.drop("file"))

@@ -17,8 +17,8 @@ from ..workloads import WORKLOADS
 
 FOLDER = Path(__file__).parent
 CLUSTER = ("kafka", "brokers", "settings", "broker_settings", "features")  # keys of the table [cluster]
-# Roles of brokers for the first partition, and the leader of the groups' log. A step may also give a broker's number.
-ROLES = ("leader", "followers", "others", "coordinator")
+# Roles of brokers for the first partition, and leaders of the coordinators' logs. A step may also give a number.
+ROLES = ("leader", "followers", "others", "coordinator", "transaction-coordinator")
 UNTIL = ("in-sync", "leader-alone", "leader-changed", "led")
 NODES: dict[str, type | tuple[type, ...]] = {"nodes": list}
 # The actions of steps, and their keys besides `do`.
