@@ -245,9 +245,36 @@ def test_a_left_out_line_is_no_breach(tmp_path: Path) -> None:
     assert (found, verdict["verdict"], verdict["counts"]["quarantined"]) == (set(), "unknown", 2)
 
 
+def test_an_append_before_the_first_line_is_no_garbage(tmp_path: Path) -> None:
+    """A completion without an invocation shows that earlier lines are missing."""
+    lines = history_of("ax2", ">rx12")
+    assert outcome(tmp_path, lines)[0] == {"garbage-read"}
+    found, verdict = outcome(tmp_path, lines[1:])
+    assert (found, verdict["verdict"]) == (set(), "unknown")
+
+
 def test_without_a_commit_nothing_was_tested(tmp_path: Path) -> None:
     _, verdict = outcome(tmp_path, history_of("fail ax1", "info ax2"))
     assert verdict["verdict"] == "unknown"
+
+
+def test_an_operation_begun_before_another_of_its_process_ended_has_no_known_invocation(tmp_path: Path) -> None:
+    """The ok of process 0 is of its first invocation, which overlaps the append, or of its second, which does not."""
+    events = [
+        (":invoke", "[[:r :x nil]]", 0),
+        (":invoke", "[[:append :x 1]]", 1),
+        (":ok", "[[:append :x 1]]", 1),
+        (":invoke", "[[:r :x nil]]", 0),
+        (":ok", "[[:r :x []]]", 0),
+        (":invoke", "[[:r :x nil]]", 2),
+        (":ok", "[[:r :x [1]]]", 2),
+    ]
+    lines = [f"{{:type {kind}, :f :txn, :value {value}, :process {process}}}" for kind, value, process in events]
+    found, verdict = outcome(tmp_path, lines)
+    assert (found, verdict["verdict"]) == (set(), "unknown")
+    crashed = lines[2].replace(":ok", ":info").replace(":process 1", ":process 0").replace("append :x 1", "r :x nil")
+    found, verdict = outcome(tmp_path, [*lines[:3], crashed, *lines[3:]])  # so the second invocation is the one
+    assert (found, verdict["verdict"]) == ({"G-single-item-realtime"}, "invalid")
 
 
 def test_an_unread_append_may_hide_a_conflict_from_snapshot_isolation(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ OWNED = {
     **{name: kind for name, kind in TXNS.items() if name != "txn"},
     **{"place": pl.Int64, "step": pl.Int64, "f": pl.String, "key": pl.String, "value": pl.String},
 }
+UNPAIRED = "without invocation"  # a count: completions whose invocation is not known
 # The micro-operations in order (transaction_lines.STEPS), without the reads of transactions that are not ok.
 STEPS = {"txn": pl.Int64, "step": pl.Int64, "f": pl.String, "key": pl.Int64, "value": pl.String}
 
@@ -38,7 +39,7 @@ class TxnHistory:
     txns: pl.DataFrame  # TXNS; row number `txn` is the transaction of that number
     steps: pl.DataFrame  # STEPS, sorted by txn and step; keys are numbers
     keys: pl.Series  # the name of each key, by its number
-    is_whole: bool  # whether no line was left out
+    is_whole: bool  # whether no line was left out or is missing
 
     def writes(self) -> pl.DataFrame:
         """All writes: txn, step, key, value and the outcome of the transaction."""
@@ -55,15 +56,21 @@ class TxnHistory:
 def history_of(events: pl.DataFrame, steps: pl.DataFrame, is_whole: bool = True) -> TxnHistory:
     """Joins invocations and completions. `events` and `steps` have the column `place` in place of `line`, sorted."""
     txns = paired(events)
-    return _numbered(txns, _known(steps, txns), is_whole)
+    return _numbered(txns, _known(steps, txns), is_whole and not outcome_counts(txns)[UNPAIRED])
 
 
 def paired(events: pl.DataFrame) -> pl.DataFrame:
-    """The TXNS of some processes, and `of`: the place of the event that has its steps."""
+    """The TXNS of some processes, and `of`: the place of the event that has its steps.
+
+    A completion is of the invocation before it. If its process had begun another operation, which had not ended, it may
+    be of either, so its invocation is not known.
+    """
     is_invoke = pl.col("type") == "invoke"
     before = pl.all().shift(1).over("process").name.prefix("before_")
-    following = events.select("place", "type", "process", "has_value").with_columns(before)
-    follows = pl.col("before_type") == "invoke"
+    following = events.select("place", "type", "process", "has_value").with_columns(
+        before, is_only=pl.col("type").shift(2).over("process").ne_missing("invoke")
+    )
+    follows = (pl.col("before_type") == "invoke") & pl.col("is_only")
     completions = following.filter(~is_invoke).select(
         pl.col("place").alias("at"),
         pl.when(follows).then("before_place").otherwise(MIN_INT64).alias("start"),
@@ -86,10 +93,9 @@ def paired(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def outcome_counts(txns: pl.DataFrame) -> dict[str, int]:
-    """The number of transactions, by outcome, and of those without an invocation."""
-    unpaired = txns.filter(pl.col("start") < 0, outcome="ok")
+    """The number of transactions, by outcome, and of those whose invocation is not known."""
     by_outcome = {str(name): number for name, number in txns.group_by("outcome").len().iter_rows()}
-    return {"operations": len(txns), **by_outcome, "without invocation": len(unpaired)}
+    return {"operations": len(txns), **by_outcome, UNPAIRED: int((txns["start"] < 0).sum())}
 
 
 def owned_steps(steps: pl.DataFrame, txns: pl.DataFrame) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from typing import Any
 from ..results import Results
 from ..rules.anomalies import ANOMALIES, models_in_words
 from ..transactions.consistency_models import boundary, ruled_out
+from ..transactions.txn_history import UNPAIRED
 from ..wording import plural
 from .assumptions import assumption, unless_counted
 
@@ -19,7 +20,7 @@ _OF_ORDER = tuple(
 def assumptions_of(results: Results) -> list[Record]:
     """The assumptions of the verdict beside well-formed lines, each with whether it holds."""
     counts, settings = results.counts, results.run.settings
-    repeated, unpaired = counts.get("repeated keys", 0), counts.get("without invocation", 0)
+    repeated, unpaired = counts.get("repeated keys", 0), counts.get(UNPAIRED, 0)
     items = [
         unless_counted(
             repeated,
@@ -32,8 +33,9 @@ def assumptions_of(results: Results) -> list[Record]:
             unpaired,
             "invocations recorded",
             "every completion has its invocation",
-            f"{plural(unpaired, 'committed transaction')} without an invocation: their order in time is not known",
-            tuple(name for name in ANOMALIES if name.endswith(("-process", "-realtime"))),
+            f"{plural(unpaired, 'completion')} without an invocation, or whose process had begun several operations:"
+            " their order in time is not known, and lines may be missing",
+            tuple(name for name in ANOMALIES if name.endswith(("-process", "-realtime")) or name == "garbage-read"),
         ),
     ]
     if not counts.get("ok"):

@@ -26,7 +26,7 @@ from ...results import Results
 from ...rules.anomalies import ANOMALIES
 from ...transactions.anomalies import Anomaly, collect
 from ...transactions.keys import guesses_of, judge_keys, seen_writers, without_repeated
-from ...transactions.txn_history import OWNED, TxnHistory, history_in, outcome_counts, owned_steps, paired
+from ...transactions.txn_history import OWNED, UNPAIRED, TxnHistory, history_in, outcome_counts, owned_steps, paired
 from ...transactions.version_edges import edges_of, with_operations
 from ...txn_run import Found, Progress, add_findings, placed_events, try_orders
 from .blocks import pack, rows_in, unpack
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def judge_transactions(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
     """Judges one run: the findings and counts of txn_run.judge_transactions. The caller sized the shuffles."""
     results, settings, buckets = Results(run), run.settings, shuffle_tasks(session)
-    results.add_counts(dict.fromkeys(("keys", "operations", "repeated keys", "without invocation"), 0))
+    results.add_counts(dict.fromkeys(("keys", "operations", "repeated keys", UNPAIRED), 0))
     stored: list[DataFrame] = []
     try:
         progress("Spark is reading", 0, 1, "histories")
@@ -55,7 +55,8 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
             steps = store(steps.unionByName(_certain(owned, settings, buckets)), stored)
 
         def judged(guess: int) -> tuple[DataFrame, Found]:
-            judging = _judging(settings.to_json(), not results.left_out, guess)
+            is_whole = not results.left_out and not results.counts[UNPAIRED]
+            judging = _judging(settings.to_json(), is_whole, guess)
             found = store(by_bucket(steps, buckets, judging), stored)
             _add_reports(results, found)
             return found, find_cycles(session, found.filter("kind = 'dependencies'"), settings)["all"]
