@@ -93,7 +93,7 @@ def try_orders(anomalies: list[Anomaly], cycles: Found, guesses: Iterable[Found]
 def add_findings(history: TxnHistory, anomalies: Iterable[Anomaly], cycles: Found, results: Results) -> None:
     """Adds the findings of a run. `history` has at least the transactions that these name."""
     settings = results.run.settings
-    found = findings_of_anomalies(history, anomalies, cycles, settings.model)
+    found = findings_of_anomalies(history, anomalies, cycles, settings)
     findings, drawings = [], []
     for number, (finding, drawing) in enumerate(found):
         if settings.rules and finding.rule not in settings.rules:

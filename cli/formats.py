@@ -12,8 +12,9 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from ..analysis.rules import Rule, rules_of
+from ..analysis.rules.anomalies import counted
 from ..analysis.verdict.assumptions import broken_assumptions
-from ..analysis.wording import plural, printable
+from ..analysis.wording import printable
 from ..histories.files import is_uri, local_path
 from .judging import Judged
 from .output import causes_of
@@ -146,7 +147,7 @@ def _outcome(case: ElementTree.Element, name: str, run: Run, unknown: dict[str, 
         ElementTree.SubElement(case, "skipped", message="by --only or --skip")
     elif rule["verdict"] == "invalid":
         sentences = [f["sentence"] + run.causes_text(f) for f in run.report["findings"] if f["rule"] == name][:20]
-        message = f"{plural(rule['count'], 'record')} in {plural(rule['findings'], 'finding')}"
+        message = counted(name, rule["count"], rule["findings"])
         ElementTree.SubElement(case, "failure", message=message, type="violation").text = _xml("\n".join(sentences))
     elif name in unknown:
         ElementTree.SubElement(case, "error", message=_xml(f"unknown: {name}: {unknown[name]}"), type="unknown")

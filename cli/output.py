@@ -98,7 +98,7 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
     for name, rule in found:
         if (name, rule) in shown:
             text = f"  {clipped(name, 22):22} " + click.style(f"{rule['verdict']:10}", fg=COLOURS[rule["verdict"]])
-            lines.append(f"{text} {clipped(_rule_counts(rule), room.width - len(click.unstyle(text)) - 1)}")
+            lines.append(f"{text} {clipped(_rule_counts(name, rule), room.width - len(click.unstyle(text)) - 1)}")
     if len(found) > len(shown):
         lines.append(f"  … {plural(len(found) - len(shown), 'more rule')} with findings")
     not_yet = report.get("not_yet", ())
@@ -117,17 +117,15 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
     return lines
 
 
-def _rule_counts(rule: dict[str, Any]) -> str:
+def _rule_counts(name: str, rule: dict[str, Any]) -> str:
     """The numbers of records and findings of a rule: violations, and what the configuration permits."""
-    counts = [_counts(rule["count"], rule["findings"])] if rule["findings"] else []
+    from ..analysis.rules.anomalies import counted
+
+    counts = [counted(name, rule["count"], rule["findings"])] if rule["findings"] else []
     if rule["permitted"]:
-        permitted = _counts(rule["permitted_count"], rule["permitted"]) + " permitted by the configuration"
+        permitted = counted(name, rule["permitted_count"], rule["permitted"]) + " permitted by the configuration"
         counts.append(permitted if counts else f"({permitted})")
     return "; ".join(counts)
-
-
-def _counts(records: int, findings: int) -> str:
-    return f"{plural(records, 'record')} in {plural(findings, 'finding')}"
 
 
 def _incidents(report: dict[str, Any], room: Room) -> list[str]:

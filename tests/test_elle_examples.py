@@ -180,7 +180,7 @@ def test_a_model_decides_what_is_permitted(tmp_path: Path) -> None:
     assert "Not repeatable-read" in weak.stdout
     assert "strong-snapshot-isolation is not ruled out" in " ".join(weak.stdout.split())
     report = (out / "report.html").read_text()
-    assert "T1 read the initial state of key :y, before T2 wrote 1" in report
+    assert "T1 read the initial state of key :y, before T2 appended 1" in report
     assert "Impact" not in report
     unknown = invoke(*command, "--model", "monotonic")
     assert "expected one of read-uncommitted" in str(unknown.exception)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..causes.cases import LostRange
+from ..rules.anomalies import counted
 from ..wording import plural, some
 
 Record = Mapping[str, Any]
@@ -34,8 +35,7 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanations
             for row in alike
         ]
         return f"no member of group {groups[0]} handled {plural(records, 'record')}: {places_of(missed)}"
-    found = f"{plural(records, 'record')} in {plural(len(alike), 'finding')} of {worst['rule']}"
-    return f"{found}, for example: {worst['sentence']}"
+    return f"{counted(worst['rule'], records, len(alike))} of {worst['rule']}, for example: {worst['sentence']}"
 
 
 def consumer_groups(findings: Iterable[Record]) -> tuple[str, ...]:

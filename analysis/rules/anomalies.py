@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -20,9 +20,12 @@ from ..transactions.consistency_models import boundary, forbidden_by
 from ..transactions.cycle_types import TYPES
 from ..transactions.cycles import Cycles
 from ..transactions.txn_history import TxnHistory
-from ..wording import clipped
+from ..wording import clipped, plural
 from .cycles import CycleInWords, Drawing, findings_of_cycles
 from .rule import Rule, judge_later
+
+if TYPE_CHECKING:
+    from ...histories.settings import Settings
 
 DIALECTS = ("elle-append", "elle-register")
 MAX_STEPS_SHOWN = 120  # characters of a transaction's micro-operations
@@ -82,31 +85,31 @@ def severities_under(model: str) -> dict[str, str]:
 
 
 def findings_of_anomalies(
-    history: TxnHistory, anomalies: Iterable[Anomaly], cycles: Mapping[str, Cycles], model: str
+    history: TxnHistory, anomalies: Iterable[Anomaly], cycles: Mapping[str, Cycles], settings: Settings
 ) -> list[tuple[Finding, Drawing | None]]:
     """The findings of a run in the order of ANOMALIES, those of cycles with their drawings."""
-    severity = severities_under(model)
+    severity, of_lists = severities_under(settings.model), settings.dialect == "elle-append"
     found: list[tuple[Finding, Drawing | None]] = [
-        (_finding(history, one, severity[one.type]), None) for one in anomalies
+        (_finding(history, one, severity[one.type], of_lists), None) for one in anomalies
     ]
-    for finding, drawing in findings_of_cycles(cycles, severity, in_words=partial(_CycleOfKeys, history=history)):
+    for finding, drawing in findings_of_cycles(cycles, severity, in_words=partial(_CycleOfKeys, of_lists=of_lists)):
         places = pl.Series([item.place for item in finding.evidence])
         txns = history.txns["at"].search_sorted(places).to_list()
         values = [value for value in finding.values if value]
         pairs = zip(finding.evidence, txns, strict=True)
-        evidence = [replace(item, sentence=f"process {item.sentence}; {_steps(history, txn)}") for item, txn in pairs]
+        evidence = [replace(item, sentence=f"{item.sentence}; {_steps(history, txn, of_lists)}") for item, txn in pairs]
         found.append((replace(finding, topic=None, partition=None, evidence=evidence, values=values), drawing))
     turn = {name: number for number, name in enumerate(ANOMALIES)}
     return sorted(found, key=lambda one: turn[one[0].rule])
 
 
-def _finding(history: TxnHistory, anomaly: Anomaly, severity: str) -> Finding:
+def _finding(history: TxnHistory, anomaly: Anomaly, severity: str, of_lists: bool) -> Finding:
     txns = tuple(dict.fromkeys(anomaly.txns))
     processes = [str(history.txns["process"][txn]) for txn in txns]
     names = [f"T{number} (process {process})" for number, process in enumerate(processes, 1)]
     more = f"; {anomaly.others:,} more like this" if anomaly.others else ""
     evidence = [
-        Evidence(f"{name}: {_steps(history, txn)}", int(history.txns["at"][txn]))
+        Evidence(f"{name}: {_steps(history, txn, of_lists)}", int(history.txns["at"][txn]))
         for name, txn in zip(names, txns, strict=True)
     ]
     return Finding(
@@ -120,11 +123,14 @@ def _finding(history: TxnHistory, anomaly: Anomaly, severity: str) -> Finding:
     )
 
 
-def _steps(history: TxnHistory, txn: int) -> str:
+def _steps(history: TxnHistory, txn: int, of_lists: bool) -> str:
     """The micro-operations of a transaction in words."""
-    did = {"r": "read {} of key {}", "w": "wrote {} to key {}"}
+    did = {"r": "read {} of key {}", "w": f"{_WROTE[of_lists]} {{}} to key {{}}"}
     words = [did[f].format(version_in_words(value or ""), shown(key)) for f, key, value in history.steps_of(txn)]
     return clipped("it " + ", ".join(words), MAX_STEPS_SHOWN) if words else "it has no known steps"
+
+
+_WROTE = {True: "appended", False: "wrote"}  # by whether the keys are lists
 
 
 @dataclass(frozen=True)
@@ -132,21 +138,31 @@ class _CycleOfKeys(CycleInWords):
     """A cycle of transactions on keys in words: its places are lines, not times."""
 
     in_jepsen: bool = True
-    history: TxnHistory | None = None
+    of_lists: bool = False
 
     def dependency(self, kind: str, row: dict[str, Any], one: str, other: str) -> str:
-        """The reason why one transaction comes before the other."""
-        key, before = shown(row["topic"]), version_in_words(row["source_value"])
+        """The reason why one transaction comes before the other. A version of a list is known by its last element."""
+        key, value, wrote = shown(row["topic"]), version_in_words(row["source_value"]), _WROTE[self.of_lists]
         if kind == "wr":
-            return f"{one} wrote {before} to key {key}, {other} read it"
-        after = version_in_words(row["target_value"])
+            return f"{one} {wrote} {value} to key {key}, {other} read it"
+        before = f"before {other} {wrote} {version_in_words(row['target_value'])}"
         if kind == "ww":
-            return f"{one} wrote {before} to key {key}, before {other} wrote {after}"
-        return f"{one} read {before} of key {key}, before {other} wrote {after}"
+            return f"{one} {wrote} {value} to key {key}, {before}"
+        if self.of_lists and row["source_value"]:
+            return f"{one} read key {key} up to {value}, {before}"
+        return f"{one} read {value} of key {key}, {before}"
 
-    def name(self, step: Any) -> str:
-        """The transaction that a step leads from, with its process."""
-        return super().name(step).replace("(", "(process ", 1)
+    def process(self, name: str) -> str:
+        """A process in a sentence: clients have numbers."""
+        return f"process {name}"
+
+
+def counted(rule: str, count: int, findings: int) -> str:
+    """What the findings of a rule count, in words: cycles and anomalies, or records."""
+    of_findings = plural(findings, "finding")
+    if rule not in TYPES and rule not in ANOMALIES:
+        return f"{plural(count, 'record')} in {of_findings}"
+    return of_findings if count == findings else f"{plural(count, 'case')} in {of_findings}"
 
 
 def models_in_words(weakest: list[str], strongest: list[str]) -> str:

@@ -229,7 +229,8 @@ def _finding(name: str, about: CycleInWords, sentence: str, severity: str, count
         values=list(dict.fromkeys(value for value in values if value is not None)),
         processes=list(dict.fromkeys(step.row["source_process"] for step in cycle.steps)),
         evidence=[
-            Evidence(f"{step.row['source_process']}: {about.step(step)}", step.row["source_at"]) for step in cycle.steps
+            Evidence(f"{about.process(step.row['source_process'])}: {about.step(step)}", step.row["source_at"])
+            for step in cycle.steps
         ],
     )
 
@@ -245,20 +246,25 @@ class CycleInWords:
     def _names(self) -> dict[int, str]:
         return {step.row["source_at"]: f"T{number}" for number, step in enumerate(self.cycle.steps, 1)}
 
+    def process(self, name: str) -> str:
+        """A process in a sentence."""
+        return name
+
     def name(self, step: Step) -> str:
         """The transaction that a step leads from, with its process."""
-        return f"{self._names[step.row['source_at']]} ({step.row['source_process']})"
+        return f"{self._names[step.row['source_at']]} ({self.process(step.row['source_process'])})"
 
     def step(self, step: Step) -> str:
         """The reason why one transaction comes before the other."""
         row = step.row
         one, other = self._names[row["source_at"]], self._names[row["target_at"]]
         if step.kind == "process":
-            return f"{row['source_process']} executed {one} before {other}"
+            return f"{self.process(row['source_process'])} executed {one} before {other}"
         if step.kind == "realtime":
-            ended = "" if self.in_jepsen else f" at {seconds(row['source_end'])}"
-            began = "" if self.in_jepsen else f" at {seconds(row['target_start'])}"
-            return f"{one} ended{ended}, before {other} began{began}"
+            if self.in_jepsen:
+                return f"{one} ended before {other} began"
+            ended, began = seconds(row["source_end"]), seconds(row["target_start"])
+            return f"{one} ended at {ended}, before {other} began at {began}"
         return self.dependency(step.kind, row, one, other)
 
     def dependency(self, kind: str, row: dict[str, Any], one: str, other: str) -> str:
