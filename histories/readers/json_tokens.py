@@ -21,7 +21,7 @@ ZERO, NINE = map(ord, "09")
 SPACE, TAB, LINE_FEED, RETURN = map(ord, " \t\n\r")
 NULL, TRUE, FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"true", b"false"))
 INLINE = 12  # bytes within an Arrow string view itself
-COPIED = 512  # rows of `copied`, a cache of long texts that were copied; the row after them counts their bytes
+COPIED = 512  # rows of `copied` (position of a text, its length, position of its copy); one more row counts all bytes
 
 
 def _packed(word: str) -> int:
@@ -107,24 +107,30 @@ def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
 
 
 @inner_in_place
-def short_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int) -> None:
-    """Writes Arrow's view of a text of at most INLINE bytes: its length and the text."""
-    low: Any = end - i
+def text_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, long: Bytes, copied: Longs) -> None:
+    """Writes Arrow's view of a text into two slots: its length, and its bytes if they are at most INLINE.
+
+    Otherwise its first four bytes, and the position of its copy in `long`.
+    """
+    length = end - i
+    low: Any = length
+    for k in range(min(length, 4)):
+        low |= np.int64(buf[i + k]) << (32 + 8 * k)
     high: Any = 0
-    for k in range(i, min(end, i + 4)):
-        low |= np.int64(buf[k]) << (32 + 8 * (k - i))
-    for k in range(i + 4, end):
-        high |= np.int64(buf[k]) << (8 * (k - i - 4))
+    if length > INLINE:
+        high = copy_of(buf, i, length, long, copied) << 32
+    else:
+        for k in range(4, length):
+            high |= np.int64(buf[i + k]) << (8 * (k - 4))
     table[row, slot] = low
     table[row, slot + 1] = high
 
 
 @inner_in_place
-def long_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, long: Bytes, copied: Longs) -> None:
-    """Writes Arrow's view of a longer text: its length, first four bytes, and its position in `long`, its copy."""
-    length = end - i
-    # Topics and processes repeat, so a text in the cache is not copied again.
-    place = (length * 31 + np.int64(buf[end - 1]) * 7 + np.int64(buf[end - 2])) & (COPIED - 1)
+def copy_of(buf: Bytes, i: int, length: int, long: Bytes, copied: Longs) -> int:
+    """The position in `long` of a copy of a text. Topics and processes repeat, so `copied` has where some texts are."""
+    last = i + length - 1
+    place = (length * 31 + np.int64(buf[last]) * 7 + np.int64(buf[last - 1])) & (COPIED - 1)
     seen, start = copied[place, 0], copied[place, 2]
     same = copied[place, 1] == length
     k = 0
@@ -137,11 +143,7 @@ def long_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, l
             long[start + k] = buf[i + k]
         copied[COPIED, 0] = start + length
         copied[place, 0], copied[place, 1], copied[place, 2] = i, length, start
-    low: Any = length
-    for k in range(4):
-        low |= np.int64(buf[i + k]) << (32 + 8 * k)
-    table[row, slot] = low
-    table[row, slot + 1] = start << 32
+    return int(start)
 
 
 @inner_in_place
@@ -162,15 +164,19 @@ def literal_end(buf: Bytes, i: int, end: int) -> int:
 
 
 @inner_in_place
-def value_after_key(buf: Bytes, stop: int, end: int) -> int:
-    """The start of the value after the key that ends at `stop`; -1 if there is none."""
-    if stop < 0:
-        return -1
-    i = skip_blanks(buf, stop + 1, end)
-    if i >= end or buf[i] != COLON:
-        return -1
+def key_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
+    """The number of the next key (-1: not in the table), and the start of its value (-1: none)."""
+    i = skip_blanks(buf, i, end)
+    if i >= end or buf[i] != QUOTE:
+        return -1, -1
+    word, i = word_at(buf, i + 1, end, words)
+    if i < 0:
+        return -1, -1
     i = skip_blanks(buf, i + 1, end)
-    return i if i < end else -1
+    if i >= end or buf[i] != COLON:
+        return -1, -1
+    i = skip_blanks(buf, i + 1, end)
+    return word, i if i < end else -1
 
 
 @inner_in_place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +14,12 @@ from .. import arrow
 from ..tables import EVENTS, FUNCTIONS, TYPES, complete
 from . import native_scan as scanned
 from .json_tokens import COPIED, INLINE, LINE_FEED, OBJECT, Longs
-from .native_scan import FIELDS, FLAGS, ITEM_WIDTH, LISTS, SLOTS, TEXTS, WIDTH
+from .native_scan import FIELDS, FLAG, FUNCTION, INTEGER, ITEM_WIDTH, LISTS, NAMES, SLOTS, TEXT, TYPE, WIDTH
 
 _RECORD_FIELDS = ("topic", "partition", "offset", "key", "value", "timestamp")
 _STEP_FIELDS = ("f", *_RECORD_FIELDS)
 _OFFSET_FIELDS = ("topic", "partition", "offset", "start")
+_ARROW = {INTEGER: pa.int64(), FLAG: pa.bool_(), **dict.fromkeys((TEXT, TYPE, FUNCTION), pa.string_view())}
 _SMALL = {"partition": pa.int32()}
 
 
@@ -27,7 +29,7 @@ def _views(words: tuple[str, ...]) -> Longs:
     return np.frombuffer(b"".join(views), np.int64).reshape(-1, 2)
 
 
-_WORDS = {"type": _views(TYPES), "f": _views(FUNCTIONS)}
+_WORDS = {TYPE: _views(TYPES), FUNCTION: _views(FUNCTIONS)}
 
 
 class OtherLine(NamedTuple):
@@ -40,25 +42,28 @@ class OtherLine(NamedTuple):
 def read(blob: bytes) -> tuple[pl.DataFrame, list[OtherLine]]:
     """EVENTS of the plain lines, and the other lines. `blob` has complete lines in UTF-8."""
     buf = np.frombuffer(blob, np.uint8)
-    lines, braces = 1 + scanned.count(buf, LINE_FEED), 1 + scanned.count(buf, OBJECT)
-    events, steps = _table(min(lines, braces), WIDTH), _table(braces, WIDTH)
-    items = [_table(braces, ITEM_WIDTH) for _ in range(4)]
-    ends, step_ends = _table(min(lines, braces), 4), _table(braces, 4)
-    others, filled = np.empty((lines, 3), np.int64), np.zeros(scanned.COUNTERS, np.int64)
-    texts, copied = np.empty(len(blob), np.uint8), np.zeros((COPIED + 1, 3), np.int64)
-    tables = (events, *items, steps, ends, step_ends)
-    rows, other_rows = scanned.scan(buf, tables, others, texts, copied, filled, filled.copy())
-    long = pa.py_buffer(texts[: copied[COPIED, 0]].copy())
+    lines, objects = 1 + scanned.count(buf, LINE_FEED), 1 + scanned.count(buf, OBJECT)
+    first, second, third, fourth = (_table(objects, ITEM_WIDTH) for _ in range(4))
+    out = scanned.Output(
+        events=_table(min(lines, objects), WIDTH),
+        steps=_table(objects, WIDTH),
+        items=(first, second, third, fourth),
+        filled=np.zeros(scanned.TABLES, np.int64),
+        long=np.empty(len(blob), np.uint8),
+        copied=np.zeros((COPIED + 1, 3), np.int64),
+    )
+    others = np.empty((lines, 3), np.int64)
+    rows, other_rows = scanned.scan(buf, out, others, out.filled.copy())
+    long = pa.py_buffer(out.long[: out.copied[COPIED, 0]].copy())
     names = (_RECORD_FIELDS, _OFFSET_FIELDS) * 2  # of events, then of steps
-    lists = [_struct(_columns(table[: filled[n]], names[n], long)) for n, table in enumerate(items)]
-    columns = _columns(events[:rows], [name for name in FIELDS if name in EVENTS], long)
-    for number, name in enumerate(LISTS):
-        columns[name] = arrow.lists(ends[:rows, 1 + number], lists[number], _has(events[:rows], name))
-    transactions = _has(events[:rows], "ops")
-    if transactions.any():
-        struct = _steps(steps[: filled[scanned.STEPS]], step_ends, lists[len(LISTS) :], long)
-        columns["ops"] = arrow.lists(ends[:rows, 3], struct, transactions)
-    columns["line"] = arrow.numbers(ends[:rows, 0])
+    lists = [_struct(_columns(table[: out.filled[n]], names[n], long)) for n, table in enumerate(out.items)]
+    events = out.events[:rows]
+    columns = _columns(events, [name for name in FIELDS if name in EVENTS], long) | _lists(events, LISTS, lists)
+    if _has(events, "ops").any():
+        table = out.steps[: out.filled[scanned.STEPS]]
+        steps = _struct(_columns(table, _STEP_FIELDS, long) | _lists(table, LISTS, lists[len(LISTS) :]))
+        columns |= _lists(events, ("ops",), [steps])
+    columns["line"] = arrow.numbers(events[:, SLOTS["line"]])
     frame = pl.DataFrame({name: pl.Series(name, column) for name, column in columns.items()})
     return (
         complete(frame, EVENTS).cast(EVENTS),  # type: ignore[arg-type]
@@ -78,37 +83,39 @@ def _struct(columns: dict[str, pa.Array]) -> pa.StructArray:
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _steps(table: Longs, ends: Longs, lists: list[pa.StructArray], long: pa.Buffer) -> pa.StructArray:
-    columns = _columns(table, _STEP_FIELDS, long)
-    for number, name in enumerate(LISTS):
-        columns[name] = arrow.lists(ends[: len(table), 1 + number], lists[number], _has(table, name))
-    return _struct(columns)
+def _lists(table: Longs, names: tuple[str, ...], items: list[pa.StructArray]) -> dict[str, pa.Array]:
+    """The columns of lists, each of its items."""
+    return {
+        name: arrow.lists(table[:, SLOTS[name]], item, _has(table, name))
+        for name, item in zip(names, items, strict=False)
+    }
 
 
-def _columns(table: Longs, names: list[str] | tuple[str, ...], long: pa.Buffer) -> dict[str, pa.Array]:
+def _columns(table: Longs, names: Iterable[str], long: pa.Buffer) -> dict[str, pa.Array]:
     """The columns of the fields. A field that no row has is all null."""
     in_any_row = int(np.bitwise_or.reduce(table[:, scanned.PRESENT])) if len(table) else 0
-    return {name: _column(table, name, long, in_any_row) for name in names}
+    return {
+        name: _column(table, name, long)
+        if in_any_row >> NAMES.index(name) & 1
+        else pa.nulls(len(table), _SMALL.get(name, _ARROW[FIELDS[name]]))
+        for name in names
+    }
 
 
-def _column(table: Longs, name: str, long: pa.Buffer, in_any_row: int) -> pa.Array:
-    slot, bit = SLOTS[name], FIELDS.index(name)
-    kind = pa.string_view() if name in TEXTS or name in _WORDS else pa.bool_() if name in FLAGS else pa.int64()
-    kind = _SMALL.get(name, kind)
-    if not in_any_row >> bit & 1:
-        return pa.nulls(len(table), kind)
-    has = table[:, scanned.PRESENT] & 1 << bit != 0
-    if name in TEXTS:
-        views = np.stack([table[:, slot] * has, table[:, slot + 1] * has], axis=1)  # empty texts where it has none
-        return pa.Array.from_buffers(kind, len(table), [arrow.validity(has), pa.py_buffer(views), long])
-    if name in _WORDS:
-        views = _WORDS[name].take(table[:, slot] * has, axis=0)
-        return pa.Array.from_buffers(kind, len(table), [arrow.validity(has), pa.py_buffer(views)])
-    if name in FLAGS:
+def _column(table: Longs, name: str, long: pa.Buffer) -> pa.Array:
+    kind, slot, has = FIELDS[name], SLOTS[name], _has(table, name)
+    if kind == FLAG:
         return arrow.flags(table[:, slot] != 0, has)
-    return arrow.numbers(table[:, slot].astype(np.int32 if name in _SMALL else np.int64), has)
+    if kind == INTEGER:
+        return arrow.numbers(table[:, slot].astype(np.int32 if name in _SMALL else np.int64), has)
+    if kind == TEXT:
+        views = np.stack([table[:, slot] * has, table[:, slot + 1] * has], axis=1)  # empty texts where it has none
+    else:
+        views = _WORDS[kind].take(table[:, slot] * has, axis=0)
+    buffers = [arrow.validity(has), pa.py_buffer(views), *([long] if kind == TEXT else [])]
+    return pa.Array.from_buffers(_ARROW[kind], len(table), buffers)
 
 
 def _has(table: Longs, name: str) -> npt.NDArray[np.bool_]:
-    has: npt.NDArray[np.bool_] = table[:, scanned.PRESENT] & 1 << scanned.NAMES.index(name) != 0
+    has: npt.NDArray[np.bool_] = table[:, scanned.PRESENT] & 1 << NAMES.index(name) != 0
     return has

@@ -5,18 +5,21 @@ pyarrow.json, 104 MB/s with orjson without columns, and about 300 MB/s with thes
 with the fields of the format. native.py reads all other lines with polars: those with an escape, a fraction, a
 duplicate field, an item without offset, or anything else that is unexpected. So the loops are strict and need no
 error messages.
+
+The functions take the bytes, a position `i` and the end of the line. They return the position after what they read, or
+-1 where the line is not plain.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...models.compiled import compiled_in_place, inner_in_place
 from ..tables import FUNCTIONS, TYPES
 from .json_tokens import (
-    INLINE,
     LINE_FEED,
     LIST,
     LIST_END,
@@ -33,155 +36,137 @@ from .json_tokens import (
     after_value,
     close_quote,
     integer,
+    key_at,
     literal_end,
-    long_view,
-    short_view,
     skip_blanks,
-    value_after_key,
+    text_view,
     word_at,
     word_table,
 )
 
-# A row of a table has 64-bit slots: the sets of present and seen fields (bit masks), then the fields. Those of list
-# items come first, so items have shorter rows. A text takes two slots, an Arrow string view; `long` holds the texts
-# that do not fit into a view, and `copied` is a cache of them.
-FIELDS = (
-    *("partition", "offset", "start", "timestamp", "topic", "key", "value"),
-    *("time", "op", "process", "acks", "reason", "error", "type", "f", "group", "revoked", "auto"),
-)
-TEXTS = ("topic", "key", "value", "process", "acks", "reason", "error")
-FLAGS = ("group", "revoked", "auto")
-LISTS = ("records", "offsets")  # of an event or a step
-# Lines with a field after ops are not plain.
+INTEGER, TEXT, FLAG, TYPE, FUNCTION, IGNORED = range(6)
+# The fields with one value, and its kind. The first seven are also those of list items.
+FIELDS = dict.fromkeys(("partition", "offset", "start", "timestamp"), INTEGER)
+FIELDS |= dict.fromkeys(("topic", "key", "value"), TEXT)
+N_ITEM_FIELDS = len(FIELDS)
+FIELDS |= {"time": INTEGER, "op": INTEGER, "process": TEXT, "acks": TEXT, "reason": TEXT, "error": TEXT}
+FIELDS |= {"type": TYPE, "f": FUNCTION, "group": FLAG, "revoked": FLAG, "auto": FLAG}
+N_FIELDS = len(FIELDS)
+LISTS = ("records", "offsets")  # of an event or of a step of a transaction
+# A name's index here is the field's number. Lines with a field after ops are not plain.
 NAMES = (*FIELDS, *LISTS, "ops", "topics", "fault", "member", "generation", "assignment")
-SLOTS = {name: 2 + sum(2 if before in TEXTS else 1 for before in FIELDS[:i]) for i, name in enumerate(FIELDS)}
-WIDTH = SLOTS["auto"] + 1
-ITEM_WIDTH = SLOTS["value"] + 2
+OPS = NAMES.index("ops")
 
-PRESENT, SEEN = 0, 1  # sets of fields: not null; in the line
-# The counters in `filled`, the rows that are filled: items of each list (even: records, odd: offsets), and steps of
-# transactions.
-RECORDS, OFFSETS, STEP_RECORDS, STEP_OFFSETS, STEPS = range(5)
-COUNTERS = 5
-PARTITION, OFFSET, TOPIC = (FIELDS.index(name) for name in ("partition", "offset", "topic"))
-FUNCTION = FIELDS.index("f")
-N_FIELDS, N_ITEM_FIELDS = len(FIELDS), FIELDS.index("value") + 1
-OPS = N_FIELDS + len(LISTS)
-SEND = FUNCTIONS.index("send")
-NEEDED = sum(1 << FIELDS.index(name) for name in ("time", "process", "op", "type", "f"))
-ITEM_NEEDED = (1 << TOPIC | 1 << PARTITION | 1 << OFFSET, 1 << TOPIC | 1 << PARTITION)  # of records, of offsets
-F_SLOT, PARTITION_SLOT, OFFSET_SLOT = SLOTS["f"], SLOTS["partition"], SLOTS["offset"]
-
-_INTEGER, _TEXT, _FLAG, _TYPE, _F = range(5)
-_KINDS = np.array(
-    [
-        _TEXT if name in TEXTS else _FLAG if name in FLAGS else {"type": _TYPE, "f": _F}.get(name, _INTEGER)
-        for name in FIELDS
-    ]
-)
-_SLOT_OF = np.array([SLOTS[name] for name in FIELDS])
-
+# A row of a table has 64-bit slots: two sets of fields (bit masks by number), then the fields. A text takes two slots,
+# an Arrow string view. A list takes the number of rows of its table that are filled after it.
+PRESENT, SEEN = 0, 1  # the fields that are not null; the fields that the object has
+_widths = (2 if FIELDS.get(name) == TEXT else 1 for name in NAMES[: OPS + 1])
+SLOTS = dict(zip((*NAMES[: OPS + 1], "line"), accumulate(_widths, initial=2), strict=True))
+WIDTH, ITEM_WIDTH = SLOTS["line"] + 1, SLOTS["time"]
+_SLOT_OF = np.array([*SLOTS.values()])
+_KIND_OF = np.array([*FIELDS.values(), IGNORED])  # the last is that of field -1
 _NAMES, _TYPES, _FUNCTIONS = (word_table(words) for words in (NAMES, TYPES, FUNCTIONS))
 
 
+def _bits(*names: str) -> int:
+    return sum(1 << NAMES.index(name) for name in names)
+
+
+NEEDED = _bits("time", "process", "op", "type", "f")
+NEEDED_BY_ITEM = (_bits("topic", "partition", "offset"), _bits("topic", "partition"))  # of records, of offsets
+HAS_F, HAS_TOPIC, HAS_PARTITION, HAS_OFFSET = map(_bits, ("f", "topic", "partition", "offset"))
+F_SLOT, PARTITION_SLOT, OFFSET_SLOT = SLOTS["f"], SLOTS["partition"], SLOTS["offset"]
+RECORDS_SLOT, OFFSETS_SLOT, OPS_SLOT, LINE_SLOT = (SLOTS[name] for name in (*LISTS, "ops", "line"))
+SEND = FUNCTIONS.index("send")
+# The numbers of tables: records and offsets of events, records and offsets of steps, steps.
+OF_EVENTS, OF_STEPS, STEPS = 0, 2, 4
+TABLES = 5
+
+
+class Output(NamedTuple):
+    """The arrays that the loops fill."""
+
+    events: Longs  # rows of WIDTH slots
+    steps: Longs
+    items: tuple[Longs, Longs, Longs, Longs]  # rows of ITEM_WIDTH slots
+    filled: Longs  # by number of a table: its rows that are filled
+    long: Bytes  # texts that do not fit into a view
+    copied: Longs  # a cache of `long`
+
+
 @inner_in_place
-def scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
-    """Reads the value at i into the slots of the field (-1: none). Returns its end, or -1 for an unexpected value."""
-    c = buf[i]
-    kind = _KINDS[field] if field >= 0 else -1
-    slot = _SLOT_OF[field] if field >= 0 else 0
+def read_scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
+    """Reads a string, number or literal into the slots of a field (-1: none)."""
+    c, kind, start = buf[i], _KIND_OF[field], i
     value: Any = np.int64(0)
     if c == QUOTE:
-        i += 1
-        if kind == _TYPE:
-            value, stop = word_at(buf, i, end, _TYPES)
-        elif kind == _F:
-            value, stop = word_at(buf, i, end, _FUNCTIONS)
+        start += 1
+        if kind >= TYPE and kind <= FUNCTION:
+            value, stop = word_at(buf, start, end, _TYPES if kind == TYPE else _FUNCTIONS)
+            stop = stop if value >= 0 else -1
         else:
-            stop = close_quote(buf, i, end)
-        after = stop + 1
-        if stop < 0 or value < 0:
-            return -1
+            stop = close_quote(buf, start, end)
+        after, fits = stop + 1, (kind != INTEGER) & (kind != FLAG)
     elif c == MINUS or ZERO <= c <= NINE:
         value, stop = integer(buf, i, end)
-        after = stop
-        if stop < 0:
-            return -1
+        after, fits = stop, kind <= TEXT
     else:
         stop = literal_end(buf, i, end)
-        if stop < 0 or c == NULL[0]:
+        if c == NULL[0]:
             return stop
-        if kind == _FLAG:
-            table[row, slot] = c == TRUE[0]
-            table[row, PRESENT] |= 1 << field
-            return stop
-        return stop if field < 0 else -1
-    if field < 0:
-        return after
-    if kind == _TEXT and stop - i <= INLINE:
-        short_view(buf, i, stop, table, row, slot)
-    elif kind == _TEXT:
-        long_view(buf, i, stop, table, row, slot, long, copied)
-    elif kind != _FLAG and (kind == _INTEGER) == (c != QUOTE):
-        table[row, slot] = value
-    else:
+        value = np.int64(c == TRUE[0])
+        after, fits = stop, kind == FLAG
+    if stop < 0 or not (fits or kind == IGNORED):
         return -1
+    if kind == IGNORED:
+        return after
+    if kind == TEXT:
+        text_view(buf, start, stop, table, row, _SLOT_OF[field], long, copied)
+    else:
+        table[row, _SLOT_OF[field]] = value
     table[row, PRESENT] |= 1 << field
     return after
-
-
-@compiled_in_place
-def count(buf: Bytes, byte: int) -> int:
-    """The number of occurrences of a byte."""
-    found = 0
-    for c in buf:
-        found += c == byte
-    return found
 
 
 @inner_in_place
 def is_out_of_range(table: Longs, row: int) -> bool:
     """Whether the partition or the offset of a row is negative or too large."""
     present = table[row, PRESENT]
-    if present >> PARTITION & 1 and not 0 <= table[row, PARTITION_SLOT] < 1 << 31:
+    if present & HAS_PARTITION and not 0 <= table[row, PARTITION_SLOT] < 1 << 31:
         return True
-    return bool(present >> OFFSET & 1 == 1 and table[row, OFFSET_SLOT] < 0)
+    return bool(present & HAS_OFFSET != 0 and table[row, OFFSET_SLOT] < 0)
 
 
 @inner_in_place
-def item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
-    """Reads the flat object whose brace is before i into a row. Returns its end, or -1."""
+def read_item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
+    """Reads an item, whose brace is before i, into a row. It has scalars only."""
     table[row, PRESENT] = 0
     seen = 0
     while True:
-        i = skip_blanks(buf, i, end)
-        if i >= end or buf[i] != QUOTE:
-            return -1
-        field, stop = word_at(buf, i + 1, end, _NAMES)
-        i = value_after_key(buf, stop, end)
+        field, i = key_at(buf, i, end, _NAMES)
         if i < 0 or (field >= 0 and seen >> field & 1):
             return -1
         if field >= 0:
             seen |= 1 << field
-        i = scalar(buf, i, end, field if field < N_ITEM_FIELDS else -1, table, row, long, copied)
+        i = read_scalar(buf, i, end, field if field < N_ITEM_FIELDS else -1, table, row, long, copied)
         i, closed = after_value(buf, i, end, OBJECT_END)
         if i < 0 or closed:
             return i
 
 
 @inner_in_place
-def items(buf: Bytes, i: int, end: int, counter: int, table: Longs, long: Bytes, copied: Longs, filled: Longs) -> int:
-    """Reads the list at i into the table, whose rows `counter` counts. Returns the end of the list, or -1."""
-    needed = ITEM_NEEDED[counter & 1]
+def read_items(buf: Bytes, i: int, end: int, number: int, out: Output) -> int:
+    """Reads the list at i into the table of items with this number."""
+    table, needed = out.items[number], NEEDED_BY_ITEM[number & 1]
     i = skip_blanks(buf, i + 1, end)
     if i < end and buf[i] == LIST_END:
         return i + 1
     while i < end and buf[i] == OBJECT:
-        row = filled[counter]
-        i = item(buf, i + 1, end, table, row, long, copied)
+        row = out.filled[number]
+        i = read_item(buf, i + 1, end, table, row, out.long, out.copied)
         if i < 0 or table[row, PRESENT] & needed != needed or is_out_of_range(table, row):
             return -1
-        filled[counter] = row + 1
+        out.filled[number] = row + 1
         i, closed = after_value(buf, i, end, LIST_END)
         if i < 0 or closed:
             return i
@@ -190,36 +175,21 @@ def items(buf: Bytes, i: int, end: int, counter: int, table: Longs, long: Bytes,
 
 
 @inner_in_place
-def fields(
-    buf: Bytes,
-    i: int,
-    end: int,
-    table: Longs,
-    row: int,
-    first_counter: int,
-    records: Longs,
-    offsets: Longs,
-    long: Bytes,
-    copied: Longs,
-    filled: Longs,
+def read_fields(
+    buf: Bytes, i: int, end: int, table: Longs, row: int, first_table: int, out: Output
 ) -> tuple[int, bool]:
-    """Reads the fields of an event or a step at i. `first_counter` counts `records`, and the next one `offsets`.
+    """Reads the fields of an event or a step from i on. `first_table` is the number of the table of its records.
 
-    Returns a position and True at the end of the object, or False where the list of its steps begins. The position is
-    -1 for unexpected bytes.
+    Returns a position and True at the end of the object, or False where the list of its steps begins.
     """
     while True:
-        i = skip_blanks(buf, i, end)
-        if i >= end or buf[i] != QUOTE:
-            return -1, False
-        field, stop = word_at(buf, i + 1, end, _NAMES)
-        i = value_after_key(buf, stop, end)
+        field, i = key_at(buf, i, end, _NAMES)
         if i < 0 or field > OPS or (field >= 0 and table[row, SEEN] >> field & 1):
             return -1, False
         if field >= 0:
             table[row, SEEN] |= 1 << field
         if field < N_FIELDS:
-            i = scalar(buf, i, end, field, table, row, long, copied)
+            i = read_scalar(buf, i, end, field, table, row, out.long, out.copied)
         elif buf[i] == NULL[0]:
             i = literal_end(buf, i, end)
         elif buf[i] != LIST:
@@ -228,37 +198,26 @@ def fields(
             table[row, PRESENT] |= 1 << field
             if field == OPS:
                 return i, False
-            number = field - N_FIELDS
-            i = items(buf, i, end, first_counter + number, offsets if number else records, long, copied, filled)
+            i = read_items(buf, i, end, first_table + field - N_FIELDS, out)
         i, closed = after_value(buf, i, end, OBJECT_END)
         if i < 0 or closed:
             return i, closed
 
 
 @inner_in_place
-def steps(
-    buf: Bytes,
-    i: int,
-    end: int,
-    table: Longs,
-    ends: Longs,
-    records: Longs,
-    offsets: Longs,
-    long: Bytes,
-    copied: Longs,
-    filled: Longs,
-) -> int:
-    """Reads the steps of a transaction at i, one row for each. Returns the end of the list, or -1."""
+def read_steps(buf: Bytes, i: int, end: int, out: Output) -> int:
+    """Reads the steps of a transaction, whose list is at i, one row for each."""
+    table, filled = out.steps, out.filled
     i = skip_blanks(buf, i + 1, end)
     if i < end and buf[i] == LIST_END:
         return i + 1
     while i < end and buf[i] == OBJECT:
         row = filled[STEPS]
         table[row, PRESENT] = table[row, SEEN] = 0
-        i, closed = fields(buf, i + 1, end, table, row, STEP_RECORDS, records, offsets, long, copied, filled)
-        if i < 0 or not closed or table[row, PRESENT] >> FUNCTION & 1 == 0 or is_out_of_range(table, row):
+        i, closed = read_fields(buf, i + 1, end, table, row, OF_STEPS, out)
+        if i < 0 or not closed or table[row, PRESENT] & HAS_F == 0 or is_out_of_range(table, row):
             return -1
-        ends[row, 1], ends[row, 2] = filled[STEP_RECORDS], filled[STEP_OFFSETS]
+        table[row, RECORDS_SLOT], table[row, OFFSETS_SLOT] = filled[OF_STEPS], filled[OF_STEPS + 1]
         filled[STEPS] = row + 1
         i, closed = after_value(buf, i, end, LIST_END)
         if i < 0 or closed:
@@ -268,40 +227,30 @@ def steps(
 
 
 @inner_in_place
-def event(
-    buf: Bytes, i: int, end: int, row: int, tables: tuple[Longs, ...], long: Bytes, copied: Longs, filled: Longs
-) -> bool:
-    """Reads the object of a line whose brace is before i. Returns whether it is a plain event."""
-    table, records, offsets, step_records, step_offsets, of_steps, _, step_ends = tables
+def read_event(buf: Bytes, i: int, end: int, row: int, out: Output) -> bool:
+    """Reads the object of a line, whose brace is before i, into a row. Returns whether it is a plain event."""
+    table = out.events
     table[row, PRESENT] = table[row, SEEN] = 0
-    while True:
-        i, closed = fields(buf, i, end, table, row, RECORDS, records, offsets, long, copied, filled)
+    closed = False
+    while not closed:
+        i, closed = read_fields(buf, i, end, table, row, OF_EVENTS, out)
+        if i >= 0 and not closed:
+            i, closed = after_value(buf, read_steps(buf, i, end, out), end, OBJECT_END)
         if i < 0:
             return False
-        if not closed:
-            i = steps(buf, i, end, of_steps, step_ends, step_records, step_offsets, long, copied, filled)
-            i, closed = after_value(buf, i, end, OBJECT_END)
-        if i < 0:
-            return False
-        if closed:
-            break
     present = table[row, PRESENT]
     if skip_blanks(buf, i, end) < end or present & NEEDED != NEEDED or is_out_of_range(table, row):
         return False
-    return bool(table[row, F_SLOT] != SEND or present >> TOPIC & 1 == 1)
+    return bool(table[row, F_SLOT] != SEND or present & HAS_TOPIC != 0)
 
 
 @compiled_in_place
-def scan(
-    buf: Bytes, tables: tuple[Longs, ...], others: Longs, long: Bytes, copied: Longs, filled: Longs, before: Longs
-) -> tuple[int, int]:
-    """Reads all lines. Returns the counts of plain and of other lines; `others` gets line, start and end of the latter.
+def scan(buf: Bytes, out: Output, others: Longs, before: Longs) -> tuple[int, int]:
+    """Reads all lines. Returns the numbers of plain lines and of others.
 
-    `tables`: events; items in the order of their counters in `filled`, which begin at zero; steps; ends of events; ends
-    of steps. A row of ends has the line, and the counts of records, offsets and steps after it. `before` is scratch
-    space: the counters before a line, to undo a line that is not plain.
+    others: number, start and end of each line that is not plain. before: scratch space, `filled` before a line.
     """
-    ends = tables[6]
+    filled = out.filled
     i, number, row, other = 0, 0, 0, 0
     while i < len(buf):
         end = i
@@ -309,17 +258,26 @@ def scan(
             end += 1
         start = skip_blanks(buf, i, end)
         if start < end:
-            for k in range(COUNTERS):
+            for k in range(TABLES):
                 before[k] = filled[k]
-            if buf[start] == OBJECT and event(buf, start + 1, end, row, tables, long, copied, filled):
-                ends[row, 0], ends[row, 1], ends[row, 2] = number, filled[RECORDS], filled[OFFSETS]
-                ends[row, 3] = filled[STEPS]
+            if buf[start] == OBJECT and read_event(buf, start + 1, end, row, out):
+                out.events[row, RECORDS_SLOT], out.events[row, OFFSETS_SLOT] = filled[OF_EVENTS], filled[OF_EVENTS + 1]
+                out.events[row, OPS_SLOT], out.events[row, LINE_SLOT] = filled[STEPS], number
                 row += 1
             else:
-                for k in range(COUNTERS):
+                for k in range(TABLES):
                     filled[k] = before[k]
                 others[other, 0], others[other, 1], others[other, 2] = number, i, end
                 other += 1
         i = end + 1
         number += 1
     return row, other
+
+
+@compiled_in_place
+def count(buf: Bytes, byte: int) -> int:
+    """The number of occurrences of a byte."""
+    found = 0
+    for c in buf:
+        found += c == byte
+    return found
