@@ -99,20 +99,21 @@ Record = dict[str, Any]
 def evidence_coverage(p: Partition) -> Record | None:
     """The brokers' evidence of a partition as a JSON-able record; None without brokers' files.
 
-    brokers: those with records in their logs. empty: those with empty logs. missing: assigned replicas without a
-    collected log. lacking: the number of missing replicas, if the assignment is not recorded. assigned: the number of
-    assigned replicas, 0 if not recorded. damage: at most MAX_DAMAGE places. damaged: the number of all places.
+    brokers: those with records in their logs. empty: those with empty logs. missing: assigned replicas without a log in
+    the latest snapshot. lacking: their number, if the assignment is not recorded. assigned: the number of assigned
+    replicas, 0 if not recorded. damage: at most MAX_DAMAGE places. damaged: the number of all places.
     """
     logs = p.replica_logs
     if logs is None:
         return None
     held = set(logs.batches["broker"].unique()) | set(logs.records["broker"].unique())
     # A replica that never wrote has an empty log. Its checkpoints and epoch file prove that, if they were collected.
-    points = logs.checkpoints.group_by("broker").agg(pl.col("offset").max())
+    points = logs.checkpoints.filter(snapshot=logs.last).group_by("broker").agg(pl.col("offset").max())
     empty = set(points.filter(offset=0)["broker"])
-    silent = set(logs.epochs["broker"].unique()) - set(points["broker"])
+    silent = set(logs.epochs.filter(snapshot=logs.last)["broker"].unique()) - set(points["broker"])
     # If retention removed all records, the log has an empty segment whose name is the next offset.
-    collected = held | empty | silent | set(logs.segments["broker"].unique())
+    logs_at_last = (frame.filter(snapshot=logs.last)["broker"] for frame in (logs.batches, logs.records, logs.segments))
+    collected = empty.union(silent, *logs_at_last)
     named = {name for frame in (logs.batches, logs.records) for name in frame["snapshot"].unique()}
     damage = logs.damage.select(pl.col("file").alias("source"), "byte", "line", "reason")
     damage = damage.sort("source", "byte", "line", nulls_last=True)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.evidence.tables import FINAL
 from ...histories.tables import Evidence, Finding
 from ..partitions.coordinators import (
     coordinated_transactions,
@@ -20,6 +19,7 @@ from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..references import kip
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, stretches
+from ..replicas.resolved_outcomes import why_not_collected
 from ..timelines.facts import SECOND
 from ..wording import brokers, plural, short, span
 from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding, seconds, where
@@ -52,13 +52,16 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
     Not a breach: An open transaction within its timeout: that of __transaction_state, else transaction.timeout.ms of
     its process in run.json, else 15 minutes, the most that brokers allow unless transaction.max.timeout.ms is set.
     Partitions that no recorded client used, such as Kafka's own, are not judged.
-    Unknown when: A transaction is open in the leader's log, and no client reached the leader afterwards, or it is not
-    known when its records were written. The log is damaged, so that a marker may be missing. A process recorded its
-    times in another unit or by a clock that is hours off.
+    Unknown when: The last leader's log was not collected. A transaction is open in it, and no client reached the leader
+    afterwards, or it is not known when its records were written. The log is damaged, so that a marker may be missing.
+    A process recorded its times in another unit or by a clock that is hours off.
     """
     logs = p.replica_logs
     is_used = len(p.sends) or len(p.reads) or len(p.marks)  # by a recorded client
-    if logs is None or logs.last != FINAL or not is_used:
+    if logs is None or not is_used or not logs.batches["transactional"].any():
+        return
+    if missing := why_not_collected(logs):
+        yield Unknown(f"{missing}, so open transactions are not known")
         return
     for row in transactions_in_log(p).filter(pl.col("outcome").is_null()).iter_rows(named=True):
         if reason := foreign_clock(p):

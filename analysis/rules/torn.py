@@ -10,6 +10,7 @@ from ...histories.tables import Evidence, Finding
 from ..extremes import greatest, least
 from ..partitions.partition import Partition
 from ..references import kip
+from ..replicas.resolved_outcomes import why_not_collected
 from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, pieces_of
 from ..wording import plural, short, some
 from .rule import NO_BROKER_FILES, Result, Rule, Unknown
@@ -20,7 +21,7 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown
     group="transactions",
     summary="A transaction is committed in one partition, and not in another",
     unknown_when=(
-        "The leader's log is damaged, so that markers may be missing. "
+        "The last leader's log was not collected, or is damaged, so that markers may be missing. "
         f"More than {MAX_PIECES:,} transactions of a partition differ from what their clients recorded."
     ),
     in_jepsen=NO_BROKER_FILES,
@@ -38,8 +39,11 @@ def torn_transaction(p: Partition) -> Iterator[Result]:
     transaction without a marker. A record that retention, compaction or damage may have removed, or that was not
     acknowledged.
     """
-    if p.has_transactions and p.replica_logs is not None and p.replica_logs.is_leader_damaged:
-        yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
+    if p.has_transactions and p.replica_logs is not None:
+        if missing := why_not_collected(p.replica_logs):
+            yield Unknown(f"{missing}, so its transactions cannot be compared with those of other partitions")
+        elif p.replica_logs.is_leader_damaged:
+            yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
     if len(pieces_of(p).odd) > MAX_PIECES:
         yield Unknown(f"more than {MAX_PIECES:,} transactions in {p.name} differ from what their clients recorded")
 

@@ -57,12 +57,27 @@ def _of_collected_logs(summaries: list[Record]) -> list[Record]:
     coverage = [(s["label"], s["evidence"]) for s in summaries if s.get("evidence")]
     if not coverage:
         return []
-    return [_replicas(coverage), _readable(coverage), *_clocks(coverage), *_resolved_sends(summaries)]
+    replicas = _replicas(coverage, _partitions_without_log(summaries))
+    return [replicas, _readable(coverage), *_clocks(coverage), *_resolved_sends(summaries)]
 
 
-def _replicas(coverage: list[tuple[str, Record]]) -> Record:
+def _partitions_without_log(summaries: list[Record]) -> list[str]:
+    """Partitions that clients used and that have no collected log, though another one of their topic has."""
+    collected = {summary["topic"] for summary in summaries if summary.get("evidence")}
+    return [
+        summary["label"]
+        for summary in summaries
+        if not summary.get("evidence")
+        and summary["topic"] in collected
+        and summary["counts"]["records"]
+        and not (summary["topic_generation"] or {}).get("deleted")
+    ]
+
+
+def _replicas(coverage: list[tuple[str, Record]], without_log: list[str]) -> Record:
     name = "all replicas collected"
-    incomplete = [
+    incomplete = [f"{part} (every replica)" for part in without_log]
+    incomplete += [
         f"{part} ({brokers(about['missing']) if about['missing'] else plural(about['lacking'], 'replica')})"
         for part, about in coverage
         if about["missing"] or about["lacking"]

@@ -16,8 +16,6 @@ from logjudge.analysis.inspect.findings_without_cause import unexplained, why_no
 from logjudge.histories.errors import LogjudgeError
 from logjudge.histories.tables import Finding
 
-from .conftest import DATA
-
 Unpack = Callable[[str], Path]
 
 
@@ -32,10 +30,6 @@ def check(path: Path, out: Path) -> tuple[Result, dict[str, Any]]:
     """The result of `logjudge check` without plots, and the verdict that it wrote."""
     result = run("check", path, "--engine", "local", "--no-plots", "--out", out)
     return result, verdict_in(out)
-
-
-def replicas_collected(verdict: dict[str, Any]) -> dict[str, Any]:
-    return next(item for item in verdict["assumptions"] if item["name"] == "all replicas collected")
 
 
 def test_an_offset_has_a_history(unpacked: Unpack) -> None:
@@ -355,33 +349,6 @@ def test_a_stranger_s_cluster_has_nothing_found_and_is_not_valid(unpacked: Unpac
     assert compared.return_value == 3
     assert "no records from broker 101, 102" in compared.output
     assert "leader of demo-0 in epoch" in run("timeline", unpacked("custom-kraft"), "demo-0").output
-
-
-def test_replicas_that_were_not_collected_are_missed(unpacked: Unpack, tmp_path: Path) -> None:
-    root = shutil.copytree(unpacked("kip-101-a"), tmp_path / "run")
-    for path in (root / "snapshots", root / "dump", root / "brokers" / "2"):
-        shutil.rmtree(path)
-    about = json.loads((root / "run.json").read_text())
-    del about["topics"]["orders"]["replica.assignment"]
-    (root / "run.json").write_text(json.dumps(about))
-    _, verdict = check(root, tmp_path / "out")
-    assert "are missing: orders-0 (1 replica)" in replicas_collected(verdict)["says"]
-
-
-def test_a_replica_alone_is_not_known_to_agree(unpacked: Unpack, tmp_path: Path) -> None:
-    alone = unpacked("kip-101-a") / "brokers" / "1" / "data" / "orders-0"
-    checked, verdict = check(alone, tmp_path)
-    assert checked.return_value == 3
-    collected = replicas_collected(verdict)
-    assert not collected["holds"]
-    assert "the number of replicas is not recorded" in collected["says"]
-    assert verdict["rules"]["replica-divergence"]["verdict"] == "unknown"
-
-
-def test_logs_that_retention_emptied_are_not_missing(tmp_path: Path) -> None:
-    collected = replicas_collected(check(DATA / "emptied", tmp_path)[1])
-    assert collected["holds"]
-    assert "the others are empty" in collected["says"]
 
 
 def test_damage_is_quarantined_with_file_and_byte(unpacked: Unpack, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from logjudge.histories.bundle import open_run
 
 from .transaction_logs import (
     FINAL_READER,
+    LEADS,
     SEGMENT,
     Step,
     contact,
@@ -208,6 +209,25 @@ def test_torn_transactions(name: str, tmp_path: Path) -> None:
     offsets = (0, 0) if outcome == "ok" else (None, None)
     events = transaction("t", 0, [(0, "a", offsets[0]), (1, "b", offsets[1])], outcome, (0, 5))
     assert torn_findings(write_run(tmp_path, {0: one, 1: other}, events)) == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "events"),
+    [
+        ("torn-transaction", transaction("t", 0, [(0, "a", 0), (1, "b", 0)], "ok", (0, 5))),
+        ("hanging-transaction", send("c", 1, 3, 0)),
+    ],
+)
+def test_without_the_last_leaders_log_transactions_are_unknown(rule: str, events: list[Any], tmp_path: Path) -> None:
+    folder = write_run(tmp_path, {0: "7a c", 1: "7b 7~"}, events + contact(5 * S))
+    assert judged(folder, rule)[1] != "unknown"
+    (folder / "brokers" / "1").rename(folder / "brokers" / "2")
+    leads = LEADS.format(broker=3, name="x-0") + LEADS.format(broker=3, name="x-1")
+    (folder / "brokers" / "3").mkdir()
+    (folder / "brokers" / "3" / "server.log").write_text(leads)
+    (folder / "brokers" / "2" / "server.log").unlink()
+    found, verdict = judged(folder, rule)
+    assert (found, verdict) == ([], "unknown")
 
 
 def test_a_torn_transaction_follows_from_the_loss_of_its_records(tmp_path: Path) -> None:

@@ -1,0 +1,113 @@
+"""Runs with a part of the evidence taken away: what is missing is named, and no breach appears or turns valid."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaign import IS_CAMPAIGN
+from logjudge import check as judged
+
+from .conftest import DATA, RUNS
+from .test_commands import Unpack, check
+
+
+def replicas_collected(verdict: dict[str, Any]) -> dict[str, Any]:
+    return next(item for item in verdict["assumptions"] if item["name"] == "all replicas collected")
+
+
+# A recorded run, the files to leave out, and the replicas that are missing then.
+MISSED = {
+    "a broker": ("kip-101-a", ["snapshots", "dump", "brokers/2"], "orders-0 (1 replica)"),
+    "a broker at the end, though a snapshot has it": ("kip-101-a", ["dump", "brokers/2"], "orders-0 (1 replica)"),
+    "all logs of a partition": ("clean-a", ["brokers/*/data/orders-1"], "orders-1 (every replica)"),
+}
+
+
+@pytest.mark.parametrize("case", MISSED)
+def test_replicas_that_were_not_collected_are_missed(case: str, unpacked: Unpack, tmp_path: Path) -> None:
+    name, left_out, missed = MISSED[case]
+    root = shutil.copytree(unpacked(name), tmp_path / "run")
+    for path in (path for pattern in left_out for path in root.glob(pattern)):
+        shutil.rmtree(path)
+    about = json.loads((root / "run.json").read_text())
+    about["topics"]["orders"].pop("replica.assignment", None)
+    (root / "run.json").write_text(json.dumps(about))
+    _, verdict = check(root, tmp_path / "out")
+    assert f"are missing: {missed}" in replicas_collected(verdict)["says"]
+
+
+def test_a_replica_alone_is_not_known_to_agree(unpacked: Unpack, tmp_path: Path) -> None:
+    alone = unpacked("kip-101-a") / "brokers" / "1" / "data" / "orders-0"
+    checked, verdict = check(alone, tmp_path)
+    assert checked.return_value == 3
+    collected = replicas_collected(verdict)
+    assert not collected["holds"]
+    assert "the number of replicas is not recorded" in collected["says"]
+    assert verdict["rules"]["replica-divergence"]["verdict"] == "unknown"
+
+
+def test_logs_that_retention_emptied_are_not_missing(tmp_path: Path) -> None:
+    collected = replicas_collected(check(DATA / "emptied", tmp_path)[1])
+    assert collected["holds"]
+    assert "the others are empty" in collected["says"]
+
+
+def _remove(root: Path, *patterns: str) -> None:
+    for path in (path for pattern in patterns for path in root.glob(pattern)):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _without_outcomes(root: Path) -> None:
+    """Every fifteenth send of the history has no known outcome."""
+    history = root / "history.jsonl"
+    events = [json.loads(line) for line in history.read_text().splitlines()]
+    for event in [one for one in events if (one["f"], one["type"]) == ("send", "ok")][::15]:
+        event["type"] = "info"
+        event.pop("offset", None)
+    history.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+TAKEN_AWAY: dict[str, Callable[[Path], None]] = {
+    "server logs": lambda root: _remove(root, "**/server.log*"),
+    "brokers' files": lambda root: _remove(root, "brokers", "snapshots"),
+    "broker 1": lambda root: _remove(root, "brokers/1"),
+    "broker 3": lambda root: _remove(root, "brokers/3"),
+    "controllers": lambda root: _remove(root, "**/__cluster_metadata-0"),
+    "outcomes": _without_outcomes,
+}
+IN_SHORT = ("clean-a", "kip-101-a", "txn-unclean-x")
+
+
+@pytest.mark.parametrize("what", TAKEN_AWAY)
+@pytest.mark.parametrize("name", [name for name in RUNS if IS_CAMPAIGN or name in IN_SHORT])
+def test_without_a_part_of_the_evidence_no_breach_appears_and_none_turns_valid(
+    name: str, what: str, unpacked: Unpack, whole_verdict: Callable[[str], Any], tmp_path: Path
+) -> None:
+    whole = whole_verdict(name)
+    root = shutil.copytree(unpacked(name), tmp_path / "run")
+    TAKEN_AWAY[what](root)
+    rest = judged(root)
+    for rule, result in rest.rules.items():
+        before, now = whole.rules[rule]["verdict"], result["verdict"]
+        # Without brokers' files a skipped record that became part of an aborted transaction is only skipped.
+        assert now != "invalid" or before == "invalid" or rule == "int-poll-skip", (rule, before)
+        assert now != "valid" or before != "invalid", rule
+    assert rest.verdict == "invalid" if whole.verdict == "invalid" else rest.verdict != "invalid"
+
+
+@pytest.fixture(scope="module")
+def whole_verdict(unpacked: Unpack) -> Callable[[str], Any]:
+    """The result of a recorded run, judged once."""
+    results: dict[str, Any] = {}
+
+    def result_of(name: str) -> Any:
+        if name not in results:
+            results[name] = judged(unpacked(name))
+        return results[name]
+
+    return result_of
