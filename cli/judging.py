@@ -52,7 +52,7 @@ def judge(task: Task, engine: Engine) -> Judged:
     """Judges a run and writes its results. Raises LogjudgeError."""
     from ..analysis.figures import merge_figures
     from ..analysis.rules import check_applicable
-    from ..analysis.verdict.document import report_of
+    from ..analysis.verdict.document import finds_all_losses, report_of
     from ..analysis.verdict.provenance import provenance_of
     from ..plots.painting import start_painter
     from ..plots.report import headline
@@ -77,7 +77,7 @@ def judge(task: Task, engine: Engine) -> Judged:
         report = {**report_of(results, engine.judged_by(run)), "provenance": provenance_of(run, command_line)}
         report = engine.described(report, results)
         progress("writing", 0, 1, "reports")
-        figures = merge_figures(results.records, results.context, results.run.settings)
+        figures = merge_figures(results.records, results.context, results.run.settings, finds_all_losses(report))
         report["headline"] = headline(report, figures["impact"])
         engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
     return Judged(path, name, folder, began, time.monotonic() - started, report, report["headline"])

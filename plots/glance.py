@@ -44,7 +44,8 @@ def _title(figures: dict[str, Any]) -> str:
     if impact["lost"]:
         read = f", {style.number(impact['lost_read'])} of them after being read" if impact["lost_read"] else ""
         read = ", all of them after being read" if impact["lost_read"] == impact["lost"] else read
-        return f"{style.number(impact['lost'])} of {writes} lost{read}"
+        lost = f"{style.number(impact['lost'])} of {writes} lost{read}"
+        return lost if impact.get("lost_complete", True) else f"at least {lost}"
     findings = [row for part in figures["partitions"] if part.get("offsets") for row in part["offsets"]["findings"]]
     is_missed = any([rule, severity] == ["consumer-loss", "violation"] for _, _, rule, severity, *_ in findings)
     return f"{writes}, none lost, but some never handled by their group" if is_missed else f"{writes}, no loss found"

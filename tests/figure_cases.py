@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
-from logjudge.analysis.verdict.document import report_of
+from logjudge.analysis.verdict.document import finds_all_losses, report_of
 from logjudge.histories.bundle import open_run
 
 REAL = sorted((Path(__file__).parent / "data" / "real").iterdir())
@@ -39,7 +39,7 @@ class Judged(NamedTuple):
 
     @property
     def figures(self) -> dict[str, Any]:
-        return merge_figures(self.summaries, self.context, self.settings)
+        return merge_figures(self.summaries, self.context, self.settings, finds_all_losses(self.verdict))
 
 
 @cache

@@ -150,6 +150,22 @@ def test_the_summary_names_what_is_incomplete(tmp_path: Path) -> None:
     assert "1 line was left out" in head
 
 
+@pytest.mark.parametrize("is_incomplete", [False, True])
+def test_losses_are_a_lower_bound_where_evidence_is_missing(is_incomplete: bool, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", lossy(), FINAL)
+    if is_incomplete:
+        with (folder / "history.jsonl").open("a") as file:
+            file.write("no line\n")
+    run = judged(folder)
+    expected = "At least 2 acknowledged writes" if is_incomplete else "2 acknowledged writes"
+    assert headline(run.verdict, run.figures["impact"]).startswith(expected)
+    assert run.verdict["rules"]["lost-write"]["complete"] is not is_incomplete
+    out = save(run, tmp_path / "out")
+    assert ("| lost, at least | 2 |" in (out / "report.md").read_text()) is is_incomplete
+    assert ("</b>lost, at least</li>" in (out / "report.html").read_text()) is is_incomplete
+    assert ("at least 2 of 4" in (out / "plots" / "glance.svg").read_text()) is is_incomplete
+
+
 def test_the_postmortem_has_its_sections_in_order(report_of: Callable[[str], Path]) -> None:
     folder = report_of(WITH_PNG)
     text = (folder / "report.md").read_text()

@@ -5,7 +5,8 @@ The record is figures.json:
     format, name, started_at, span (ns), bins {shift, first, count}, faults, faults_left_out
     series     sums over all partitions by bin (series.py: over_time)
     latency    [bin, bucket, count] lists, added up
-    impact     acknowledged, lost, lost_read, duplicated, legally_gone, handled_again; by_topic, by_producer, by_reader
+    impact     acknowledged, lost, lost_complete (whether no more can be lost), lost_read, duplicated, legally_gone,
+               handled_again; by_topic, by_producer, by_reader
     never_received  [process, partition, first, last, records] (breaches.py)
     heat       rows of findings by partition: {partition, cells: [{rule, severity, bins, records}]}
     partitions [{name, topic, partition, violations, acknowledged, lost, lost_read, series, lags, offsets, replicas,
@@ -120,8 +121,13 @@ MAX_NAMES = 40  # topics, producers and readers that are counted separately
 Record = dict[str, Any]
 
 
-def merge_figures(records: Iterable[Record], context: pl.DataFrame, settings: Settings) -> Record:
-    """The run's record, from `Results.records`. Partitions without observations add nothing."""
+def merge_figures(
+    records: Iterable[Record], context: pl.DataFrame, settings: Settings, lost_complete: bool = True
+) -> Record:
+    """The run's record, from `Results.records`. Partitions without observations add nothing.
+
+    `lost_complete`: no more writes can be lost than were found (`verdict.document.finds_all_losses`).
+    """
     summaries = list(records)
     known = [summary for summary in summaries if summary.get("figures")]
     ordered = sorted(known, key=partition_key)
@@ -147,7 +153,7 @@ def merge_figures(records: Iterable[Record], context: pl.DataFrame, settings: Se
         "faults_left_out": faults_left_out,
         "series": series_of(dated, unplaced, bins),
         "latency": latency_of(dated, bins),
-        "impact": _impact(dated),
+        "impact": {**_impact(dated), "lost_complete": lost_complete},
         "never_received": _never_received(dated),
         "heat": heat,
         "heat_left_out": heat_left_out,

@@ -84,6 +84,11 @@ def report_of(results: Results, engine: str) -> dict[str, Any]:
     }
 
 
+def finds_all_losses(verdict: dict[str, Any]) -> bool:
+    """Whether the evidence shows every loss; else more writes may be lost than were found."""
+    return bool(verdict["rules"].get("lost-write", {}).get("complete", True))
+
+
 def _span(results: Results) -> list[int] | None:
     """The first and the last time of client operations, ns."""
     spans = [summary["span"] for summary in results.summaries if summary["span"]]
@@ -105,16 +110,16 @@ def _rule_record(rule: Rule, results: Results, totals: dict[str, int], rests_on_
     for summary in results.records:
         counts.update(summary["findings"].get(rule.name, {}))
     unjudged = any(rule.name in summary["unjudged"] for summary in results.records)
+    complete = not (rests_on_broken or unjudged or (rule.needs_final and not _is_final(results)))
     if counts["violation"]:
         verdict = "invalid"
     elif results.run.settings.dialect not in rule.judges or not all(totals.get(need, 0) for need in rule.needs):
         verdict = "not-judged"
-    elif rests_on_broken or unjudged or (rule.needs_final and not _is_final(results)):
-        verdict = "unknown"
     else:
-        verdict = "valid"
+        verdict = "valid" if complete else "unknown"
     return {
         "verdict": verdict,
+        "complete": complete,
         "count": counts["violation records"],
         "findings": counts["violation"],
         "permitted": counts["permitted"],

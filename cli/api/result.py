@@ -130,8 +130,10 @@ class Result:
     @cached_property
     def _figures(self) -> dict[str, Any]:
         from .analysis.figures import merge_figures
+        from .analysis.verdict.document import finds_all_losses
 
-        return merge_figures(self._results.records, self._results.context, self._results.run.settings)
+        results, complete = self._results, finds_all_losses(self.report)
+        return merge_figures(results.records, results.context, results.run.settings, complete)
 
     def to_pandas(self) -> pd.DataFrame:
         """The findings as a DataFrame of pandas."""

@@ -174,7 +174,8 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         return _without_clients(verdict)
     if impact["lost"] and "lost-write" not in verdict.get("skipped", []):
         were = "was" if impact["lost"] == 1 else "were"
-        lost = plural(impact["lost"], "acknowledged write")
+        bound = "" if impact.get("lost_complete", True) else "At least "  # more may be lost
+        lost = bound + plural(impact["lost"], "acknowledged write")
         read = _lost_read(impact["lost"], impact["lost_read"], verdict["counts"].get("quarantined", 0))
         return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
     if found := verdict.get("consistency"):
@@ -184,7 +185,7 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     sound = verdict["rules"].get("lost-write", {}).get("verdict") == "valid"
     broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
     if broken:
-        counted = ", ".join(f"{name} ({plural(verdict['rules'][name]['count'], 'record')})" for name in broken)
+        counted = ", ".join(f"{name} ({_count_of(verdict['rules'][name])})" for name in broken)
         return f"{'No acknowledged write was lost, but guarantees' if sound else 'Guarantees'} were broken: {counted}."
     if verdict["verdict"] == "valid" and sound:
         acknowledged = plural(impact["acknowledged"], "acknowledged write")
@@ -194,6 +195,12 @@ def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         gone += " (deleted, expired or compacted)." if legal else ""
         return f"None of {acknowledged} was lost, and {others} was broken.{gone}"
     return _meaning(verdict)
+
+
+def _count_of(rule: dict[str, Any]) -> str:
+    """The number of records in breaches of a rule: a lower bound if its evidence is incomplete."""
+    bound = "" if rule.get("complete", True) else "at least "
+    return bound + plural(rule["count"], "record")
 
 
 def _lost_read(lost: int, read: int, left_out: int) -> str:
