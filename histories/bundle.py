@@ -14,8 +14,19 @@ from typing import Any, NamedTuple
 from .errors import InputError, UsageError
 from .evidence.layout import find_parts, split_part, with_headers_first
 from .evidence.parts import Part
-from .files import PARQUET_MAGIC, SPLIT_BYTES, Split, check_path, compression_of, head_of, magic_of, reason_of
+from .files import (
+    PARQUET_MAGIC,
+    SPLIT_BYTES,
+    Split,
+    check_path,
+    compression_of,
+    head_of,
+    magic_of,
+    read_whole,
+    reason_of,
+)
 from .readers import LOG, READERS, TRANSACTIONS, dialect_of, readers_of, recognise
+from .readers.unrecognised import describe
 from .settings import UNDATED, Settings, config_of
 
 EXPECTED = (
@@ -122,6 +133,7 @@ def _open_run(
             readers.add(dialect)
             splits += [Split(first + group, str(file), "parquet", "", group, group + 1) for group in range(groups)]
         elif (head := head_of(file)) or len(files) == 1:
+            _check_compression(file, head)
             name = reader or reader_of(head, str(file), contents)
             readers.add(name)
             splits += _splits_of(file, name, first, split_bytes)
@@ -146,6 +158,16 @@ def _check_encoding(path: Path) -> None:
         str(path).encode()
     except UnicodeEncodeError as error:
         raise InputError(str(path), "a name that is not UTF-8", "a name in UTF-8", "rename the file") from error
+
+
+def _check_compression(path: Path, head: bytes) -> None:
+    """Raises InputError for compressed data of which not a byte can be decompressed."""
+    if not head and (compression := compression_of(path)):
+        try:
+            read_whole(path)
+        except (OSError, ValueError) as error:
+            hint = "the file was cut or damaged: copy it again"
+            raise InputError(str(path), f"damaged {compression} data ({error})", EXPECTED, hint) from error
 
 
 def _refuse_other_folders(path: Path) -> None:
@@ -199,11 +221,17 @@ def _looks_like_history(name: str) -> bool:
     return "/" not in name and not name.startswith(".") and name.endswith(endings)
 
 
+def config_file(path: Path) -> Path | None:
+    """The run.json of a run at a path: in its folder, or beside a history that has a bundle's name."""
+    file = path / "run.json" if path.is_dir() else path.parent / "run.json"
+    return file if os.path.lexists(file) and (path.is_dir() or path.name.startswith("history.")) else None
+
+
 def _read_config(path: Path) -> tuple[dict[str, Any], str]:
     """The content of run.json beside the history, and the run's name if run.json sets none."""
-    file = path / "run.json" if path.is_dir() else path.parent / "run.json"
     name = Path(os.path.realpath(path)).name if path.is_dir() else path.name.split(".", 1)[0] or path.name
-    if not os.path.lexists(file) or (not path.is_dir() and not path.name.startswith("history.")):
+    file = config_file(path)
+    if file is None:
         return {}, name
     expected = "the run's JSON object"
     check_path(file, expected)
@@ -226,8 +254,8 @@ def reader_of(head: bytes, source: str, contents: tuple[str, ...] = (LOG,)) -> s
         return name
     if not head:
         raise InputError(source, "an empty file", "events", "nothing was recorded, or the file lost its content")
-    found = f"bytes like {head[:40].decode('utf-8', 'backslashreplace')!r}"
-    hint = f"docs/format.md describes them, --from names one ({', '.join(readers_of(*contents))})"
+    found, advice = describe(head, source)
+    hint = advice or f"docs/format.md describes them, --from names one ({', '.join(readers_of(*contents))})"
     if name is not None and READERS[name].CONTENT == TRANSACTIONS:
         hint += "; `logjudge check` judges transactions on lists and registers"
     elif name is not None:

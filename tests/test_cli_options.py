@@ -49,7 +49,7 @@ def test_an_error_about_standard_input_names_no_copy_of_it() -> None:
     command = [sys.executable, "-m", "logjudge.cli", "check", "-", "--engine", "local"]
     done = subprocess.run(command, input=b"no history\n", capture_output=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith(b"logjudge: stdin: found bytes like")
+    assert done.stderr.startswith(b"logjudge: stdin: found a first line like")
 
 
 def test_quiet_prints_nothing_and_open_shows_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_the_format_may_be_named_wherever_a_run_is_read(command: tuple[str, ...]
     name, *rest = command
     if rest:
         rest += ["--out", str(tmp_path / "plot.png")]
-    assert "found bytes like" in str(invoke(name, tmp_path / "h", *rest).exception)
+    assert "found a first line like" in str(invoke(name, tmp_path / "h", *rest).exception)
     assert invoke(name, tmp_path / "h", *rest, "--from", "native").exception is None
 
 

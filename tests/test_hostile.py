@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,41 @@ NO_HISTORY = {
 def test_a_file_that_is_no_history_is_refused_in_a_sentence(name: str, tmp_path: Path) -> None:
     (tmp_path / "h.jsonl").write_bytes(NO_HISTORY[name])
     assert check(tmp_path / "h.jsonl", tmp_path / "out") == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (NO_HISTORY["binary"], "found binary data,"),
+        (NO_HISTORY["blank"], "found only blank lines,"),
+        (NO_HISTORY["empty"], "found an empty file,"),
+        (lines(EVENTS).decode().encode("utf-16"), "found text in UTF-16,.* `iconv -f UTF-16 -t UTF-8 "),
+        (lines(EVENTS).decode().encode("utf-16-le"), "found text in UTF-16LE,"),
+        (lines(EVENTS).decode().encode("utf-16-be"), "found text in UTF-16BE,"),
+        (lines(EVENTS).decode().encode("utf-32"), "found text in UTF-32,"),
+        (b"time,process,f\r\n1,p,send\r\n", "found a table with 3 columns, separated by commas,"),
+        (b"time\tf\n1\tsend\n", "found a table with 2 columns, separated by tabs,"),
+        (b"PK\x03\x04" + lines(EVENTS), "found a ZIP archive,.*unpack it"),
+        (b"\xfd7zXZ\x00\0\0", "found data compressed with xz,"),
+        (b'{"a": 1, "f": 2}\n', "found a JSON object with the fields a, f, without process, type,"),
+        (b"{}\n", "found a JSON object with no fields, without process, type, f,"),
+        (b"hello\n", "found a first line like 'hello',"),
+        (gzip.compress(b"")[:-1] + b"!", "found damaged gzip data"),
+        (b"\x28\xb5\x2f\xfdgarbage", "found damaged zstd data"),
+    ],
+)
+def test_what_is_no_history_is_named(content: bytes, found: str, tmp_path: Path) -> None:
+    (tmp_path / "h.jsonl").write_bytes(content)
+    with pytest.raises(InputError, match=found):
+        open_run(tmp_path / "h.jsonl")
+
+
+def test_an_archive_of_a_run_is_no_history(tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_bytes(lines(EVENTS))
+    with tarfile.open(tmp_path / "run.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "history.jsonl")
+    with pytest.raises(InputError, match=r"found a tar archive, .*unpack it"):
+        open_run(tmp_path / "run.tar.gz")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from types import ModuleType
 from ..errors import InputError
 from . import elle_append, elle_register, jepsen, native, operations_edn, operations_jsonl, register_log, verifiable
 from .contents import CHECKED, LOG, OPERATIONS, TRANSACTIONS
+from .unrecognised import is_foreign
 
 __all__ = ["CHECKED", "LOG", "OPERATIONS", "READERS", "TRANSACTIONS", "dialect_of", "readers_of", "recognise"]
 
@@ -36,6 +37,8 @@ def recognise(head: bytes, content: str) -> str | None:
 
     The same bytes may be both: readers of the wanted content come first, the others after them.
     """
+    if is_foreign(head):
+        return None
     wanted = readers_of(content)
     names = [*wanted, *(name for name in READERS if name not in wanted)]
     return next((name for name in names if READERS[name].recognises(head)), None)

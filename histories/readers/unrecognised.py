@@ -1,0 +1,85 @@
+"""Describes files that are no history, for error messages."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import orjson
+
+_UNPACK = "unpack it, and name the history or folder inside"
+_RECOMPRESS = "decompress it; .gz and .zst are read as they are"
+_MAGICS = (  # first bytes, what they begin, what to do
+    (b"PK\x03\x04", "a ZIP archive", _UNPACK),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK),
+    (b"\xfd7zXZ\x00", "data compressed with xz", _RECOMPRESS),
+    (b"BZh", "data compressed with bzip2", _RECOMPRESS),
+    (b"\x04\x22\x4d\x18", "data compressed with lz4", _RECOMPRESS),
+    (b"SQLite format 3\x00", "a SQLite database", ""),
+)
+_TAR_AT, _TAR = 257, (b"ustar\0", b"ustar  \0")
+_FIELDS = ("process", "type", "f")  # that the native reader recognises
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_SHOWN = 40  # characters
+
+
+def is_foreign(head: bytes) -> bool:
+    """Whether the first bytes are of an archive or not of UTF-8, so that single lines in it prove no format."""
+    is_archive = head.startswith(tuple(magic for magic, _, _ in _MAGICS)) or head[_TAR_AT:].startswith(_TAR)
+    return is_archive or _encoding_of(head) is not None
+
+
+def describe(head: bytes, source: str) -> tuple[str, str]:
+    """What a file with these first bytes (decompressed) is, and what to do about it; the second may be empty."""
+    for magic, found, hint in _MAGICS:
+        if head.startswith(magic):
+            return found, hint
+    if head[_TAR_AT:].startswith(_TAR):
+        return "a tar archive", _UNPACK
+    if encoding := _encoding_of(head):
+        name = shlex.quote(source)
+        return f"text in {encoding}", f"logjudge reads UTF-8: `iconv -f {encoding} -t UTF-8 {name}` converts it"
+    if _CONTROLS.search(head):
+        return "binary data", ""
+    if not (lines := head.decode("utf-8", "replace").split("\n", 2)[:2]) or not head.strip():
+        return "only blank lines", "nothing was recorded, or the file lost its content"
+    if separator := _separator_of(lines):
+        columns = lines[0].rstrip("\r").split(separator)
+        return f"a table with {len(columns)} columns, separated by {_SEPARATORS[separator]}", ""
+    return _object_without_fields(lines[0]) or f"a first line like {_shortened(lines[0].strip())!r}", ""
+
+
+def _encoding_of(head: bytes) -> str | None:
+    """UTF-16 or UTF-32, by the byte order mark or by the zero bytes of ASCII characters."""
+    for mark, encoding in ((b"\xff\xfe\0\0", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")):
+        if head.startswith(mark):
+            return encoding
+    if re.match(rb"(?:[\t\n\r -~]\0){8}", head):
+        return "UTF-16LE"
+    return "UTF-16BE" if re.match(rb"(?:\0[\t\n\r -~]){8}", head) else None
+
+
+def _separator_of(lines: list[str]) -> str | None:
+    """The separator of a table: it occurs in each of the first two lines equally often. None if there is no table."""
+    if len(lines) < 2 or lines[0].lstrip().startswith(("{", "[")):
+        return None
+    counted = ((separator, {line.count(separator) for line in lines}) for separator in _SEPARATORS)
+    return next((separator for separator, counts in counted if len(counts) == 1 and counts != {0}), None)
+
+
+def _object_without_fields(line: str) -> str | None:
+    """The fields of a JSON object, and those that an event must have. None for another line."""
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    missing = ", ".join(name for name in _FIELDS if name not in value)
+    fields = f"the fields {_shortened(', '.join(value))}" if value else "no fields"
+    return f"a JSON object with {fields}, without {missing}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
