@@ -1,8 +1,8 @@
-"""Decisive steps that are added to every chain of a loss: who left the ISR and why, and which epochs began.
+"""Decisive steps that are added to every chain of a loss: who left the ISR, who returned, and which epochs began.
 
 A cause's chain holds the facts that prove it. A reader also needs the steps that made the failure possible: the deaths
-that removed the other replicas from the ISR, the ISR that acknowledged the records, and the leader changes between the
-leader that acknowledged them and the leader that lacked them.
+that removed the other replicas from the ISR, the ISR that acknowledged the records, the return of the replica that was
+elected, and the leader changes between the leader that acknowledged them and the leader that lacked them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,18 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
     # The last change precedes the election, so its leader may have died since. The cause itself names that death.
     absent = sorted(replicas - remained) if remained else []
     left = [fact for broker in absent for fact in _earlier_death(timeline, broker, lost.first_acked, until)]
-    return [*left, *(fact for _, _, fact in changes), *_terms_between(timeline, chain, until)]
+    steps = [*left, *(fact for _, _, fact in changes), *_terms_between(timeline, chain, until)]
+    return [*steps, *_returns(timeline, [*chain, *steps], until)]
 
 
 def _isr_changes(timeline: Timeline, since: int, until: int) -> list[tuple[int, frozenset[str], Fact]]:
     """The last ISR change until `since`, and the changes between `since` and `until`."""
     dated = [(time, isr, fact) for time, isr, fact in timeline.isr if time is not None and time < until]
-    changed = [entry for i, entry in enumerate(dated) if i == 0 or entry[1] != dated[i - 1][1]]
+    changed = [
+        entry
+        for i, entry in enumerate(dated)
+        if i == 0 or entry[1] != dated[i - 1][1] or (entry[2].kind == "leaderless" and entry[0] > since)
+    ]
     before = [entry for entry in changed if entry[0] <= since][-1:]
     return [*before, *[entry for entry in changed if entry[0] > since][-MAX_ISR_CHANGES:]]
 
@@ -53,3 +58,33 @@ def _terms_between(timeline: Timeline, chain: list[Fact], until: int) -> list[Fa
     between = range(min(named, default=0) + 1, max(named, default=0))
     terms = [term for epoch, term in timeline.terms.items() if epoch in between and epoch not in named]
     return [fact for term in terms for fact in term.facts[:1] if fact.time is not None and fact.time <= until]
+
+
+def _returns(timeline: Timeline, chain: list[Fact], until: int) -> list[Fact]:
+    """How each leader that a chain shows dead or out of reach came back before it was elected."""
+    returned = []
+    for elected in chain:
+        if elected.kind not in ("elected", "elected-unclean", "begins") or elected.time is None or elected.time > until:
+            continue
+        deaths = {event.fact for event in timeline.died(elected.broker)}
+        stops = [fact for fact in chain if fact in deaths or _is_fault_on(fact, elected.broker)]
+        hits = [fact.time for fact in stops if fact.time is not None]
+        # The controller may fence the old session of a broker that has already returned.
+        for since in sorted((time for time in hits if time < elected.time), reverse=True):
+            if back := _ends_of_absence(timeline, elected.broker, since, elected.time):
+                returned += back[-1:]
+                break
+    return returned
+
+
+def _is_fault_on(fact: Fact, broker: str | None) -> bool:
+    return fact.kind.startswith("fault-") and broker in (fact.brokers or ())
+
+
+def _ends_of_absence(timeline: Timeline, broker: str | None, since: int, until: int) -> list[Fact]:
+    """The starts of a broker between two times, or else the ends of faults on it."""
+    starts = [event.fact for time, event in timeline.life_of(broker) if event.kind == "started"]
+    both = zip(timeline.faults, timeline.fault_facts, strict=True)
+    heals = [fact for fault, fact in both if fault.type == "heal" and broker in fault.nodes]
+    within = [[f for f in facts if f.time is not None and since <= f.time <= until] for facts in (starts, heals)]
+    return within[0] or within[1]

@@ -193,8 +193,9 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     if row["leader"] == -1:
         if previous is not None and previous["leader"] != -1:
             builder.term(previous["leader_epoch"]).ended = time
-        message = f"{name} lost its leader, ISR [{listed}]"
-        builder.isr.append((time, isr, Fact(message, "leaderless", time, *source, partition=name, isr=isr)))
+        message = f"{name} lost its leader in epoch {row['leader_epoch']}, ISR [{listed}]"
+        fact = Fact(message, "leaderless", time, *source, partition=name, epoch=row["leader_epoch"], isr=isr)
+        builder.isr.append((time, isr, fact))
         return
     if previous is not None and row["leader_epoch"] == previous["leader_epoch"]:
         if row["isr"] != previous["isr"]:

@@ -39,6 +39,28 @@ def test_a_leader_from_outside_the_isr_is_unclean():
     assert "the controller elected broker 2 leader of orders-0 in epoch 1" in sentences
 
 
+def test_a_chain_has_the_epoch_without_a_leader_and_the_return_of_the_elected_broker():
+    none_leads, led_by_2 = {"leader": -1, "isr": [1]}, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
+    meta = metadata((4, {"isr": [1]}), (7, none_leads), (9, led_by_2))
+    faults = [fault("kill", "2", 3), fault("kill", "1", 6), fault("restart", "2", 8)]
+    tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
+    explained = explain_loss(timeline(tables, meta=meta, faults=faults), lost())
+    steps = ["broker 2 was killed", "orders-0 lost its leader in epoch 1, ISR [1]", "broker 2 was restarted"]
+    sentences = [fact.sentence for fact in explained.chain]
+    assert [sentences.count(step) for step in steps] == [1, 1, 1]
+    assert sentences.index(steps[2]) < next(i for i, text in enumerate(sentences) if "elected broker 2" in text)
+
+
+@pytest.mark.parametrize("kind", ["pause", "partition"])
+def test_a_chain_has_the_end_of_the_fault_on_the_elected_broker(kind):
+    ended = replace(fault("restart", "2", 6), kind=kind)
+    meta = metadata((8, {"leader": 2, "isr": [2]}))
+    faults = [fault(kind, "2", 3), ended, fault("kill", "1", 7)]
+    explained = explain_loss(timeline(AFTER, meta=meta, faults=faults), lost(acks="1"))
+    assert explained.cause == "single-ack-failover"
+    assert [fact.sentence for fact in explained.chain].count(f"{kind} of broker 2 ended") == 1
+
+
 def test_the_same_election_from_the_isr_is_not():
     meta = metadata((9, {"leader": 2, "isr": [2]}))
     assert explain_loss(timeline(AFTER, meta=meta), lost()).cause == "unknown"
