@@ -16,6 +16,17 @@ from ..plots import PLOTS, draw
 from .options import LocalPath, from_option, quiet_option
 from .progress import Progress, note
 
+# What a plot without default subjects lacks in a run, for its error message.
+SUBJECTS = {
+    "around": "findings",
+    "cycles": "cycles of transactions",
+    "offsets": "offsets",
+    "owners": "groups with several members",
+    "replicas": "partition with lost records or differing replicas",
+    "swimlane": "changes of leader or ISR",
+    "transactions": "transactions that were open for long",
+}
+
 
 @click.command()
 @click.argument("source", metavar="DIR|RUN", type=LocalPath(takes_stdin=True))
@@ -75,11 +86,13 @@ def figures_of(
         return load_figures(source)
     from ..analysis.engines.local import judge_run
     from ..analysis.figures import merge_figures
+    from ..analysis.verdict.document import finds_all_losses, verdict_of
     from ..histories.bundle import open_run
 
     results = judge_run(open_run(source, reader), progress)
     results.refuse_unusable()
-    return merge_figures(results.records, results.context, results.run.settings)
+    settings, complete = results.run.settings, finds_all_losses(verdict_of(results))
+    return merge_figures(results.records, results.context, settings, complete)
 
 
 def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None]) -> dict[str, Any]:
@@ -104,6 +117,6 @@ def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None
     if default:
         return default[0]
     if any(parameter.default is inspect.Parameter.empty for parameter in list(parameters.values())[1:]):
-        subjects = {"around": "findings", "cycles": "cycles of transactions"}.get(name, "offsets")
-        raise UsageError(f"the run has no {subjects}, so the plot {name} has nothing to draw")
+        hint = "; --partition draws one all the same" if "partition" in parameters and known["partition"] else ""
+        raise UsageError(f"the run has no {SUBJECTS[name]}, so the plot {name} has nothing to draw{hint}")
     return {}

@@ -40,11 +40,24 @@ def test_a_verdict_names_tool_command_inputs_and_configuration(tmp_path: Path, m
         assert "2027-01-15T08:00:00Z" in text
 
 
+def test_the_history_stands_before_the_brokers_files_and_an_unread_run_json_is_no_input(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", lossy(), CONFIG)
+    (folder / "brokers" / "1").mkdir(parents=True)
+    (folder / "brokers" / "1" / "server.log").write_text("[2026-11-22 21:00:00,000] INFO started (kafka.server)\n")
+
+    def inputs(path: Path) -> list[str]:
+        return [item["file"] for item in provenance.provenance_of(open_run(path), "logjudge check")["inputs"]]
+
+    assert inputs(folder) == ["history.jsonl", "run.json", "brokers/1/server.log"]
+    (folder / "history.jsonl").rename(folder / "other.jsonl")
+    assert inputs(folder / "other.jsonl") == ["other.jsonl"]
+
+
 def test_a_file_beyond_the_limit_has_its_size_and_no_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = open_run(write_run(tmp_path / "run", lossy(), CONFIG))
-    size = (tmp_path / "run" / "run.json").stat().st_size
+    size = (tmp_path / "run" / "history.jsonl").stat().st_size
     monkeypatch.setattr(provenance, "MAX_HASHED", size)
     hashed = {
         item["file"]: item["sha256"] is not None for item in provenance.provenance_of(run, "logjudge check")["inputs"]
     }
-    assert hashed == {"history.jsonl": False, "run.json": True}
+    assert hashed == {"history.jsonl": True, "run.json": False}

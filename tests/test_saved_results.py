@@ -64,6 +64,14 @@ def test_wrong_options_of_plot_are_a_sentence(saved: Path, arguments: list[str],
     assert expected in str(result.exception)
 
 
+def test_a_plot_without_a_subject_names_what_the_run_lacks(tmp_path: Path) -> None:
+    events = [event for event in lossy() if event.get("f") != "fault"]
+    run = write_run(tmp_path / "run", events, FINAL)
+    lacks = {"cycles": "cycles of transactions", "swimlane": "changes of leader or ISR", "transactions": "transactions"}
+    for name, what in lacks.items():
+        assert f"the run has no {what}" in str(invoke("plot", run, name, "--out", tmp_path / "x.png").exception)
+
+
 def test_a_bug_is_not_reported_as_a_change_by_hand(
     saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

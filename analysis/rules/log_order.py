@@ -291,7 +291,7 @@ def log_corruption(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
         elif row["kind"] in HARMLESS:
             yield _damage(logs, row, "note")
         else:
-            yield Unknown(f"{row['file']} {row['reason']}")
+            yield Unknown(f"{row['file']}: {row['reason']}")
     yield from _batches_out_of_order(logs)
 
 

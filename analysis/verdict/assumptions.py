@@ -41,14 +41,14 @@ def _damage_of_files(damage: pl.DataFrame) -> list[Record]:
     out = []
     left = serious.filter(kind="left-out")
     if len(left):
-        listed = "; ".join(f"{row['source']} {row['reason']}" for row in left.head(MAX_NAMED).iter_rows(named=True))
+        listed = "; ".join(f"{row['source']}: {row['reason']}" for row in left.head(MAX_NAMED).iter_rows(named=True))
         sentence = listed + (f" and {len(left) - MAX_NAMED} more (quarantine.jsonl)" if len(left) > MAX_NAMED else "")
         out.append(assumption("one copy of each log", False, sentence, ()))
     broken = serious.filter(pl.col("kind") != "left-out")
     if len(broken):
-        files = broken["source"].unique().sort().to_list()
-        places = plural(len(broken), "place")
-        sentence = f"{places} in {some(files)} could not be read: {broken['reason'][0]} (quarantine.jsonl)"
+        first = broken.unique("source", keep="first", maintain_order=True).sort("source")
+        listed = some([f"{row['source']}: {row['reason']}" for row in first.iter_rows(named=True)], separator="; ")
+        sentence = f"{plural(len(broken), 'place')} could not be read (quarantine.jsonl): {listed}"
         out.append(assumption("brokers' common files readable", False, sentence, ()))
     return out
 
@@ -105,16 +105,13 @@ def _replicas(coverage: list[tuple[str, Record]], without_log: list[str]) -> Rec
 
 def _readable(coverage: list[tuple[str, Record]]) -> Record:
     damaged = [part for part, about in coverage if about["damaged"]]
-    sentence = "every batch, checkpoint and epoch was read"
-    if damaged:
-        places = plural(sum(about["damaged"] for _, about in coverage), "place")
-        sentence = (
-            f"{places} in files of {some(damaged)} could not be read (quarantine.jsonl); offsets there are unknown, and"
-            " so are the rules that need them"
-        )
-    # The assumption holds despite the damage: a log that is copied while it grows has a torn tail, and each rule checks
-    # whether the tail may hide its records.
-    return assumption("brokers' files readable", True, sentence, ())
+    if not damaged:
+        return assumption("brokers' files readable", True, "every batch, checkpoint and epoch was read", ())
+    # It holds despite the damage: a log that is copied while it grows has a torn tail, and each rule checks whether the
+    # tail may hide its records.
+    places = plural(sum(about["damaged"] for _, about in coverage), "place")
+    sentence = f"{places} in files of {some(damaged)} could not be read (quarantine.jsonl); only rules that need them"
+    return assumption("damage in brokers' files bounded", True, f"{sentence} are unknown", ())
 
 
 def _clocks(coverage: list[tuple[str, Record]]) -> list[Record]:

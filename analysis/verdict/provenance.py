@@ -10,6 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...histories.bundle import config_file
+
 if TYPE_CHECKING:
     from ...histories.bundle import Run
 
@@ -58,10 +60,11 @@ def _without_secrets(about: Record) -> Record:
 
 
 def _inputs(run: Run) -> list[Record]:
-    """The files of a run sorted by name: the history, run.json, and broker files."""
+    """The files of a run: the history, run.json, and broker files, each sorted by name."""
     root = run.path if run.path.is_dir() else run.path.parent
-    history = [Path(split.path) for split in run.splits]
-    paths = dict.fromkeys([*history, root / "run.json", *(part.path for part in run.evidence)])
+    history = sorted({Path(split.path) for split in run.splits})
+    config = config_file(run.path)
+    paths = dict.fromkeys([*history, *([config] if config else []), *sorted(part.path for part in run.evidence)])
     hashed: list[tuple[Path, int]] = []
     remaining = MAX_HASHED
     sizes = {path: path.stat().st_size for path in paths if path.is_file()}
@@ -72,8 +75,7 @@ def _inputs(run: Run) -> list[Record]:
     with ThreadPoolExecutor(2) as pool:
         digests = dict(zip((path for path, _ in hashed), pool.map(_sha256, (path for path, _ in hashed)), strict=True))
     names = {path: str(path.relative_to(root)) if path.is_relative_to(root) else str(path) for path in sizes}
-    rows = [{"file": names[path], "bytes": size, "sha256": digests.get(path)} for path, size in sizes.items()]
-    return sorted(rows, key=lambda row: str(row["file"]))
+    return [{"file": names[path], "bytes": size, "sha256": digests.get(path)} for path, size in sizes.items()]
 
 
 def _sha256(path: Path) -> str | None:
