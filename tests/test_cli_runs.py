@@ -110,7 +110,8 @@ def test_hostile_names_stay_text(name: str, tmp_path: Path) -> None:
             assert not any(key.startswith("on") for key, _ in attrs)
 
     page = Page()
-    page.feed(write_index(str(tmp_path), runs).read_text())
+    page.feed(text := write_index(str(tmp_path), runs).read_text())
+    assert {*re.findall(r"var\((--[\w-]+)\)", text)} <= {*re.findall(r"(--[\w-]+):", text)}  # or it has a default
     assert not page.tags & {"script", "svg", "img", "b onload"}
     assert [unquote(link) for link in page.links] == [f"{name.replace('/', '')}/report.html"]
     assert all(line.isprintable() for line in render(runs, None).replace("\x1b", "").splitlines())
