@@ -39,6 +39,14 @@ def plural(count: int, noun: str, many: str = "") -> str:
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
+def duration(ns: float) -> str:
+    """A duration with a fitting unit: 3 ms, 1.5 s, 12 min. Minutes begin at ten, as times of events are in seconds."""
+    for size, unit, least in ((3.6e12, "h", 3.6e12), (6e10, "min", 6e11), (1e9, "s", 1e9), (1e6, "ms", 1e6)):
+        if ns >= least:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns / 1e3:.3g} µs" if ns >= 1e3 else f"{ns:.0f} ns"
+
+
 def span(first: int, last: int) -> str:
     """Offsets in words."""
     return f"offset {first}" if first == last else f"offsets {first} to {last}"
@@ -58,3 +66,8 @@ def brokers(names: Iterable[str]) -> str:
     """broker 1, or brokers 1, 2."""
     listed = list(names)
     return f"broker{'s' if len(listed) > 1 else ''} {', '.join(listed)}"
+
+
+def nodes_of(names: Sequence[str]) -> str:
+    """The nodes of a fault: brokers 1, 2. The names of clients stand alone: c0."""
+    return brokers(names) if all(name.isdecimal() for name in names) else ", ".join(names)

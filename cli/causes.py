@@ -7,8 +7,8 @@ import textwrap
 import click
 
 from ..analysis.causes import Cause, catalogue
-from ..analysis.references import mentioned, with_links
-from ..histories.errors import UsageError, did_you_mean
+from ..histories.errors import unknown_name
+from ..histories.references import markdown_link, mentioned, with_links
 from .options import completed
 
 WIDTH = 92
@@ -28,7 +28,7 @@ def command(name: str | None, markdown: bool) -> None:
     elif name in known:
         _explain(known[name])
     else:
-        raise UsageError(f"found {name}, expected one of {', '.join(known)}{did_you_mean(name, known)}")
+        raise unknown_name("cause", name, known, "`logjudge causes`")
 
 
 def _explain(cause: Cause) -> None:
@@ -53,7 +53,7 @@ def document() -> str:
 
 
 def _section(cause: Cause) -> str:
-    see = with_links(cause.citation, lambda reference: f"[{reference.title}]({reference.url})")
+    see = with_links(cause.citation, markdown_link)
     lines = [f"\n## {cause.name}\n", f"{cause.title[:1].upper()}{cause.title[1:]}\n"]
     lines += [f"{cause.about}\n"] if cause.about else []
     lines += [f"- Evidence needed: {cause.evidence}"] if cause.evidence else []

@@ -48,7 +48,7 @@ def settings_of(option: str, texts: tuple[str, ...]) -> dict[str, str]:
 
 STDIN = "-"
 _SCRATCH_PREFIX = "logjudge-stdin-"
-_SCRATCH = re.compile(r"\S*/logjudge-stdin-[^/]+/(stdin)\.txt")
+_SCRATCH = re.compile(r"\S*/logjudge-stdin-[^/]+/(stdin)")
 
 
 class AnyPath(click.Path):
@@ -84,7 +84,7 @@ class LocalPath(AnyPath):
 def _saved_stdin(ctx: click.Context) -> Path:
     """Saves standard input to a file, as a run is read more than once; the command removes it when it ends."""
     folder = ctx.with_resource(tempfile.TemporaryDirectory(prefix=_SCRATCH_PREFIX))
-    file = Path(folder) / "stdin.txt"  # .txt allows the text of kafka-dump-log, too
+    file = Path(folder) / "stdin"
     with file.open("wb") as opened:
         shutil.copyfileobj(sys.stdin.buffer, opened)
     return file

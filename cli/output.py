@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ..analysis.verdict.assumptions import broken_assumptions
-from ..analysis.wording import clipped, plural, printable
+from ..analysis.wording import clipped, duration, plural, printable
 
 if TYPE_CHECKING:
     from ..analysis.incidents.incident import Incident
@@ -70,8 +70,7 @@ def _scope(report: dict[str, Any], seconds: float) -> str:
     if not counts.get("operations") and counts.get("evidence files"):
         parts = [_broker_files(counts, where)]
     if source["span_ns"] and source["span_ns"][1] > source["span_ns"][0]:
-        span_ns = source["span_ns"][1] - source["span_ns"][0]
-        parts.append(f"over {span_ns / 1e9:,.1f} s" if span_ns >= 1e8 else f"over {span_ns / 1e6:.3g} ms")
+        parts.append(f"over {duration(source['span_ns'][1] - source['span_ns'][0])}")
     system = source["system"] if isinstance(source["system"], dict) else {}
     if system:
         simulated = "simulated " if system.get("simulated") is True else ""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from ..histories.errors import UsageError
+from ..analysis.wording import nodes_of
+from ..histories.errors import UsageError, unknown_name
 from ..histories.output_folder import check_target
 from .check import command as check
 from .main import EXIT_USAGE
@@ -179,7 +180,6 @@ def _record_lab(name: str, folder: Path, options: dict[str, Any], report: _Repor
 def _record_cluster(bootstrap: str | None, folder: Path, options: dict[str, Any], report: _Report) -> Any:
     from datetime import UTC, datetime
 
-    from ..histories.errors import did_you_mean
     from ..histories.recording.kafka_clients import ClientSettings, admin_client, read_properties
     from ..histories.recording.run import Request, record
     from ..histories.recording.session import Load
@@ -187,9 +187,7 @@ def _record_cluster(bootstrap: str | None, folder: Path, options: dict[str, Any]
 
     workload = options["workload"]
     if workload not in WORKLOADS:
-        raise UsageError(
-            f"found no workload {workload}, expected one of {', '.join(WORKLOADS)}{did_you_mean(workload, WORKLOADS)}"
-        )
+        raise unknown_name("workload", workload, WORKLOADS)
     common = read_properties(options["file"]) if options["file"] else {}
     settings = ClientSettings(
         str(bootstrap), dict(common), *(settings_of(f"--{name}", options[name]) for name in ("producer", "consumer"))
@@ -235,7 +233,7 @@ class _Report:
         self._calls += 1
         if self._quiet or not (is_terminal or self._calls % 10 == 1):
             return
-        faults = "; ".join(f"{kind} {nodes}" for kind, nodes in progress.faults.items()) or "no fault"
+        faults = "; ".join(f"{kind}: {nodes_of(nodes)}" for kind, nodes in progress.faults.items()) or "no fault"
         (before, sent), now = self._last, time.monotonic()
         self._last = now, progress.sends["ok"]
         rate = (progress.sends["ok"] - sent) / max(now - before, 0.001)

@@ -7,7 +7,7 @@ import textwrap
 import click
 
 from ..analysis.rules import ANOMALIES, RULES, Rule
-from ..histories.errors import UsageError, did_you_mean
+from ..histories.errors import unknown_name
 from .options import completed
 
 NOTATION = (
@@ -45,8 +45,7 @@ def command(name: str | None, markdown: bool) -> None:
             click.echo(f"\nExample: {rule.example}\n")
             click.echo(textwrap.fill(NOTATION, 92))
     else:
-        known = dict.fromkeys([*RULES, *ANOMALIES])
-        raise UsageError(f"found {name}, expected one of {', '.join(known)}{did_you_mean(name, known)}")
+        raise unknown_name("rule", name, [*RULES, *ANOMALIES], "`logjudge rules`")
 
 
 def document() -> str:

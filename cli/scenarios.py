@@ -13,6 +13,7 @@ from ..histories.errors import UsageError
 from ..histories.output_folder import check_target
 from ..histories.simulation import scenario_file
 from ..histories.simulation.bundle import write_bundle
+from ..histories.simulation.index_page import index_page
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.pages import digest, page
 from ..histories.simulation.request import adjusted, write_simulated
@@ -123,9 +124,10 @@ def _write_page(scenario: Scenario, folder: Path, arguments: str = "") -> None:
 @command.command("pages")
 @click.argument("folder", type=LocalPath())
 def pages(folder: Path) -> None:
-    """Write a page with a picture for each scenario into FOLDER (docs/scenarios of the repository)."""
+    """Write a page with a picture for each scenario, and an index, into FOLDER (docs/scenarios of the repository)."""
     for name in names():
         _write_page(load(name), folder)
+    (folder / "README.md").write_bytes(index_page().encode())
     click.echo(f"{len(names())} pages in {folder}")
 
 

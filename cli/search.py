@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from ..analysis.wording import plural
-from ..histories.errors import UsageError, did_you_mean
+from ..histories.errors import UsageError, unknown_name
 from ..histories.simulation import scenario_file
 from ..models.exploration.invariants import INVARIANTS
 from ..models.exploration.narrative import narrate_scenario
@@ -55,8 +55,7 @@ def _space_options(command: Command) -> Command:
     def with_space(variant: str, faults: str | None, settings: tuple[str, ...], **options: Any) -> Any:
         kinds = tuple(kind.strip() for kind in faults.split(",")) if faults else default_kinds(variant)
         for kind in (kind for kind in kinds if kind not in PATTERNS):
-            known = ", ".join(PATTERNS) + did_you_mean(kind, PATTERNS)
-            raise UsageError(f"found fault {kind!r}, expected one of {known}")
+            raise unknown_name("fault", repr(kind), PATTERNS)
         return command(**options, space=Space(variant, kinds, dict(option(text) for text in settings)))
 
     return with_space

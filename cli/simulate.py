@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
-from ..histories.errors import UsageError, did_you_mean
+from ..histories.errors import UsageError, unknown_name
 from ..histories.simulation.bundle import Written
 from ..histories.simulation.message_page import FORMS, markdown, player
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.request import DRAWABLE, FILE_ONLY, late_faults, simulate_request
+from ..histories.simulation.truth_file import read_before_loss
 from ..models.exploration.message_trace import trace_messages
 from ..models.exploration.schedule import PATTERNS
 from ..models.replication.config import SECOND
@@ -112,8 +113,7 @@ def option(text: str) -> tuple[str, Any]:
     """The name and the value of a setting NAME=VALUE. Raises UsageError."""
     name, value = setting("--set", text)
     if name not in OPTIONS:
-        error = f"found setting {name!r}, expected one that `logjudge simulate --help` lists"
-        raise UsageError(error + did_you_mean(name, OPTIONS))
+        raise unknown_name("setting", repr(name), OPTIONS, "`logjudge simulate --help`")
     if value in ("true", "false"):
         return name, value == "true"
     return name, int(value) if re.fullmatch("-?[0-9]{1,18}", value) else value
@@ -140,8 +140,7 @@ def summary(written: Written) -> str:
         )
     if truth["lost_acked_count"]:
         lines.append(
-            f"acknowledged records lost: {truth['lost_acked_count']:,} ({truth['cause']}); "
-            f"{truth['lost_but_read_before']:,} of them were read before"
+            f"acknowledged records lost: {truth['lost_acked_count']:,} ({truth['cause']}); {read_before_loss(truth)}"
         )
     else:
         lines.append("no acknowledged record was lost")

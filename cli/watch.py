@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import click
 
-from ..analysis.wording import printable
+from ..analysis.wording import plural, printable
 from ..histories.errors import ClusterError, InputError, UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.output_folder import name_of
@@ -327,6 +327,7 @@ class _Watch:
         self._rounds: list[Round] = []  # the last ones
         self._count = 0
         self._size = 0  # bytes, at the beginning of the last round
+        self._lines = 0  # that the rounds read
         self._judged: Judged | None = None
         self.verdict = ""
 
@@ -349,8 +350,10 @@ class _Watch:
                 return None
             call = self._engine.last
             assert call is not None
-            read = sum(position.lines for position in call.state.positions.values())
-            whole, lines = call.whole, read - self._engine.lines_before
+            results = call.results
+            read = sum(map(results.lines_of, results.splits))
+            whole, lines = call.whole, read - (self._lines or self._engine.lines_before)
+            self._lines = read
         report, headline = self._judged.report, self._judged.headline
         assert report is not None
         took, unread = time.monotonic() - began, self._source.unread()
@@ -364,7 +367,8 @@ class _Watch:
         return done
 
     def _line(self, report: dict[str, Any], done: Round) -> str:
-        parts = [f"{done.lines:,} lines ({done.rate:,.0f} a second)", f"{done.behind:.1f} s behind"]
+        new = f"{plural(done.lines, 'line')} ({done.rate:,.0f} a second)" if done.lines else "no new lines"
+        parts = [new, f"{done.behind:.1f} s behind"]
         if report["not_yet"]:
             parts.append(f"not yet: {', '.join(report['not_yet'])}")
         if done.whole:

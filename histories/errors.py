@@ -41,6 +41,13 @@ def did_you_mean(found: str, names: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
+def unknown_name(what: str, found: object, names: Iterable[str], listing: str = "") -> UsageError:
+    """The error for a name that does not exist: the close ones, then the command that lists all, else all names."""
+    known = list(names)
+    others = f"{listing} lists all" if listing else f"expected one of {', '.join(known)}"
+    return UsageError(f"found {what} {found}{did_you_mean(str(found), known) or (';' if listing else ',')} {others}")
+
+
 def describe_error(error: Exception) -> str:
     """The first line of a library's error; the name of its class where it has no text."""
     java = getattr(error, "java_exception", None)  # py4j's own text names only the call

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 LABEL = "Operations"
 CAPTION = (
     "One lane per client; each bar lasts from an operation's invocation to its completion. Bold: operations that"
-    " prove the finding, and crashes of clients; the others are their neighbours. Red: the operation wrote or read a"
-    " lost record. Time without operations is shortened: read the times on the axis, not the distances."
+    " prove the finding, or on its first and last offset if brokers' files prove it, and crashes of clients; the others"
+    " are their neighbours. Red: the operation wrote or read a lost record. Time without operations is shortened: read"
+    " the times on the axis, not the distances."
 )
 # Kind -> colour.
 KINDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.wording import plural
+from ..analysis.wording import duration, plural
 from . import style
 from .time_axis import bands_of, sheet_below, time_axis
 
@@ -123,7 +123,7 @@ def _latency(axis: Axes, figures: dict[str, Any]) -> None:
     axis.set_ylim(min(known) / 1.5, max(known) * 1.5)
     axis.minorticks_off()
     ticks = latency_ticks(min(known) / 1.5, max(known) * 1.5)
-    axis.set_yticks(ticks, [style.duration(tick * 1e6) for tick in ticks])
+    axis.set_yticks(ticks, [duration(tick * 1e6) for tick in ticks])
     axis.grid(axis="y")
     style.legend(axis, ncols=3)
 

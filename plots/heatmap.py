@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..analysis.wording import plural
+from ..analysis.wording import duration, plural
 from . import style
 from .time_axis import bands_of, sheet_below, time_axis
 
@@ -74,7 +74,7 @@ def draw(figures: dict[str, Any]) -> Figure:
         axis.tick_params(axis="y", length=0)
         axis.hlines(range(len(names) + 1), 0, 1, transform=axis.get_yaxis_transform(), color=style.RULE, linewidth=0.6)
         bar = figure.colorbar(mesh, cax=figure.add_axes((0, 0, 1, 1)))  # layout.py places it
-        bar.set_label(f"records per {style.duration(style.bin_seconds(figures) * 1e9)}\n(log scale)")
+        bar.set_label(f"records per {duration(style.bin_seconds(figures) * 1e9)}\n(log scale)")
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         bar.ax.minorticks_off()
         if left > 0:

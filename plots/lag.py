@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.wording import duration
 from . import style
 from .time_axis import bands_of, sheet_below, time_axis
 
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
 LABEL = "Consumer lag"
 CAPTION = (
     "One line per consumer: the age of the oldest acknowledged record that it has not read, the maximum over its"
-    " partitions. 0: the consumer is up to date. Rising line: it receives nothing; if the line rises to the right"
-    " edge, the consumer never caught up. No line: it had no partition. Lost records are not counted."
+    " partitions; it is a time, where the plot unread has a number of records. 0: the consumer is up to date. Rising"
+    " line: it receives nothing; if the line rises to the right edge, the consumer never caught up. No line: it had no"
+    " partition. Lost records are not counted."
 )
 MAX_LINES = 6
 _LINES = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.RED)
@@ -50,7 +52,7 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
         if not found:
             return style.empty_sheet(f"{where}consumer lag", "No consumer's position is recorded.")
         peak = max(lag or 0 for lag in found[worst[0]])
-        behind = f"{style.printable(worst[0], 24)} was up to {style.duration(peak)} behind"
+        behind = f"{style.printable(worst[0], 24)} was up to {duration(peak)} behind"
         title = where + (behind if peak else "no consumer was behind at the end of any interval")
         figure, (axis,) = sheet_below(title, bands_of(figures, *figures["span"]), [2.0], 3.2)
         ends = style.edges(figures)[1:]
@@ -63,7 +65,7 @@ def draw(figures: dict[str, Any], partition: str | None = None) -> Figure:
         axis.set_title(f"age of the oldest record not yet read{subset}")
         axis.set_ylim(0, max(peak / 1e9 * 1.05, 1e-6))
         axis.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-        axis.yaxis.set_major_formatter(lambda value, _: "0" if not value else style.duration(value * 1e9))
+        axis.yaxis.set_major_formatter(lambda value, _: "0" if not value else duration(value * 1e9))
         axis.grid(axis="y")
         style.legend(axis, ncols=6, handlelength=2.2)
         time_axis(axis, figures)

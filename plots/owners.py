@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..analysis.wording import duration
 from . import style
 from .time_axis import bands_of, draw_bands, lanes, seconds, seconds_axis
 
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 LABEL = "Owners"
 CAPTION = (
     "One row per partition, one colour per member of the group; the number is the member's generation (KIP-848: its"
-    " epoch). Hatched: nobody owns the partition. Red frame: two members own it at once, by their own records; one of"
-    " them may not have noticed that the group went on without it. Ticks below a row: commits; a red × is one that was"
-    " refused. ✖ at the end of a bar: the member crashed."
+    " epoch). Hatched: no member owns the partition. Red frame: two members own it at once, by their own records; one"
+    " of them may not have noticed that the group went on without it. Ticks below a row: commits; a red × is one that"
+    " was refused. ✖ at the end of a bar: the member crashed."
 )
 MAX_GROUPS = 2
 MAX_MEMBERS = 12  # in the legend
@@ -142,9 +143,9 @@ def _title(group: str, rows: list[Row]) -> str:
     both, shared = _longest(_overlaps, rows)
     gap, alone = _longest(_gaps, rows)
     if both:
-        return f"Group {name}: two members owned {style.printable(shared, 32)} at once, for {style.duration(both)}"
+        return f"Group {name}: two members owned {style.printable(shared, 32)} at once, for {duration(both)}"
     if gap:
-        return f"Group {name}: nobody owned {style.printable(alone, 32)} for {style.duration(gap)}"
+        return f"Group {name}: {style.printable(alone, 32)} had no owner for {duration(gap)}"
     return f"Group {name}: each partition always had one owner"
 
 

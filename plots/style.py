@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.wording import nodes_of
 from .layout import GAP, lay_out
 
 if TYPE_CHECKING:
@@ -149,14 +150,6 @@ def number(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def duration(ns: float) -> str:
-    """A duration with a fitting unit: 3 ms, 1.5 s, 4 min."""
-    for size, unit in ((3.6e12, "h"), (6e10, "min"), (1e9, "s"), (1e6, "ms"), (1e3, "µs")):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns:.0f} ns"
-
-
 def edges(figures: dict[str, Any]) -> list[float]:
     """The edges of the run's bins in seconds: one more than there are bins."""
     bins = figures["bins"]
@@ -183,9 +176,7 @@ def fault_kind(kind: str) -> str:
 def fault_name(band: dict[str, Any]) -> str:
     """The kind of a fault, its place and its nodes: kill broker 1, truncate of orders-0 on broker 1."""
     nodes = band["nodes"]
-    which = " " + ",".join(nodes[:4]) + (f"+{len(nodes) - 4}" if len(nodes) > 4 else "") if nodes else ""
-    if which and all(node.isdecimal() for node in nodes):
-        which = f" broker{'s' if len(nodes) > 1 else ''}{which}"
+    which = f" {nodes_of(nodes[:4])}" + (f"+{len(nodes) - 4}" if len(nodes) > 4 else "") if nodes else ""
     place = f" of {band['place']}{' on' if which else ''}" if band.get("place") else ""
     return printable(fault_kind(band["kind"]) + place + which, 40)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..analysis.wording import plural
+from ..analysis.wording import duration, plural
 from . import style
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def time_axis(axis: Axes, figures: dict[str, Any]) -> None:
     start, end = (time / 1e9 for time in figures["span"])
     margin = max(end - start, 1e-9) * 0.01
     axis.set_xlim(start - margin, end + margin)
-    width = style.duration(style.bin_seconds(figures) * 1e9)
+    width = duration(style.bin_seconds(figures) * 1e9)
     seconds_axis(axis, figures["started_at"], f"{SINCE_START}, in bins of {width}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.wording import duration
 from . import style
 from .time_axis import bands_of, draw_bands, lanes, seconds, seconds_axis
 
@@ -71,7 +72,7 @@ def _title(name: str, found: Record) -> str:
     held = max((one["ended"] - one["began"] for one in found["shown"] if one["ended"] is not None), default=0)
     if is_open:
         return f"{name}: {is_open} transaction{'s' if is_open > 1 else ''} without a marker"
-    return f"{name}: all transactions ended, the longest after {style.duration(held)}"
+    return f"{name}: all transactions ended, the longest after {duration(held)}"
 
 
 def _bars(axis: Axes, rows: list[Record], high: int, left_out: int) -> None:

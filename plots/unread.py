@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 LABEL = "Unread records"
 CAPTION = (
-    "Acknowledged records that no recorded consumer had read yet. Blue: read later. Orange: never read by a recorded"
-    " consumer, counted from their acknowledgement on. Where the blue area falls, consumers catch up."
+    "The number of acknowledged records that no recorded consumer had read yet. Blue: read later. Orange: never read by"
+    " a recorded consumer, counted from their acknowledgement on. Where the blue area falls, consumers catch up. The"
+    " plot lag shows each consumer by itself, and how long its oldest record had waited."
 )
 
 

@@ -137,7 +137,7 @@ def test_only_and_skip_choose_rules() -> None:
         ({"run": "/nowhere/run"}, "/nowhere/run"),
         ({"run": 3}, "found int as a run, expected a path, a list of paths, or a DataFrame of events"),
         ({"run": EXAMPLE, "engine": "dask"}, "found engine='dask', expected one of local, spark"),
-        ({"run": EXAMPLE, "allow": "lost"}, "found rule lost, expected one of"),
+        ({"run": EXAMPLE, "allow": "lost"}, "found rule lost; did you mean lost-write or lost-update"),
         ({"run": EXAMPLE, "config": {}}, "found config with a path"),
         ({"run": "s3a://bucket/run"}, "expected a local path"),
         ({"run": pl.DataFrame({"time": [1]})}, "found a DataFrame without process, op, type, f"),

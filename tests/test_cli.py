@@ -141,21 +141,27 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
     ("arguments", "expected"),
     [
         (("check", "nowhere"), "no such file or folder, expected"),
-        (("check", str(CLEAN), "--only", "lost"), "expected one of lost-write"),
+        (
+            ("check", str(CLEAN), "--only", "lost-writ"),
+            "did you mean lost-write or lost-update? `logjudge rules` lists all",
+        ),
         (("check", str(CLEAN), "--only", "unseen", "--skip", "unseen"), "found no rule left after --only and --skip"),
         (("check", str(CLEAN), "--allow", "lost-write:acks=7"), "expected RULE or RULE:acks=1"),
         (("check", str(CLEAN), "--conf", "x"), "expected KEY=VALUE"),
         (("check", str(CLEAN), "--engine", "local", "--master", "local[1]"), "--engine spark"),
-        (("rules", "lost"), "expected one of"),
-        (("check", str(CLEAN), "--only", "lost-writes"), "explains them; did you mean lost-write"),
+        (("rules", "xyz"), "found rule xyz; `logjudge rules` lists all"),
         (("rules", "lost-writes"), "; did you mean lost-write"),
         (("scenarios", "run", "kip-101-los"), "; did you mean kip-101-loss"),
         (
             ("simulate", "--out", "x", "--set", "min.isr=2"),
-            "`logjudge simulate --help` lists; did you mean min.in",
+            "found setting 'min.isr'; did you mean min.insync.replicas",
         ),
         (("simulate", "--out", "x", "--faults", "crsh"), "; did you mean crash"),
         (("search", "--variant", "kraft", "--faults", "crsh"), "; did you mean crash"),
+        (
+            ("record", "--bootstrap-server", "h:1", "--workload", "x"),
+            "found workload x, expected one of append-and-read, ",
+        ),
         (
             ("diff", str(LOSSY), str(CLEAN)),
             "expected TOPIC-PARTITION: diff compares the replicas of one run; to compare two",

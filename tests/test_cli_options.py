@@ -30,7 +30,7 @@ HISTORY = "".join(json.dumps({**event, "offset": 0}) + "\n" for event in EVENTS)
     ("words", "shows"),
     [
         (("check", "-", "--engine", "local", "--no-plots"), "stdin: UNKNOWN"),
-        (("explain", "-", "x-0@0"), "stdin.txt:2"),
+        (("explain", "-", "x-0@0"), "[stdin:2]"),
         (("timeline", "-"), "x-0"),
         (("diff", "-"), "x-0"),
         (("convert", "-", "out.jsonl"), "2 events written"),

@@ -20,11 +20,12 @@ from logjudge.analysis.figures import figures_of, merge, merge_figures, own_figu
 from logjudge.analysis.figures.merge import STOPS, fault_bands
 from logjudge.analysis.figures.offsets import MAX_BLOCKS
 from logjudge.analysis.figures.series import MAX_BINS, bins_over, summed
+from logjudge.analysis.figures.windows import windows
 from logjudge.analysis.kernel import findings_of, judge
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.histories.bundle import open_run
 from logjudge.histories.settings import Settings
-from logjudge.histories.tables import CONTEXT, READS, SENDS, complete, without_key
+from logjudge.histories.tables import CONTEXT, READS, SENDS, Finding, complete, without_key
 from logjudge.plots import unread
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -172,6 +173,12 @@ def test_operations_around_a_loss_mark_lost_records_and_proofs(tmp_path: Path) -
     assert operations["c0", "2 records @0-1: a … b"]["lost"]
     times = [operation["invoked"] for operation in window["operations"]]
     assert times == sorted(times)
+
+
+def test_operations_at_the_offset_of_a_finding_from_brokers_files_stand_out() -> None:
+    finding = Finding("checkpoint-order", "broker 1 has a checkpoint beyond its log end", "big", 0, first_offset=6)
+    [window] = windows(big_partition(20), [finding])
+    assert {operation["text"] for operation in window["operations"] if operation["proof"]} == {"6 @6"}
 
 
 def test_operations_around_a_consumer_loss_show_the_crash() -> None:

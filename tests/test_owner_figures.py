@@ -60,7 +60,7 @@ def test_the_title_names_the_longest_time_of_two_owners_or_none(tmp_path: Path) 
         titles[name] = draw("owners", figures, {}).get_suptitle()
     assert titles == {
         "group-zombie-member": "Group workers: two members owned orders-0 at once, for 5.36 s",
-        "group-eager-rebalance": "Group workers: nobody owned orders-0 for 7.15 s",
+        "group-eager-rebalance": "Group workers: orders-0 had no owner for 7.15 s",
     }
 
 

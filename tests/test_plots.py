@@ -10,6 +10,7 @@ import pytest
 from figure_cases import REAL, judged
 from hypothesis import example, given
 from hypothesis import strategies as st
+from logjudge.analysis.wording import duration
 from logjudge.plots import PLOTS, around, draw, glance, heatmap, lag, offsets, style, time_axis, unread
 from logjudge.plots.escaping import file_name, markdown
 from logjudge.plots.layout import lay_out
@@ -190,11 +191,24 @@ def test_each_line_of_the_latency_can_be_seen() -> None:
     assert widths["longest"] > 2 * widths["99th percentile"]
 
 
+def test_durations_have_the_unit_of_times_up_to_ten_minutes() -> None:
+    known = {
+        68.9e9: "68.9 s",
+        599e9: "599 s",
+        690e9: "11.5 min",
+        4e12: "1.11 h",
+        2.5e6: "2.5 ms",
+        4e3: "4 µs",
+        7: "7 ns",
+    }
+    assert {ns: duration(ns) for ns in known} == known
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.001, 0.002), (3, 40), (0.05, 60_000)])
 def test_latency_has_ticks_at_every_scale(low: float, high: float) -> None:
     ticks = glance.latency_ticks(low, high)
     assert 2 <= len(ticks) <= 10
-    assert len({style.duration(tick * 1e6) for tick in ticks}) == len(ticks)
+    assert len({duration(tick * 1e6) for tick in ticks}) == len(ticks)
 
 
 def test_a_lag_of_microseconds_has_ticks_of_its_own() -> None:
@@ -208,7 +222,7 @@ def test_a_lag_of_microseconds_has_ticks_of_its_own() -> None:
 
 
 def test_the_loss_of_packets_is_not_called_loss() -> None:
-    assert style.fault_name({"kind": "loss", "nodes": ["2", "3"]}) == "packet loss brokers 2,3"
+    assert style.fault_name({"kind": "loss", "nodes": ["2", "3"]}) == "packet loss brokers 2, 3"
     assert style.fault_name({"kind": "partition", "nodes": ["n1"]}) == "partition n1"
     assert style.fault_name({"kind": "truncate", "nodes": ["1"], "place": "x-0"}) == "truncate of x-0 on broker 1"
     assert style.fault_name({"kind": "delete-records", "nodes": [], "place": "x-0@7"}) == "delete-records of x-0@7"

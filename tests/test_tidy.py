@@ -29,7 +29,6 @@ API = ROOT / "cli" / "api"  # the package `logjudge` itself: it imports what `cl
 ANALYSIS_ORDER = (
     "cached",
     "extremes",
-    "references",
     "wording",
     "replicas",
     "timelines",

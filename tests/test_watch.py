@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import signal
 import subprocess
@@ -143,7 +144,18 @@ def test_watch_ends_when_idle(growing: tuple[Path, list[str]], tmp_path: Path) -
     folder, lines = growing
     append(folder, lines[:100])
     with start_watch(folder, tmp_path / "out", "--idle", "0.5") as process:
+        wait_for(process, "UNKNOWN, no new lines")
         assert process.wait(120) == 3
+
+
+def test_watch_counts_the_lines_of_a_history_that_is_judged_whole(
+    growing: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    packed = tmp_path / "history.jsonl.gz"
+    packed.write_bytes(gzip.compress("".join(growing[1]).encode()))
+    with start_watch(packed, tmp_path / "out", "--idle", "0.1") as process:
+        wait_for(process, f"INVALID, {len(growing[1])} lines")
+        process.wait(120)
 
 
 def test_watch_refuses_what_it_would_destroy(growing: tuple[Path, list[str]], tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ def _window_of(p: Partition, finding: Finding) -> dict[str, Any]:
     reads = _first_two(p.reads.filter(at_place | has_value | near))
     marks = p.marks.filter(at_place & (pl.col("kind") != "handle"))
     proven = set(places)
+    if not places:  # brokers' files prove the finding: the operations on its first and last offset show it
+        is_end = pl.col("offset").is_in([finding.first_offset, finding.last_offset]).fill_null(False)
+        proven = {*sends.filter(is_end)["at"], *reads.filter(is_end)["at"]}
     lost = set(finding.values) if finding.rule == "lost-write" else set()
     rows = [
         *_operations(sends, "send", proven, lost),

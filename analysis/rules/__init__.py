@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...histories.errors import UsageError, did_you_mean
+from ...histories.errors import UsageError, unknown_name
 from . import (
     committed_offsets,
     cycles,
@@ -90,8 +90,7 @@ def select_rules(only: Sequence[str], skip: Sequence[str], allow: Sequence[str])
     known = dict.fromkeys([*RULES, *ANOMALIES])
     for name in (*only, *skip, *(item.split(":", 1)[0] for item in allow)):
         if name not in known:
-            expected = f"one of {', '.join(known)}; `logjudge rules` explains them"
-            raise UsageError(f"found rule {name}, expected {expected}{did_you_mean(name, known)}")
+            raise unknown_name("rule", name, known, "`logjudge rules`")
     for item in allow:
         if ":" in item and item.split(":", 1)[1] not in ("acks=1", "acks=all"):
             raise UsageError(f"found --allow {item}, expected RULE or RULE:acks=1")

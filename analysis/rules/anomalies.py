@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from ...histories.references import ELLE
 from ...histories.tables import Evidence, Finding
-from ..references import ELLE
 from ..transactions.anomalies import Anomaly, shown, version_in_words
 from ..transactions.consistency_models import boundary, forbidden_by
 from ..transactions.cycle_types import TYPES

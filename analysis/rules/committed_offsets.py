@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 
 from ...histories.evidence.tables import FINAL
+from ...histories.references import SEMANTICS
 from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..partitions.coordinators import committed_at_last
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.log_start import highest_end
 from ..partitions.partition import Partition
-from ..references import SEMANTICS
 from ..replicas.resolved_outcomes import is_leader_collected
 from .group_commits import commits_of, groups_or_clients
 from .loss import outcomes_of_sends

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from ...histories.references import ELLE
 from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..cached import cached_property
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
-from ..references import ELLE
 from ..transactions.cycle_types import TYPES
 from ..transactions.cycles import Cycles, cycles_of
 from ..transactions.shortest_cycle import Cycle, Step

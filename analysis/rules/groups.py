@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from ...histories.references import SEMANTICS
 from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..extremes import greatest, least
 from ..partitions.absences import existing, existing_uncommitted
@@ -16,7 +17,6 @@ from ..partitions.entries import Mask
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.marks import IS_HANDLED
 from ..partitions.partition import Offsets, Partition
-from ..references import SEMANTICS
 from ..timelines.facts import SECOND
 from ..wording import plural, short, some, some_values
 from .group_commits import commits_of, groups_of, groups_or_clients, latest_before, lost_commits, with_begin

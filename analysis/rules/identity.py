@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from ...histories.references import REPLICATION, kip
 from ..partitions.adjacent_runs import adjacent_runs, coexisting
 from ..partitions.jepsen_log import jepsen_log
 from ..partitions.partition import Partition
-from ..references import REPLICATION, kip
 from ..wording import plural, short, some
 from .loss import lost_sends
 from .rule import Result, Rule, distinct, finding, where

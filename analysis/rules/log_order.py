@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from ...histories.evidence.tables import FINAL
+from ...histories.references import MESSAGE_FORMAT, REPLICATION, kip
 from ...histories.tables import Evidence, Finding
-from ..references import MESSAGE_FORMAT, REPLICATION, kip
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy, runs
 from ..wording import brokers, span
 from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from ...histories.references import kip
 from ...histories.tables import Evidence, Finding
 from ..partitions.coordinators import (
     coordinated_transactions,
@@ -17,7 +18,6 @@ from ..partitions.coordinators import (
 )
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
-from ..references import kip
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, stretches
 from ..replicas.resolved_outcomes import why_not_collected
 from ..timelines.facts import SECOND

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from ...histories.references import SEMANTICS
 from ...histories.tables import MAX_INT64, Finding
 from ..extremes import least
 from ..partitions.absences import lasting, maybe_compacted, replaced, superseded
@@ -17,7 +18,6 @@ from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, v
 from ..partitions.open_transactions import values_in_leaders_log
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.ranges import ranges_in
-from ..references import SEMANTICS
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import short, some, some_values
 from .replica_absent import acknowledged_absent

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from ...histories.references import GENERATIONS
 from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..partitions.coordinators import group_evidence
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
-from ..references import GENERATIONS
 from .group_commits import commits_of, latest_before, with_begin
 from .rule import MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
 

@@ -12,12 +12,12 @@ from functools import cache
 import numpy as np
 import polars as pl
 
+from ...histories.references import JEPSEN
 from ...histories.tables import MAX_INT64, Finding
 from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.marks import IS_MOVE, POSITION
 from ..partitions.partition import Offsets, Partition, once
-from ..references import JEPSEN
 from ..wording import plural
 from . import jepsen_steps
 from .loss import vanished

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from ...histories.references import LINEARIZABILITY
 from ...histories.tables import Finding
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
-from ..references import LINEARIZABILITY
 from ..wording import plural, short, some_values
 from .loss import lost_sends
 from .rule import Result, Row, Rule, Unknown, distinct, finding, missing_isolation_levels, seconds, where

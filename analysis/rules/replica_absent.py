@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from ...histories.references import REPLICATION
 from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..extremes import greatest
 from ..partitions.adjacent_runs import adjacent_runs, coexisting, events, generations
-from ..references import REPLICATION
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
 from ..wording import brokers, plural, quoted, span
 from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding

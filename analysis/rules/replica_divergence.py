@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from ...histories.references import kip
 from ...histories.tables import Evidence, Finding
-from ..references import kip
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, runs
 from ..wording import brokers, quoted, span
 from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding

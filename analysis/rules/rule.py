@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple, ParamSpec
 
 import polars as pl
 
+from ...histories.references import Reference
 from ...histories.tables import Evidence, Finding
 from ..partitions.observations import nameless
 from ..partitions.partition import Partition, once
-from ..references import Reference
 from ..replicas.replica_logs import ReplicaLogs, TopicPartition, complete_sends
 
 Row = dict[str, Any]

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from ...histories.references import JEPSEN
 from ...histories.tables import Finding
 from ..partitions.absences import lasting
 from ..partitions.partition import Partition, once
-from ..references import JEPSEN
 from ..wording import plural, short
 from . import jepsen_steps
 from .rule import Result, Row, Rule, finding, where

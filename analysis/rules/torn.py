@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from ...histories.references import kip
 from ...histories.tables import Evidence, Finding
 from ..extremes import greatest, least
 from ..partitions.partition import Partition
-from ..references import kip
 from ..replicas.resolved_outcomes import why_not_collected
 from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, pieces_of
 from ..wording import plural, short, some

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from ...histories.references import JEPSEN, kip
 from ...histories.tables import Finding
 from ..partitions.absences import lasting
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Offsets, Partition, once
-from ..references import JEPSEN, kip
 from ..wording import plural, short, some, some_values
 from .rule import MissingSetting, Result, Rule, Unknown, distinct, finding, missing_isolation_levels, seconds, where
 

@@ -20,6 +20,7 @@ from ...histories.evidence.clock import Clock, Fault, process_starts
 from ...histories.tables import MAX_INT64
 from ..replicas.leaders import longest_copy
 from ..replicas.replica_logs import in_snapshot
+from ..wording import nodes_of
 from .facts import RESTART, Fact, fact_of
 from .log_facts import HANDLERS
 from .timeline import (
@@ -280,14 +281,13 @@ def _high_watermark(builder: Builder, point: dict[str, Any]) -> None:
 def _from_faults(builder: Builder) -> None:
     """Adds the faults of the history, and the deaths and starts of brokers that they caused."""
     for fault in builder.faults:
-        nodes = ", ".join(fault.nodes)
-        brokers = "brokers" if len(fault.nodes) > 1 else "broker"
-        message = _fault_sentence(fault, f"{brokers} {nodes}" if nodes else "")
+        nodes = nodes_of(fault.nodes) if fault.nodes else ""
+        message = _fault_sentence(fault, nodes)
         details = fault.details or {}
         topic, partition = details.get("topic"), details.get("partition")
         if fault.kind in DISK_FAULTS and fault.type == "fault":
             logs = "logs" if topic is None else f"{topic}-{partition}" if partition is not None else str(topic)
-            message = DISK_FAULTS[fault.kind].format(logs, f"{brokers} {nodes}")
+            message = DISK_FAULTS[fault.kind].format(logs, nodes)
         if fault.kind in TOPIC_FAULTS and fault.type == "fault" and topic is not None:
             _topic_fault(builder, fault, str(topic))
             continue
@@ -308,14 +308,14 @@ def _from_faults(builder: Builder) -> None:
                 builder.events.append(BrokerEvent(again, node, "started"))
 
 
-def _fault_sentence(fault: Fault, brokers: str) -> str:
+def _fault_sentence(fault: Fault, nodes: str) -> str:
     """A fault's start or end: `broker 2 was restarted`, `pause of broker 2 ended`."""
     if fault.kind == "restart" and fault.type == "heal":
-        return f"{brokers or 'the cluster'} {'were' if len(fault.nodes) > 1 else 'was'} restarted"
+        return f"{nodes or 'the cluster'} {'were' if len(fault.nodes) > 1 else 'was'} restarted"
     if fault.kind in OF_ADMINISTRATORS:
-        return OF_ADMINISTRATORS[fault.kind].format(brokers)
+        return OF_ADMINISTRATORS[fault.kind].format(nodes)
     verb = "began" if fault.type == "fault" else "ended"
-    return f"{fault.kind} of {brokers} {verb}" if brokers else f"{fault.kind} {verb}"
+    return f"{fault.kind} of {nodes} {verb}" if nodes else f"{fault.kind} {verb}"
 
 
 def _topic_fault(builder: Builder, fault: Fault, topic: str) -> None:

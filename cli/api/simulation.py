@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .histories.errors import UsageError
+from .histories.errors import unknown_name
 from .histories.simulation.request import simulate_request
 from .models.replication.options import OPTIONS
 from .models.replication.variants import VARIANTS
@@ -32,10 +32,10 @@ def simulate(
     file. The same arguments write the same bytes. Raises UsageError.
     """
     if variant is not None and variant not in VARIANTS:
-        raise UsageError(f"found variant={variant!r}, expected one of {', '.join(VARIANTS)}")
+        raise unknown_name("variant", repr(variant), VARIANTS)
     unknown = [name for name in settings or {} if name not in OPTIONS]
     if unknown:
-        raise UsageError(f"found the setting {unknown[0]!r}, expected one of {', '.join(OPTIONS)}")
+        raise unknown_name("setting", repr(unknown[0]), OPTIONS, "`logjudge simulate --help`")
     kinds = ",".join([faults] if isinstance(faults, str) else faults).split(",")
     file, options = None if scenario is None else Path(scenario), settings or {}
     simulate_request(

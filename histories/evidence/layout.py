@@ -32,7 +32,9 @@ SEGMENT = re.compile(r"[0-9]{20}\.log")
 PACKED = re.compile(r"[0-9]{20}\.log\.(gz|zst|xz|bz2|lz4)|.+\.(tar|tgz|zip|tar\.(gz|zst|xz|bz2))")
 _LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
 BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")
-RENAMED_LOG = re.compile(r".+\.(log|out|txt)(\.[\d.\-]+)?(\.gz)?")  # kafka-0.log: a broker's if its lines have an id
+# kafka-0.log: a broker's if its lines have an id. `stdin` is the copy of standard input.
+RENAMED_LOG = re.compile(r"stdin|.+\.(log|out|txt)(\.[\d.\-]+)?(\.gz)?")
+TEXT = re.compile(r"stdin|.+\.(txt|dump)")  # maybe of kafka-dump-log
 METADATA_TOPIC = "__cluster_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -65,7 +67,7 @@ def is_packed(path: PurePath) -> bool:
 def is_text(name: str) -> bool:
     """Whether a file is text whose first lines identify it: brokers' logs, and possible dumps."""
     path = PurePosixPath(name)
-    return bool(BROKER_LOG.fullmatch(path.name)) or path.suffix in (".txt", ".dump")
+    return bool(BROKER_LOG.fullmatch(path.name)) or bool(TEXT.fullmatch(path.name))
 
 
 def find_parts(root: Path) -> list[Part]:
@@ -171,7 +173,7 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
     log = Part(snapshot, broker, "log", path, name)
     if BROKER_LOG.fullmatch(path.name) or (not topic and RENAMED_LOG.fullmatch(path.name) and _has_writer(log)):
         return log
-    if path.suffix in (".txt", ".dump") and _head_is_dump(path):
+    if TEXT.fullmatch(path.name) and _head_is_dump(path):
         # A name such as 1-orders-0.txt has the broker and the partition.
         stem = re.match(r"(\d+)-(.+)-(\d{1,9})$", path.stem)
         if stem:

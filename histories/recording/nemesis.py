@@ -226,8 +226,8 @@ class Nemesis:
 
     def _note(self) -> None:
         lasting = {"dead": self._dead, "paused": self._paused}
-        self.session.progress.faults = {name: ", ".join(nodes) for name, nodes in lasting.items() if nodes} | {
-            kind: ", ".join(map(str, about["nodes"])) for kind, about in self._network
+        self.session.progress.faults = {name: list(nodes) for name, nodes in lasting.items() if nodes} | {
+            kind: list(map(str, about["nodes"])) for kind, about in self._network
         }
 
 

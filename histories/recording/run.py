@@ -11,7 +11,7 @@ from pathlib import Path
 from ..errors import LogjudgeError, UsageError
 from .abort_transactions import abort_transactions
 from .final_reads import FINAL, read_to_the_end
-from .kafka_clients import ClientSettings, admin_client
+from .kafka_clients import ClientSettings, admin_client, confluent_kafka
 from .lab.cluster import Plan
 from .lab.handle import Lab
 from .lab.releases import fetch_kafka
@@ -49,8 +49,12 @@ class Request:
 def record_scenario(scenario: LabScenario, folder: Path, report: Report, notice: Notice) -> Recorded:
     """Start a cluster, record a workload under faults, and add the brokers' files. Raises LogjudgeError."""
     _need_new(folder)
-    kafka = fetch_kafka(scenario.kafka)
+    confluent_kafka()  # without it a cluster would start for nothing
     lab_folder = folder.absolute().with_name(folder.name + "-lab")
+    if lab_folder.exists():
+        left = "the lab of a recording that failed or still runs; its logs say why"
+        raise UsageError(f"{lab_folder}: found {left}, expected no such folder: remove it, or name another --out")
+    kafka = fetch_kafka(scenario.kafka)
     plan = Plan(
         str(lab_folder),
         kafka.version,
@@ -61,12 +65,14 @@ def record_scenario(scenario: LabScenario, folder: Path, report: Report, notice:
         features=scenario.features,
     )
     notice(f"starting Kafka {kafka.version}: {scenario.brokers} brokers in {lab_folder}")
-    with Lab.start(plan) as lab:
+    with contextlib.ExitStack() as useless, Lab.start(plan) as lab:
         load = Load(**{"topic": "orders", **scenario.load, "topic_config": scenario.topic})
         producer = {} if kafka.release.has_idempotence else {"enable.idempotence": "false"}
         settings = ClientSettings(lab.bootstrap, {}, {**producer, **scenario.producer}, dict(scenario.consumer))
         request = Request(folder, scenario.workload, 0.0, load, settings, lab.version)
+        useless.callback(shutil.rmtree, lab_folder, ignore_errors=True)
         done = record(request, report, notice, lambda session: Nemesis(session, lab, scenario))
+        useless.pop_all()  # now its files are evidence
         collect_evidence(lab, folder)
     shutil.rmtree(lab_folder, ignore_errors=True)
     return done

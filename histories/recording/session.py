@@ -69,7 +69,7 @@ class Progress:
         self.read = 0
         self.ends: dict[tuple[str, int], int] = {}  # the highest acknowledged offset and one
         self.positions: dict[tuple[str, int], int] = {}
-        self.faults: dict[str, str] = {}  # that last
+        self.faults: dict[str, list[str]] = {}  # that last: their nodes, by kind
 
     def completed(self, error: Any, message: Any = None) -> None:
         """Count a send with its outcome; the arguments of a delivery report."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from html import escape
 
-from ...models.exploration.message_trace import INTRODUCTION, Message, diagram_block, table
+from ...models.exploration.message_trace import INTRODUCTION, Message, markdown_parts
 
 FORMS = (".md", ".html")
 
@@ -24,7 +24,9 @@ body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem aut
 button {{ font: inherit; padding: .3rem 1rem }}
 </style></head><body>
 <h1>{title}</h1>
-<p>Blue: the log, up to its log end offset (LEO). Orange line: the high watermark (HW). Arrow keys or the buttons.</p>
+<p>{introduction}</p>
+<p>Blue bar: a replica's log, up to its LEO. Orange line: its HW; records below it are committed, and consumers may read
+them. Bold: what the message changed. Step with the buttons, or with the arrow keys.</p>
 <p><button id="back">Back</button> <button id="next">Next</button> <span id="place"></span></p>
 <p id="message" aria-live="polite"></p><div id="replicas"></div><p id="remote"></p>
 <script>
@@ -53,7 +55,8 @@ function show() {{
     return row;
   }}));
   element("remote").textContent = m.remote.length
-    ? "The leader knows of: " + m.remote.map(([b, leo]) => "broker " + b + " at " + (leo < 0 ? "?" : leo)).join(", ")
+    ? "Log ends that the leader knows, from the followers' fetches: "
+      + m.remote.map(([b, leo]) => "broker " + b + ": " + (leo < 0 ? "none yet" : leo)).join(", ")
     : "";
 }}
 function step(by) {{ at = Math.min(messages.length - 1, Math.max(0, at + by)); show(); }}
@@ -67,10 +70,14 @@ show();
 
 def markdown(messages: list[Message], title: str) -> str:
     """The table and the sequence diagram."""
-    return "\n\n".join((f"# {title}", INTRODUCTION, table(messages), diagram_block(messages))) + "\n"
+    return "\n\n".join((f"# {_heading(title)}", *markdown_parts(messages))) + "\n"
 
 
 def player(messages: list[Message], title: str) -> str:
     """A self-contained HTML page that shows one message and the replicas after it, with buttons Back and Next."""
     rows = json.dumps([vars(message) for message in messages]).replace("<", "\\u003c")
-    return _PLAYER.format(title=escape(title), messages=rows)
+    return _PLAYER.format(title=escape(_heading(title)), introduction=escape(INTRODUCTION), messages=rows)
+
+
+def _heading(title: str) -> str:
+    return f"{title}: how log ends and high watermarks move, message by message"

@@ -8,15 +8,16 @@ from typing import Any
 
 from ...models.exploration.group_truth import group_truth
 from ...models.exploration.invariants import INVARIANTS
-from ...models.exploration.message_trace import INTRODUCTION, diagram_block, table, trace_messages
+from ...models.exploration.message_trace import markdown_parts, trace_messages
 from ...models.exploration.narrative import narrate_scenario
 from ...models.exploration.truth import losses
 from ...models.replication.cluster import Cluster
 from ...models.replication.config import SECOND
 from ...models.replication.scenario import Scenario
+from ..references import markdown_link, with_links
 from .outcome import Outcome, outcome
 from .scenario_file import dump
-from .truth_file import truth
+from .truth_file import read_before_loss, truth
 
 GENERATED = "<!-- Written by `logjudge scenarios pages`; change the scenario file instead. -->"
 
@@ -39,8 +40,11 @@ def page(scenario: Scenario, arguments: str = "") -> str:
         *_messages(scenario),
         "## The scenario",
         "\n".join(f"    {line}".rstrip() for line in dump(_bare(scenario)).splitlines()),
-        (f"Source: {scenario.source}. " if scenario.source else "")
-        + f"The protocol is the variant `{scenario.variant}`: {cluster.rules.summary} ({cluster.rules.source}).",
+        with_links(
+            (f"Source: {scenario.source}. " if scenario.source else "")
+            + f"The protocol is the variant `{scenario.variant}`: {cluster.rules.summary} ({cluster.rules.source}).",
+            markdown_link,
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -49,8 +53,7 @@ def _messages(scenario: Scenario) -> list[str]:
     """The section with the messages of a time, if the scenario names one."""
     if scenario.trace is None:
         return []
-    messages = trace_messages(scenario, 0, *scenario.trace)
-    return ["## Message by message", INTRODUCTION, table(messages), diagram_block(messages)]
+    return ["## Message by message", *markdown_parts(trace_messages(scenario, 0, *scenario.trace))]
 
 
 def digest(text: str) -> str:
@@ -67,7 +70,7 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
     known = truth(cluster, scenario, {})
     latency, lost = known["ack_latency_ms"], str(known["lost_acked_count"])
     if known["lost_acked_count"]:
-        lost += f", {known['lost_but_read_before']} of them had been read"
+        lost += f", {read_before_loss(known)}"
     repeats = (str(sum(one["count"] for one in known[name])) for name in ("duplicates", "reordered"))
     rows = [
         ("records acknowledged", str(known["acknowledged"])),

@@ -202,12 +202,10 @@ class Recorder(History):
         self._event(EventHead(invoked, "admin", self._admin), "invoke", '"f":"end_offsets"')
         self._event(EventHead(time, "admin", self._admin), "ok", f'"f":"end_offsets","offsets":[{text}]')
 
-    def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
+    def fault(self, time: int, kind: str, nodes: tuple[str, ...], heal: bool, extra: dict[str, object]) -> None:
         self._nemesis += 1
         name = HEALS.get(kind, KINDS.get(kind, kind)) if heal else KINDS.get(kind, kind)
-        fault: dict[str, object] = {"kind": name, "nodes": [str(n) for n in nodes]}
-        if kind.startswith("consumer-"):
-            fault["nodes"] = [f"c{n}" for n in nodes]
+        fault: dict[str, object] = {"kind": name, "nodes": list(nodes)}
         if not heal:
             fault.update(extra)
         if kind in ("delete-records", "add-partitions"):

@@ -46,7 +46,7 @@ def adjusted(
     ops: int | None = None,
     settings: Mapping[str, Any],
 ) -> Scenario:
-    """The scenario with what a user overrides; None keeps what the scenario has."""
+    """The scenario with what a user overrides; None keeps what the scenario has. Its story names what is changed."""
     options: dict[str, Any] = dict(scenario.options)
     if brokers is not None:
         options["simulation.brokers"] = brokers
@@ -54,9 +54,15 @@ def adjusted(
     if ops is not None:
         options["simulation.ops"] = ops
     options.update(settings)
-    return replace(
+    changed = replace(
         scenario, variant=variant or scenario.variant, seed=scenario.seed if seed is None else seed, options=options
     )
+    before, after = ({"variant": one.variant, "seed": one.seed, **one.options} for one in (scenario, changed))
+    changes = [f"{name}={value}" for name, value in after.items() if name not in before or before[name] != value]
+    if not (changes and scenario.story):
+        return changed
+    note = "title and story are those of the scenario without this change"
+    return replace(changed, story=f"This run has {', '.join(changes)}; {note}.\n\n{scenario.story}")
 
 
 def _with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) -> Scenario:
@@ -67,7 +73,7 @@ def _with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) ->
     for kind in kinds:
         if not is_known(kind):
             known = f"expected one of {DRAWABLE}; {FILE_ONLY[0].lower()}{FILE_ONLY[1:]}"
-            raise UsageError(f"found fault {kind!r}, {known}{did_you_mean(kind, FAULTS)}")
+            raise UsageError(f"found fault {kind!r}{did_you_mean(kind, FAULTS) or ','} {known}")
         if kind not in PATTERNS:
             raise UsageError(f"the fault {kind!r} cannot be drawn at random; write it into a scenario file")
     options = {**required_options(kinds), **scenario.options}

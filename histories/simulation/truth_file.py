@@ -219,3 +219,9 @@ def _repeat(config: Config, one: Repeat) -> dict[str, Any]:
         "offset": one.offset,
         "earlier_offset": one.earlier if one.earlier >= 0 else None,
     }
+
+
+def read_before_loss(known: dict[str, Any]) -> str:
+    """How many of the lost records had been read, in words; `known` is a truth file's content with losses."""
+    read, count = known["lost_but_read_before"], known["lost_acked_count"]
+    return f"{'all' if read == count else f'{read:,}' if read else 'none'} of them had been read"

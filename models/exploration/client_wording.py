@@ -53,25 +53,31 @@ def named_partitions(partitions: Iterable[int]) -> str:
     return f"partition{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
 
 
-def fault(kind: str, nodes: tuple[int, ...], ends: bool, parameters: dict[str, object]) -> str:
+def fault(kind: str, nodes: tuple[str, ...], ends: bool, parameters: dict[str, object]) -> str:
     """A fault begins or ends; empty if brokers or consumers report the same."""
     sentences = _FAULTS.get(kind)
-    return sentences(", ".join(map(str, nodes)), parameters)[ends] if sentences is not None else ""
+    return sentences(", ".join(nodes), parameters)[ends] if sentences is not None else ""
 
 
 def _partition(nodes: str, parameters: dict[str, object]) -> tuple[str, str]:
-    sides = f"node {nodes} and {_target(parameters)}"
+    sides = f"{_node(nodes)} and {_target(nodes, parameters)}"
     return f"{sides} no longer reach each other", f"{sides} reach each other again"
 
 
 def _one_way(nodes: str, parameters: dict[str, object]) -> tuple[str, str]:
-    messages = f"messages from node {nodes} to {_target(parameters)}"
+    messages = f"messages from {_node(nodes)} to {_target(nodes, parameters)}"
     return f"{messages} are lost", f"{messages} arrive again"
 
 
-def _target(parameters: dict[str, object]) -> str:
+def _target(nodes: str, parameters: dict[str, object]) -> str:
     to = parameters.get("to")
-    return f"node {', '.join(to)}" if isinstance(to, list) else "all other servers"
+    others = "all other servers" if nodes[0].isdigit() else "all servers"
+    return _node(", ".join(to)) if isinstance(to, list) else others
+
+
+def _node(names: str) -> str:
+    """Brokers and controllers are numbers; clients have names."""
+    return f"node {names}" if names[0].isdigit() else names
 
 
 def _share(parameters: dict[str, object]) -> str:
@@ -86,10 +92,10 @@ _FAULTS: dict[str, Callable[[str, dict[str, object]], tuple[str, str]]] = {
     ),
     "add-partitions": lambda *_: ("an administrator adds partitions to the topic", ""),
     "consumer-seek": lambda nodes, parameters: (
-        f"the application of consumer {nodes} seeks to offset {parameters.get('amount', 0)}",
+        f"the application of {nodes} seeks to offset {parameters.get('amount', 0)}",
         "",
     ),
-    "consumer-pause": lambda nodes, _: (f"the process of consumer {nodes} is paused", f"consumer {nodes} goes on"),
+    "consumer-pause": lambda nodes, _: (f"the process of {nodes} is paused", f"{nodes} goes on"),
     "disk-full": lambda nodes, _: (f"the disk of broker {nodes} is full", f"the disk of broker {nodes} has room again"),
     "partition": _partition,
     "one-way": _one_way,

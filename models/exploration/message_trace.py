@@ -15,8 +15,9 @@ from ..replication.scenario import Scenario
 
 MAX_MESSAGES = 200
 INTRODUCTION = (
-    "Every produce and fetch request that changed something, and its response (⇠), with the log end offset (LEO) and "
-    "the high watermark (HW) of each replica after it. Changes are in bold."
+    "The produce and fetch requests (→) of one partition and their responses (⇠), with the log end offset (LEO) and "
+    "the high watermark (HW) of each replica after each message. Only messages that moved one of these, carried "
+    "records or reported an error are shown: empty fetches, which followers send all the time, are left out."
 )
 
 Replicas = tuple[tuple[int, int, int], ...]  # broker, log end offset, high watermark
@@ -139,7 +140,7 @@ def trace_messages(scenario: Scenario, partition: int = 0, since: int = 0, until
 def table(messages: list[Message]) -> str:
     """Markdown: a row for each message, changes in bold."""
     brokers = sorted({broker for message in messages for broker, _, _ in message.replicas})
-    head = ["time", "message", *(f"broker {broker}: LEO, HW" for broker in brokers), "the leader knows of"]
+    head = ["time", "message", *(f"broker {broker}: LEO, HW" for broker in brokers), "log ends that the leader knows"]
     lines = [f"| {' | '.join(head)} |", "|---|---" + "|---" * (len(head) - 2) + "|"]
     before: dict[int, str] = {}
     for message in messages:
@@ -176,9 +177,10 @@ def sequence_diagram(messages: list[Message]) -> str:
     return "\n".join(lines)
 
 
-def diagram_block(messages: list[Message]) -> str:
-    """The sequence diagram as a block of Markdown."""
-    return f"```mermaid\n{sequence_diagram(messages)}\n```"
+def markdown_parts(messages: list[Message]) -> list[str]:
+    """Introduction, table and sequence diagram, as paragraphs of Markdown."""
+    diagram = f"```mermaid\n{sequence_diagram(messages)}\n```"
+    return [f"{INTRODUCTION} Changes are in bold.", table(messages), diagram]
 
 
 def _lane(name: str) -> tuple[bool, int, str]:

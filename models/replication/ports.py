@@ -171,8 +171,8 @@ class History:
     def end_offsets(self, invoked: int, time: int, offsets: dict[int, tuple[int, int]]) -> None:
         """An administrator lists (log start, high watermark) by partition."""
 
-    def fault(self, time: int, kind: str, nodes: tuple[int, ...], heal: bool, extra: dict[str, object]) -> None:
-        """A fault begins or ends."""
+    def fault(self, time: int, kind: str, nodes: tuple[str, ...], heal: bool, extra: dict[str, object]) -> None:
+        """A fault begins or ends; `nodes` are names, as of Fault.name_of."""
 
 
 NO_HISTORY = History()

@@ -17,7 +17,7 @@ from ...analysis.causes.cases import LOSSES
 from ...analysis.incidents.incident import UNKNOWN, Incident
 from ...analysis.timelines.facts import RESTART
 from ...analysis.timelines.timeline import DEATHS
-from ...analysis.wording import brokers, either, plural, some
+from ...analysis.wording import either, nodes_of, plural, some
 from ..style import fault_kind
 from ..time_axis import clock
 
@@ -233,7 +233,7 @@ def timeline(
     The least severe kinds are left out first, and of one kind the latest moments."""
     moments = []
     for band in figures["faults"]:
-        nodes, place = brokers(band["nodes"]) if band["nodes"] else "", band.get("place", "")
+        nodes, place = nodes_of(band["nodes"]) if band["nodes"] else "", band.get("place", "")
         named = fault_kind(band["kind"]) + (f" of {nodes}" if nodes else "") + (f": {place}" if place else "")
         moments.append((0, band["from"], "fault", f"fault: {named}"))
         if band["to"] not in (None, band["from"]):

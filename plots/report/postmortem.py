@@ -14,10 +14,10 @@ import polars as pl
 from markupsafe import escape
 
 from ...analysis.incidents.joining import saved_incidents
-from ...analysis.references import Reference, with_links
 from ...analysis.rules import rules_of
 from ...analysis.verdict.assumptions import broken_assumptions
-from ...analysis.wording import either, plural, some
+from ...analysis.wording import duration, either, plural, some
+from ...histories.references import Reference, with_links
 from .. import PLOTS, style
 from ..escaping import markdown
 from ..painting import Job, jobs_of, painted
@@ -294,7 +294,7 @@ def environment(html: bool) -> Any:
         shown=style.printable,
         md=markdown,
         number=lambda count: "not judged" if count is None else style.number(count),
-        duration=style.duration,
+        duration=duration,
         seconds=lambda ns: f"{ns / 1e9:.3f}",
         place=place_of,
         some=_printable_names,

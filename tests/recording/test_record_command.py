@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,15 +12,18 @@ from typing import Any
 
 import pytest
 from command_line import invoke, json_lines
+from logjudge.cli.record import _Report
 from logjudge.histories.errors import InputError, LogjudgeError, UsageError
 from logjudge.histories.recording import kafka_clients
+from logjudge.histories.recording import run as recording
 from logjudge.histories.recording.client_recorder import ClientRecorder
 from logjudge.histories.recording.kafka_clients import ClientSettings, ConnectionErrors, read_properties, recorded
+from logjudge.histories.recording.lab.releases import RELEASES
 from logjudge.histories.recording.nemesis import Nemesis
 from logjudge.histories.recording.recorder import Recorder
 from logjudge.histories.recording.run import Request, record
 from logjudge.histories.recording.scenarios import STEPS, load, names
-from logjudge.histories.recording.session import Load
+from logjudge.histories.recording.session import Load, Progress
 from logjudge.histories.recording.workloads import WORKLOADS
 from logjudge.histories.recording.workloads.consumer_group import member_config
 
@@ -117,6 +121,43 @@ def test_a_folder_with_files_is_refused_and_stays(tmp_path: Path, closing_port: 
     with pytest.raises(UsageError, match="found files"):
         record(Request(tmp_path / "run", "append-and-read", 1.0, Load("t"), settings), lambda *_: None, print)
     assert (tmp_path / "run" / "notes").read_text() == "mine"
+
+
+def test_a_lab_that_could_record_nothing_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class StartedLab:
+        bootstrap, version = "127.0.0.1:1", "4.1"
+
+        def __enter__(self) -> StartedLab:
+            (tmp_path / "run-lab").mkdir()
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            (tmp_path / "run-lab" / "closed").touch()
+
+    def fail(*_: object) -> None:
+        raise LogjudgeError("the broker refused")
+
+    monkeypatch.setattr(
+        recording, "fetch_kafka", lambda _: SimpleNamespace(version="4.1", jars="", release=RELEASES["4.1"])
+    )
+    monkeypatch.setattr(recording.Lab, "start", lambda _: StartedLab())
+    monkeypatch.setattr(recording, "record", fail)
+    assert "the broker refused" in refused("--lab", "clean")
+    assert not (tmp_path / "run-lab").exists()
+    # Without the client's library no cluster starts.
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    monkeypatch.setattr(recording, "fetch_kafka", fail)
+    assert "found no confluent-kafka" in refused("--lab", "clean")
+    monkeypatch.delitem(sys.modules, "confluent_kafka")
+    (tmp_path / "run-lab").mkdir()
+    assert "run-lab: found the lab of a recording" in refused("--lab", "clean")
+
+
+def test_progress_names_the_nodes_of_lasting_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    progress.faults = {"dead": ["3"], "paused": ["1", "2"]}
+    _Report(quiet=False).show(progress, None)
+    assert "; dead: broker 3; paused: brokers 1, 2" in capsys.readouterr().err
 
 
 def test_a_configuration_that_the_client_refuses_is_one_sentence(tmp_path: Path) -> None:
@@ -223,8 +264,8 @@ def test_the_documented_scenario_is_read(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("do = ", "not TOML"),
-        ("titel = 'x'", "found the key titel, expected .*did you mean title"),
-        ("workload = 'append'", "found no workload append"),
+        ("titel = 'x'", "found the key titel; did you mean title"),
+        ("workload = 'append'", "found workload append; did you mean append-and-read"),
         ("rules = 'lost-write'", "found rules = 'lost-write', expected a list"),
         ("load = 3", "found load = 3, expected a table"),
         ("[load]\nrat = 3", r"\[load\]: found the key rat"),

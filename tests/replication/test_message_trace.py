@@ -70,6 +70,8 @@ def test_simulate_writes_a_trace(tmp_path: Path) -> None:
     html = (tmp_path / "trace.html").read_text()
     rows = json.loads(re.findall(r"^const messages = (.*);$", html, re.MULTILINE)[0])
     assert any(row["text"].startswith("produce") for row in rows)
+    assert "<h1>run: how log ends and high watermarks move, message by message</h1>" in html
+    assert "empty fetches, which followers send all the time, are left out" in html
     assert "http" not in html  # it needs no other file
     refused = invoke("simulate", "--out", tmp_path / "x", "--trace", tmp_path / "t.txt")
     assert isinstance(refused.exception, UsageError)

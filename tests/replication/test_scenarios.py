@@ -19,6 +19,7 @@ from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError
 from logjudge.histories.simulation import pages
 from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.histories.simulation.index_page import index_page
 from logjudge.histories.simulation.outcome import outcome
 from logjudge.histories.simulation.pages import digest, page
 from logjudge.histories.simulation.scenario_file import FAULT_KEYS, KEYS, dump, parse
@@ -110,7 +111,7 @@ def test_a_narrative_has_the_faults_and_what_clients_did(name: str, line: str) -
 
 
 def test_no_page_is_left_over() -> None:
-    assert sorted(path.stem for path in DOCS.glob("*.md")) == names()
+    assert sorted(path.stem for path in DOCS.glob("*.md")) == sorted([*names(), "README"])
     assert sorted(path.stem for path in DOCS.glob("*.svg")) == names()
 
 
@@ -290,8 +291,26 @@ def test_a_scenario_runs_under_another_variant_and_with_other_settings(tmp_path:
     arguments = ["scenarios", "run", "kip-101-loss", "--variant", "kip-101", "--set", "simulation.ops=700"]
     result = invoke(*arguments, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.output
+    note = "This run has variant=kip-101, simulation.ops=700; title and story are those of the scenario without"
+    assert note in result.output
+    assert note not in invoke(*arguments[:3], "--seed", "1", "--out", tmp_path / "run").output  # which is its own seed
     assert "no acknowledged record was lost" in result.output
     assert "differs from what kip-101-loss expects: no-acknowledged-loss held" in result.output
+
+
+def test_the_index_has_every_scenario_and_the_trade_off_of_unclean_elections() -> None:
+    text = index_page()
+    assert (DOCS / "README.md").read_text() == text
+    links = re.findall(r"\]\(([^)#]*)[^)]*\)", text)
+    assert {f"{name}.md" for name in names()} <= set(links)
+    assert all((DOCS / link).exists() for link in filter(None, links))
+    rows = [re.split(r" *\| *", line)[1:5] for line in text.splitlines() if re.match(r"\| (true|false)", line)]
+    seconds = [float(row[2].removesuffix(" s")) for row in rows]
+    lost = [int(row[3].split(";")[0]) for row in rows]
+    assert [row[:2] for row in rows] == [["true", "1"], ["false", "1"], ["true", "2"], ["false", "2"]]
+    assert lost[0] > 0 == max(lost[1:])
+    assert seconds[0] == min(seconds)
+    assert seconds[3] == max(seconds)
 
 
 def test_a_fault_after_the_last_send_is_warned_of(tmp_path: Path) -> None:

@@ -11,9 +11,12 @@ from click.testing import CliRunner
 from command_line import invoke
 from logjudge.cli.main import cli
 from logjudge.histories.errors import LogjudgeError
+from logjudge.histories.simulation import scenario_file
+from logjudge.models.exploration.narrative import narrate_scenario
 from logjudge.models.replication.config import Config
 from logjudge.models.replication.options import OPTIONS, OTHER_PROTOCOL
 from logjudge.models.replication.scenario import Scenario
+from logjudge.plots import style
 
 
 def test_simulate_draws_each_kind_of_fault_and_writes_a_bundle(tmp_path: Path) -> None:
@@ -108,6 +111,19 @@ def test_wrong_options_are_a_sentence(tmp_path: Path, option: list[str], sentenc
     result = invoke("simulate", *option, "--out", tmp_path / "run")
     assert type(result.exception).__name__ == "UsageError"
     assert sentence in str(result.exception)
+
+
+def test_a_client_that_is_cut_off_has_its_name_in_history_narrative_and_pictures(tmp_path: Path) -> None:
+    file = tmp_path / "cut.toml"
+    file.write_text("[[fault]]\nkind = 'partition'\nnodes = [203]\nat_ms = 1000\nfor_ms = 2000\n")
+    assert invoke("simulate", "--config", file, "--ops", "50", "--out", tmp_path / "run").exit_code == 0
+    lines = map(json.loads, (tmp_path / "run" / "history.jsonl").read_text().splitlines())
+    faults = [line["fault"] for line in lines if line["f"] in ("fault", "heal")]
+    assert faults == [{"kind": "partition", "nodes": ["c0"]}] * 4
+    narrative = "\n".join(narrate_scenario(scenario_file.read(file))[0])
+    assert "c0 and all servers no longer reach each other" in narrative
+    assert "partition of c0 began" in invoke("timeline", tmp_path / "run").output
+    assert style.fault_name({**faults[0], "place": ""}) == "partition c0"
 
 
 def test_two_brokers_get_two_replicas(tmp_path: Path) -> None:

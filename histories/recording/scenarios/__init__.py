@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ...errors import UsageError, did_you_mean
+from ...errors import UsageError, unknown_name
 from ..session import Load
 from ..workloads import WORKLOADS
 
@@ -77,8 +77,7 @@ def load(name: str) -> LabScenario:
     if name.endswith(".toml"):
         return _parse(Path(name))
     if name not in names():
-        expected = f"expected one of {', '.join(names())}, or a .toml file{did_you_mean(name, names())}"
-        raise UsageError(f"found no scenario {name}, {expected}")
+        raise unknown_name("scenario", name, names(), "`logjudge record --lab list`")
     return _parse(FOLDER / f"{name}.toml")
 
 
@@ -104,8 +103,7 @@ def _parse(path: Path) -> LabScenario:
     _checked(f"{path}: [load]", content.get("load", {}), [field.name for field in fields(Load)])
     workload = content.get("workload", _DEFAULTS.workload)
     if workload not in WORKLOADS:
-        known_workloads = f"{', '.join(WORKLOADS)}{did_you_mean(workload, WORKLOADS)}"
-        raise UsageError(f"{path}: found no workload {workload}, expected one of {known_workloads}")
+        raise UsageError(f"{path}: {unknown_name('workload', workload, WORKLOADS)}")
     lists = {key: tuple(value) for key, value in content.items() if isinstance(value, list)}
     return LabScenario(**{**content, **lists}, steps=tuple(steps))
 
@@ -140,7 +138,7 @@ def _checked(where: str, content: Any, known: Sequence[str]) -> dict[str, Any]:
         raise UsageError(f"{where}: found {content!r}, expected a table")
     for key in content:
         if key not in known:
-            raise UsageError(f"{where}: found the key {key}, expected {', '.join(known)}{did_you_mean(key, known)}")
+            raise UsageError(f"{where}: {unknown_name('the key', key, known)}")
     return content
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from ....models.replication.scenario import Scenario
-from ...errors import UsageError, did_you_mean
+from ...errors import unknown_name
 from ..scenario_file import parse
 
 
@@ -17,5 +17,5 @@ def names() -> list[str]:
 def load(name: str) -> Scenario:
     """The scenario of this name. Raises UsageError if there is none."""
     if name not in names():
-        raise UsageError(f"no scenario {name!r}; `logjudge scenarios` lists them{did_you_mean(name, names())}")
+        raise unknown_name("scenario", name, names(), "`logjudge scenarios`")
     return parse((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from ..network import FIRST_CLIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +25,20 @@ class Fault:
     amount: int = 0  # by kind: milliseconds, messages per thousand, the offset of delete-records, or a partition
     to: tuple[int, ...] = ()  # one-way: only messages to these nodes are cut
 
-    def parameters(self) -> dict[str, Any]:
-        """The parameters that a history records in addition to kind and nodes."""
+    def name_of(self, node: int, producers: int) -> str:
+        """The name of one of its nodes in a history: a client's process, or the number of a broker or controller."""
+        client = node - FIRST_CLIENT
+        if self.kind.startswith("consumer-"):
+            return f"c{node}"
+        if client < 0:
+            return str(node)
+        return f"p{client}" if client < producers else f"c{client - producers}"
+
+    def parameters(self, name: Callable[[int], str] = str) -> dict[str, Any]:
+        """The parameters that a history records in addition to kind and nodes; `name` gives the name of a node."""
         found: dict[str, Any] = {}
         if self.amount:
             found["amount"] = self.amount
         if self.to:
-            found["to"] = [str(node) for node in self.to]
+            found["to"] = [name(node) for node in self.to]
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from ..cluster import Cluster
 from ..ports import History
@@ -63,4 +64,6 @@ class FaultInjector:
             self._record(fault if freed is None else replace(fault, nodes=freed), True)
 
     def _record(self, fault: Fault, heal: bool) -> None:
-        self._history.fault(self._cluster.loop.now, fault.kind, fault.nodes, heal, fault.parameters())
+        name = partial(fault.name_of, producers=self._cluster.config.producers)
+        nodes = tuple(map(name, fault.nodes))
+        self._history.fault(self._cluster.loop.now, fault.kind, nodes, heal, fault.parameters(name))

@@ -18,8 +18,16 @@ _WIKI = "https://cwiki.apache.org/confluence"
 _PAGES = {
     98: "KIP-98+-+Exactly+Once+Delivery+and+Transactional+Messaging",
     101: "KIP-101+-+Alter+Replication+Protocol+to+use+Leader+Epoch+rather+than+High+Watermark+for+Truncation",
+    106: "KIP-106+-+Change+Default+unclean.leader.election.enabled+from+True+to+False",
+    279: "KIP-279%3A+Fix+log+divergence+between+leader+and+follower+after+fast+leader+fail+over",
+    320: "KIP-320%3A+Allow+fetchers+to+detect+and+handle+log+truncation",
+    345: "KIP-345%3A+Introduce+static+membership+protocol+to+reduce+consumer+rebalances",
+    429: "KIP-429%3A+Kafka+Consumer+Incremental+Rebalance+Protocol",
+    447: "KIP-447%3A+Producer+scalability+for+exactly+once+semantics",
+    516: "KIP-516%3A+Topic+Identifiers",
     848: "KIP-848%3A+The+Next+Generation+of+the+Consumer+Rebalance+Protocol",
     890: "KIP-890%3A+Transactions+Server-Side+Defense",
+    966: "KIP-966%3A+Eligible+Leader+Replicas",
 }
 
 
@@ -37,6 +45,11 @@ def ticket(number: int) -> Reference:
 def mentioned(text: str) -> list[Reference]:
     """The KIPs and tickets that a text mentions, each once."""
     return [_NUMBERED[kind](int(number)) for kind, number in dict.fromkeys(_MENTION.findall(text))]
+
+
+def markdown_link(document: Reference) -> str:
+    """A document as a link in Markdown."""
+    return f"[{document.title}]({document.url})"
 
 
 def with_links(text: str, link: Callable[[Reference], str]) -> str:
