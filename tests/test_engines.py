@@ -196,7 +196,7 @@ def test_spark_parses_the_blocks_of_a_compressed_file_in_many_tasks(
     run = open_run(_packed(_gzipped, judged, tmp_path / "packed"))
     run = replace(run, settings=replace(run.settings, batches=8))  # as a larger run has
     assert len(run.splits) == 1
-    with plan(spark, run, 0, None) as (blocks, _):
+    with plan(spark, run, None) as (blocks, _):
         units = blocks.filter(F.col("kind") == "summaries")
         assert units.select(F.spark_partition_id()).distinct().count() > 1
     _same_but_for_names(judge_run(run, spark), judged.results)

@@ -141,22 +141,27 @@ def test_a_valid_partition_is_proved_by_its_ranges(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_spark_proves_the_same(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the two large partitions have ranges: those of the valid one prove it, and the other one is judged."""
+@pytest.mark.parametrize("large_rows", [0, None])
+def test_spark_proves_the_same(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large_rows: int | None
+) -> None:
+    """Large partitions have ranges: those of the valid one prove it, and the other one is judged. The tasks that judge
+    a partition prove it where it is not large enough for a task for each range; figures show that both engines do."""
     from logjudge.analysis.engines.spark import judge_run
 
     texts = [*random_texts(Random(11), 6), "p:a~ p:b~", "p:a@0 p:b@1 c:<a@0 final:assign=0 final:<a@0,b@1"]
-    large = range(1_500)  # in some splits they are among the small ones
+    large = range(1_500 if large_rows == 0 else 5_200)  # in some splits they are among the small ones
     for skipped in (None, 700):
         read = ",".join(f"v{n}@{n}" for n in large if n != skipped)
         texts.append(" ".join([f"p:v{n}@{n}" for n in large] + [f"c:<{read}"]))
     folder = together(texts).write(tmp_path)
     run = open_run(folder, split_bytes=(folder / "history.jsonl").stat().st_size // 3)
-    run = replace(run, settings=replace(run.settings, range_offsets=100, large_rows=0))
+    settings = replace(run.settings, range_offsets=100, **({} if large_rows is None else {"large_rows": large_rows}))
+    run = replace(run, settings=settings)
     monkeypatch.setattr(local, "batches_of", lambda _: 3)
     monkeypatch.setattr("logjudge.analysis.engines.spark.plan.batches_of", lambda _: 3)
     here, there = local.judge_run(run), judge_run(run, spark)
     assert there.findings().equals(here.findings())
-    assert [without_figures(one) for one in there.summaries] == json.loads(
-        json.dumps([without_figures(one) for one in here.summaries])
-    )
+    compared = without_figures if large_rows == 0 else dict
+    expected = json.loads(json.dumps([compared(one) for one in here.summaries]))
+    assert [compared(one) for one in there.summaries] == expected

@@ -169,9 +169,7 @@ def judge_units(
 
     def judge(unit: Unit) -> Judged:
         judged = judge_unit(*unit, units.pop(unit), common, settings, each, unproved.get(unit))
-        if partly and unit in partly:
-            return judged._replace(summaries=[with_others(one, partly[unit]) for one in judged.summaries])
-        return judged
+        return _with_others(judged, partly.get(unit) if partly else None)
 
     whole = Judged([], [], [], [], [])
     for done, judged in enumerate(across(judge, order)):
@@ -188,8 +186,39 @@ def judge_units(
         results.add_of_run(*judge_whole_run(cycles, settings))
 
 
+def judge_stored(
+    units: ObservationStore,
+    unit: Unit,
+    common: Common,
+    settings: Settings,
+    unproved: Collection[str] | None = None,
+    others: Others | None = None,
+) -> Judged:
+    """Judges the only unit of a store in this thread, from its ranges if it is large.
+
+    If something was proved before: by the rules that are `unproved`, and with the `others` of a condensed unit.
+    """
+    if unproved is None:
+        for _, proof, ranges, rest in _prove_large(units, common, settings):
+            if proof.summary is not None:
+                return Judged([], [proof.summary], [], [], [])
+            unproved = proof.unproved
+            others = _condense(units, unit, ranges, rest, unproved, common, settings)
+    tables = units.pop(unit)
+    if others is not None:
+        tables = {name: [rows] for name, rows in together([tables]).items()}
+    return _with_others(judge_unit(*unit, tables, common, settings, unproved=unproved), others)
+
+
+def _with_others(judged: Judged, others: Others | None) -> Judged:
+    """The judgement of a unit whose other rows were left out."""
+    if others is None:
+        return judged
+    return judged._replace(summaries=[with_others(one, others) for one in judged.summaries])
+
+
 def _prove_large(
-    units: ObservationStore, common: Common, settings: Settings, progress: Progress
+    units: ObservationStore, common: Common, settings: Settings, progress: Progress = lambda *_: None
 ) -> Iterator[tuple[Unit, Proof, dict[int, Facts], Rows]]:
     """Proves large partitions by their ranges, without all of their rows in memory: with the facts and other rows."""
     rows = min(WORTH_PROVING, settings.large_rows)

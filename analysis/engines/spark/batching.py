@@ -13,15 +13,21 @@ import pyarrow as pa
 from ....histories.settings import Settings
 from ....histories.tables import CONTEXT, SENDS
 from ...batches import Unit
-from ...kernel import judge_unit, judge_whole_run, screen_batch, to_frame
+from ...kernel import judge_whole_run, screen_batch, to_frame
 from ...partitions.unit import Common, Tables
 from ...rules.cycles import find_cycles
-from ...screening.retained import OtherRows, Others, together, with_others
+from ...screening.retained import OtherRows, Others
+from ..local import judge_stored
+from ..store import ObservationStore
 from ..threads import in_pool
-from .blocks import Row, in_turn, of_no_partition, pack, to_batches, unpack
+from .blocks import SCHEMA, Row, in_turn, of_no_partition, pack, to_batches, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+
+REPORTED = ""  # the batch of blocks that are handed on as they are, such as quarantine and counts
+OBSERVATIONS = ("observations", "small", "condensed", "others", "proof")  # kinds of blocks that belong to one batch
 
 
 def batch_of(batches: int) -> Column:
@@ -38,7 +44,10 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
     """Judges the blocks of a batch, for `applyInArrow`."""
 
     # The annotations make Spark pass a group's blocks one after the other, never all at once.
-    def judge(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # noqa: ARG001
+    def judge(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if key[0].as_py() == REPORTED:
+            yield from (batch.select(SCHEMA.names) for batch in batches)
+            return
         settings = Settings.from_json(settings_json)
         small: Tables = {}
         shared: Tables = {}
@@ -67,18 +76,17 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
             tables = units.pop(unit)
             if unproved.get(unit) == []:
                 continue
+            store = ObservationStore(settings.range_offsets)
             if unit in partly:
                 tables = {}  # its rows among the small partitions are among the condensed ones
+            for name, frame in ((name, frame) for name, frames in tables.items() for frame in frames):
+                store.add(unit, name, frame)
             for name, payload in packed.pop(unit, ()):
-                tables.setdefault(name, []).append(unpack(payload))
-            if others := partly.get(unit):
-                tables = {name: [rows] for name, rows in together([tables]).items()}
-            judged = in_pool(judge_unit, *unit, tables, common, settings, unproved=unproved.get(unit))
-            summaries = judged.summaries
-            if others:
-                left = Others([rows for rows, _ in others], others[0][1])
-                summaries = [with_others(one, left) for one in summaries]
-            yield from to_batches(_results(to_frame(judged.findings), summaries))
+                store.add(unit, name, unpack(payload))
+            left = partly.get(unit)
+            others = Others([one for one, _ in left], left[0][1]) if left else None
+            judged = in_pool(judge_stored, store, unit, common, settings, unproved.get(unit), others)
+            yield from to_batches(_results(to_frame(judged.findings), judged.summaries))
             if settings.dialect == "jepsen" and judged.dependencies:  # one unit: all of its cycles are here
                 found = find_cycles(pl.concat(judged.dependencies), settings)
                 findings, record = judge_whole_run(found, settings)

@@ -7,9 +7,10 @@ The driver holds what is not plain, as it grows with the faults of a run, not wi
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from ....histories.settings import Settings
 from ...batches import Unit
+from ...partitions.offset_ranges import REST
 from ...screening.condense import wanted_of
 from ...screening.ranges import rows_of
 from ...screening.retained import Wanted, condensed, suspects_of_range
@@ -32,34 +34,64 @@ if TYPE_CHECKING:
 UNIT = ("topic", "partition")
 
 
+def literal(value: Any, kind: str) -> Column:
+    """A value that JSON can hold as a column of that type; so a few rows need no join."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.from_json(F.lit(json.dumps(value)), kind)
+
+
 def grouped(frames: list[DataFrame], key: list[str], tasks: int) -> Any:
     """The rows of all frames, grouped by key, in so many tasks."""
     union = reduce(lambda one, other: one.unionByName(other), frames)
     return union.repartition(tasks, *key).groupBy(*key)
 
 
-def condense(
-    handed: list[Any], parts: DataFrame, shared: DataFrame, about: tuple[Settings, int]
-) -> tuple[list[Unit], DataFrame]:
-    """The partitions that can be condensed, and their blocks of the kinds `condensed` and `others`.
+def by_range_of(parts: DataFrame, shared: DataFrame, ranges: Mapping[Unit, Sequence[int]], tasks: int) -> Any:
+    """The blocks of the ranges of units, grouped by range. Each has also those in no range and those of all partitions.
 
-    `handed`: the blocks of their borders, and of the suspects of ranges without rows. `parts`: the blocks of all
-    partitions, each with its range; `shared`: those of no partition. `about`: the settings and the number of tasks.
+    `parts`: the blocks of all partitions, each with its range; `shared`: those of no partition.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    settings, tasks = about
-    text, key = settings.to_json(), [*UNIT, "range"]
+    numbers = {f"{unit.topic}-{unit.partition}": found for unit, found in ranges.items()}
+    of_unit = literal(numbers, "map<string,array<long>>")[F.concat_ws("-", *UNIT)]
+    homes = F.when(F.col("range") == REST, of_unit).otherwise(F.array("range"))
+    own = parts.filter(is_of([*ranges])).withColumn("range", F.explode(homes))
+    each = [{**unit._asdict(), "range": number} for unit, numbers in ranges.items() for number in numbers]
+    everywhere = shared.drop(*UNIT).select(
+        "*", F.inline(literal(each, "array<struct<topic:string,partition:int,range:long>>"))
+    )
+    return grouped([own, everywhere], [*UNIT, "range"], tasks)
+
+
+def condense(
+    handed: list[Any],
+    parts: DataFrame,
+    shared: DataFrame,
+    ranges: Mapping[Unit, Sequence[int]],
+    settings: Settings,
+    tasks: int,
+) -> tuple[list[Unit], DataFrame]:
+    """The partitions that can be condensed, and their blocks of the kinds `condensed` and `others`.
+
+    `handed`: the blocks of their borders, and of the suspects of ranges without rows. `parts`, `shared`, `ranges`: as
+    of `by_range_of`.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    text = settings.to_json()
     borders: dict[Unit, Borders] = {unit: one for kind, unit, _, one in map(_opened, handed) if kind == "borders"}
-    found = grouped(_needed(parts, shared, [*borders]), key, tasks).applyInArrow(_suspecting(text, borders), BLOCK)
+    own = {unit: ranges[unit] for unit in borders}
+    found = by_range_of(parts, shared, own, tasks).applyInArrow(_suspecting(text, borders), BLOCK)
     suspects: dict[Unit, dict[int, Suspects | None]] = defaultdict(dict)
     for kind, unit, number, one in map(_opened, [*handed, *found.collect()]):
         if kind == "suspects":
             suspects[unit][number] = one
     every = {unit: wanted_of(suspects[unit], borders[unit]) for unit in borders}
     wanted = {unit: one for unit, one in every.items() if one is not None}
-    needed = _needed(parts, shared, [*wanted])
-    retained = grouped(needed, key, tasks).applyInArrow(_retaining(text, wanted), BLOCK)
+    own = {unit: ranges[unit] for unit in wanted}
+    retained = by_range_of(parts, shared, own, tasks).applyInArrow(_retaining(text, wanted), BLOCK)
     rest = parts.filter(is_of([*wanted])).filter("kind = 'rest'").drop("range")
     return [*wanted], retained.unionByName(rest.withColumn("kind", F.lit("condensed")))
 
@@ -76,16 +108,6 @@ def is_of(units: list[Unit]) -> Column:
 
     is_one = [(F.col("topic") == topic) & (F.col("partition") == partition) for topic, partition in units]
     return reduce(lambda one, other: one | other, is_one, F.lit(False))
-
-
-def _needed(parts: DataFrame, shared: DataFrame, units: list[Unit]) -> list[DataFrame]:
-    """The blocks of the ranges of units, and for each range also those in no range and those of all partitions."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    own = parts.filter(is_of(units))
-    of_range = own.filter(F.col("kind") != "rest")
-    ranges = F.broadcast(of_range.select(*UNIT, "range").distinct())
-    return [of_range, own.filter(F.col("kind") == "rest").drop("range").join(ranges, [*UNIT]), shared.crossJoin(ranges)]
 
 
 def _group_of(batches: Iterator[pa.RecordBatch]) -> tuple[Tables, Tables, Common]:

@@ -77,7 +77,7 @@ def judge_run(
             if is_whole(run, size):
                 _add_blocks(results, plan_whole(session, run))
             else:
-                with plan(session, run, size, lines, events) as (blocks, between):
+                with plan(session, run, lines, events) as (blocks, between):
                     odd = _add_blocks(results, blocks)
                     _judge_pieces(results, odd, between)
                     _judge_cycles(results, session, between)

@@ -34,7 +34,7 @@ from ...stages import (
     read_split,
 )
 from . import ranges, text_blocks
-from .batching import batch_of, judging
+from .batching import OBSERVATIONS, REPORTED, batch_of, judging
 from .blocks import (
     BLOCK,
     BUCKETS,
@@ -50,7 +50,7 @@ from .blocks import (
     to_batches,
     unpack,
 )
-from .condensing import is_of
+from .condensing import UNIT, literal
 from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
 from .frames import blocks_of_frame
 from .session import parallel_tasks, shuffle_tasks
@@ -67,9 +67,9 @@ _TABLES_OF_JOB = 4  # turns that are reserved for each decoding job, which yield
 
 @contextmanager
 def plan(
-    session: SparkSession, run: Run, size: int, lines: Accumulator[int] | None, events: DataFrame | None = None
+    session: SparkSession, run: Run, lines: Accumulator[int] | None, events: DataFrame | None = None
 ) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """Two DataFrames of blocks for a run of `size` bytes: its results, and what is compared across partitions.
+    """Two DataFrames of blocks: the results of a run, and what is compared across partitions.
 
     The latter are the dependencies of transactions and their expected pieces (kinds dependencies and expected).
     `lines` counts the lines that tasks have read; `events` is the history of `open_frame`. The frames that Spark
@@ -77,7 +77,7 @@ def plan(
     """
     stored: list[DataFrame] = []
     try:
-        yield _plan(session, run, size, lines, events, stored)
+        yield _plan(session, run, lines, events, stored)
     finally:
         for frame in stored:
             frame.unpersist()
@@ -86,7 +86,6 @@ def plan(
 def _plan(
     session: SparkSession,
     run: Run,
-    size: int,
     lines: Accumulator[int] | None,
     events: DataFrame | None,
     stored: list[DataFrame],
@@ -95,33 +94,33 @@ def _plan(
 
     run = replace(run, settings=replace(run.settings, batches=run.settings.batches or batches_of(run)))
     settings = run.settings.to_json()
-    # The broadcast waits until everything is read, which may take longer than Spark's default of five minutes.
-    session.conf.set("spark.sql.broadcastTimeout", "-1")
     read = _read(session, run, lines) if events is None else blocks_of_frame(events, settings, lines)
     read = store(read, stored)
     # Repartition before each groupBy: otherwise Spark judges a run of a single split in a single task.
     tasks = shuffle_tasks(session)
     waiting = read.filter(F.col("kind") == "waiting").repartition(min(tasks, BUCKETS), "partition")
     closed = store(waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK), stored)
-    blocks = read.filter(F.col("kind") != "waiting").unionByName(closed)
+    blocks, decoded = read.filter(F.col("kind") != "waiting").unionByName(closed), None
     if any(part.kind == "headers" for part in run.evidence):
-        blocks = _with_records(session, run, blocks, stored)
-    observed = blocks.filter(F.col("kind").isin("observations", "small"))
-    observed = observed.withColumn("batch", batch_of(run.settings.batches))
-    everywhere = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
-    reported = blocks.filter(F.col("kind").isin("quarantine", "damage", "counts", "context"))
-    if ranges.may_be_large(run, size):
-        storing = partial(store, stored=stored)
-        proved = ranges.prove(observed.drop("batch"), everywhere, run.settings, tasks, storing)
-        observed = observed.filter(~is_of(proved.done))
-        if proved.condensed is not None:
-            observed = observed.unionByName(proved.condensed.withColumn("batch", batch_of(run.settings.batches)))
-        everywhere, reported = everywhere.unionByName(proved.proofs), reported.unionByName(proved.summaries)
-    shared = everywhere.crossJoin(F.broadcast(observed.select("batch").distinct()))
-    needed = observed.unionByName(shared)
-    judged = store(needed.repartition(tasks, "batch").groupBy("batch").applyInArrow(judging(settings), BLOCK), stored)
+        blocks, decoded = _with_records(session, run, blocks, stored)
+    batch, is_observed = batch_of(run.settings.batches), F.col("kind").isin(*OBSERVATIONS)
+    sizes = blocks.filter(is_observed).select("kind", *UNIT, batch.alias("batch"), F.length("payload").alias("size"))
+    listed = sizes.groupBy("kind", *UNIT, "batch").agg(F.sum("size").alias("size")).collect()
+    blocks = blocks if decoded is None else blocks.unionByName(decoded)
+    if large := ranges.large_units(run, listed):
+        blocks = ranges.prove(blocks, large, run.settings, tasks, partial(store, stored=stored))
+    batches = literal(sorted({row["batch"] for row in listed}), "array<string>")
+    reported = F.array(F.lit(REPORTED))
+    homes = (
+        F.when(is_observed, F.array(batch))
+        .when(F.col("kind") == "context", F.concat(batches, reported))
+        .when(F.col("kind").isin("unplaced", "shared"), batches)
+        .otherwise(reported)
+    )
+    needed = blocks.withColumn("batch", F.explode(homes)).repartition(tasks, "batch")
+    judged = store(needed.groupBy("batch").applyInArrow(judging(settings), BLOCK), stored)
     is_compared_later = F.col("kind").isin("dependencies", "expected")
-    return judged.filter(~is_compared_later).unionByName(reported), judged.filter(is_compared_later)
+    return judged.filter(~is_compared_later), judged.filter(is_compared_later)
 
 
 def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> DataFrame:
@@ -155,9 +154,12 @@ def store(frame: DataFrame, stored: list[DataFrame]) -> DataFrame:
     return stored[-1]
 
 
-def _with_records(session: SparkSession, run: Run, blocks: DataFrame, stored: list[DataFrame]) -> DataFrame:
-    """Adds the records of large logs. The headers of all replicas and the records that the history refers to decide
-    which batches are decoded.
+def _with_records(
+    session: SparkSession, run: Run, blocks: DataFrame, stored: list[DataFrame]
+) -> tuple[DataFrame, DataFrame]:
+    """The blocks without headers, of every partition that has records; and the records of large logs.
+
+    The headers of all replicas and the records that the history refers to decide which batches are decoded.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -179,7 +181,7 @@ def _with_records(session: SparkSession, run: Run, blocks: DataFrame, stored: li
     else:
         decoded = jobs.repartition(shuffle_tasks(session), "turn").mapInArrow(_decoding, BLOCK)
     rest = blocks.filter(F.col("kind") != "headers")
-    return rest.unionByName(chosen.filter(F.col("kind") != "jobs")).unionByName(decoded)
+    return rest.unionByName(chosen.filter(F.col("kind") != "jobs")), decoded
 
 
 def _lookups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,73 +25,71 @@ from ...screening.range_facts import RangeFacts
 from ...screening.ranges import MAX_REST, Facts, can_be_proved, proof_of, range_facts, ranges_of, rows_of
 from ...screening.retained import suspects_of_range
 from ...screening.screen import chosen_rules
-from .batching import common_of
+from .batching import batch_of, common_of
 from .blocks import BLOCK, SCHEMA, Map, in_turn, of_no_partition, pack, rows_in, to_batches, unpack
-from .condensing import UNIT, condense, grouped
+from .condensing import UNIT, by_range_of, condense, grouped, is_of, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql import Row as Listed
 
 VALID = "valid"  # the name of proofs of plainly valid partitions
-BYTES_PER_ROW = 16  # of a large partition's blocks, at least; and a quarter of those of its lines
+BYTES_PER_ROW = 16  # of a large partition's blocks, at least
 RANGED = BLOCK + ", range long"
 _RANGED = SCHEMA.append(pa.field("range", pa.int64()))
 
 
-class Proofs(NamedTuple):
-    """The proofs of large partitions: blocks of kind `proof` with the unproved rules, and summaries of valid ones.
+def large_units(run: Run, listed: Sequence[Listed]) -> dict[Unit, str]:
+    """The partitions that are worth proving by ranges, and their batches.
 
-    Also the blocks that condense partitions for their unproved rules (condensing.py). All blocks of the partitions
-    in `done` are superseded.
+    `listed`: kind, topic, partition, batch and bytes of the blocks of observations.
     """
-
-    proofs: DataFrame
-    summaries: DataFrame
-    condensed: DataFrame | None
-    done: list[Unit]
-
-
-def may_be_large(run: Run, size: int) -> bool:
-    """Whether a run of `size` bytes may have partitions that are worth proving by ranges."""
-    settings = run.settings
-    return settings.dialect == "native" and not run.evidence and size > 4 * BYTES_PER_ROW * settings.large_rows
+    if run.settings.dialect != "native" or run.evidence:
+        return {}
+    whole = {Unit(row["topic"], row["partition"]): row for row in listed if row["kind"] == "observations"}
+    least = BYTES_PER_ROW * run.settings.large_rows
+    return {unit: str(row["batch"]) for unit, row in sorted(whole.items()) if row["size"] > least}
 
 
-def prove(observed: DataFrame, everywhere: DataFrame, settings: Settings, tasks: int, store: Any) -> Proofs:
-    """Proves what can be proved of large partitions, from their blocks and those that concern every partition."""
+def prove(blocks: DataFrame, large: Mapping[Unit, str], settings: Settings, tasks: int, store: Any) -> DataFrame:
+    """The blocks of a run in which those of large partitions are superseded as far as these can be proved.
+
+    There are then blocks of kind `proof` with the unproved rules, summaries of plainly valid partitions, and the
+    blocks that condense the others for their unproved rules (condensing.py).
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
-    whole = observed.filter(F.col("kind") == "observations")
-    size = F.sum(F.length("payload")).alias("size")
-    sizes = whole.groupBy(*UNIT).agg(size)
-    units = store(sizes.filter(F.col("size") > BYTES_PER_ROW * settings.large_rows).drop("size"))
-    names = units.agg(F.to_json(F.collect_list(F.struct(*UNIT))).alias("units"))
-    of_large = whole.join(F.broadcast(units), [*UNIT], "left_semi").withColumn("units", F.lit("[]"))
-    of_small = observed.filter(F.col("kind") == "small").crossJoin(F.broadcast(names))
     text = settings.to_json()
-    parts = store(of_large.unionByName(of_small).mapInArrow(_cutting(settings.range_offsets), RANGED))
-    of_range = F.col("range") != REST
-    much = parts.filter(~of_range).groupBy(*UNIT).agg(size)
-    much = much.filter(F.col("size") > BYTES_PER_ROW * MAX_REST)
-    parts = parts.join(F.broadcast(much), [*UNIT], "left_anti")
-    ranges = parts.filter(of_range).select(*UNIT, "range").distinct()
-    rest = parts.filter(~of_range).drop("range")
-    shared = everywhere.drop(*UNIT)
-    needed = [parts.filter(of_range), rest.join(F.broadcast(ranges), [*UNIT]), shared.crossJoin(F.broadcast(ranges))]
-    facts = grouped(needed, [*UNIT, "range"], tasks).applyInArrow(_stating(text), BLOCK)
-    needed = [facts, rest, shared.crossJoin(F.broadcast(ranges.select(*UNIT).distinct()))]
-    concluded = grouped(needed, [*UNIT], tasks).applyInArrow(_concluding(text), BLOCK).collect()
-    blocks = {kind: [row for row in concluded if row["kind"] == kind] for kind in ("proof", "summaries")}
+    observed = blocks.filter(F.col("kind").isin("observations", "small"))
+    batches = sorted({*large.values()})
+    is_large = F.when(F.col("kind") == "small", batch_of(settings.batches).isin(batches)).otherwise(is_of([*large]))
+    parts = store(observed.filter(is_large).mapInArrow(_cutting(settings.range_offsets, [*large]), RANGED))
+    shared = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
+    size = F.sum(F.length("payload")).alias("size")
+    sizes = {(Unit(*row[:2]), row[2]): row[3] for row in parts.groupBy(*UNIT, "range").agg(size).collect()}
+    ranges = {
+        unit: [number for one, number in sizes if one == unit and number != REST]
+        for unit in large
+        if sizes.get((unit, REST), 0) <= BYTES_PER_ROW * MAX_REST
+    }
+    facts = by_range_of(parts, shared, ranges, tasks).applyInArrow(_stating(text), BLOCK)
+    rest = parts.filter(is_of([*ranges])).filter(F.col("range") == REST).drop("range")
+    units = literal([unit._asdict() for unit in ranges], "array<struct<topic:string,partition:int>>")
+    for_all = shared.drop(*UNIT).select("*", F.inline(units))
+    concluded = grouped([facts, rest, for_all], [*UNIT], tasks).applyInArrow(_concluding(text), BLOCK).collect()
     handed = [row for row in concluded if row["kind"] in ("borders", "suspects")]
-    proofs, summaries = (observed.sparkSession.createDataFrame(rows, BLOCK) for rows in blocks.values())
-    done = [Unit(row["topic"], row["partition"]) for row in blocks["proof"] if row["name"] == VALID]
-    if not handed:
-        return Proofs(proofs, summaries, None, done)
-    units, condensed = condense(handed, parts, shared, (settings, tasks))
-    return Proofs(proofs, summaries, store(condensed), done + units)
+    proofs = [row.asDict() for row in concluded if row["kind"] in ("proof", "summaries")]
+    done = [Unit(row["topic"], row["partition"]) for row in proofs if row["name"] == VALID]
+    added = [blocks.sparkSession.createDataFrame(pa.Table.from_pylist(proofs, SCHEMA))] if proofs else []
+    if handed:
+        replaced, condensed = condense(handed, parts, shared, ranges, settings, tasks)
+        done += replaced
+        added.append(condensed)
+    is_done = F.col("kind").isin("observations", "small") & is_of(done)
+    return reduce(lambda one, other: one.unionByName(other), [blocks.filter(~is_done), *added])
 
 
-def _cutting(range_offsets: int) -> Map:
+def _cutting(range_offsets: int, large: list[Unit]) -> Map:
     """Cuts blocks into ranges; of blocks of many small partitions only the rows of large ones are taken."""
 
     def cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -98,7 +97,6 @@ def _cutting(range_offsets: int) -> Map:
             frame = unpack(row["payload"])
             units = {Unit(row["topic"], row["partition"]): frame}
             if row["kind"] == "small":
-                large = [Unit(one["topic"], one["partition"]) for one in json.loads(row["units"])]
                 units = {unit: frame.filter(**unit._asdict()).drop(*UNIT) for unit in large}
             for unit, rows in units.items():
                 for number, part in by_range(row["name"], rows, range_offsets) if len(rows) else ():
