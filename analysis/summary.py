@@ -36,6 +36,7 @@ def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Ju
             "end_offsets": len(p.end_offsets),
             "synthetic": int(p.sends["synthetic"].sum()),
             "batches": 0 if logs is None else len(logs.batches),
+            "checkpoints": 0 if logs is None else len(logs.checkpoints),
             "transactional batches": 0 if logs is None else int(logs.batches["transactional"].sum()),
             "resolved": p.resolved_count,
             "kept records": 0 if logs is None else logs.held,

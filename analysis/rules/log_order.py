@@ -158,7 +158,7 @@ def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evid
     summary="A broker's checkpoints contradict its log or each other",
     in_jepsen=NO_BROKER_FILES,
     source=REPLICATION,
-    needs=("batches",),
+    needs=("batches", "checkpoints"),
     follows="offset",
 ).judged_by_logs
 def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -64,12 +65,14 @@ def _remove(root: Path, *patterns: str) -> None:
 
 def _without_outcomes(root: Path) -> None:
     """Every fifteenth send of the history has no known outcome."""
-    history = root / "history.jsonl"
-    events = [json.loads(line) for line in history.read_text().splitlines()]
+    history = next(root.glob("history.jsonl*"))
+    read = gzip.decompress if history.suffix == ".gz" else bytes
+    events = [json.loads(line) for line in read(history.read_bytes()).splitlines()]
+    history.unlink()
     for event in [one for one in events if (one["f"], one["type"]) == ("send", "ok")][::15]:
         event["type"] = "info"
         event.pop("offset", None)
-    history.write_text("".join(json.dumps(event) + "\n" for event in events))
+    (root / "history.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
 
 
 TAKEN_AWAY: dict[str, Callable[[Path], None]] = {
@@ -78,13 +81,18 @@ TAKEN_AWAY: dict[str, Callable[[Path], None]] = {
     "broker 1": lambda root: _remove(root, "brokers/1"),
     "broker 3": lambda root: _remove(root, "brokers/3"),
     "controllers": lambda root: _remove(root, "**/__cluster_metadata-0"),
+    "checkpoints": lambda root: _remove(root, "**/*checkpoint"),
     "outcomes": _without_outcomes,
 }
 IN_SHORT = ("clean-a", "kip-101-a", "txn-unclean-x")
+# Each judges a broker's files by themselves: those that were not collected contradict nothing.
+OF_ONE_BROKER = ("checkpoint-order", "epoch-order", "aborted-index", "log-corruption")
 
 
 @pytest.mark.parametrize("what", TAKEN_AWAY)
-@pytest.mark.parametrize("name", [name for name in RUNS if IS_CAMPAIGN or name in IN_SHORT])
+@pytest.mark.parametrize(
+    "name", [name for name in RUNS if name in IN_SHORT or (IS_CAMPAIGN and name != "custom-kraft")]
+)
 def test_without_a_part_of_the_evidence_no_breach_appears_and_none_turns_valid(
     name: str, what: str, unpacked: Unpack, whole_verdict: Callable[[str], Any], tmp_path: Path
 ) -> None:
@@ -96,7 +104,8 @@ def test_without_a_part_of_the_evidence_no_breach_appears_and_none_turns_valid(
         before, now = whole.rules[rule]["verdict"], result["verdict"]
         # Without brokers' files a skipped record that became part of an aborted transaction is only skipped.
         assert now != "invalid" or before == "invalid" or rule == "int-poll-skip", (rule, before)
-        assert now != "valid" or before != "invalid", rule
+        assert now != "valid" or before != "invalid" or rule in OF_ONE_BROKER, rule
+    assert what != "checkpoints" or rest.rules["checkpoint-order"]["verdict"] == "not-judged"
     assert rest.verdict == "invalid" if whole.verdict == "invalid" else rest.verdict != "invalid"
 
 
