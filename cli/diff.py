@@ -9,12 +9,14 @@ from typing import Any
 import click
 
 from ..analysis.inspect.differences import differences
+from ..analysis.partitions.partition import Partition
 from ..analysis.replicas.replica_logs import in_snapshot
 from ..analysis.wording import span
 from ..histories.errors import UsageError
 from .document import Document
 from .inspection import (
     NO_LOG,
+    add_generation,
     add_shared_sentence,
     describe_extent,
     differing_spans,
@@ -54,7 +56,7 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
     document = Document()
     for part in compared:
         for snapshot in part["snapshots"]:
-            _snapshot(document, part["partition"], snapshot, opened.has_history)
+            _snapshot(document, opened.partition(part["partition"]), snapshot, opened.has_history)
     add_shared_sentence(document, [part["partition"] for part in compared if not part["snapshots"]], NO_LOG)
     show(document, form)
     return _exit_code(compared)
@@ -78,11 +80,12 @@ def _refuse_second_run(given: str | None) -> None:
         )
 
 
-def _snapshot(document: Document, partition: str, snapshot: dict[str, Any], has_history: bool) -> None:
+def _snapshot(document: Document, p: Partition, snapshot: dict[str, Any], has_history: bool) -> None:
     when = seconds_text(snapshot["time"], has_history)
     document.heading(
-        f"{partition}, {in_snapshot(snapshot['snapshot'])}" + (f" ({when} s)" if when and has_history else "")
+        f"{p.label}, {in_snapshot(snapshot['snapshot'])}" + (f" ({when} s)" if when and has_history else "")
     )
+    add_generation(document, p)
     for broker in snapshot["brokers"]:
         mark = broker["high_watermark"]
         document.sentences(

@@ -1,4 +1,4 @@
-"""`logjudge explain RUN|DIR [TOPIC-PARTITION[@OFFSET]]`: the causes of breaches, with sources."""
+"""`logjudge explain RUN|DIR [TOPIC-PARTITION[@OFFSET]|VALUE|KEY]`: the causes of breaches, with sources."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from ..analysis.incidents.joining import incidents_of
 from ..analysis.inspect.differences import differences
 from ..analysis.inspect.events import events_of_partition
 from ..analysis.inspect.findings_without_cause import unexplained, why_no_cause
-from ..analysis.inspect.offset_history import covers, found_record, offset_history, within
+from ..analysis.inspect.lookup import Match, find_records
+from ..analysis.inspect.offset_history import found_record, offset_history, within
 from ..analysis.inspect.open_partitions import Inspected
 from ..analysis.partitions.partition import Partition
 from ..analysis.replicas.replica_logs import in_snapshot
-from ..analysis.wording import brokers, either, plural, some, span
+from ..analysis.wording import brokers, either, plural, some
 from ..histories.errors import UsageError
-from ..histories.tables import Evidence, Finding
+from ..histories.tables import Finding
 from ..plots.report.incidents import RootCause, root_cause_of, source_of, step_of
 from ..plots.report.saved import Saved, is_saved, load
 from .document import Document
@@ -30,6 +31,7 @@ from .inspection import (
     NO_FILES,
     NO_LOG,
     Place,
+    add_generation,
     add_time_origin,
     describe_extent,
     differing_spans,
@@ -40,45 +42,85 @@ from .inspection import (
     with_time,
 )
 from .options import Form, LocalPath, form_options, from_option, show
+from .saved_causes import causes_at, check_partition_exists, explained_nearby, findings_at, known_partitions
 from .timeline import add_events
 
 Record = dict[str, Any]
 
 _Judged = tuple[list[Finding], list[Record]]  # findings and causes of a partition
+MAX_MATCHES = 20  # records with a value or a key
 MAX_FINDINGS = 12  # of a run or a partition, on the terminal
 MAX_UNEXPLAINED = 100  # findings without a cause, in JSON
 
 
 @click.command()
 @click.argument("source", metavar="RUN|DIR", type=LocalPath(takes_stdin=True))
-@click.argument("place", metavar="[TOPIC-PARTITION[@OFFSET]]", required=False)
+@click.argument("place", metavar="[TOPIC-PARTITION[@OFFSET]|VALUE|KEY]", required=False)
 @from_option
 @form_options("Print causes, findings without a cause, events and facts as JSON.")
 def command(source: Path, place: str | None, reader: str | None, form: Form) -> None:
-    """Explain a run, a partition, or one offset: the causes of its breaches, each fact with its source.
+    """Explain a run, a partition, or one record: the causes of its breaches, each fact with its source.
 
+    A record is named by its offset, by its value or by its key; if several have it, they are listed.
     A RUN is judged by the local engine. For a DIR that `logjudge check` wrote, the saved causes are printed.
     Findings without a cause are listed too, with the reason.
     """
-    target = parse_place(place)
-    if form == "json":
-        click.echo(json.dumps(_explanation(source, target, reader), indent=2))
-        return
     document = Document()
     if is_saved(source):
-        _explain_saved(document, _load_saved(source, target), target)
+        target = parse_place(place)
+        saved = load(source)
+        check_partition_exists(saved, target)
+        if form == "json":
+            click.echo(json.dumps(_saved_explanation(saved, target), indent=2))
+            return
+        _explain_saved(document, saved, target)
     else:
-        opened = open_for_inspection(source, reader, target and target.offset)
-        _explain_run(document, opened, target)
+        opened, target, matches = _open(source, place, reader)
+        if form == "json":
+            listed = {"matches": [match._asdict() for match in matches]}
+            click.echo(json.dumps(_explanation(opened, target) if target or not matches else listed, indent=2))
+            return
+        if target is None and matches:
+            _list_matches(document, str(place), matches)
+        else:
+            _explain_run(document, opened, target)
         if opened.has_history:
             add_time_origin(document, opened.started_at)
     show(document, form)
 
 
-def _load_saved(source: Path, target: Place | None) -> Saved:
-    saved = load(source)
-    check_partition_exists(saved, target)
-    return saved
+def _open(source: Path, text: str | None, reader: str | None) -> tuple[Inspected, Place | None, list[Match]]:
+    """The run, the place in it that the text names, and the records that have the text as value or key.
+
+    The place of a single record is that of its offset; several records have none. Raises UsageError.
+    """
+    target = parse_place(text, or_value=True)
+    opened = open_for_inspection(source, reader, target and target.offset)
+    if text is None or (target is not None and opened.has(target.partition)):
+        return opened, target, []
+    matches = find_records(map(opened.partition, opened.names()), text)
+    if not matches:
+        known = some(opened.names(), MAX_NAMES) or "none"
+        raise UsageError(
+            f"found {text}, which is no value or key of a record in this run, nor one of its partitions; expected one"
+            f" of {known}, with @OFFSET for a record"
+        )
+    if len(matches) > 1 or matches[0].offset is None:
+        return opened, None, matches
+    place = Place(str(matches[0].partition), matches[0].offset)
+    logs = opened.partition(place.partition).replica_logs
+    if logs is not None and len(logs.identical):  # the records at an offset are decoded as the run is opened
+        opened = open_for_inspection(source, reader, place.offset)
+    return opened, place, matches
+
+
+def _list_matches(document: Document, text: str, matches: list[Match]) -> None:
+    document.heading(f"{text}: the value or key of {plural(len(matches), 'record')}")
+    document.listed([(f"{match.place}: {match.about}", "") for match in matches[:MAX_MATCHES]])
+    if len(matches) > MAX_MATCHES:
+        document.sentences(f"… and {len(matches) - MAX_MATCHES:,} more; --json prints all")
+    if any(match.offset is not None for match in matches):
+        document.sentences("`logjudge explain RUN TOPIC-PARTITION@OFFSET` explains one of them.")
 
 
 def _with_files(saved: Saved) -> Collection[str]:
@@ -101,13 +143,13 @@ def _explain_saved(document: Document, saved: Saved, target: Place | None) -> No
         document.sentences("To see what each replica has at this offset, explain the run itself.")
 
 
-def _explanation(source: Path, target: Place | None, reader: str | None) -> Record:
+def _saved_explanation(saved: Saved, target: Place | None) -> Record:
+    causes = causes_at(saved, target)
+    return {"causes": causes, **_unexplained_record(findings_at(saved, target), causes, _with_files(saved))}
+
+
+def _explanation(opened: Inspected, target: Place | None) -> Record:
     """The JSON that docs/verdict.md describes."""
-    if is_saved(source):
-        saved = _load_saved(source, target)
-        causes = causes_at(saved, target)
-        return {"causes": causes, **_unexplained_record(findings_at(saved, target), causes, _with_files(saved))}
-    opened = open_for_inspection(source, reader, target and target.offset)
     names = opened.labels(target and target.partition)
     judged, findings, causes = _judge_all(opened, names)
     if target is not None and target.offset is not None:
@@ -174,8 +216,7 @@ def _explain_partition(document: Document, opened: Inspected, name: str) -> None
 def _numbers(document: Document, p: Partition) -> None:
     """Sends, reads and replicas of the partition in a few numbers."""
     document.heading(p.label)
-    if p.generation is not None:
-        document.sentences(p.generation.describe(p.topic))
+    add_generation(document, p)
     if len(p.sends) or len(p.reads):
         acknowledged = int(p.sends["acknowledged"].sum())
         document.sentences(f"{len(p.sends):,} sends ({acknowledged:,} acknowledged), {len(p.reads):,} records read")
@@ -202,8 +243,7 @@ def _explain_offset(document: Document, opened: Inspected, names: list[str], tar
 
 
 def _explain_history(document: Document, opened: Inspected, p: Partition, history: Record, here: list[Finding]) -> None:
-    if p.generation is not None:
-        document.sentences(p.generation.describe(p.topic))
+    add_generation(document, p)
     _facts(document, "Sent", history["sent"], history["sent_left_out"], "No recorded send was acknowledged here.")
     _facts(document, "Read", history["read"], history["read_left_out"], "No recorded consumer read it.")
     if history["passed"]:
@@ -332,68 +372,3 @@ def _root_cause(document: Document, cause: RootCause) -> None:
 def _chain(document: Document, facts: list[Record], started_at: str) -> None:
     steps = [step_of(fact, started_at) for fact in facts]
     document.numbered([(with_time(step.seconds, step.clock, step.text), step.source) for step in steps])
-
-
-def check_partition_exists(saved: Saved, place: Place | None) -> None:
-    """Raises UsageError if the results do not contain the partition."""
-    known = known_partitions(saved)
-    # Results of a run with many partitions name only some of them.
-    if place is None or place.partition in known or len(known) < saved.verdict["counts"].get("partitions", 0):
-        return
-    expected = some(sorted(known), MAX_NAMES) or "none"
-    raise UsageError(f"found {place.partition}, which is not in the results, expected one of {expected}")
-
-
-def known_partitions(saved: Saved) -> set[str]:
-    """The names of all partitions that the findings or the figures mention."""
-    here = saved.findings.filter(saved.findings["topic"].is_not_null()).select("topic", "partition").unique()
-    named = {f"{topic}-{partition}" for topic, partition in here.iter_rows()}
-    return named | {name for part in saved.figures["partitions"] for name in (part["name"], *_names_of(part))}
-
-
-def _names_of(row: Record) -> tuple[str, ...]:
-    """The partition's name, and the name with the topic generation if there are several."""
-    name = f"{row['topic']}-{row['partition']}"
-    generation = row.get("topic_generation")
-    return (name, f"{name}#{generation}") if isinstance(generation, int) else (name,)
-
-
-def findings_at(saved: Saved, place: Place | None) -> list[Finding]:
-    """The findings of the run, of a partition, or of an offset."""
-    found = [
-        Finding(**{**row, "evidence": [Evidence.of(one) for one in row["evidence"] or ()]})
-        for row in saved.findings.iter_rows(named=True)
-        if place is None or place.partition in _names_of(row)
-    ]
-    if place is None or place.offset is None:
-        return found
-    return [one for one in found if within(place.offset, one)]
-
-
-def causes_at(saved: Saved, place: Place | None) -> list[Record]:
-    """The causes of the run, of a partition, or of an offset."""
-    causes: list[Record] = saved.verdict.get("causes", [])
-    if place is None:
-        return causes
-    found = {one.id for one in findings_at(saved, place)}
-    return [cause for cause in causes if _concerns(cause, place, found)]
-
-
-def _concerns(cause: Record, place: Place, found: set[str]) -> bool:
-    if "#" in place.partition:  # one generation of a topic, known from its findings' ids
-        return not found.isdisjoint(cause["findings"])
-    if place.offset is not None:
-        return covers(cause, place.partition, place.offset, found)
-    lost = cause.get("lost")
-    if lost is not None:
-        return f"{lost['topic']}-{lost['partition']}" == place.partition
-    return not found.isdisjoint(cause["findings"])
-
-
-def explained_nearby(saved: Saved, place: Place | None) -> str:
-    """For an offset without a cause: the losses of its partition that have one, in parentheses."""
-    if place is None or place.offset is None:
-        return ""
-    lost = [cause["lost"] for cause in causes_at(saved, Place(place.partition, None)) if cause.get("lost")]
-    spans = dict.fromkeys(span(one["first"], one["last"]) for one in lost)
-    return f" (the results explain {some(list(spans))} of {place.partition})" if spans else ""

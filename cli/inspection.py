@@ -14,6 +14,7 @@ from .progress import Progress
 
 if TYPE_CHECKING:
     from ..analysis.inspect.open_partitions import Inspected
+    from ..analysis.partitions.partition import Partition
     from .document import Document
 
 
@@ -34,11 +35,13 @@ class Place(NamedTuple):
         return self.partition if self.offset is None else f"{self.partition}@{self.offset}"
 
 
-def parse_place(text: str | None) -> Place | None:
-    """The place that TOPIC-PARTITION[@OFFSET] names. Raises UsageError."""
+def parse_place(text: str | None, or_value: bool = False) -> Place | None:
+    """The place that TOPIC-PARTITION[@OFFSET] names. Raises UsageError for other text; None if that may be a value."""
     if text is None:
         return None
     match = _PLACE.fullmatch(text)
+    if match is None and or_value:
+        return None
     if match is None:
         raise UsageError(f"found {text}, expected TOPIC-PARTITION or TOPIC-PARTITION@OFFSET, such as orders-0@4711")
     offset = match["offset"]
@@ -93,6 +96,12 @@ def add_shared_sentence(document: Document, names: list[str], sentence: str) -> 
     if names:
         document.heading(some(names, MAX_NAMES))
         document.sentences(sentence)
+
+
+def add_generation(document: Document, p: Partition) -> None:
+    """Adds a sentence about the generation of a topic that was created again: orders-0#1 is of the first."""
+    if p.generation is not None:
+        document.sentences(p.generation.describe(p.topic))
 
 
 NO_LOG = "No broker log with records was collected."

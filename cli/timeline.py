@@ -15,6 +15,7 @@ from ..plots.time_axis import clock
 from .document import Document
 from .inspection import (
     NO_FILES,
+    add_generation,
     add_shared_sentence,
     add_time_origin,
     open_for_inspection,
@@ -57,6 +58,7 @@ def _document(opened: Inspected, timelines: list[dict[str, Any]]) -> Document:
     with_events = [part for part in timelines if part["moments"]]
     for part in with_events:
         document.heading(part["partition"])
+        add_generation(document, opened.partition(part["partition"]))
         own = [moment for moment in part["moments"] if _key(moment) not in shared]
         if not own:
             document.sentences("No events other than those of all partitions, below.")

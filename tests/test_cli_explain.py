@@ -32,6 +32,36 @@ def test_explain_takes_the_name_of_a_jepsen_key() -> None:
     assert by_key.startswith("0-0@0")
 
 
+def test_explain_finds_a_record_by_its_value_or_key(tmp_path: Path) -> None:
+    by_value, by_offset = invoke("explain", LOSSY, "p0-163").stdout, invoke("explain", LOSSY, "orders-0@255").stdout
+    assert by_value == by_offset
+    assert "p0 sent 'p0-163'" in by_value
+    history = tmp_path / "history.jsonl"
+    history.write_text(KEYED)
+    listed = [line.strip() for line in invoke("explain", history, "k").stdout.splitlines()]
+    assert listed[:4] == [
+        "k: the value or key of 3 records",
+        "- x-0@0: sent by p at 0.000 s",
+        "- x-0@1: sent by p at 0.000 s",
+        "- no partition: sent by p at 0.000 s, which failed",
+    ]
+    matches = json.loads(invoke("explain", history, "k", "--json").stdout)["matches"]
+    assert [(match["partition"], match["offset"]) for match in matches] == [("x-0", 0), ("x-0", 1), (None, None)]
+    assert invoke("explain", history, "b").stdout.startswith("x-0@1")
+    unknown = str(invoke("explain", history, "nope").exception)
+    assert "found nope, which is no value or key of a record in this run, nor one of its partitions" in unknown
+    check(LOSSY, "--out", tmp_path / "out")
+    assert "to look up a value, explain the run itself" in str(invoke("explain", tmp_path / "out", "p0-163").exception)
+
+
+KEYED = "".join(
+    json.dumps({"process": "p", "op": op, "type": kind, "f": "send", "topic": "x", "key": "k", "value": value, **more})
+    + "\n"
+    for op, (value, end, place) in enumerate([("a", "ok", 0), ("b", "ok", 1), ("c", "fail", None)])
+    for kind in ("invoke", end)
+    for more in [{"time": 2 * op + (kind != "invoke")} | ({} if place is None else {"partition": 0, "offset": place})]
+)
+
 OVERWRITTEN = (
     UNREAD
     + """{"process":"p","op":1,"type":"invoke","f":"send","topic":"x","partition":0,"value":"b","time":3}

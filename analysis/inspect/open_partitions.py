@@ -75,6 +75,10 @@ class Inspected:
             return self.names()
         return [label for label, p in self._partitions.items() if p.name == name] or [self.partition(name).label]
 
+    def has(self, name: str) -> bool:
+        """Whether the run has a partition of this name, or of this label."""
+        return any(name in (label, p.name) for label, p in self._partitions.items())
+
     def with_files(self) -> set[str]:
         """The partitions with facts from brokers' files."""
         return {p.name for p in self._partitions.values() if p.timeline is not None}

@@ -44,6 +44,21 @@ def test_an_offset_has_a_history(unpacked: Unpack) -> None:
     assert "broker 1 truncated orders-0 to offset 255" in output
 
 
+def test_generations_of_a_topic_are_explained_where_their_labels_appear(unpacked: Unpack) -> None:
+    run_folder = unpacked("clean-a")
+    before = run_folder / "snapshots" / "before"
+    shutil.copytree(run_folder / "brokers", before / "brokers")
+    config = json.loads((run_folder / "run.json").read_text())
+    config.setdefault("snapshots", {})["before"] = {"time": 1}
+    (run_folder / "run.json").write_text(json.dumps(config))
+    for file in run_folder.rglob("partition.metadata"):
+        topic_id = ("A" if before in file.parents else "B") * 22
+        file.write_text(f"version: 0\ntopic_id: {topic_id}")
+    for command in ("timeline", "diff", "explain"):
+        output = " ".join(invoke(command, run_folder, "orders-0").stdout.split())
+        assert "This is generation 2 of topic orders (id BBBBBBBBBBBBBBBBBBBBBB)" in output, command
+
+
 def test_the_lines_of_the_incident_name_the_leader_and_the_reason(tmp_path: Path) -> None:
     """The article's lines of brokers 152 and 153: the leader was empty, and the follower truncated to its log."""
     follower = tmp_path / "run" / "brokers" / "1"
