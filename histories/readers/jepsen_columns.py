@@ -12,6 +12,7 @@ finds tokens and roles of all lines at once, polars makes texts and numbers of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,8 +69,9 @@ _IS_DELIMITER = bytes(byte in _DELIMITERS for byte in range(256))
 _FUNCTIONS = ("send", "poll", "txn", "assign", "subscribe", "crash")
 _SEND, _POLL, _TXN, _ASSIGN, _SUBSCRIBE, _CRASH = range(6)
 _RECORD_COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp")
-_POSITIONS = EVENTS["offsets"]
+_POSITION_COLUMNS = ("topic", "partition", "offset", "start")
 _STEP_COLUMNS = ("f", *_RECORD_COLUMNS, "records", "offsets")
+_KINDS: Schema = {**EVENTS, "start": pl.Int64}
 
 
 def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
@@ -139,13 +141,9 @@ class _Tokens:
     text: pl.Series
     first: Ints  # token of each line
 
-    def before(self, tokens: Ints, distance: int) -> Bytes:
-        """The byte at this distance before each of these tokens."""
-        return self.data[self.start[tokens] - distance]
-
-    def letter(self, tokens: Ints, number: int) -> Bytes:
-        """The byte with this index of each of these tokens."""
-        return self.data[self.start[tokens] + number]
+    def byte(self, tokens: Ints, index: int) -> Bytes:
+        """The byte with this index of each of these tokens; an index below 0 is that of a byte before the token."""
+        return self.data[self.start[tokens] + index]
 
 
 def _tokens(text: pl.Series) -> _Tokens:
@@ -172,8 +170,8 @@ def _events(lines: pl.DataFrame, order: tuple[str, ...]) -> tuple[pl.DataFrame, 
     at |= {name: last - 2 * i for i, name in enumerate(reversed(order[count + 1 :]))}
     function = _functions(tokens, tokens.first + 2 * count + 1)
     begin = tokens.first + 2 * count + 3
-    value = _Value(tokens, begin, last + 1 - 2 * len(order[count + 1 :]), function)
-    uncommon = value.with_duplicate_key()
+    values = _Values(tokens, begin, last + 1 - 2 * len(order[count + 1 :]), function)
+    uncommon = values.lines_with_duplicate_key()
     if uncommon.size:
         keep = np.ones(lines.height, dtype=bool)
         keep[uncommon] = False
@@ -182,7 +180,7 @@ def _events(lines: pl.DataFrame, order: tuple[str, ...]) -> tuple[pl.DataFrame, 
         time=tokens.text.gather(at["time"]).cast(pl.Int64),
         process=tokens.text.gather(at["process"]),
         type=tokens.text.gather(at["type"]).str.strip_prefix(":"),
-        **value.columns(),
+        **values.columns(),
     )
 
 
@@ -191,59 +189,68 @@ def _functions(tokens: _Tokens, at: Ints) -> Ints:
     by_letter = np.zeros(256, dtype=np.int64)
     for number, name in enumerate(_FUNCTIONS):
         by_letter[ord(name[0])] = number
-    function = by_letter[tokens.letter(at, 1)]
-    function[(function == _SUBSCRIBE) & (tokens.letter(at, 2) == ord("e"))] = _SEND
+    function = by_letter[tokens.byte(at, 1)]
+    function[(function == _SUBSCRIBE) & (tokens.byte(at, 2) == ord("e"))] = _SEND
     return function
 
 
-class _Value:
-    """The tokens of the values of all lines, in one sequence, and the role of each."""
+class _Values:
+    """The tokens of the values of all lines, in one sequence, and the role of each.
+
+    In `[[:send 7 [0 5]] [:poll {8 [[3 9] [4 nil]]}]]` :send and :poll are steps, 8 is the key of a poll, 0, 3 and 4 are
+    offsets, and 5, 9 and nil are values. 7 has no role, as the key of a send follows its step.
+    """
 
     def __init__(self, tokens: _Tokens, begin: Ints, stop: Ints, function: Ints) -> None:
-        nil = tokens.before(np.minimum(begin, len(tokens.start) - 1), 1) == ord(" ")
-        count = np.where(nil, 0, stop - begin)
+        has_no_value = tokens.byte(np.minimum(begin, len(tokens.start) - 1), -1) == ord(" ")  # nil, without a bracket
+        count = np.where(has_no_value, 0, stop - begin)
         self.tokens = tokens
-        self.function = function
+        self.function = function  # of each line
         self.token = np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)
         self.line = np.repeat(np.arange(len(count)), count)
-        before = tokens.before(self.token, 1)
-        self.keyword = tokens.letter(self.token, 0) == ord(":")
-        data = (function <= _TXN)[self.line]
-        self.step = data & (before == ord("[")) & self.keyword
-        self.send = self.step & (tokens.letter(self.token, 1) == ord("s"))
-        comma = (before == ord(" ")) & (tokens.before(self.token, 2) == ord(","))
-        self.polled = data & ((before == ord("{")) | comma)  # a key of a poll
-        after_step = np.append(False, self.step[:-1]) & ~self.step & ~self.polled
-        self.offset = data & (before == ord("[")) & ~self.step
-        self.value = data & ~(self.step | self.polled | self.offset | after_step)
-        self.number_of_step = np.cumsum(self.step) - 1
+        before = tokens.byte(self.token, -1)
+        self.is_keyword = tokens.byte(self.token, 0) == ord(":")
+        has_steps = (function <= _TXN)[self.line]
+        in_vector = has_steps & (before == ord("["))
+        self.is_step = in_vector & self.is_keyword
+        self.is_send = self.is_step & (tokens.byte(self.token, 1) == ord("s"))
+        after_comma = (before == ord(" ")) & (tokens.byte(self.token, -2) == ord(","))
+        self.is_poll_key = has_steps & ((before == ord("{")) | after_comma)
+        is_send_key = np.append(False, self.is_step[:-1]) & ~self.is_step & ~self.is_poll_key
+        self.is_offset = in_vector & ~self.is_step
+        self.is_value = has_steps & ~(self.is_step | self.is_poll_key | self.is_offset | is_send_key)
+        self.step = np.cumsum(self.is_step) - 1  # the number of the step that has the token
 
-    def with_duplicate_key(self) -> Ints:
+    def lines_with_duplicate_key(self) -> Ints:
         """The lines with a poll that has a key twice."""
-        at = np.flatnonzero(self.polled)
-        step = self.number_of_step[at]
+        at = np.flatnonzero(self.is_poll_key)
+        step = self.step[at]
         at = at[np.bincount(step)[step] > 1] if at.size else at
-        keys = pl.DataFrame({"step": self.number_of_step[at], "key": self._text(at)})
+        keys = pl.DataFrame({"step": self.step[at], "key": self._text(at)})
         return np.unique(self.line[at[keys.is_duplicated().to_numpy()]])
 
     def columns(self) -> dict[str, pl.Series]:
         """The columns of the events that come from the values."""
-        records = self._records()
-        steps = self._steps(records)
-        function = self.function
-        count = np.bincount(self.line[self.step], minlength=len(function))
-        single = (function == _SEND) & (count == 1)
-        poll = function == _POLL
-        txn = (function == _TXN) | (function == _SEND) & ~single
-        first = steps[(np.cumsum(count) - count).clip(0, max(steps.height - 1, 0))] if steps.height else steps
-        sent = {name: _where(single, first[name]) for name in ("topic", "partition", "offset", "value") if steps.height}
-        names = np.where(txn, _TXN, function)
+        records, steps, function = self._records(), self._steps(), self.function
+        record = _complete(records, _RECORD_COLUMNS).to_struct()
+        is_poll_step = (steps["f"] == "poll").to_numpy()
+        steps = steps.with_columns(records=_lists(record, records["step"].to_numpy(), is_poll_step))
+        step = _complete(steps, _STEP_COLUMNS)
+        count = np.bincount(self.line[self.is_step], minlength=len(function))
+        is_single = (function == _SEND) & (count == 1)
+        is_txn = (function == _TXN) | (function == _SEND) & ~is_single
+        sent = {}
+        if step.height:
+            first = step[(np.cumsum(count) - count).clip(0, step.height - 1)]
+            sent = {name: _where(is_single, first[name]) for name in ("topic", "partition", "offset", "value")}
+        assigned, subscribed = (np.flatnonzero((function == f)[self.line]) for f in (_ASSIGN, _SUBSCRIBE))
+        position = _complete(pl.DataFrame({"topic": self._topic(assigned)}), _POSITION_COLUMNS).to_struct()
         return sent | {
-            "f": pl.Series(_FUNCTIONS, dtype=pl.String).gather(names),
-            "records": _lists(records.select(_RECORD_COLUMNS).to_struct(), records["line"].to_numpy(), poll),
-            "ops": _lists(steps.select(_STEP_COLUMNS).to_struct(), steps["line"].to_numpy(), txn),
-            "offsets": self._positions(),
-            "topics": self._topics(),
+            "f": pl.Series(_FUNCTIONS, dtype=pl.String).gather(np.where(is_txn, _TXN, function)),
+            "records": _lists(record, records["line"].to_numpy(), function == _POLL),
+            "ops": _lists(step.to_struct(), steps["line"].to_numpy(), is_txn),
+            "offsets": _lists(position, self.line[assigned], function == _ASSIGN),
+            "topics": _lists(self._topic(subscribed), self.line[subscribed], function == _SUBSCRIBE),
         }
 
     def _text(self, at: Ints) -> pl.Series:
@@ -251,71 +258,50 @@ class _Value:
 
     def _topic(self, at: Ints) -> pl.Series:
         topic = self._text(at)
-        return topic.str.strip_prefix(":") if self.keyword[at].any() else topic
+        return topic.str.strip_prefix(":") if self.is_keyword[at].any() else topic
 
     def _records(self) -> pl.DataFrame:
-        """The records of all polls. A key without records has one without offset and value."""
-        polled = np.flatnonzero(self.polled)
-        after = self.tokens.end[self.token[polled]] + len(" [")
-        of_send = np.append(self.send[self.step], False)  # the last for tokens before any step
-        found = self.value & ~of_send[self.number_of_step]
-        found[polled[self.tokens.data[after] == ord("]")]] = True
-        at = np.flatnonzero(found)
-        key = np.maximum.accumulate(np.where(self.polled, np.arange(len(found)), 0))[at]
-        full = self.value[at]
+        """The records of all polls: line, step, topic, offset, value. A key without records has one without both."""
+        keys = np.flatnonzero(self.is_poll_key)
+        after = self.tokens.end[self.token[keys]] + len(" [")
+        is_of_send = np.append(self.is_send[self.is_step], False)  # the last for tokens before any step
+        is_record = self.is_value & ~is_of_send[self.step]
+        is_record[keys[self.tokens.data[after] == ord("]")]] = True
+        at = np.flatnonzero(is_record)
+        key = np.maximum.accumulate(np.where(self.is_poll_key, np.arange(len(is_record)), 0))[at]
+        has_value = self.is_value[at]
         return pl.DataFrame(
             {
                 "line": self.line[at],
-                "step": self.number_of_step[at],
+                "step": self.step[at],
                 "topic": self._topic(key),
-                "partition": _zeros(len(at)),
-                "offset": _where(full, self._text(at - full)).cast(pl.Int64, strict=False),  # of nil: null
-                "key": _nulls(len(at)),
-                "value": _where(full, self._text(at)),
+                "offset": _where(has_value, self._text(at - has_value)).cast(pl.Int64, strict=False),  # of nil: null
+                "value": _where(has_value, self._text(at)),
             }
-        ).with_columns(timestamp=pl.lit(None, pl.Int64))
+        )
 
-    def _steps(self, records: pl.DataFrame) -> pl.DataFrame:
-        """The sends and polls."""
-        at = np.flatnonzero(self.step)
-        send = self.send[at]
-        end = len(self.token) - 1
-        has_offset = send & self.offset[np.minimum(at + 2, end)]
-        offset = _where(has_offset, self._text(np.minimum(at + 2, end)))
+    def _steps(self) -> pl.DataFrame:
+        """The sends and polls: line, f, and topic, offset and value of a send."""
+        at = np.flatnonzero(self.is_step)
+        is_send, last = self.is_send[at], len(self.token) - 1
+        third = np.minimum(at + 2, last)
+        has_offset = is_send & self.is_offset[third]
         return pl.DataFrame(
             {
                 "line": self.line[at],
-                "f": pl.Series(("poll", "send")).gather(send.astype(np.int64)),
-                "topic": _where(send, self._topic(np.minimum(at + 1, end))),
-                "partition": _where(send, _zeros(len(at))),
-                "offset": offset.cast(pl.Int64, strict=False),
-                "key": _nulls(len(at)),
-                "value": _where(send, self._text(np.minimum(at + 2 + has_offset, end))),
-                "records": _lists(records.select(_RECORD_COLUMNS).to_struct(), records["step"].to_numpy(), ~send),
+                "f": pl.Series(("poll", "send")).gather(is_send.astype(np.int64)),
+                "topic": _where(is_send, self._topic(np.minimum(at + 1, last))),
+                "offset": _where(has_offset, self._text(third)).cast(pl.Int64, strict=False),
+                "value": _where(is_send, self._text(np.minimum(at + 2 + has_offset, last))),
             }
-        ).with_columns(timestamp=pl.lit(None, pl.Int64), offsets=pl.lit(None, _POSITIONS))
-
-    def _positions(self) -> pl.Series:
-        """The keys of :assign."""
-        assign = self.function == _ASSIGN
-        at = np.flatnonzero(assign[self.line])
-        none = pl.lit(None, pl.Int64)
-        keys = pl.DataFrame({"topic": self._topic(at), "partition": _zeros(len(at))})
-        return _lists(keys.with_columns(offset=none, start=none).to_struct(), self.line[at], assign)
-
-    def _topics(self) -> pl.Series:
-        """The keys of :subscribe."""
-        subscribe = self.function == _SUBSCRIBE
-        at = np.flatnonzero(subscribe[self.line])
-        return _lists(self._topic(at), self.line[at], subscribe)
+        )
 
 
-def _zeros(count: int) -> pl.Series:
-    return pl.Series(np.zeros(count, dtype=np.int32))
-
-
-def _nulls(count: int) -> pl.Series:
-    return pl.Series([None], dtype=pl.String).new_from_index(0, count)
+def _complete(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """The rows with these columns. Jepsen's keys are topics of one partition; what is missing is null."""
+    partition = pl.when(pl.col("topic").is_not_null()).then(pl.lit(0, pl.Int32)).alias("partition")
+    missing = [pl.lit(None, _KINDS[name]).alias(name) for name in columns if name not in (*rows.columns, "partition")]
+    return rows.with_columns(partition, *missing).select(columns)
 
 
 def _where(present: Mask, series: pl.Series) -> pl.Series:
