@@ -1,8 +1,14 @@
 """Loops over the bytes of a segment: walk headers, check CRCs, decode records.
 
 aiokafka's parser makes a Python object for each record, at about a microsecond with its fields. These loops fill
-arrays. Layouts are those of Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1). Nothing raises: a status and a
-position report bytes that cannot be decoded.
+arrays. Layouts are those of Kafka's DefaultRecordBatch (v2) and LegacyRecord (v0, v1; a message is a batch of one
+record). Nothing raises: a status and a position report bytes that cannot be decoded. Integers are big-endian; they
+begin at these bytes:
+
+    all     0 base offset, 8 length of what follows, 16 magic
+    v2      12 leader epoch, 17 CRC of the bytes from 21 on, 21 attributes, 23 last offset delta, 27 base timestamp,
+            35 max timestamp, 43 producer id, 51 producer epoch, 53 base sequence, 57 count, 61 records
+    v0, v1  12 CRC of the bytes from 16 on, 17 attributes, 18 timestamp (v1), then length and bytes of key and value
 
 Each loop is written once, in the part of Python that numba compiles. A byte is never shifted: the result would be
 unsigned, and sums with it floats. Loading the compiled loops takes half a second, and compiling them on a new machine
@@ -48,7 +54,7 @@ from .batch_layout import (
 COMPILED_FROM = 10 << 20
 MAX, MIN = (1 << 63) - 1, -(1 << 63)
 FNV_PRIME, FNV_BASIS = 0x100000001B3, 0xCBF29CE484222325 - (1 << 64)
-BITS = (1 << 64) - 1  # of a product that are kept: Python's integers do not overflow. Compiled: all (-1)
+BITS = (1 << 64) - 1  # mask of a product, as Python's integers do not overflow; -1 in the compiled loops
 
 
 def crc(table: Any, buf: Any, start: int, end: int) -> int:
@@ -74,7 +80,7 @@ def crc(table: Any, buf: Any, start: int, end: int) -> int:
     return c ^ 0xFFFFFFFF
 
 
-def be(buf: Any, pos: int, width: int) -> int:
+def signed(buf: Any, pos: int, width: int) -> int:
     """A signed big-endian integer of `width` bytes."""
     value = -1 if buf[pos] > 0x7F else 0
     for i in range(pos, pos + width):
@@ -86,8 +92,8 @@ def check_header(buf: Any, pos: int, end: int) -> tuple[int, int]:
     """The status of the batch at pos, and its size in bytes."""
     if pos + 12 > end:
         return TORN, 0
-    length = be(buf, pos + 8, 4)
-    if length == 0 and be(buf, pos, 8) == 0:
+    length = signed(buf, pos + 8, 4)
+    if length == 0 and signed(buf, pos, 8) == 0:
         return ZEROS, 0
     if length < MIN_LEGACY_LENGTH:
         return BAD_LENGTH, 0
@@ -96,94 +102,89 @@ def check_header(buf: Any, pos: int, end: int) -> tuple[int, int]:
     magic = buf[pos + 16]
     if magic > 2:
         return BAD_MAGIC, 0
-    if magic == 2 and length < V2_OVERHEAD - 12:
-        return BAD_LENGTH, 0
-    if magic == 1 and length < MIN_LEGACY_LENGTH + 8:
+    if (magic == 2 and length < V2_OVERHEAD - 12) or (magic == 1 and length < MIN_LEGACY_LENGTH + 8):
         return BAD_LENGTH, 0
     if pos + 12 + length > end:
         return TORN, length + 12
     return OK, length + 12
 
 
-def has_right_crc(buf: Any, pos: int, size: int, table_old: Any, table_new: Any) -> bool:
+def has_right_crc(buf: Any, pos: int, size: int, crc32: Any, crc32c: Any) -> bool:
     """Whether the CRC of the batch at pos matches its bytes."""
     if buf[pos + 16] == 2:
-        return crc(table_new, buf, pos + 21, pos + size) == be(buf, pos + 17, 4) & 0xFFFFFFFF
-    return crc(table_old, buf, pos + 16, pos + size) == be(buf, pos + 12, 4) & 0xFFFFFFFF
+        return crc(crc32c, buf, pos + 21, pos + size) == signed(buf, pos + 17, 4) & 0xFFFFFFFF
+    return crc(crc32, buf, pos + 16, pos + size) == signed(buf, pos + 12, 4) & 0xFFFFFFFF
 
 
 def count_batches(buf: Any, pos: int, end: int) -> tuple[int, int, int]:
     """The number of batches from pos on, the position where the walk stopped, and the status there."""
-    n = 0
+    n, status = 0, OK
     while pos < end:
         status, size = check_header(buf, pos, end)
         if status != OK:
-            return n, pos, status
+            break
         n += 1
         pos += size
-    return n, pos, OK
+    return n, pos, status
 
 
 def skip(buf: Any, pos: int, end: int, target: int) -> tuple[int, int, int]:
-    """The first batch at or after `target`: its position, the status there, and the last base offset."""
+    """The position of the first batch at or after `target`, the status there, and the base offset before it, or -1."""
     last = -1
     while pos < end and pos < target:
         status, size = check_header(buf, pos, end)
         if status != OK:
             return pos, status, last
-        last = be(buf, pos, 8)
+        last = signed(buf, pos, 8)
         pos += size
     return pos, OK, last
 
 
-def sum_of(one: int, other: int) -> int:
-    """The sum as 64 bits overflow."""
-    if one > 0 and other > MAX - one:
-        return (one + MIN) + (other + MIN)
-    if one < 0 and other < MIN - one:
-        return (one - MIN) + (other - MIN)
-    return one + other
+def wrapping_sum(a: int, b: int) -> int:
+    """The sum of two integers of 64 bits, which overflows as Java's does."""
+    if a > 0 and b > MAX - a:
+        return (a + MIN) + (b + MIN)
+    if a < 0 and b < MIN - a:
+        return (a - MIN) + (b - MIN)
+    return a + b
 
 
-def scan(buf: Any, pos: int, n: int, table_old: Any, table_new: Any, out: Any) -> int:
+def scan(buf: Any, pos: int, n: int, crc32: Any, crc32c: Any, out: Any) -> int:
     """Fills `out` with the headers of the n batches that start at pos."""
     for row in range(n):
-        size = be(buf, pos + 8, 4) + 12
+        size = signed(buf, pos + 8, 4) + 12
         magic = buf[pos + 16]
-        base = be(buf, pos, 8)
-        is_right = has_right_crc(buf, pos, size, table_old, table_new)
+        base = signed(buf, pos, 8)
+        is_right = has_right_crc(buf, pos, size, crc32, crc32c)
         out[row, BASE] = base
         out[row, MAGIC] = magic
         out[row, BYTE] = pos
         out[row, SIZE] = size
         if magic == 2:
-            out[row, LAST] = sum_of(base, be(buf, pos + 23, 4))
-            out[row, EPOCH] = be(buf, pos + 12, 4)
-            out[row, CRC2] = (be(buf, pos + 17, 4) & 0xFFFFFFFF) * 2 + is_right
-            out[row, ATTRIBUTES] = be(buf, pos + 21, 2)
-            out[row, BASE_TIMESTAMP] = be(buf, pos + 27, 8)
-            out[row, MAX_TIMESTAMP] = be(buf, pos + 35, 8)
-            out[row, PRODUCER] = be(buf, pos + 43, 8)
-            out[row, PRODUCER_EPOCH] = be(buf, pos + 51, 2)
-            out[row, SEQUENCE] = be(buf, pos + 53, 4)
-            out[row, COUNT] = be(buf, pos + 57, 4)
+            out[row, LAST] = wrapping_sum(base, signed(buf, pos + 23, 4))
+            out[row, EPOCH] = signed(buf, pos + 12, 4)
+            out[row, CRC2] = (signed(buf, pos + 17, 4) & 0xFFFFFFFF) * 2 + is_right
+            out[row, ATTRIBUTES] = signed(buf, pos + 21, 2)
+            out[row, BASE_TIMESTAMP] = signed(buf, pos + 27, 8)
+            out[row, MAX_TIMESTAMP] = signed(buf, pos + 35, 8)
+            out[row, PRODUCER] = signed(buf, pos + 43, 8)
+            out[row, PRODUCER_EPOCH] = signed(buf, pos + 51, 2)
+            out[row, SEQUENCE] = signed(buf, pos + 53, 4)
+            out[row, COUNT] = signed(buf, pos + 57, 4)
         else:
-            time = be(buf, pos + 18, 8) if magic == 1 else -1
+            time = signed(buf, pos + 18, 8) if magic == 1 else -1
             out[row, LAST] = base
             out[row, EPOCH] = -1
-            out[row, CRC2] = (be(buf, pos + 12, 4) & 0xFFFFFFFF) * 2 + is_right
+            out[row, CRC2] = (signed(buf, pos + 12, 4) & 0xFFFFFFFF) * 2 + is_right
             out[row, ATTRIBUTES] = buf[pos + 17]
-            out[row, BASE_TIMESTAMP] = time
-            out[row, MAX_TIMESTAMP] = time
-            out[row, PRODUCER] = -1
-            out[row, PRODUCER_EPOCH] = -1
-            out[row, SEQUENCE] = -1
+            out[row, BASE_TIMESTAMP] = out[row, MAX_TIMESTAMP] = time
+            out[row, PRODUCER] = out[row, PRODUCER_EPOCH] = out[row, SEQUENCE] = -1
             out[row, COUNT] = 1
         pos += size
     return pos
 
 
-def resync(buf: Any, pos: int, end: int, min_offset: int, table_old: Any, table_new: Any) -> int:
+def resync(buf: Any, pos: int, end: int, min_offset: int, crc32: Any, crc32c: Any) -> int:
     """The next position of a complete batch with a right CRC and an offset from `min_offset` on; `end` if none."""
     while pos + 26 <= end:
         if buf[pos + 16] <= 2:
@@ -191,8 +192,8 @@ def resync(buf: Any, pos: int, end: int, min_offset: int, table_old: Any, table_
             # Offsets of one segment are at most 2^31 apart: its index holds them as 32-bit integers.
             if (
                 status == OK
-                and min_offset <= be(buf, pos, 8) < min_offset + 2147483648
-                and has_right_crc(buf, pos, size, table_old, table_new)
+                and min_offset <= signed(buf, pos, 8) < min_offset + 2147483648
+                and has_right_crc(buf, pos, size, crc32, crc32c)
             ):
                 return pos
         pos += 1
@@ -213,17 +214,17 @@ def varint(buf: Any, pos: int, end: int) -> tuple[int, int]:
     return 0, -1
 
 
-def decode_v2(buf: Any, starts: Any, ends: Any, counts: Any, out: Any, row_of: Any, good: Any) -> int:
+def decode_v2(buf: Any, starts: Any, ends: Any, counts: Any, out: Any, batch_of: Any, decoded: Any) -> int:
     """Decodes the records of v2 batches with payloads at starts..ends. Returns the number of rows.
 
-    out: offset delta, timestamp delta, key start, key length (-1 null), value start, value length, headers
-    start, headers end. row_of: the batch of each row. good: the decoded records of each batch.
+    `out` has the columns offset delta, timestamp delta, key start, key length (-1: null), value start, value length,
+    headers start, headers end. `batch_of` gets the batch of each row, `decoded` the number of rows of each batch.
     """
     n = 0
     for b in range(len(starts)):
         pos = starts[b]
         end = ends[b]
-        good[b] = 0
+        decoded[b] = 0
         for _ in range(counts[b]):
             length, pos = varint(buf, pos, end)
             if pos < 0 or length < 0 or length > end - pos:  # a sum could overflow
@@ -249,42 +250,40 @@ def decode_v2(buf: Any, starts: Any, ends: Any, counts: Any, out: Any, row_of: A
             out[n, 5] = value
             out[n, 6] = value_at + max(value, 0)
             out[n, 7] = stop
-            row_of[n] = b
+            batch_of[n] = b
             pos = stop
             n += 1
-            good[b] += 1
+            decoded[b] += 1
     return n
 
 
-def decode_legacy(buf: Any, starts: Any, ends: Any, out: Any, row_of: Any, good: Any) -> int:
+def decode_legacy(buf: Any, starts: Any, ends: Any, out: Any, batch_of: Any, decoded: Any) -> int:
     """Decodes uncompressed v0 and v1 messages into the columns of `decode_v2`, without headers and deltas."""
     n = 0
     for b in range(len(starts)):
-        good[b] = 0
+        decoded[b] = 0
         pos = starts[b] + (26 if buf[starts[b] + 16] == 1 else 18)
         end = ends[b]
         if pos + 4 > end:
             continue
-        key = be(buf, pos, 4)
+        key = signed(buf, pos, 4)
         key_at = pos + 4
         pos = key_at + max(key, 0)
         if key < -1 or pos + 4 > end:
             continue
-        value = be(buf, pos, 4)
+        value = signed(buf, pos, 4)
         pos += 4
         if value < -1 or pos + max(value, 0) > end:
             continue
-        out[n, 0] = 0
-        out[n, 1] = 0
+        out[n, 0] = out[n, 1] = 0
         out[n, 2] = key_at
         out[n, 3] = key
         out[n, 4] = pos
         out[n, 5] = value
-        out[n, 6] = end
-        out[n, 7] = end
-        row_of[n] = b
+        out[n, 6] = out[n, 7] = end
+        batch_of[n] = b
         n += 1
-        good[b] = 1
+        decoded[b] = 1
     return n
 
 
@@ -308,7 +307,7 @@ def digests(buf: Any, spans: Any, out: Any) -> None:
 
 # A function comes after those that it calls.
 LOOPS = (
-    *(crc, be, check_header, has_right_crc, count_batches, skip, sum_of, scan, resync),
+    *(crc, signed, check_header, has_right_crc, count_batches, skip, wrapping_sum, scan, resync),
     *(varint, decode_v2, decode_legacy, digests),
 )
 
