@@ -31,9 +31,8 @@ LEADERLESS: dict[str, Any] = {"facecolor": style.RED, "alpha": 0.7}
 MOVING: dict[str, Any] = {"facecolor": "none", "linewidth": 1.6, "linestyle": "--"}
 ADDING: dict[str, Any] = {"edgecolor": style.GREEN}
 REMOVING: dict[str, Any] = {"edgecolor": style.RED}
-# The marks differ in height, so that a broker that stops and returns at once shows both.
-DIED: dict[str, Any] = {"marker": "X", "color": style.RED, "height": 0.18}
-BACK: dict[str, Any] = {"marker": "o", "color": style.INK, "height": -0.18}
+DIED: dict[str, Any] = {"marker": "X", "color": style.RED}
+BACK: dict[str, Any] = {"marker": "o", "color": style.INK}
 NEAR = 1_000_000_000  # ns: sources may date one event differently
 
 Record = dict[str, Any]
@@ -49,6 +48,20 @@ class _Window(NamedTuple):
     def place(self, time: int) -> float:
         """The place of a time on the axis, in seconds."""
         return (time - self.zero) / 1e9
+
+
+class _Lanes(NamedTuple):
+    """An axis with one row per broker."""
+
+    axis: Axes
+    rows: dict[str, int]
+    window: _Window
+
+    def bar(self, broker: str, since: int, until: int, height: float, zorder: float, **look: Any) -> None:
+        """Draws a bar in the broker's row, if it has one."""
+        if broker in self.rows and since < until:
+            left, right = self.window.place(since), self.window.place(until)
+            style.bar(self.axis, self.rows[broker], left, right, height, zorder=zorder, **look)
 
 
 def subjects(figures: Record) -> list[Record]:
@@ -78,7 +91,7 @@ def draw(figures: Record, partition: str) -> Figure:
         rows = [0.3 * max(lanes(bands), 0.2), 0.55 * len(brokers) + 0.3, *([2.2] if ends else [])]
         figure, axes = style.sheet(_title(name, part, evidence, high), rows, 1.6 + sum(rows))
         draw_bands(axes[0], axes[1:], bands)
-        _lanes(axes[1], evidence, brokers, window)
+        _draw_lanes(axes[1], evidence, brokers, window)
         margin = (place(high) - place(low)) * 0.01
         axes[-1].set_xlim(place(low) - margin, place(high) + margin)
         seconds_axis(axes[-1], figures["started_at"], _since(figures, low), window.zero)
@@ -136,130 +149,121 @@ def _in_order(broker: str) -> tuple[int, str]:
 
 def _title(name: str, part: Record, evidence: Record, high: int) -> str:
     terms = [term for term in evidence["terms"] if term["time"] is None or term["time"] <= high]
-    unclean = [term for term in terms if term["unclean"]]
-    contested = next((term for term in terms if term["rivals"]), None)
-    causes = sorted({cause for *_, cause in part["causes"] if cause != "unknown"})
     lost = f"{name}: {plural(part['lost'], 'acknowledged record')} lost" if part["lost"] else name
+    return f"{lost}: {_headline(part, evidence, terms, high)}"
+
+
+def _headline(part: Record, evidence: Record, terms: list[Record], high: int) -> str:
+    """The most serious of what is drawn: a contested or unclean election, a cause, or a smaller ISR."""
+    contested = next((term for term in terms if term["rivals"]), None)
     if contested is not None:
         both = sorted([contested["leader"], *(rival for rival, _ in contested["rivals"])], key=_in_order)
         leaders = " and ".join(style.printable(broker, 12) for broker in both[:3])
-        return f"{lost}: brokers {leaders} each led epoch {contested['epoch']}"
+        return f"brokers {leaders} each led epoch {contested['epoch']}"
+    unclean = [term for term in terms if term["unclean"]]
     if unclean:
         elected = ", ".join(f"{style.printable(term['leader'], 12)} in epoch {term['epoch']}" for term in unclean[:3])
-        return f"{lost}: unclean election of broker {elected}"
+        return f"unclean election of broker {elected}"
+    causes = sorted({cause for *_, cause in part["causes"] if cause != "unknown"})
     if causes:
-        return f"{lost}: {', '.join(causes)}"
-    changes = max(len(terms) - 1, 0)
+        return ", ".join(causes)
     smaller = [
         isr for (_, was), (time, isr) in pairwise(evidence["isr"]) if time <= high and isr and set(isr) < set(was)
     ]
+    changes, later = max(len(terms) - 1, 0), len(evidence["terms"]) - len(terms)
     if smaller and not changes:
         least = ", ".join(style.printable(broker, 12) for broker in min(smaller, key=len))
-        return f"{lost}: the ISR shrank {plural(len(smaller), 'time')}, to [{least}]; with one leader throughout"
-    known = all(term["unclean"] is not None or not term["epoch"] for term in terms)
-    clean = ", none unclean" if known else ", not known whether clean"
-    later = len(evidence["terms"]) - len(terms)
+        return f"the ISR shrank {plural(len(smaller), 'time')}, to [{least}]; with one leader throughout"
     more = f"; {later} after the last operation, not drawn" if later else ""
-    count = plural(changes, "change") if changes else "no change"
-    return f"{lost}: {count} of leader or epoch{clean if changes else ''}{more}"
+    if not changes:
+        return f"no change of leader or epoch{more}"
+    is_known = all(term["unclean"] is not None or not term["epoch"] for term in terms)
+    clean = "none unclean" if is_known else "not known whether clean"
+    return f"{plural(changes, 'change')} of leader or epoch, {clean}{more}"
 
 
-def _lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Window) -> None:
+def _draw_lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Window) -> None:
     low, high, place = window.low, window.high, window.place
-    rows = {broker: -number for number, broker in enumerate(brokers)}
+    lanes = _Lanes(axis, {broker: -number for number, broker in enumerate(brokers)}, window)
     down = {broker: down_spells(evidence, broker, low, high) for broker in brokers}
-    for broker, row in rows.items():
-        up = pairwise([low, *(time for spell in down[broker] for time in spell), high])
-        for since, until in [*up][::2]:
-            line = [place(since), place(until)]
-            axis.plot(line, [row, row], color=style.QUIET, linewidth=1.6, zorder=1, solid_capstyle="butt")
-    for since, until, isr in _spells(evidence["isr"], low, high):
-        for broker in isr:
-            if broker in rows:
-                style.bar(axis, rows[broker], place(since), place(until), 0.62, facecolor=IN_SYNC, zorder=3)
-                for start, end in down[broker]:
-                    left, right = max(start, since), min(end, until)
-                    if left < right:
-                        style.bar(axis, rows[broker], place(left), place(right), 0.62, zorder=3.5, **ABSENT)
+    _draw_followers(lanes, evidence["isr"], down)
     led = leaders_between(evidence, low, high)
-    _leaders(axis, led, rows, window)
-    leaderless = _without_leader(axis, led, window)
+    _draw_leaders(lanes, led)
+    # Gaps that are too short to be seen are left out.
+    gaps = [(since, until) for since, until in without_leader(led) if (until - since) * 300 > high - low]
+    for since, until in gaps:
+        style.bar(axis, 0.52, place(since), place(until), 0.12, zorder=5, **LEADERLESS)
     for term in evidence["terms"]:
         if term["epoch"] > 0 and term["time"] is not None and low <= term["time"] <= high:
-            _election(axis, term, place(term["time"]))
-    _moves(axis, evidence.get("moves", []), rows, window)
+            _draw_election(axis, term, place(term["time"]))
+    moves = evidence.get("moves", [])
+    for since, until, adding, removing in _between(moves, window):
+        for look, moved in ((ADDING, adding), (REMOVING, removing)):
+            for broker in moved:
+                lanes.bar(broker, since, until, 0.78, 8, **MOVING, **look)
     for time, broker, kind in lives(evidence):
-        if broker in rows and low <= time <= high:
-            mark = {**(DIED if kind == "died" else BACK)}
-            height = rows[broker] + mark.pop("height")
-            axis.plot([place(time)], [height], markersize=7.5, markeredgecolor=style.PAPER, zorder=7, **mark)
+        if broker in lanes.rows and low <= time <= high:
+            # At two heights, so that a broker that stops and returns at once shows both.
+            mark, height = (DIED, 0.18) if kind == "died" else (BACK, -0.18)
+            at = lanes.rows[broker] + height
+            axis.plot([place(time)], [at], markersize=7.5, markeredgecolor=style.PAPER, zorder=7, **mark)
     axis.set_ylim(-len(brokers) + 0.4, 0.95)
-    axis.set_yticks(list(rows.values()), [f"broker {style.printable(broker, 12)}" for broker in rows])
+    axis.set_yticks([*lanes.rows.values()], [f"broker {style.printable(broker, 12)}" for broker in brokers])
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
     axis.set_title("leader and ISR")
-    _legend(axis, leaderless, bool(evidence.get("moves")))
+    _draw_legend(axis, bool(gaps), bool(moves))
 
 
-def _moves(axis: Axes, moves: list[list[Any]], rows: dict[str, int], window: _Window) -> None:
-    """Frames the brokers to which a reassignment moves the partition, and those from which it does."""
-    for number, (time, adding, removing) in enumerate(moves):
-        since, until = max(time, window.low), moves[number + 1][0] if number + 1 < len(moves) else window.high
-        for brokers, look in ((adding, ADDING), (removing, REMOVING)):
-            for row in (rows[broker] for broker in brokers if broker in rows and since < until):
-                style.bar(axis, row, window.place(since), window.place(until), 0.78, zorder=8, **MOVING, **look)
+def _draw_followers(lanes: _Lanes, isr: list[list[Any]], down: dict[str, list[tuple[int, int]]]) -> None:
+    """Draws a line while a broker is up, and a bar while it is in the ISR, hatched where it is down."""
+    for broker, row in lanes.rows.items():
+        ends = [lanes.window.low, *(time for spell in down[broker] for time in spell), lanes.window.high]
+        for up in zip(map(lanes.window.place, ends[::2]), map(lanes.window.place, ends[1::2]), strict=True):
+            lanes.axis.plot(up, [row, row], color=style.QUIET, linewidth=1.6, zorder=1, solid_capstyle="butt")
+    for since, until, brokers in _between(isr, lanes.window):
+        for broker in brokers:
+            lanes.bar(broker, since, until, 0.62, 3, facecolor=IN_SYNC)
+            for died, back in down.get(broker, ()):
+                lanes.bar(broker, max(died, since), min(back, until), 0.62, 3.5, **ABSENT)
 
 
-def _legend(axis: Axes, leaderless: bool, moving: bool) -> None:
+def _draw_leaders(lanes: _Lanes, led: list[Led]) -> None:
+    """Draws the times of leadership with their epochs, each in the longest text that fits."""
+    colours = dict(zip(lanes.rows, cycle(style.SERIES), strict=False))
+    window = lanes.window
+    whole = window.place(window.high) - window.place(window.low)
+    for term, broker, since, until in led:
+        if broker not in lanes.rows:
+            continue
+        edge = {"edgecolor": style.RED, "linewidth": 2} if term["rivals"] else {}
+        lanes.bar(broker, since, until, 0.62, 4, facecolor=colours[broker], **edge)
+        left, width, epoch = window.place(since), window.place(until) - window.place(since), term["epoch"]
+        for text in (f"leads, epoch {epoch}", f"epoch {epoch}", str(epoch)):
+            if width / whole > 0.0105 * len(text):
+                look: dict[str, Any] = {"fontsize": 8.5, "color": style.text_colour(colours[broker])}
+                lanes.axis.text(left + 0.004 * whole, lanes.rows[broker], text, va="center", zorder=8, **look)
+                break
+
+
+def _draw_legend(axis: Axes, has_gaps: bool, has_moves: bool) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    died, back = ({name: look for name, look in mark.items() if name != "height"} for mark in (DIED, BACK))
     handles = [
         Patch(facecolor=style.FAINT, label="leads (its colour)"),
         Patch(facecolor=IN_SYNC, label="in the ISR"),
         Patch(**ABSENT, label="in the ISR, but down"),
-        Line2D([], [], linestyle="", **died, label="down or fenced"),
-        Line2D([], [], linestyle="", **back, label="back"),
+        Line2D([], [], linestyle="", **DIED, label="down or fenced"),
+        Line2D([], [], linestyle="", **BACK, label="back"),
+        *([Patch(**LEADERLESS, label="no leader")] if has_gaps else []),
     ]
-    if leaderless:
-        handles.append(Patch(**LEADERLESS, label="no leader"))
-    if moving:
+    if has_moves:
         handles += [Patch(**MOVING, **ADDING, label="being added"), Patch(**MOVING, **REMOVING, label="being removed")]
     style.legend(axis, handles=handles, ncols=6, columnspacing=1.2)
 
 
-def _leaders(axis: Axes, led: list[Led], rows: dict[str, int], window: _Window) -> None:
-    """Draws the times of leadership."""
-    colours = dict(zip(rows, cycle(style.SERIES), strict=False))
-    for one in led:
-        edge = {"edgecolor": style.RED, "linewidth": 2} if one.term["rivals"] else {}
-        if one.broker in rows:
-            look = {"facecolor": colours[one.broker], **edge}
-            _bar(axis, rows[one.broker], (one.since, one.until), one.term["epoch"], window, look)
-
-
-def _without_leader(axis: Axes, led: list[Led], window: _Window) -> bool:
-    """Draws a line above the lanes where no broker leads; whether there is one that can be seen."""
-    gaps = [gap for gap in without_leader(led) if (gap[1] - gap[0]) * 300 > window.high - window.low]
-    for since, until in gaps:
-        style.bar(axis, 0.52, window.place(since), window.place(until), 0.12, zorder=5, **LEADERLESS)
-    return bool(gaps)
-
-
-def _bar(axis: Axes, row: int, led: tuple[int, int], epoch: int, window: _Window, look: dict[str, Any]) -> None:
-    """Draws a term of leadership with its epoch, in the longest text that fits."""
-    left, right = map(window.place, led)
-    style.bar(axis, row, left, right, 0.62, zorder=4, **look)
-    whole = window.place(window.high) - window.place(window.low)
-    for text in (f"leads, epoch {epoch}", f"epoch {epoch}", str(epoch)):
-        if (right - left) / whole > 0.0105 * len(text):
-            ink = style.text_colour(look["facecolor"])
-            axis.text(left + 0.004 * whole, row, text, va="center", fontsize=8.5, color=ink, zorder=8)
-            break
-
-
-def _election(axis: Axes, term: Record, x: float) -> None:
+def _draw_election(axis: Axes, term: Record, x: float) -> None:
     if not term["unclean"]:
         axis.axvline(x, color=style.FAINT, linewidth=1, zorder=6)
         return
@@ -268,10 +272,11 @@ def _election(axis: Axes, term: Record, x: float) -> None:
     style.note(axis, f"unclean election{begins}", (x, 0.62), (4, 0), color=style.RED, zorder=9)
 
 
-def _spells(isr: list[list[Any]], low: int, high: int) -> list[tuple[int, int, list[str]]]:
-    spells = []
-    for number, (time, brokers) in enumerate(isr):
-        until = isr[number + 1][0] if number + 1 < len(isr) else high
-        if until > low and time < high:
-            spells.append((max(time, low), min(until, high), brokers))
-    return spells
+def _between(rows: list[list[Any]], window: _Window) -> list[tuple[Any, ...]]:
+    """Rows that begin with a time and last until the next one, within the window: since, until, then their content."""
+    ends = [*(row[0] for row in rows[1:]), window.high]
+    spans = [
+        (max(time, window.low), min(until, window.high), *content)
+        for (time, *content), until in zip(rows, ends, strict=False)
+    ]
+    return [span for span in spans if span[0] < span[1]]
