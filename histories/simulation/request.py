@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...models.exploration.schedule import PATTERNS, draw, is_known, required_options
+from ...models.exploration.schedule import PATTERNS, draw, required_options
 from ...models.replication.config import SECOND, ConfigError
 from ...models.replication.faults.kinds import FAULTS
 from ...models.replication.scenario import OWN_VERSION, Scenario
@@ -71,7 +71,7 @@ def _with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) ->
     if not kinds:
         return scenario
     for kind in kinds:
-        if not is_known(kind):
+        if kind not in PATTERNS and kind not in FAULTS:
             known = f"expected one of {DRAWABLE}; {FILE_ONLY[0].lower()}{FILE_ONLY[1:]}"
             raise UsageError(f"found fault {kind!r}{did_you_mean(kind, FAULTS) or ','} {known}")
         if kind not in PATTERNS:

@@ -12,7 +12,6 @@ from typing import Any
 
 from ..replication.config import MS, SECOND, Config, ConfigError
 from ..replication.faults.fault import Fault
-from ..replication.faults.kinds import FAULTS
 
 
 class Draw:
@@ -29,6 +28,10 @@ class Draw:
         """A number from `low` to `high`, both included."""
         return low + self.below(high - low + 1)
 
+    def time(self, low: int, high: int) -> int:
+        """A time (us) of `low` to `high` whole milliseconds."""
+        return self.between(low, high) * MS
+
     def chance(self, probability: float) -> bool:
         """True with this probability."""
         return self._rng.random() < probability
@@ -41,16 +44,24 @@ class Draw:
         return tuple(left)
 
 
+Pattern = Callable[[Draw, Config, int], list[Fault]]  # draws faults that begin at about a time (us)
+
 SESSION = 1500 * MS  # the patterns' times are for this broker.session.timeout.ms, and scale with it
 
 
 def _scaled(rng: Draw, config: Config, low: int, high: int) -> int:
     """A time between `low` and `high` milliseconds, in proportion to the session timeout."""
-    return rng.between(low, high) * MS * max(config.session_timeout, SESSION) // SESSION
+    return rng.time(low, high) * max(config.session_timeout, SESSION) // SESSION
 
 
 def _brokers(config: Config) -> tuple[int, ...]:
     return tuple(range(1, config.brokers + 1))
+
+
+def _two_brokers(rng: Draw, config: Config) -> tuple[int, ...]:
+    """Two brokers in any order."""
+    pair = rng.some(_brokers(config), 2)
+    return pair if rng.chance(0.5) else pair[::-1]
 
 
 def _single(kind: str, most: int, low: int, high: int, amounts: tuple[int, int] = (0, 0)) -> Pattern:
@@ -64,35 +75,45 @@ def _single(kind: str, most: int, low: int, high: int, amounts: tuple[int, int] 
     return draw
 
 
+def _of_member(kind: str, low: int, high: int) -> Pattern:
+    """One fault of a consumer, for `low` to `high` milliseconds."""
+
+    def draw(rng: Draw, config: Config, at: int) -> list[Fault]:
+        if not config.consumers:
+            raise ConfigError(f"the fault {kind} needs simulation.consumers")
+        return [Fault(at, kind, (rng.below(config.consumers),), rng.time(low, high))]
+
+    return draw
+
+
 def _one_way(rng: Draw, config: Config, at: int) -> list[Fault]:
-    pair = rng.some(_brokers(config), 2)
-    source, target = pair if rng.chance(0.5) else pair[::-1]
-    return [Fault(at, "one-way", (source,), rng.between(500, 5000) * MS, 0, (target,))]
+    source, target = _two_brokers(rng, config)
+    return [Fault(at, "one-way", (source,), rng.time(500, 5000), 0, (target,))]
 
 
 def _unclean(rng: Draw, config: Config, at: int) -> list[Fault]:
     """Followers die, the ISR shrinks to the leader, the leader dies too, and the followers come back first."""
     leader = rng.between(1, config.brokers)
     others = tuple(b for b in _brokers(config) if b != leader)
-    alone = config.session_timeout + rng.between(500, 3000) * MS
-    dark = rng.between(200, 1500) * MS
-    back = config.session_timeout + rng.between(500, 3000) * MS
+    alone = config.session_timeout + rng.time(500, 3000)
+    dark = rng.time(200, 1500)
+    back = config.session_timeout + rng.time(500, 3000)
     return [Fault(at, "crash", others, alone + dark), Fault(at + alone, "crash", (leader,), dark + back)]
 
 
 def _rolling(rng: Draw, config: Config, at: int) -> list[Fault]:
-    pause = rng.between(1000, 3000) * MS
+    pause = rng.time(1000, 3000)
     return [Fault(at + i * 2 * pause, "shutdown", (b,), pause) for i, b in enumerate(_brokers(config))]
 
 
 def _blackout(rng: Draw, config: Config, at: int) -> list[Fault]:
     """All brokers lose power at once, and come back one by one."""
-    first = rng.between(300, 2000) * MS
-    order = rng.some(_brokers(config), config.brokers)
+    first = rng.time(300, 2000)
+    order = _brokers(config)
     turn = rng.below(config.brokers)
     return [
-        Fault(at, "power-loss", (order[(i + turn) % len(order)],), first + i * rng.between(0, 3000) * MS)
-        for i in range(len(order))
+        Fault(at, "power-loss", (broker,), first + i * rng.time(0, 3000))
+        for i, broker in enumerate(order[turn:] + order[:turn])
     ]
 
 
@@ -102,29 +123,28 @@ def _unseen_restart(rng: Draw, config: Config, at: int, node: int) -> tuple[list
     The controller dies before the broker's session ends.
     """
     session, vacant = config.session_timeout, config.controller_timeout
-    dies = at + max(0, session - vacant) + rng.between(-200, 200) * MS
+    dies = at + max(0, session - vacant) + rng.time(-200, 200)
     return [
-        Fault(at, "crash", (node,), rng.between(100, 600) * MS),
-        Fault(max(at, dies), "controller-crash", (), vacant + rng.between(500, 2000) * MS),
+        Fault(at, "crash", (node,), rng.time(100, 600)),
+        Fault(max(at, dies), "controller-crash", (), vacant + rng.time(500, 2000)),
     ], max(at, dies) + vacant
 
 
 def _bounce(rng: Draw, config: Config, at: int) -> list[Fault]:
     """No controller notices a broker's restart, and another broker dies before the first follows a leader."""
-    pair = rng.some(_brokers(config), 2)
-    first, second = pair if rng.chance(0.5) else pair[::-1]
+    first, second = _two_brokers(rng, config)
     faults, takeover = _unseen_restart(rng, config, at, first)
-    dies = max(at, takeover - rng.between(0, config.session_timeout // MS) * MS)
-    return [*faults, Fault(dies, "crash", (second,), config.session_timeout + rng.between(500, 4000) * MS)]
+    dies = max(at, takeover - rng.time(0, config.session_timeout // MS))
+    return [*faults, Fault(dies, "crash", (second,), config.session_timeout + rng.time(500, 4000))]
 
 
 def _controller_pause(rng: Draw, config: Config, at: int) -> list[Fault]:
     """A controller is paused past its session while brokers die, and resumes as a zombie."""
-    lasts = config.controller_timeout + rng.between(200, 4000) * MS
+    lasts = config.controller_timeout + rng.time(200, 4000)
     return [
         Fault(at, "controller-pause", (), lasts),
         *(
-            Fault(at + rng.between(0, 3000) * MS, "crash", (node,), rng.between(500, 6000) * MS)
+            Fault(at + rng.time(0, 3000), "crash", (node,), rng.time(500, 6000))
             for node in rng.some(_brokers(config), 2)
         ),
     ]
@@ -136,17 +156,17 @@ def _handover(rng: Draw, config: Config, at: int) -> list[Fault]:
     It is KAFKA-7128's window, in which the new leader's high watermark lags.
     """
     first, second, behind = 1, 2, config.brokers
-    away = config.lag_time_max + config.session_timeout + rng.between(500, 1500) * MS
+    away = config.lag_time_max + config.session_timeout + rng.time(500, 1500)
     back = at + config.session_timeout + away + config.recovery_time
-    given = back + rng.between(0, 400) * MS
-    dead = config.session_timeout + rng.between(2000, 4000) * MS
+    given = back + rng.time(0, 400)
+    dead = config.session_timeout + rng.time(2000, 4000)
     return [
         # The preferred leader restarts in order, so that the second one leads and it can be preferred again.
         Fault(at, "shutdown", (first,), 500 * MS),
         Fault(at + config.session_timeout, "crash", (behind,), away),
         Fault(given, "preferred-election"),
-        Fault(given + rng.between(0, 60) * MS, "crash", (second,), dead),
-        Fault(given + rng.between(50, 500) * MS, "crash", (first,), dead + rng.between(500, 2000) * MS),
+        Fault(given + rng.time(0, 60), "crash", (second,), dead),
+        Fault(given + rng.time(50, 500), "crash", (first,), dead + rng.time(500, 2000)),
     ]
 
 
@@ -156,8 +176,8 @@ def _lagging_mark(rng: Draw, config: Config, at: int) -> list[Fault]:
     A follower of the ISR is paused, so the high watermark stays there, and a third broker far behind may join.
     """
     session = config.session_timeout
-    away = session + config.lag_time_max + rng.between(200, 1000) * MS
-    back = at + away + config.recovery_time + rng.between(100, 1500) * MS
+    away = session + config.lag_time_max + rng.time(200, 1000)
+    back = at + away + config.recovery_time + rng.time(100, 1500)
     restart, lead = _unseen_restart(rng, config, back, 2)
     late = 10 * SECOND
     return [
@@ -165,8 +185,8 @@ def _lagging_mark(rng: Draw, config: Config, at: int) -> list[Fault]:
         Fault(at + away, "delay", (3,), late, rng.between(50, 150)),
         *restart,
         Fault(back, "crash", (1,), late),
-        Fault(lead - rng.between(200, 900) * MS, "pause", (4,), 3 * session + rng.between(0, 1000) * MS),
-        Fault(lead + rng.between(400, 1400) * MS, "crash", (2,), late - 4 * SECOND),
+        Fault(lead - rng.time(200, 900), "pause", (4,), 3 * session + rng.time(0, 1000)),
+        Fault(lead + rng.time(400, 1400), "crash", (2,), late - 4 * SECOND),
     ]
 
 
@@ -178,25 +198,14 @@ def _reassignment(rng: Draw, config: Config, at: int) -> list[Fault]:
         chosen, turn = rng.some(brokers, config.replication_factor), rng.below(config.replication_factor)
         faults.append(Fault(at, "reassignment", chosen[turn:] + chosen[:turn], amount=partition))
         if rng.chance(0.3):
-            faults.append(Fault(at + rng.between(0, 3000) * MS, "cancel-reassignment", amount=partition))
+            faults.append(Fault(at + rng.time(0, 3000), "cancel-reassignment", amount=partition))
         if rng.chance(0.6):
-            dies = at + rng.between(-1500, 1500) * MS
+            dies = at + rng.time(-1500, 1500)
             node = chosen[rng.below(len(chosen))] if rng.chance(0.5) else rng.between(1, config.brokers)
             faults.append(Fault(dies, "crash", (node,), _scaled(rng, config, 100, 8000)))
-        at += rng.between(0, 3000) * MS
+        at += rng.time(0, 3000)
     return faults
 
-
-def _of_member(kind: str, low: int, high: int) -> Pattern:
-    def draw(rng: Draw, config: Config, at: int) -> list[Fault]:
-        if not config.consumers:
-            raise ConfigError(f"the fault {kind} needs simulation.consumers")
-        return [Fault(at, kind, (rng.below(config.consumers),), rng.between(low, high) * MS)]
-
-    return draw
-
-
-Pattern = Callable[[Draw, Config, int], list[Fault]]
 
 PATTERNS: dict[str, Pattern] = {
     "crash": _single("crash", 2, 100, 8000),
@@ -234,11 +243,6 @@ MIN_BROKERS = {"one-way": 2, "bounce": 2, "unclean": 2, "handover": 3, "lagging-
 def required_options(kinds: Sequence[str]) -> dict[str, Any]:
     """The configuration that some of these patterns need; a user's own options take precedence."""
     return {"unclean.leader.election.enable": True} if "unclean" in kinds else {}
-
-
-def is_known(kind: str) -> bool:
-    """Whether there is such a pattern or fault."""
-    return kind in PATTERNS or kind in FAULTS
 
 
 def draw(
