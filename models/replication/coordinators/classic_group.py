@@ -5,6 +5,7 @@ Simplification: a new member gets its id at once, as before KIP-394.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,8 +28,8 @@ from .group_requests import (
     GroupRequest,
 )
 
-EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
-DEAD = "Dead"
+EMPTY, PREPARING, COMPLETING = "Empty", "PreparingRebalance", "CompletingRebalance"
+STABLE, DEAD = "Stable", "Dead"
 
 
 @dataclass(slots=True, eq=False)
@@ -41,6 +42,10 @@ class Member:
     join: GroupRequest | None = None  # requests that wait
     sync: GroupRequest | None = None
     assignment: tuple[int, ...] = ()
+
+    def parked(self) -> list[GroupRequest]:
+        """Its requests that wait for other members."""
+        return [request for request in (self.join, self.sync) if request is not None]
 
 
 class ClassicGroup(GroupCoordinator):
@@ -80,8 +85,7 @@ class ClassicGroup(GroupCoordinator):
 
     def parked(self) -> list[GroupRequest]:
         """The requests that wait for other members."""
-        found = [request for member in self._members.values() for request in (member.join, member.sync)]
-        return [request for request in found if request is not None]
+        return [request for member in self._members.values() for request in member.parked()]
 
     # --- requests
 
@@ -90,24 +94,25 @@ class ClassicGroup(GroupCoordinator):
             self._join(request)
         elif error := self._refusal(request):
             self._respond(request, error)
+        elif request.kind == LEAVE:
+            self._remove(request.member)
+            self._respond(request)
+        elif request.generation != self._generation:
+            self._respond(request, ILLEGAL_GENERATION)
         else:
-            member = self._members[request.member]
-            if request.kind == LEAVE:
-                self._remove(request.member)
-                self._respond(request)
-            elif request.generation != self._generation:
-                self._respond(request, ILLEGAL_GENERATION)
-            else:
-                if request.kind != TXN_COMMIT:
-                    member.deadline = self._process.loop.now + self._config.group_session
-                if request.kind == SYNC:
-                    self._sync(request, member)
-                elif request.kind == HEARTBEAT:
-                    self._respond(request, REBALANCING if self._state == PREPARING else "")
-                elif request.kind == COMMIT and self._state == COMPLETING:
-                    self._respond(request, REBALANCING)
-                else:
-                    self._commit(request)
+            self._handle_in_generation(request, self._members[request.member])
+
+    def _handle_in_generation(self, request: GroupRequest, member: Member) -> None:
+        if request.kind != TXN_COMMIT:
+            member.deadline = self._process.loop.now + self._config.group_session
+        if request.kind == SYNC:
+            self._sync(request, member)
+        elif request.kind == HEARTBEAT:
+            self._respond(request, REBALANCING if self._state == PREPARING else "")
+        elif request.kind == COMMIT and self._state == COMPLETING:
+            self._respond(request, REBALANCING)
+        else:
+            self._commit(request)
 
     def _refusal(self, request: GroupRequest) -> str:
         """Why the member of a request is refused: another one has its group.instance.id, or it is not known."""
@@ -130,14 +135,14 @@ class ClassicGroup(GroupCoordinator):
         owned = request.owned or ()
         member = self._members.setdefault(name, Member(request.client, owned, now))
         request.member = name
-        changed = is_new or member.owned != owned or name == self._leader
+        needs_rebalance = is_new or member.owned != owned or name == self._leader
         member.owned, member.join = owned, request
-        if self._state in (STABLE, COMPLETING) and not changed:
-            self._joined(name, member)
+        if self._state in (STABLE, COMPLETING) and not needs_rebalance:
+            self._respond_joined(name, member)
             return
         if self._state != PREPARING:
-            self._prepare()
-        self._try_complete()
+            self._prepare_rebalance()
+        self._try_complete_join()
 
     def _replace_static(self, request: GroupRequest) -> None:
         """A static member's new process gets the place of the old one, without a rebalance if the group is stable
@@ -148,19 +153,17 @@ class ClassicGroup(GroupCoordinator):
         now, old = self._process.loop.now, self._static[request.instance]
         name = self._static[request.instance] = request.member = f"{request.instance}-{now}"
         former = self._members.pop(old)
-        for waiting in (former.join, former.sync):
-            if waiting is not None:
-                self._respond(waiting, FENCED_INSTANCE)
+        for waiting in former.parked():
+            self._respond(waiting, FENCED_INSTANCE)
         self._leader = name if self._leader == old else self._leader
         self._members[name] = Member(request.client, (), now, request, assignment=former.assignment)
         if self._state != STABLE:
             if self._state == COMPLETING:
-                self._prepare()
-            self._try_complete()
+                self._prepare_rebalance()
+            self._try_complete_join()
             return
         self._process.report("static-member-replaced", old, name, self._generation)
-        shares = tuple((each, member.client, member.assignment) for each, member in self._members.items())
-        record = GroupRecord(self._generation, self._leader, shares, time=now)
+        record = self._record({each: member.assignment for each, member in self._members.items()})
 
         def stored(error: str, base: int) -> None:  # noqa: ARG001
             member = self._members.get(name)
@@ -170,11 +173,11 @@ class ClassicGroup(GroupCoordinator):
                 member.join = None
                 self._respond(request, NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE)
             else:
-                self._joined(name, member)
+                self._respond_joined(name, member)
 
         self._write([record], stored)
 
-    def _prepare(self) -> None:
+    def _prepare_rebalance(self) -> None:
         """Begin a rebalance: wait until all members have joined again."""
         now, config = self._process.loop.now, self._config
         self._earliest = now + (config.group_delay if self._state in (EMPTY, DEAD) else 0)
@@ -185,16 +188,16 @@ class ClassicGroup(GroupCoordinator):
                 self._respond(member.sync, REBALANCING)
                 member.sync = None
 
-    def _try_complete(self) -> None:
+    def _try_complete_join(self) -> None:
         """Begin the next generation, if all members have joined or the time is over. Static members stay without."""
         now = self._process.loop.now
-        waits = [name for name, member in self._members.items() if member.join is None]
-        if self._state != PREPARING or now < self._earliest or (waits and now < self._latest):
+        missing = [name for name, member in self._members.items() if member.join is None]
+        if self._state != PREPARING or now < self._earliest or (missing and now < self._latest):
             return
-        if self._static and self._members and len(waits) == len(self._members):
+        if self._static and self._members and len(missing) == len(self._members):
             self._latest = now + self._config.max_poll_interval
             return
-        for name in waits if not self._static else ():
+        for name in missing if not self._static else ():
             del self._members[name]
         self._generation += 1
         if not self._members:
@@ -203,14 +206,13 @@ class ClassicGroup(GroupCoordinator):
             return
         self._state = COMPLETING
         joined = {name: member for name, member in self._members.items() if member.join is not None}
-        if self._leader not in joined:
-            self._leader = min(joined)
+        self._leader = self._leader if self._leader in joined else min(joined)
         for member in self._members.values():
             member.assignment = ()
         for name, member in joined.items():
-            self._joined(name, member)
+            self._respond_joined(name, member)
 
-    def _joined(self, name: str, member: Member) -> None:
+    def _respond_joined(self, name: str, member: Member) -> None:
         request = member.join
         assert request is not None
         member.join = None
@@ -228,26 +230,27 @@ class ClassicGroup(GroupCoordinator):
         else:
             member.sync = request
             if request.member == self._leader:
-                shares = tuple(
-                    (name, each.client, request.assignments.get(name, ())) for name, each in self._members.items()
-                )
-                now = self._process.loop.now
-                record = GroupRecord(self._generation, self._leader, shares, time=now)
-                self._write([record], partial(self._assigned, record))
+                record = self._record(request.assignments)
+                self._write([record], partial(self._stored, record))
 
-    def _assigned(self, record: GroupRecord, error: str, base: int) -> None:  # noqa: ARG002
+    def _record(self, assignments: Mapping[str, tuple[int, ...]]) -> GroupRecord:
+        """The record of the generation, with the partitions of each member."""
+        shares = tuple((name, member.client, assignments.get(name, ())) for name, member in self._members.items())
+        return GroupRecord(self._generation, self._leader, shares, time=self._process.loop.now)
+
+    def _stored(self, record: GroupRecord, error: str, base: int) -> None:  # noqa: ARG002
         """Send the members their partitions, once the generation is stored."""
         if not error:
             self.ledger.on_generation(record.generation, self._process.loop.now)
         if self._state != COMPLETING or self._generation != record.generation:
             return
         if error:
-            self._prepare()
+            self._prepare_rebalance()
             return
         self._state = STABLE
         for name, _client, mine in record.assignment or ():
-            member = self._members.get(name)
-            if member is not None:
+            if name in self._members:
+                member = self._members[name]
                 member.assignment = mine
                 if member.sync is not None:
                     member.sync.assignment = mine
@@ -265,11 +268,11 @@ class ClassicGroup(GroupCoordinator):
         del self._members[name]
         self._static = {instance: member for instance, member in self._static.items() if member != name}
         if self._state in (STABLE, COMPLETING):
-            self._prepare()
-        self._try_complete()
+            self._prepare_rebalance()
+        self._try_complete_join()
 
     def _tick_members(self, now: int) -> None:
         for name in [n for n, m in self._members.items() if m.join is None and now >= m.deadline]:
             self._process.report("session-ended", name, self._generation)
             self._remove(name)
-        self._try_complete()
+        self._try_complete_join()
