@@ -22,13 +22,14 @@ import numpy as np
 from histories_of_operations import is_linearizable
 from logjudge.analysis.linearizability.minimal import MAYBE, doubting
 from logjudge.models.operations import UNKNOWN, Action, Operation
-from logjudge.models.porcupine.encoding import Counts, encode
-from logjudge.models.porcupine.layout import events_of, split_by_part
+from logjudge.models.porcupine.encoding import encode
+from logjudge.models.porcupine.history import number_actions
+from logjudge.models.porcupine.layout import sort_by_part
 from logjudge.models.porcupine.monitors import monitor_parts
 from logjudge.models.porcupine.part_history import ILLEGAL, LINEARIZABLE, UNDECIDED
 from logjudge.models.porcupine.quick_search import QuickSearch
 from logjudge.models.porcupine.short_search import search_parts
-from logjudge.models.porcupine.steps import Budget, Steps, number_actions
+from logjudge.models.porcupine.steps import Budget, Steps
 from logjudge.models.specifications import MODELS
 
 NAMES = ("register", "queue", "stack", "priority-queue", "append-log", "set", "lock")
@@ -140,40 +141,37 @@ class Batch:
 
     def __init__(self, name: str, histories: list[list[Operation]]) -> None:
         self.model = MODELS[name]
-        actions, observes, self.history = number_actions(self.model, [*chain.from_iterable(histories)])
-        self.steps = Steps(self.model, actions, observes)
-        self.observes = np.array(observes, np.int32)
-        once = [1] * len(actions)
-        encoding = encode(self.model, actions, Counts(once, once))
+        numbered = number_actions(self.model, [*chain.from_iterable(histories)])
+        self.steps = Steps(self.model, numbered.actions, numbered.observes)
+        encoding = encode(self.model, numbered)
         assert encoding is not None
         self.encoding = encoding
         sizes = [len(operations) for operations in histories]
         self.first = [0, *np.cumsum(sizes).tolist()]  # of each history
         part_of = np.repeat(np.arange(len(histories), dtype=np.int32), sizes)
-        self.events, self.starts = split_by_part(events_of(self.history), part_of, len(histories))
-        self.action_of = np.array(self.history.action_of, np.int32)
+        history = numbered.history()
+        events, self.starts = sort_by_part(history.events, part_of, len(histories))
+        self.history = history._replace(events=events)
 
     def by_monitor(self, part: int) -> tuple[int, list[int]]:
         """The monitor's verdict on a history, and its witness."""
-        _, initial, _, values, monitor = self.encoding
+        machine, initial, values, *_, monitor = self.encoding
         chosen = np.array([part], np.int32)
-        verdicts, witness = monitor_parts(
-            monitor, self.events, self.starts, chosen, self.action_of, self.encoding.machine, values, initial
-        )
+        verdicts, witness = monitor_parts(self.history, self.starts, chosen, monitor, machine, initial, len(values))
         return int(verdicts[0]), (witness - self.first[part]).tolist()
 
     def by_compiled_search(self, part: int) -> str | None:
         """The verdict of the compiled search; None if it gave up."""
-        machine, initial, chosen = self.encoding.machine, self.encoding.initial, np.array([part], np.int32)
+        chosen = np.array([part], np.int32)
         illegal, is_found, *_ = search_parts(
-            self.events, self.starts, self.action_of, self.observes, machine, initial, chosen, 1_000_000
+            self.history, self.starts, self.encoding.machine, self.encoding.initial, chosen, 1_000_000
         )
         return "illegal" if illegal >= 0 else "ok" if is_found[0] else None
 
     def by_quick_search(self, part: int) -> str | None:
         """The verdict of the search in plain Python; None if it gave up."""
-        history = self.history.part(range(self.first[part], self.first[part + 1]))
-        return QuickSearch(history, self.steps, Budget(None, 1 << 30)).run()
+        events = self.history.events[self.starts[part] : self.starts[part + 1]]
+        return QuickSearch(self.history._replace(events=events), self.steps, Budget(None, 1 << 30)).run()
 
 
 def by_monitor(name: str, operations: list[Operation]) -> tuple[int, list[int]]:

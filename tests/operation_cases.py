@@ -9,7 +9,8 @@ from logjudge.models.porcupine import (
     Model,
     Operation,
 )
-from logjudge.models.porcupine.steps import Budget, Steps, number_actions
+from logjudge.models.porcupine.history import number_actions
+from logjudge.models.porcupine.steps import Budget, Steps
 from logjudge.models.specifications import MODELS
 
 DATA = Path(__file__).parent / "data" / "porcupine"
@@ -18,7 +19,7 @@ REGISTER = MODELS["register"]
 
 def by_one_search(search: Any, model: Model[Any], operations: list[Operation]) -> Any:
     """The result of only the quick search, or of only the compiled one."""
-    actions, observes, history = number_actions(model, operations)
-    steps = Steps(model, actions, observes)
-    searching = search(history, steps, Budget(None, 1 << 30))
+    numbered = number_actions(model, operations)
+    steps = Steps(model, numbered.actions, numbered.observes)
+    searching = search(numbered.history(), steps, Budget(None, 1 << 30))
     return searching.found(searching.run())

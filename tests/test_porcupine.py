@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
@@ -21,14 +22,16 @@ from logjudge.models.porcupine import (
     UNKNOWN,
     Action,
     Event,
+    Model,
     ModelError,
     Operation,
     check_events,
     check_operations,
 )
 from logjudge.models.porcupine.compiled_search import CompiledSearch
-from logjudge.models.porcupine.encoding import Counts, encode
-from logjudge.models.porcupine.machine import IMPOSSIBLE, new_trie, step
+from logjudge.models.porcupine.encoding import encode
+from logjudge.models.porcupine.history import History, Numbered, number_actions
+from logjudge.models.porcupine.machine import IMPOSSIBLE, step, with_room
 from logjudge.models.porcupine.quick_search import QuickSearch
 from logjudge.models.porcupine.steps import Budget, Steps
 from logjudge.models.specifications import MODELS
@@ -94,14 +97,14 @@ def histories(actions: st.SearchStrategy[Action]) -> st.SearchStrategy[list[Oper
     return st.lists(operation, max_size=6)
 
 
-def some_counts(actions: Any, count: int) -> Counts:
-    """Counts from which nothing follows about the place of any action."""
-    return Counts([count] * len(actions), [0] * len(actions))
+def pending_twice(model: Model[Any], actions: Sequence[Action]) -> Numbered:
+    """Each action twice, of unknown outcome: nothing follows about its place."""
+    return number_actions(model, [Operation(action, 0) for action in actions for _ in range(2)])
 
 
-def machine_search(history: Any, steps: Steps, budget: Budget, by_calls: bool = False) -> CompiledSearch:
+def machine_search(history: History, steps: Steps, budget: Budget, by_calls: bool = False) -> CompiledSearch:
     """The compiled search with compiled steps."""
-    encoding = encode(steps.model, steps.actions, some_counts(steps.actions, len(history.calls)))
+    encoding = encode(steps.model, pending_twice(steps.model, steps.actions))
     assert encoding is not None
     return CompiledSearch(history, Steps(steps.model, steps.actions, steps.observes, encoding), budget, by_calls)
 
@@ -330,9 +333,9 @@ def test_compiled_steps_agree_with_the_model(name: str) -> None:
     @given(st.lists(SEQUENCES[name], min_size=1, max_size=40))
     def check(walk: list[Action]) -> None:
         actions = list(dict.fromkeys(walk))
-        encoding = encode(model, actions, some_counts(actions, len(walk)))
+        encoding = encode(model, pending_twice(model, actions))
         assert encoding is not None
-        machine = new_trie(encoding.machine, 4096)
+        machine = with_room(encoding.machine, 4096)
         state, number = model.initial, encoding.initial
         numbers = {state: number}
         for action in walk:
@@ -342,7 +345,7 @@ def test_compiled_steps_agree_with_the_model(name: str) -> None:
             assert (after is None) == (stepped == IMPOSSIBLE), (state, action)
             if after is not None:
                 state, number = after, stepped
-                assert encoding.decode(machine, number) == state
+                assert encoding.state(machine, number) == state
                 assert numbers.setdefault(state, number) == number
 
     check()

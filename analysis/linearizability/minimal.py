@@ -16,7 +16,8 @@ from typing import Any
 from ...models.operations import Action, Model, Operation
 from ...models.porcupine import DEFAULT_MEMORY, Part
 from ...models.porcupine.check import check_within
-from ...models.porcupine.steps import Budget, Steps, number_actions
+from ...models.porcupine.history import number_actions
+from ...models.porcupine.steps import Budget, Steps
 
 # Limits of one check; a set of operations that exceeds them counts as one that does not fail. Work is counted and not
 # time (candidates of the search, steps of the model, operations), so that the result is the same on any machine.
@@ -78,9 +79,9 @@ def _starts(model: Model[Any], operations: Sequence[Operation], chosen: list[int
     # Compiled code takes longer to load than most histories to shrink.
     from ...models.porcupine.compiled_search import CompiledSearch
 
-    actions, observes, history = number_actions(model, [operations[i] for i in chosen])
-    steps = Steps(model, actions, observes)
-    search = CompiledSearch(history, steps, Budget(None, DEFAULT_MEMORY, WORK))
+    numbered = number_actions(model, [operations[i] for i in chosen])
+    steps = Steps(model, numbered.actions, numbered.observes)
+    search = CompiledSearch(numbered.history(), steps, Budget(None, DEFAULT_MEMORY, WORK))
     if search.run() != "illegal":
         return []
     states: dict[frozenset[int], set[Hashable]] = {}

@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from ..operations import UNKNOWN, Action, Event, Model, ModelError, Operation, State, by_key
 from ..register import REGISTER
 from ..specifications import MODELS
+from .history import History, Numbered, number_actions
 from .quick_search import QuickSearch
 from .result import Part, Result, Verdict
-from .steps import Budget, Found, History, Steps, number_actions
+from .steps import Budget, Found, Steps
 
 if TYPE_CHECKING:
-    from ..compiled import Ints
     from .encoding import Encoding
 
 DEFAULT_MEMORY = 2 << 30  # bytes
@@ -46,33 +46,18 @@ NOT_SEARCHED = Found(None, 0, [[]], [], 0)
 ILLEGAL = Found("illegal", 0, [], [], 0)  # without evidence, which `_explain` collects
 
 
-class _Parts:
-    """The independent objects of a history, numbered by first appearance; operations are indices into the history."""
-
-    def __init__(self, model: Model[Any], actions: list[Action], action_of: Ints) -> None:
-        self.keys: list[Hashable] = [None]
-        self.of = np.zeros(len(action_of), np.int32)  # the part of each operation
-        if model.partition is not None:
-            keys = list(map(itemgetter(3) if model.partition is by_key else model.partition, actions))
-            try:
-                numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-            except TypeError as error:
-                raise ModelError(f"a key that cannot be hashed ({error})") from error
-            self.keys = list(numbers)
-            if len(self.keys) > 1:
-                self.of = np.array([numbers[key] for key in keys], np.int32)[action_of]
-        self.sizes = np.bincount(self.of, minlength=len(self.keys))
-
-    @cached_property
-    def _sorted(self) -> list[NDArray[np.int64]]:
-        """The operations by part."""
-        return np.split(np.argsort(self.of, kind="stable"), np.cumsum(self.sizes[:-1]))
-
-    def operations(self, part: int) -> list[int]:
-        if len(self.keys) == 1:
-            return list(range(len(self.of)))
-        indices: list[int] = self._sorted[part].tolist()
-        return indices
+def number_objects(model: Model[Any], numbered: Numbered) -> tuple[list[Hashable], NDArray[np.int32]]:
+    """The keys of the independent objects by first appearance, and the number of the object of each operation."""
+    if model.partition is None:
+        return [None], np.zeros(len(numbered.action_of), np.int32)
+    keys = list(map(itemgetter(3) if model.partition is by_key else model.partition, numbered.actions))
+    try:
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    except TypeError as error:
+        raise ModelError(f"a key that cannot be hashed ({error})") from error
+    if len(numbers) == 1:
+        return list(numbers), np.zeros(len(numbered.action_of), np.int32)
+    return list(numbers), np.array([numbers[key] for key in keys], np.int32)[numbered.action_of]
 
 
 class _Check:
@@ -80,56 +65,59 @@ class _Check:
 
     def __init__(self, model: Model[Any], operations: Sequence[Operation], budget: Budget) -> None:
         self.model, self.budget = model, budget
-        self.actions, self.observes, self.history = number_actions(model, operations)
-        self.action_of = np.array(self.history.action_of, np.int32)
-        self.observes_array = np.array(self.observes, np.int32)
+        self.numbered = number_actions(model, operations)
         self.encoding: Encoding | None = None
         if any(model.step is known.step for known in MODELS.values()):
-            from .encoding import Counts, encode
+            from .encoding import encode
 
-            counts, completed = [0] * len(self.actions), [0] * len(self.actions)
-            for action, end in zip(self.history.action_of, self.history.ends, strict=True):
-                counts[action] += 1
-                completed[action] += end is not None
-            self.encoding = encode(model, self.actions, Counts(counts, completed))
-            if self.encoding is not None and len(self.actions) <= SMALL_PART:
+            self.encoding = encode(model, self.numbered)
+            if self.encoding is not None and len(self.numbered.actions) <= SMALL_PART:
                 _ = self._merged_actions  # cached here, because `seconds` does not count the numbering of actions
         self.stage = 0  # of `run`
         self.began = time.perf_counter()
-        self.parts = _Parts(model, self.actions, self.action_of)
+        self.keys, self.part_of = number_objects(model, self.numbered)
+        history = self.numbered.history()
+        self.starts = np.array([0, len(history.events)], np.int32)
+        if len(self.keys) > 1:
+            if self.encoding is None:
+                from .history import sort_by_part
+            else:
+                from .layout import sort_by_part
+            events, self.starts = sort_by_part(history.events, self.part_of, len(self.keys))
+            history = history._replace(events=events)
+        self.history = history  # with the events sorted by part
+        self.sizes = np.bincount(self.part_of, minlength=len(self.keys))
         self.found: dict[int, Found] = {}
         self.short: list[tuple[Any, ...]] = []  # results of short searches, which are collected after the verdict
         self.monitored: set[int] = set()  # parts that a monitor decided
         self.witness: list[int] = []  # of the illegal part
         self.undecided: dict[int, tuple[Steps, Found]] = {}  # by part: the results of a search in Python
-        if OPERATION_BYTES * len(operations) > budget.memory:
-            for part in np.flatnonzero(OPERATION_BYTES * self.parts.sizes > budget.memory).tolist():
-                self.found[part] = NOT_SEARCHED._replace(reason="the memory ran out")
 
     def run(self) -> Result:
         """Search until one part is illegal, all are decided, or the budget is used up."""
-        open_parts = [part for part in range(len(self.parts.keys)) if part not in self.found]
-        if self.encoding is not None:
-            left = open_parts
-            if self.encoding.monitor:
-                left = self._run_monitors(self._search_small_parts(left, FIRST_FUEL))
-            if left:
-                self.stage += 1
-                left = self._search_small_parts(left, SECOND_FUEL)
-        else:
-            left = self._search_in_python(open_parts)
-        if left:
-            self._search_in_turns(left)
+        left = list(range(len(self.keys)))
+        if OPERATION_BYTES * len(self.history.action_of) > self.budget.memory:
+            is_large = OPERATION_BYTES * self.sizes > self.budget.memory
+            left = np.flatnonzero(~is_large).tolist()
+            for part in np.flatnonzero(is_large).tolist():
+                self.found[part] = NOT_SEARCHED._replace(reason="the memory ran out")
+        if self.encoding is None:
+            left = self._search_in_python(left)
+        elif self.encoding.monitor:
+            left = self._run_monitors(self._search_small_parts(left, FIRST_FUEL))
+        if self.encoding is not None and left:
+            self.stage += 1
+            left = self._search_small_parts(left, SECOND_FUEL)
+        self._search_in_turns(left)
         seconds = time.perf_counter() - self.began
         self._collect_linearizations()
-        illegal = [part for part, found in self.found.items() if found.verdict == "illegal"]
-        if illegal and self.found[illegal[0]] is ILLEGAL:
-            self.found[illegal[0]] = self._explain(illegal[0])
-        verdict: Verdict = "illegal" if illegal else "ok"
-        if not illegal and any(found.verdict is None for found in self.found.values()):
+        illegal = next((part for part, found in self.found.items() if found.verdict == "illegal"), None)
+        if illegal is not None and self.found[illegal] is ILLEGAL:
+            self.found[illegal] = self._explain(illegal)
+        verdict: Verdict = "ok" if illegal is None else "illegal"
+        if illegal is None and any(found.verdict is None for found in self.found.values()):
             verdict = "unknown"
-        parts = [self._report(part, self.found[part]) for part in sorted(self.found)]
-        return Result(verdict, seconds, parts, self.stage)
+        return Result(verdict, seconds, [self._report(part) for part in sorted(self.found)], self.stage)
 
     def _explain(self, part: int) -> Found:
         """Searches how much of an illegal part can be linearized; a long part with a witness is not searched.
@@ -139,44 +127,59 @@ class _Check:
         known = part in self.monitored
         if not known and self.encoding is not None and self.encoding.monitor:
             _, self.witness = self._ask_monitor([part])
-        if known and self.parts.sizes[part] > MAX_EXPLAINED:
+        if known and self.sizes[part] > MAX_EXPLAINED:
             return ILLEGAL
         from .compiled_search import CompiledSearch
 
-        search = CompiledSearch(*self._part_history(part), Budget(None, self.budget.memory))
+        search = CompiledSearch(self._part_history(part), self._steps(part), Budget(None, self.budget.memory))
         verdict = search.run(EXPLANATION_FUEL if known else float("inf"))
-        found = self._in_whole_history(part, search.found(verdict))
+        found = search.found(verdict)
         return found if verdict else found._replace(verdict="illegal", front=0, states=[], reason="")
 
     @cached_property
-    def _events(self) -> tuple[Ints, Ints]:
-        """The events sorted by part, and where each part starts."""
-        from .layout import events_of, split_by_part
-
-        return split_by_part(events_of(self.history), self.parts.of, len(self.parts.keys))
-
-    @cached_property
-    def _merged_actions(self) -> Ints:
+    def _merged_actions(self) -> NDArray[np.int32]:
         """The action of each operation; actions with the same instruction and `observes` get the same number."""
         assert self.encoding is not None
         first: dict[tuple[Any, ...], int] = {}
-        rows = enumerate(zip(self.encoding.machine.code.tolist(), self.observes, strict=True))
+        rows = enumerate(zip(self.encoding.machine.code.tolist(), self.numbered.observes.tolist(), strict=True))
         merged = [first.setdefault((*code, observes), number) for number, (code, observes) in rows]
-        return np.array(merged, np.int32)[self.action_of]
+        return np.array(merged, np.int32)[self.numbered.action_of]
 
-    def _completed(self, part: int) -> int:
-        starts = self._events[1]
-        return int(starts[part + 1] - starts[part] - self.parts.sizes[part])
+    @cached_property
+    def _operations(self) -> list[NDArray[np.int32]]:
+        """The operations of each part."""
+        return np.split(np.argsort(self.part_of, kind="stable"), np.cumsum(self.sizes[:-1]))
+
+    def _events_of(self, part: int) -> NDArray[np.int32]:
+        return self.history.events[self.starts[part] : self.starts[part + 1]]
+
+    def _part_history(self, part: int) -> History:
+        """The operations of a part, as a search takes them."""
+        history = self.history._replace(events=self._events_of(part))
+        return history if self.encoding is None else history._replace(action_of=self._merged_actions)
+
+    def _steps(self, part: int) -> Steps:
+        """The steps of a part that are known."""
+        if part in self.undecided:
+            return self.undecided[part][0]
+        return Steps(self.model, self.numbered.actions, self.numbered.observes, self.encoding)
 
     def _ask_monitor(self, parts: list[int]) -> tuple[list[int], list[int]]:
         """The monitor's verdicts on parts until one is illegal, and its witness in the order of calls."""
         from .monitors import monitor_parts
 
         assert self.encoding is not None
-        machine, initial, _, values, kind = self.encoding
-        chosen = np.array(parts, np.int32)
-        verdicts, witness = monitor_parts(kind, *self._events, chosen, self.action_of, machine, values, initial)
-        return verdicts.tolist(), sorted(set(witness.tolist()), key=self.history.calls.__getitem__)
+        chosen, encoding = np.array(parts, np.int32), self.encoding
+        verdicts, witness = monitor_parts(
+            self.history,
+            self.starts,
+            chosen,
+            encoding.monitor,
+            encoding.machine,
+            encoding.initial,
+            len(encoding.values),
+        )
+        return verdicts.tolist(), sorted(set(witness.tolist()), key=self.numbered.calls.__getitem__)
 
     def _run_monitors(self, parts: list[int]) -> list[int]:
         """Decide unambiguous parts without a search; returns the undecided parts."""
@@ -190,7 +193,7 @@ class _Check:
             if verdict == UNDECIDED:
                 continue
             self.monitored.add(part)
-            self.found[part] = Found("ok", self._completed(part), [], [], 0)
+            self.found[part] = NOT_SEARCHED._replace(verdict="ok", paths=[])
             if verdict != LINEARIZABLE:
                 self.found[part], self.witness = ILLEGAL, witness
                 return []
@@ -201,24 +204,21 @@ class _Check:
         from .short_search import search_parts
 
         assert self.encoding is not None
-        sizes = self.parts.sizes
-        small, left = np.array(parts, np.int32), []
-        if len(self.action_of) > SMALL_PART:
-            is_small = sizes[small] <= SMALL_PART
+        small = np.array(parts, np.int32)
+        left: list[int] = []
+        if len(self.history.action_of) > SMALL_PART:
+            is_small = self.sizes[small] <= SMALL_PART
             small, left = small[is_small], small[~is_small].tolist()
-        if not small.size or self.budget.is_late():
-            return parts
-        events, starts = self._events
-        machine, initial = self.encoding.machine, self.encoding.initial
         batches = [small]
-        if len(self.action_of) > BATCH:
-            batches = np.split(small, np.flatnonzero(np.diff(np.cumsum(sizes[small]) // BATCH)) + 1)
+        if len(self.history.action_of) > BATCH:
+            batches = np.split(small, np.flatnonzero(np.diff(np.cumsum(self.sizes[small]) // BATCH)) + 1)
         for chosen in batches:
-            if self.budget.is_late():
+            if not chosen.size or self.budget.is_late():
                 left += chosen.tolist()
                 continue
+            history = self.history._replace(action_of=self._merged_actions)
             illegal, is_found, *evidence = search_parts(
-                events, starts, self._merged_actions, self.observes_array, machine, initial, chosen, fuel
+                history, self.starts, self.encoding.machine, self.encoding.initial, chosen, fuel
             )
             if illegal >= 0:
                 self.found[illegal] = ILLEGAL
@@ -231,47 +231,32 @@ class _Check:
         """Add the results of the short searches to `found`."""
         for chosen, is_found, counts, orders, starts in self.short:
             for place in np.flatnonzero(is_found).tolist():
-                part = int(chosen[place])
                 order = orders[starts[place] : starts[place + 1]].tolist()
-                self.found[part] = Found("ok", self._completed(part), [order], [], int(counts[place]))
+                self.found[int(chosen[place])] = Found("ok", 0, [order], [], int(counts[place]))
 
     def _search_in_python(self, parts: list[int]) -> list[int]:
         """Search each part in plain Python; returns the undecided parts."""
-        left = []
-        for part in parts:
+        left: list[int] = []
+        for place, part in enumerate(parts):
             if self.budget.is_late():
-                return [part for part in parts if part not in self.found]
-            indices = self.parts.operations(part)
-            history = self.history if len(self.parts.keys) == 1 else self.history.part(indices)
-            steps = Steps(self.model, self.actions, self.observes)
-            search = QuickSearch(history, steps, self.budget)
+                return left + parts[place:]
+            steps = self._steps(part)
+            search = QuickSearch(self._part_history(part), steps, self.budget)
             found = search.found(search.run())
+            if found.verdict == "illegal":
+                self.found[part] = found
+                return []
             if found.verdict is None:
                 left.append(part)
                 self.undecided[part] = steps, found
-                continue
-            self.found[part] = self._in_whole_history(part, found)
-            if found.verdict == "illegal":
-                return []
+            else:
+                self.found[part] = found
         return left
-
-    def _part_history(self, part: int) -> tuple[History, Steps]:
-        """The operations of a part for a long search, and its known steps."""
-        steps = self.undecided[part][0] if part in self.undecided else None
-        history = self.history
-        if self.encoding is not None:
-            history = history._replace(action_of=self._merged_actions.tolist())
-        if len(self.parts.keys) > 1:
-            history = history.part(self.parts.operations(part))
-        return history, steps or Steps(self.model, self.actions, self.observes, self.encoding)
-
-    def _in_whole_history(self, part: int, found: Found) -> Found:
-        """The result of a search of one part, with operations as indices into the whole history."""
-        indices = self.parts.operations(part)
-        return found._replace(paths=[[indices[i] for i in path] for path in found.paths])
 
     def _search_in_turns(self, parts: list[int]) -> None:
         """Search the parts in turns, each twice as long as the last, so an easy illegal part ends the check soon."""
+        if not parts:
+            return
         # Loading compiled code takes longer than deciding most histories, so it is imported late.
         from .compiled_search import AlternatingSearch
 
@@ -280,20 +265,23 @@ class _Check:
         while parts:
             self.stage += 1
             for part in parts:
+                known = self.undecided[part][1] if part in self.undecided else NOT_SEARCHED
                 if self.budget.is_late() and part not in searches:
-                    short = self.undecided[part][1] if part in self.undecided else NOT_SEARCHED
-                    self.found[part] = self._in_whole_history(part, short._replace(reason="the time ran out"))
+                    self.found[part] = known._replace(reason="the time ran out")
                     continue
-                is_small = self.parts.sizes[part] <= SMALL_PART  # so it was searched by ends already
-                search = searches.get(part) or AlternatingSearch(*self._part_history(part), self.budget, is_small)
+                if part not in searches:
+                    is_small = self.sizes[part] <= SMALL_PART  # so it was searched by ends already
+                    searches[part] = AlternatingSearch(
+                        self._part_history(part), self._steps(part), self.budget, is_small
+                    )
+                search = searches[part]
                 verdict = search.run(turn)
-                searches[part] = search
                 if verdict is None and not search.reason:
                     continue
                 found = search.found(verdict)
-                if verdict is None and part in self.undecided and found.front < self.undecided[part][1].front:
-                    found = self.undecided[part][1]._replace(reason=found.reason)
-                self.found[part] = self._in_whole_history(part, found)
+                if verdict is None and found.front < known.front:
+                    found = known._replace(reason=found.reason)
+                self.found[part] = found
                 search.release()
                 del searches[part]
                 if verdict == "illegal":
@@ -301,22 +289,18 @@ class _Check:
             parts = list(searches)
             turn *= 2
 
-    def _report(self, part: int, found: Found) -> Part:
+    def _report(self, part: int) -> Part:
         """The result of a search for the caller."""
-        indices = self.parts.operations(part)
-        blocked = None
-        completed = found.front
-        if found.verdict != "ok":
-            ends = [(end, i) for i in indices if (end := self.history.ends[i]) is not None]
-            completed = len(ends)
-            if ends and (found.states or found.verdict is None):
-                blocked = sorted(ends)[found.front][1]
+        found, events = self.found[part], self._events_of(part)
+        completed, blocked = len(events) - int(self.sizes[part]), None
+        if completed and found.verdict != "ok" and (found.states or found.verdict is None):
+            blocked = -1 - int(events[events < 0][found.front])
         return Part(
-            key=self.parts.keys[part],
+            key=self.keys[part],
             verdict=found.verdict or "unknown",
-            operations=indices,
+            operations=self._operations[part].tolist(),
             completed=completed,
-            placed=found.front,
+            placed=completed if found.verdict == "ok" else found.front,
             configurations=found.configurations,
             linearizations=found.paths,
             blocked=blocked,
@@ -386,7 +370,9 @@ def warm_up() -> None:
         return state + action.value or None
 
     operations = [Operation(Action("add", i % 3 - 1), i, i + 9 if i % 7 else None) for i in range(300)]
-    actions, observes, history = number_actions(Model("warm-up", 0, step), operations)
-    CompiledSearch(history, Steps(Model("warm-up", 0, step), actions, observes), Budget(None, DEFAULT_MEMORY)).run()
+    model = Model("warm-up", 0, step)
+    numbered = number_actions(model, operations)
+    steps = Steps(model, numbered.actions, numbered.observes)
+    CompiledSearch(numbered.history(), steps, Budget(None, DEFAULT_MEMORY)).run()
     # The first object is small, the other is large enough for a monitor.
     check_operations(REGISTER, [Operation(Action("write", i, key=i == 0), i, i + 9) for i in range(SMALL_PART + 2)])

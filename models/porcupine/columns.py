@@ -17,7 +17,8 @@ from ..compiled import Ints, Longs
 from ..operations import UNKNOWN, Action, Model, ModelError, Operation
 from . import machine as m
 from .check import check_operations
-from .layout import order_events, split_by_part
+from .history import History, order_events
+from .layout import sort_by_part
 from .monitors import monitor_parts
 from .part_history import ILLEGAL, UNDECIDED
 from .result import Part, Result, Verdict
@@ -152,12 +153,11 @@ def check_columns(model: Model[Any], columns: Columns) -> Result:
         keys, inverse = np.unique(arrays[5], return_inverse=True)
         part_of = inverse.astype(np.int32)
     completed = np.flatnonzero(~pending).astype(np.int32)
-    events = order_events(np.concatenate([call, end[completed]]), rows, completed)
-    events, starts = split_by_part(events, part_of, len(keys))
+    events = order_events(np.concatenate([call, end[completed]]), completed)
+    events, starts = sort_by_part(events, part_of, len(keys))
     everything = np.arange(len(keys), dtype=np.int32)
-    verdicts, witness = monitor_parts(
-        kind, events, starts, everything, np.arange(rows, dtype=np.int32), machine, values, null
-    )
+    history = History(np.arange(rows, dtype=np.int32), m.NOTHING, events)
+    verdicts, witness = monitor_parts(history, starts, everything, kind, machine, null, values)
     seconds = time.perf_counter() - began
     decided = verdicts[: int((verdicts == ILLEGAL).argmax()) + 1] if (verdicts == ILLEGAL).any() else verdicts
     if (decided == UNDECIDED).any() and decided[-1] != ILLEGAL:

@@ -9,10 +9,12 @@ import numpy as np
 
 from . import search_kernel as kernel
 from . import search_state as arrays
-from .layout import events_of, lay_out, trace
-from .machine import NO_MACHINE, new_trie
-from .steps import FURTHEST, Budget, Found, History, Steps
-from .tables import FRONT, rehash_pairs
+from .history import History
+from .layout import lay_out, trace
+from .machine import NO_MACHINE, with_room
+from .search_state import FRONT
+from .steps import FURTHEST, Budget, Found, Steps
+from .trie import COLUMNS, rehash
 
 FUEL = 10_000  # candidates between two checks of the clock: a millisecond, or half a second if contents are long
 WHOLE_ROW = 96  # with at most so many actions, a request for one step of a state computes all steps of that state
@@ -25,25 +27,18 @@ class CompiledSearch:
         self.steps, self.budget = steps, budget
         self.reason = ""
         self.has_memory, self.held = True, 0
-        action_of = np.array(history.action_of, np.int32)
+        action_of, observes, events = history
+        machine, initial = NO_MACHINE, 0
         if steps.encoding is not None:
-            self.actions = list(range(len(steps.actions)))
-            machine, initial = steps.encoding.machine, steps.encoding.initial
-        else:
-            # Renumber the actions of this history: the model may have many others.
-            used, positions = np.unique(action_of, return_inverse=True)
-            action_of = positions.astype(np.int32)
-            self.actions, machine, initial = used.tolist(), NO_MACHINE, 0
-        machine = new_trie(machine, 2 * len(action_of) + 64)
-        scratch = np.empty(len(action_of), np.int32), np.full(len(self.actions), -1, np.int32)
-        self.layout = lay_out(events_of(history), action_of, *scratch)
-        observes = np.array([steps.observes[i] for i in self.actions], np.int32)
-        self.search = arrays.new_search(self.layout, machine, observes, initial, scratch[1])
+            machine, initial = with_room(steps.encoding.machine, len(events) + 64), steps.encoding.initial
+        class_of = np.full(len(observes), -1, np.int32)
+        self.layout = lay_out(events, action_of, np.empty(len(action_of), np.int32), class_of)
+        self.search = arrays.new_search(self.layout, machine, observes, initial, class_of)
         self.search.registers[arrays.BY_CALLS] = by_calls
         if steps.encoding is None:
-            number = {action: i for i, action in enumerate(self.actions)}
-            known = [(divmod(key, steps.width), after) for key, after in steps.table.items()]
-            self.has_memory = self._add_steps([(state, number[action], after) for (state, action), after in known])
+            self.actions: list[int] = np.unique(action_of[events[events >= 0]]).tolist()
+            known = [(*divmod(key, steps.width), after) for key, after in steps.table.items()]
+            self.has_memory = self._add_steps(known)
 
     def run(self, fuel: float = float("inf")) -> Literal["ok", "illegal", None]:
         """Search until there is a verdict; None if `fuel` candidates were tried or a budget is used up."""
@@ -64,27 +59,18 @@ class CompiledSearch:
             if outcome == kernel.MISSING:
                 self.has_memory = self._provide_steps()
             elif outcome == kernel.FULL:
-                self.has_memory = self._grow()
+                self.has_memory = self._enlarge()
         return None
 
     def _provide_steps(self) -> bool:
-        """Compute the steps that the search requested; False if there is no memory left.
-
-        With compiled steps, only room for a new state is missing.
-        """
+        """Compute the steps that the search requested; False if there is no memory left."""
         steps, search = self.steps, self.search
-        if steps.encoding is not None:
-            machine = search.machine
-            if not self._has_memory_for(2 * machine.nodes.nbytes + 24 * len(machine.node_keys)):
-                return False
-            self.search = arrays.with_more_nodes(search)
-            return True
         requests: list[list[int]] = search.requests[: search.registers[arrays.REQUESTS]].tolist()
         state, few = requests[0][0], len(self.actions) <= WHOLE_ROW
-        wanted = range(len(self.actions)) if few else dict.fromkeys(pair[1] for pair in requests)
+        wanted = self.actions if few else dict.fromkeys(pair[1] for pair in requests)
         known, row = steps.table, state * steps.width
-        unknown = [action for action in wanted if row + self.actions[action] not in known]
-        return self._add_steps([(state, action, steps.compute(state, self.actions[action])) for action in unknown])
+        unknown = [action for action in wanted if row + action not in known]
+        return self._add_steps([(state, action, steps.compute(state, action)) for action in unknown])
 
     def _add_steps(self, new: list[tuple[int, int, int]]) -> bool:
         """Add steps (state, action, state after) to the search's table; False if there is no memory left."""
@@ -96,30 +82,24 @@ class CompiledSearch:
             if not self._has_memory_for(12 * size):
                 return False
             keys, values = np.zeros(size, np.int64), np.empty(size, np.int32)
-            rehash_pairs(search.step_keys, search.step_values, keys, values)
+            rehash(search.step_keys, search.step_values, keys, values)
             self.search = search = search._replace(step_keys=keys, step_values=values)
         arrays.add_steps(search, np.array(new, np.int64).reshape(-1, 3))
         return self._has_memory_for(0)
 
-    def _grow(self) -> bool:
-        """Enlarge the arrays of configurations or bags, whichever are full; False if there is no memory left."""
-        search = self.search
-        if arrays.lacks_configs(search):
-            rows, width = search.configs.shape
-            if not self._has_memory_for(2 * rows * (4 * width + 8 + 8)):
-                return False
-            self.search = arrays.with_more_configs(search)
-            return True
-        size = arrays.bags_needed(search)
-        if not self._has_memory_for(size * (2 * 12 + 8)):
+    def _enlarge(self) -> bool:
+        """Double the room for what is full; False if there is no memory left."""
+        row = 4 * max(self.search.configs.shape[1], COLUMNS) + 28  # bytes, with its part of the hash table and others
+        if not self._has_memory_for(2 * row * arrays.full_rows(self.search)):
             return False
-        self.search = arrays.with_more_bags(search, size)
+        self.search = arrays.enlarged(self.search)
         return True
 
     def _has_memory_for(self, more: int) -> bool:
         """Whether the budget has `more` bytes; the old arrays remain until the new ones are filled."""
-        machine = self.search.machine
-        held = sum(array.nbytes for array in (*self.search[:-1], *machine)) + self.steps.nbytes
+        search, machine = self.search, self.search.machine
+        parts: list[Any] = [*search[: arrays.AT_BAGS], *search.bags, search.requests, *machine[:-1], *machine.trie]
+        held = sum(array.nbytes for array in parts) + self.steps.nbytes
         self.budget.held += held - self.held
         self.held = held
         if self.budget.held + more <= self.budget.memory:
@@ -142,7 +122,7 @@ class CompiledSearch:
         """A state as the model in Python has it."""
         if self.steps.encoding is None:
             return self.steps.states[number]
-        return self.steps.encoding.decode(self.search.machine, number)
+        return self.steps.encoding.state(self.search.machine, number)
 
     def _path(self, row: int) -> list[int]:
         """The operations on the path to a configuration, in order."""
@@ -187,33 +167,33 @@ class AlternatingSearch:
         # The orders that are still searched: whether each is by calls.
         self.orders = [False] if steps.encoding is None else [by_calls_first, not by_calls_first]
         self.searches: dict[bool, CompiledSearch] = {}
-        self.min_fuel = 16 * len(history.calls)  # enough for most histories with few concurrent operations
+        self.min_fuel = 8 * len(history.events)  # enough for most histories with few concurrent operations
 
     def run(self, fuel: float) -> Literal["ok", "illegal", None]:
         """Search in each order with `fuel` candidates, until one has a verdict."""
-        for by_calls in self.orders[:]:
-            if by_calls not in self.orders:
-                continue
+        for by_calls in self.orders:
             if by_calls not in self.searches:
                 self.searches[by_calls] = self.start(by_calls=by_calls)
             search = self.searches[by_calls]
             verdict = search.run(max(fuel, self.min_fuel))
             if verdict:
-                other = self.searches.pop(not by_calls, None)
-                if other:
-                    other.release()
+                self._keep(by_calls)
                 return verdict
-            if search.reason and not self.budget.is_late() and len(self.orders) == 2:
-                self._stop_search_by_calls()
+            if search.reason and len(self.orders) == 2 and not self.budget.is_late():
+                # Free the memory of the search by calls; the other one restarts if it had run out of memory.
+                self.orders = [False]
+                self._keep(*(order for order, each in self.searches.items() if not order and not each.reason))
+                break
         return None
 
-    def _stop_search_by_calls(self) -> None:
-        """Free the memory of the search by calls; restart the other one if it had run out of memory."""
-        self.orders = [False]
-        if True in self.searches:
-            self.searches.pop(True).release()
-            if False in self.searches and self.searches[False].reason:
-                self.searches.pop(False).release()
+    def _keep(self, *orders: bool) -> None:
+        """Release the searches in other orders than these."""
+        for order in self.searches.keys() - orders:
+            self.searches.pop(order).release()
+
+    def release(self) -> None:
+        """Return the memory to the budget."""
+        self._keep()
 
     @property
     def reason(self) -> str:
@@ -224,8 +204,3 @@ class AlternatingSearch:
     def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
         """The result after `run` returned this verdict; without one, of the search that got further."""
         return max((search.found(verdict) for search in self.searches.values()), key=lambda found: found.front)
-
-    def release(self) -> None:
-        """Return the memory to the budget."""
-        for search in self.searches.values():
-            search.release()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -11,21 +12,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..append_log import APPEND_LOG
-from ..compiled import Ints
 from ..counter import COUNTER
 from ..key_value import KEY_VALUE
 from ..lock import LOCK
-from ..operations import UNKNOWN, Action, Model
+from ..operations import UNKNOWN, Model
 from ..priority_queue import PRIORITY_QUEUE
 from ..queue import QUEUE
 from ..register import REGISTER
 from ..set import SET
 from ..stack import STACK
 from . import machine as m
+from .history import Ints, Numbered
+from .trie import LABEL, PARENT
 
 MAX_INT32 = 2**31 - 2
 Code = tuple[int, int, int]
-Decoder = Callable[[m.Machine, int], Any]
+CodeOf = Callable[[str, Any, Any, Any], Code]  # the instruction of an action, given its fields
+PASS, NEVER = (m.PASS, 0, 0), (m.NEVER, 0, 0)
 
 
 class Encoding(NamedTuple):
@@ -33,23 +36,28 @@ class Encoding(NamedTuple):
 
     machine: m.Machine  # without a trie
     initial: int
-    decode: Decoder  # returns a state as the model in Python has it
-    values: int  # how many values the code numbers
+    values: Sequence[Any]  # by number
+    is_sequence: bool  # whether a state is a node of the trie; else it is the number of a value
+    decode: Callable[[list[Any]], Any]  # the state of the model in Python, given its values
     monitor: int  # the monitor of the model (machine.py), 0 for none
 
-
-class Counts(NamedTuple):
-    """The number of operations of each action, and of those that completed."""
-
-    all: Sequence[int]
-    completed: Sequence[int]
+    def state(self, machine: m.Machine, number: int) -> Any:
+        """A state as the model in Python has it."""
+        labels, nodes = [], machine.trie.nodes
+        if not self.is_sequence:
+            labels.append(number)
+        while self.is_sequence and number:
+            labels.append(int(nodes[number, LABEL]))
+            number = int(nodes[number, PARENT])
+        return self.decode([self.values[label] for label in reversed(labels)])
 
 
 class _Writer:
-    """Numbers values and collects words."""
+    """Numbers the values of a history, collects words, and writes the instruction of each action."""
 
-    def __init__(self, values: Iterable[Any] = ()) -> None:
-        self.numbers: dict[Any, int] = {value: number for number, value in enumerate(values)}
+    def __init__(self, history: Numbered) -> None:
+        self.history, self.actions = history, history.actions
+        self.numbers: dict[Any, int] = {}
         self.words: list[Sequence[int] | Ints] = []
 
     def number(self, value: Any) -> int:
@@ -63,9 +71,13 @@ class _Writer:
         """The word of a string: its characters."""
         return self.word(np.frombuffer(value.encode("utf-32-le", "surrogatepass"), np.int32))
 
-    def finish(
-        self, code: Sequence[Code], decode: Decoder, initial: int = 0, spelled: bool = False, monitor: int = 0
-    ) -> Encoding:
+    def encoding(
+        self, code_of: CodeOf, decode: Callable[[list[Any]], Any] = tuple, monitor: int = 0, *,
+        initial: int = 0, values: Sequence[Any] | None = None, is_sequence: bool = True, spelled: bool = False,
+    ) -> Encoding:  # fmt: skip
+        """The instructions; an observation of unknown result fits any state."""
+        known = zip(self.actions, self.history.observes.tolist(), strict=True)
+        code = [PASS if observes and action[2] is UNKNOWN else code_of(*action) for action, observes in known]
         lengths = [len(word) for word in self.words]
         machine = m.NO_MACHINE._replace(
             code=np.array(code, np.int32).reshape(-1, 3),
@@ -73,81 +85,74 @@ class _Writer:
             word_start=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32),
             spelled=np.array([spelled], np.int32),
         )
-        return Encoding(machine, initial, decode, len(self.numbers), monitor)
-
-    def decode_value(self, wrap: Callable[[Any], Any]) -> Decoder:
-        values = list(self.numbers)
-        return lambda _, state: wrap(values[state])
-
-    def decode_labels(self, collect: Callable[[Iterator[Any]], Any]) -> Decoder:
-        values = list(self.numbers)
-        return lambda machine, state: collect(values[label] for label in labels_of(machine, state))
+        return Encoding(machine, initial, values or list(self.numbers), is_sequence, decode, monitor)
 
 
-def labels_of(machine: m.Machine, node: int) -> list[int]:
-    """The labels from the root to a node."""
-    labels = []
-    while node:
-        labels.append(int(machine.nodes[node, m.LABEL]))
-        node = int(machine.nodes[node, m.PARENT])
-    return labels[::-1]
-
-
-def _register(actions: Sequence[Action], _: Counts) -> Encoding:
-    writer = _Writer([None])
+def _register(writer: _Writer) -> Encoding:
     number = writer.number
     swaps = {True: m.CAS, False: m.CAS_FAILED, UNKNOWN: m.CAS_ANY}
-    code: list[Code] = []
-    for f, value, result, _key in actions:
+
+    def code(f: str, value: Any, result: Any, _key: Any) -> Code:
         if f == "write":
-            code.append((m.WRITE, number(value), 0))
-        elif f == "cas":
-            code.append((swaps[result], number(value[0]), number(value[1])))
-        else:
-            code.append((m.PASS, 0, 0) if result is UNKNOWN else (m.READ, number(result), 0))
-    return writer.finish(code, writer.decode_value(lambda value: (value,)), monitor=m.REGISTER)
+            return m.WRITE, number(value), 0
+        if f == "cas":
+            return swaps[result], number(value[0]), number(value[1])
+        return m.READ, number(result), 0
+
+    return writer.encoding(code, tuple, m.REGISTER, initial=number(None), is_sequence=False)
 
 
-def _key_value(actions: Sequence[Action], counts: Counts) -> Encoding | None:
-    arguments = {"" if action.value is None else action.value for action in actions if action.f != "get"}
-    if not any(action.f == "append" for action in actions):
-        return _values_by_key(actions)
+def _key_value(writer: _Writer) -> Encoding | None:
+    actions, number = writer.actions, writer.number
+    if any(action.f == "append" for action in actions):
+        return _strings_by_key(writer)
+
+    def code(f: str, value: Any, result: Any, _key: Any) -> Code:
+        content = value if f == "put" else result
+        return m.WRITE if f == "put" else m.READ, number("" if content is None else content), 0
+
+    return writer.encoding(code, itemgetter(0), m.REGISTER, initial=number(""), is_sequence=False)
+
+
+def _strings_by_key(writer: _Writer) -> Encoding | None:
+    """A map with appends."""
+    arguments = {"" if action.value is None else action.value for action in writer.actions if action.f != "get"}
     if not all(isinstance(value, str) for value in arguments):
         return None
     written = sorted(arguments - {""})
     # If no value is a prefix of another, each content is one sequence of values, so a label is a whole value.
     spelled = not any(after.startswith(before) for before, after in pairwise(written))
-    writer = _Writer()
     word_of = {value: writer.text(value) for value in ["", *written]}
-    places = _places_of_appends(actions, counts, written) if spelled else {}
+    places = _places_of_appends(writer.history, written) if spelled else {}
     append, put = (m.APPEND, m.REPLACE) if spelled else (m.SPELL, m.RESPELL)
-    code: list[Code] = []
-    for f, value, result, key in actions:
+
+    def code(f: str, value: Any, result: Any, key: Any) -> Code:
         if f == "get":
             text = "" if result is None else result
-            if text is UNKNOWN:
-                code.append((m.PASS, 0, 0))
-            else:
-                code.append((m.IS, writer.text(text), 0) if isinstance(text, str) else (m.NEVER, 0, 0))
-        elif not value:
-            code.append((m.PASS, 0, 0) if f == "append" else (m.WRITE, 0, 0))
-        else:
-            code.append((append if f == "append" else put, word_of[value], places.get((key, value), -1)))
-    spell = ["", *written].__getitem__ if spelled else chr
-    return writer.finish(code, lambda machine, state: "".join(map(spell, labels_of(machine, state))), spelled=spelled)
+            return (m.IS, writer.text(text), 0) if isinstance(text, str) else NEVER
+        if not value:
+            return PASS if f == "append" else (m.WRITE, 0, 0)
+        return append if f == "append" else put, word_of[value], places.get((key, value), -1)
+
+    if spelled:
+        return writer.encoding(code, "".join, values=["", *written], spelled=True)
+    return writer.encoding(code, lambda labels: "".join(map(chr, labels)), values=range(sys.maxunicode + 1))
 
 
-def _places_of_appends(actions: Sequence[Action], counts: Counts, written: Sequence[str]) -> dict[tuple[Any, str], int]:
+def _places_of_appends(history: Numbered, written: Sequence[str]) -> dict[tuple[Any, str], int]:
     """The number of values before a value in a completed get, by key and value; only of values that are written once.
 
     Every linearization appends such a value there, so the search does not try it elsewhere.
     """
     times: Counter[tuple[Any, str]] = Counter()
     contents: list[tuple[str, str, Any]] = []  # the key as text, the content, the key
-    for (f, value, result, key), count, completed in zip(actions, *counts, strict=True):
+    action_of: list[int] = history.action_of.tolist()
+    counts = Counter(action_of)
+    completed = {action for action, end in zip(action_of, history.ends, strict=True) if end is not None}
+    for action, (f, value, result, key) in enumerate(history.actions):
         if f != "get" and value:
-            times[key, value] += count
-        elif f == "get" and completed and result and isinstance(result, str):
+            times[key, value] += counts[action]
+        elif f == "get" and action in completed and result and isinstance(result, str):
             contents.append((str(key), result, key))
     places: dict[tuple[Any, str], int] = {}
     known, lengths = frozenset(written), sorted({len(value) for value in written})
@@ -166,123 +171,94 @@ def _places_of_appends(actions: Sequence[Action], counts: Counts, written: Seque
     return places
 
 
-def _values_by_key(actions: Sequence[Action]) -> Encoding:
-    """A map without appends: a register for each key."""
-    writer = _Writer([""])
+def _set(writer: _Writer) -> Encoding:
     number = writer.number
-    code: list[Code] = []
-    for f, value, result, _key in actions:
-        if f == "put":
-            code.append((m.WRITE, number("" if value is None else value), 0))
-        elif result is UNKNOWN:
-            code.append((m.PASS, 0, 0))
-        else:
-            code.append((m.READ, number("" if result is None else result), 0))
-    return writer.finish(code, writer.decode_value(lambda value: value), monitor=m.REGISTER)
 
-
-def _set(actions: Sequence[Action], _: Counts) -> Encoding:
-    writer = _Writer()
-    number = writer.number
-    code: list[Code] = []
-    for f, value, result, _key in actions:
+    def code(f: str, value: Any, result: Any, _key: Any) -> Code:
         if f in ("add", "remove"):
-            code.append((m.INCLUDE if f == "add" else m.REMOVE, number(value), 0))
-        elif result is UNKNOWN:
-            code.append((m.PASS, 0, 0))
-        elif f == "contains":
-            code.append((m.CONTAINS if result else m.LACKS, number(value), 0))
-        else:
-            labels = sorted({number(element) for element in result})
-            code.append((m.IS, writer.word(labels), 0) if len(labels) == len(result) else (m.NEVER, 0, 0))
-    return writer.finish(code, writer.decode_labels(frozenset), monitor=m.SET)
+            return m.INCLUDE if f == "add" else m.REMOVE, number(value), 0
+        if f == "contains":
+            return m.CONTAINS if result else m.LACKS, number(value), 0
+        labels = sorted({number(element) for element in result})
+        return (m.IS, writer.word(labels), 0) if len(labels) == len(result) else NEVER
+
+    return writer.encoding(code, frozenset, m.SET)
 
 
-def _append_log(actions: Sequence[Action], _: Counts) -> Encoding:
-    writer = _Writer()
+def _append_log(writer: _Writer) -> Encoding:
     number = writer.number
-    code: list[Code] = []
-    for f, value, result, _key in actions:
+
+    def code(f: str, value: Any, result: Any, _key: Any) -> Code:
         if f == "append":
-            code.append((m.APPEND, number(value), -1 if result is UNKNOWN else min(result, MAX_INT32)))
-        elif result is UNKNOWN:
-            code.append((m.PASS, 0, 0))
-        elif f == "end":
-            code.append((m.LENGTH, min(result, MAX_INT32), 0))
-        elif not result:
-            code.append((m.LENGTH_MAX, min(value, MAX_INT32), 0))
-        else:
-            code.append((m.SLICE, writer.word([number(each) for each in result]), min(value, MAX_INT32)))
-    return writer.finish(code, writer.decode_labels(tuple), monitor=m.LOG)
+            return m.APPEND, number(value), -1 if result is UNKNOWN else min(result, MAX_INT32)
+        if f == "end":
+            return m.LENGTH, min(result, MAX_INT32), 0
+        if not result:
+            return m.LENGTH_MAX, min(value, MAX_INT32), 0
+        return m.SLICE, writer.word([number(each) for each in result]), min(value, MAX_INT32)
+
+    return writer.encoding(code, tuple, m.LOG)
 
 
-class _Buffer(NamedTuple):
-    """The encoding of the functions of a queue, a stack or a priority queue."""
+def _buffer(writer: _Writer, insert: tuple[str, int], remove: int, remove_any: int) -> CodeOf:
+    """The instructions of a queue, a stack or a priority queue: of its function that inserts, and of the other one."""
+    number = writer.number
+    insertion, instruction = insert
 
-    insertion: str  # the function that inserts a value; the other one removes a value
-    insert: int
-    remove: int
-    remove_any: int  # a removal of unknown outcome
-    monitor: int
+    def code(f: str, value: Any, result: Any, _key: Any) -> Code:
+        if f == insertion:
+            return instruction, number(value), -1
+        if result is UNKNOWN:
+            return remove_any, 0, 0
+        return (m.LENGTH, 0, 0) if result is None else (remove, number(result), 0)
 
-    def encode(
-        self, actions: Sequence[Action], writer: _Writer, collect: Callable[[Iterator[Any]], Any] = tuple
-    ) -> Encoding:
-        number = writer.number
-        code: list[Code] = []
-        for f, value, result, _key in actions:
-            if f == self.insertion:
-                code.append((self.insert, number(value), -1))
-            elif result is UNKNOWN:
-                code.append((self.remove_any, 0, 0))
-            else:
-                code.append((m.LENGTH, 0, 0) if result is None else (self.remove, number(result), 0))
-        return writer.finish(code, writer.decode_labels(collect), monitor=self.monitor)
+    return code
 
 
-def _queue(actions: Sequence[Action], _: Counts) -> Encoding:
-    return _Buffer("enqueue", m.APPEND, m.DEQUEUE, m.DEQUEUE_ANY, m.QUEUE).encode(actions, _Writer())
+def _queue(writer: _Writer) -> Encoding:
+    return writer.encoding(_buffer(writer, ("enqueue", m.APPEND), m.DEQUEUE, m.DEQUEUE_ANY), tuple, m.QUEUE)
 
 
-def _stack(actions: Sequence[Action], _: Counts) -> Encoding:
-    return _Buffer("push", m.APPEND, m.POP, m.POP_ANY, m.STACK).encode(actions, _Writer())
+def _stack(writer: _Writer) -> Encoding:
+    return writer.encoding(_buffer(writer, ("push", m.APPEND), m.POP, m.POP_ANY), tuple, m.STACK)
 
 
-def _priority_queue(actions: Sequence[Action], _: Counts) -> Encoding:
+def _priority_queue(writer: _Writer) -> Encoding:
     # Numbers descend in the trie, so a pop removes the least; the model's elements ascend.
-    inserted = {action.value for action in actions if action.f == "insert"}
-    removed = {action.result for action in actions if action.f != "insert"} - {None, UNKNOWN}
-    writer = _Writer(sorted(inserted | removed, reverse=True))
-    buffer = _Buffer("insert", m.INSERT, m.POP, m.POP_ANY, m.PRIORITY_QUEUE)
-    return buffer.encode(actions, writer, lambda values: tuple(values)[::-1])
+    values = {action.value if action.f == "insert" else action.result for action in writer.actions}
+    for value in sorted(values - {None, UNKNOWN}, reverse=True):
+        writer.number(value)
+    code = _buffer(writer, ("insert", m.INSERT), m.POP, m.POP_ANY)
+    return writer.encoding(code, lambda values: tuple(reversed(values)), m.PRIORITY_QUEUE)
 
 
-def _counter(actions: Sequence[Action], counts: Counts) -> Encoding | None:
+def _counter(writer: _Writer) -> Encoding | None:
     # A state is the sum plus a bound of its absolute value, so that it is never negative.
-    bound = sum(counts.all) * max((abs(action.value) for action in actions if action.f != "read"), default=0)
+    steps = (abs(action.value) for action in writer.actions if action.f != "read")
+    bound = len(writer.history.action_of) * max(steps, default=0)
     if 2 * bound > MAX_INT32:
         return None
-    code: list[Code] = []
-    for f, value, result, _key in actions:
+
+    def code(f: str, value: Any, result: Any, _key: Any) -> Code:
         if f != "read":
-            code.append((m.ADD, value if f == "add" else -value, 0))
-        elif result is UNKNOWN:
-            code.append((m.PASS, 0, 0))
-        else:
-            code.append((m.READ, result + bound, 0) if abs(result) <= bound else (m.NEVER, 0, 0))
-    return _Writer().finish(code, lambda _, state: state - bound, initial=bound)
+            return m.ADD, value if f == "add" else -value, 0
+        return (m.READ, result + bound, 0) if abs(result) <= bound else NEVER
+
+    values = range(-bound, bound + 1)
+    return writer.encoding(code, itemgetter(0), initial=bound, values=values, is_sequence=False)
 
 
-def _lock(actions: Sequence[Action], _: Counts) -> Encoding:
-    writer = _Writer([m])  # number 0 is a free lock; no owner equals a module
-    code: list[Code] = []
-    for f, value, _result, _key in actions:
+def _lock(writer: _Writer) -> Encoding:
+    free = writer.number(m)  # no owner equals a module
+
+    def code(f: str, value: Any, _result: Any, _key: Any) -> Code:
         owner = writer.number(value)
-        code.append((m.CAS, 0, owner) if f == "acquire" else (m.CAS, owner, 0))
-    return writer.finish(code, writer.decode_value(lambda owner: () if owner is m else (owner,)), monitor=m.LOCK)
+        return (m.CAS, free, owner) if f == "acquire" else (m.CAS, owner, free)
+
+    return writer.encoding(code, lambda held: tuple(held) if held != [m] else (), m.LOCK, is_sequence=False)
 
 
-Encoder = Callable[[Sequence[Action], Counts], Encoding | None]
+Encoder = Callable[[_Writer], Encoding | None]
 BUILT_IN: tuple[tuple[Model[Any], Encoder], ...] = (
     (REGISTER, _register),
     (KEY_VALUE, _key_value),
@@ -297,7 +273,7 @@ BUILT_IN: tuple[tuple[Model[Any], Encoder], ...] = (
 ENCODERS = {(model.step, model.initial): encoder for model, encoder in BUILT_IN}
 
 
-def encode(model: Model[Any], actions: Sequence[Action], counts: Counts) -> Encoding | None:
+def encode(model: Model[Any], history: Numbered) -> Encoding | None:
     """The actions as instructions; None if the model is not built in, or instructions cannot express them."""
     encoder = ENCODERS.get((model.step, model.initial))
-    return encoder(actions, counts) if encoder else None
+    return encoder(_Writer(history)) if encoder else None

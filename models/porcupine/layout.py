@@ -1,70 +1,33 @@
-"""Prepares a history for the compiled search: its events in order, its operations numbered by their ends."""
+"""Prepares a history for the compiled search: sorts its events by part, and numbers its operations by their ends."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..compiled import Ints, compiled, inner
-from .steps import History
-
-EXACT = 2.0**53  # a whole number below this is the same as a float
 
 
 class Layout(NamedTuple):
-    """One history of n completed and some pending operations, as search_kernel.py takes it."""
+    """One history of n completed and some pending operations. From `action` on, the fields are those of a Search."""
 
-    number: Ints  # by end: the index of the completed operation in the given list
+    number: Ints  # by end: the index of the completed operation in the history
+    member: Ints  # by class and call: the index of the pending operation in the history
+    slots: int  # the greatest number of concurrent completed operations
     action: Ints
     slot: Ints
     end_rank: Ints
-    after: Ints
-    before: Ints
     class_action: Ints
     class_start: Ints
-    member: Ints  # by class and call: the index of the pending operation in the given list
     member_rank: Ints
-    slots: int  # the greatest number of concurrent completed operations
-
-
-def events_of(history: History) -> Ints:
-    """The calls (i) and ends (-1 - i) of the operations in the order of time; at equal times calls come first."""
-    count = len(history.calls)
-    ends = [end for end in history.ends if end is not None]
-    known = np.arange(count, dtype=np.int32)
-    if len(ends) < count:
-        known = np.array([i for i, end in enumerate(history.ends) if end is not None], np.int32)
-    times = np.array([*history.calls, *ends])
-    exact = (
-        times.dtype == np.float64 and np.abs(times, where=np.isfinite(times), out=np.zeros(len(times))).max() < EXACT
-    )
-    if times.dtype != np.int64 and not exact:
-        # numpy would round large ints to compare them with floats. Python compares them exactly.
-        times_list = [*history.calls, *ends]
-        ranks = {time: rank for rank, time in enumerate(sorted(set(times_list)))}
-        times = np.array([ranks[time] for time in times_list])
-    return order_events(times, count, known)
-
-
-def order_events(times: NDArray[Any], count: int, completed: Ints) -> Ints:
-    """The events in order. `times` has the calls of all operations, then the ends of the completed ones."""
-    # A stable sort keeps calls before ends at equal times.
-    order = np.argsort(times, kind="stable")
-    return np.concatenate([np.arange(count, dtype=np.int32), -1 - completed])[order]
-
-
-def split_by_part(events: Ints, part_of: Ints, parts: int) -> tuple[Ints, Ints]:
-    """The events sorted by part, and where each part starts; one longer than the parts."""
-    if parts == 1:
-        return events, np.array([0, len(events)], np.int32)
-    return sort_by_part(events, part_of, parts)
+    after: Ints
+    before: Ints
 
 
 @compiled
 def sort_by_part(events: Ints, part_of: Ints, parts: int) -> tuple[Ints, Ints]:
-    """`split_by_part` for several parts, by a counting sort."""
+    """The events sorted by part, and where each part starts (one longer than the parts): a counting sort."""
     starts = np.zeros(parts + 1, np.int32)
     for event in events:
         starts[part_of[event if event >= 0 else -1 - event] + 1] += 1
@@ -172,7 +135,7 @@ def lay_out(events: Ints, action_of: Ints, number_of: Ints, class_of: Ints) -> L
     after, before, slot, slots = _link(events, number_of, n)
     pending = len(events) - 2 * n
     class_action, class_start, member, member_rank = _classify(events, number_of, action_of, class_of, pending)
-    return Layout(number, action, slot, end_rank, after, before, class_action, class_start, member, member_rank, slots)
+    return Layout(number, member, slots, action, slot, end_rank, class_action, class_start, member_rank, after, before)
 
 
 @compiled

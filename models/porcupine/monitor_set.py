@@ -13,7 +13,7 @@ import numpy as np
 
 from ..compiled import Ints, inner, inner_in_place
 from .machine import CONTAINS, INCLUDE, IS, LACKS, NEVER, PASS, REMOVE
-from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
+from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier, later, no_witness
 
 
 class Members(NamedTuple):
@@ -30,18 +30,6 @@ class Members(NamedTuple):
     # `since`, the earliest of the remove. -1 otherwise.
     until: Ints
     since: Ints
-
-
-@inner_in_place
-def later(times: Ints, i: int, j: int) -> int:
-    """Whichever of two operations (-1: none) has the later time."""
-    return j if i < 0 or (j >= 0 and times[j] > times[i]) else i
-
-
-@inner_in_place
-def earlier(times: Ints, i: int, j: int) -> int:
-    """Whichever of two operations (-1: none) has the earlier time."""
-    return j if i < 0 or (j >= 0 and times[j] < times[i]) else i
 
 
 @inner

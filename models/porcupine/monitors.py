@@ -16,12 +16,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..compiled import Ints, compiled, inner
+from .history import History
 from .machine import CAS, LOCK, LOG, PASS, QUEUE, READ, REGISTER, SET, STACK, WRITE, Machine
 from .monitor_buffers import certain, check_priority_queue, check_queue, collect, find_never_empty
 from .monitor_log import check_log, place_appends
 from .monitor_set import check_members, check_reads
 from .monitor_stack import check_stack
-from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness, select_part
+from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier, later, no_witness, select_part
 
 
 @inner
@@ -40,13 +41,10 @@ def check_register(h: PartHistory) -> tuple[int, Ints]:
             if writer[value] >= 0 or value == h.initial:
                 return UNDECIDED, nothing
             writer[value] = i
-        elif instruction == READ:
-            if h.end[i] < h.never:
-                if first[value] < 0 or h.end[i] < h.end[first[value]]:
-                    first[value] = i
-                if last[value] < 0 or h.call[i] > h.call[last[value]]:
-                    last[value] = i
-        elif instruction != PASS:
+        elif instruction == READ and h.end[i] < h.never:
+            first[value] = earlier(h.end, first[value], i)
+            last[value] = later(h.call, last[value], i)
+        elif instruction != READ and instruction != PASS:
             return UNDECIDED, nothing
     starts = np.full(h.never + 1, -1, np.int32)  # by time + 1: the value whose zone starts then; 0 is before all
     for value in range(h.values):
@@ -60,10 +58,7 @@ def check_register(h: PartHistory) -> tuple[int, Ints]:
             return ILLEGAL, np.array([read], np.int32)
         if read >= 0 and h.end[read] < h.call[write]:
             return ILLEGAL, np.array([read, write], np.int32)
-        if read < 0 or h.end[write] < h.end[read]:
-            first[value] = write
-        if read < 0 or h.call[write] > h.call[last[value]]:
-            last[value] = write
+        first[value], last[value] = earlier(h.end, read, write), later(h.call, last[value], write)
         starts[1 + min(h.end[first[value]], h.call[last[value]])] = value
     holder = -1  # the value of the forward zone that started last
     for started in starts:
@@ -154,23 +149,26 @@ def monitor(kind: int, h: PartHistory, machine: Machine, local_of: Ints) -> tupl
 
 @compiled
 def monitor_parts(
-    kind: int, events: Ints, starts: Ints, chosen: Ints, action_of: Ints, machine: Machine, values: int, initial: int
+    history: History, starts: Ints, chosen: Ints, kind: int, machine: Machine, initial: int, values: int
 ) -> tuple[Ints, Ints]:
-    """The verdicts on the chosen parts until one is illegal, and its witness; `values` is how many the code numbers."""
+    """The verdicts on the chosen parts until one is illegal, and its witness.
+
+    `history.events` are sorted by part; `starts` has the first one of each part; `values` is how many the code numbers.
+    """
     verdicts = np.full(len(chosen), UNDECIDED, np.int32)
-    local_of, number_of = np.full(values, -1, np.int32), np.empty(len(action_of), np.int32)
+    local_of, number_of = np.full(values, -1, np.int32), np.empty(len(history.action_of), np.int32)
     witness = no_witness()
     for place in range(len(chosen)):
         part = chosen[place]
-        own = events[starts[part] : starts[part + 1]]
-        h = select_part(own, action_of, machine.code, initial, local_of, number_of)
+        own = history.events[starts[part] : starts[part + 1]]
+        h = select_part(own, history.action_of, machine.code, initial, local_of, number_of)
         verdicts[place], found = monitor(kind, h, machine, local_of)
         if verdicts[place] == ILLEGAL:
             witness = h.origin[found[found >= 0]]
             break
         for i in h.origin if len(chosen) > 1 else h.origin[:0]:
             for column in range(1, 3):
-                value = machine.code[action_of[i], column]
+                value = machine.code[history.action_of[i], column]
                 if 0 <= value < values:
                     local_of[value] = -1
     return verdicts, witness

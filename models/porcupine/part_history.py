@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, inner
+from ..compiled import Ints, inner, inner_in_place
 from .machine import APPEND, CAS, DEQUEUE, DEQUEUE_ANY, POP_ANY, READ
 
 LINEARIZABLE, ILLEGAL, UNDECIDED = range(3)
@@ -31,6 +31,18 @@ class PartHistory(NamedTuple):
 def no_witness() -> Ints:
     """An empty witness, of a history that is not illegal."""
     return np.empty(0, np.int32)
+
+
+@inner_in_place
+def later(times: Ints, i: int, j: int) -> int:
+    """Whichever of two operations (-1: none) has the later time."""
+    return j if i < 0 or (j >= 0 and times[j] > times[i]) else i
+
+
+@inner_in_place
+def earlier(times: Ints, i: int, j: int) -> int:
+    """Whichever of two operations (-1: none) has the earlier time."""
+    return j if i < 0 or (j >= 0 and times[j] < times[i]) else i
 
 
 @inner

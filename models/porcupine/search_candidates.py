@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..compiled import inner_in_place
-from .machine import APPEND, CAS, IS, NOT_KNOWN, WRITE, begins
+from .machine import APPEND, CAS, IS, WRITE, begins
 from .search_state import FUEL, REQUESTS, STATE, Search, step_of
+from .trie import NOT_KNOWN
 
 
 @inner_in_place

@@ -36,17 +36,16 @@ caller (compiled_search.py) adds what is missing, and `search` resumes where it 
 from __future__ import annotations
 
 from ..compiled import compiled_in_place, inner_in_place
-from .machine import IMPOSSIBLE, NOT_KNOWN
+from .machine import IMPOSSIBLE
 from .search_candidates import find_candidates, request_step, target_of, urgency
 from .search_path import go_to
 from .search_state import (
     BAG,
-    BAGS,
     BEST,
     BY_CALLS,
     COUNT,
     DEPTH,
-    EXPANSION_ROOM,
+    FRONT,
     FUEL,
     FURTHEST_WAITING,
     JUMP_DISTANCE,
@@ -59,12 +58,12 @@ from .search_state import (
     TAKEN,
     USED_PENDING,
     Search,
-    bag_with,
     is_dominated,
+    lacks_configs,
     remember,
     step_of,
 )  # fmt: skip
-from .tables import FRONT
+from .trie import NOT_KNOWN, inserted
 
 FOUND, EXHAUSTED, MISSING, FULL, PAUSED = range(5)
 
@@ -99,7 +98,7 @@ def push(s: Search, parent: int, taken: int, state: int) -> None:
     for column in range(FRONT, configs.shape[1]):
         configs[row, column] = configs[parent, column]
     if taken < 0:
-        configs[row, BAG] = bag_with(s, configs[parent, BAG], -1 - taken)
+        configs[row, BAG] = inserted(s.bags, configs[parent, BAG], -1 - taken)
     else:
         set_linearized(s, row, taken)
     configs[row, STATE] = state
@@ -284,7 +283,7 @@ def find_waiting(s: Search, front: int) -> bool:
 @inner_in_place
 def is_stalled(s: Search) -> bool:
     """Whether to jump back: by ends, where states are values, after many configurations without progress."""
-    has_values = len(s.machine.code) > 0 and s.machine.node_count[0] == 1
+    has_values = len(s.machine.code) > 0 and s.machine.trie.made[0] == 1
     stalled = s.registers[COUNT] - s.registers[LAST_PROGRESS] > MAX_STALLED
     return bool(stalled and has_values and s.registers[BY_CALLS] == 0)
 
@@ -314,7 +313,7 @@ def expand_waiting(s: Search, row: int) -> bool:
 def search(s: Search) -> int:
     """Search from where it stopped until a verdict (FOUND, EXHAUSTED) or a need: MISSING steps, FULL arrays, no fuel.
 
-    The arrays are FULL when less room is left than one expansion may need.
+    The arrays are FULL when less room is left than one expansion may need, or none for a state of compiled steps.
     """
     n, registers = len(s.action), s.registers
     registers[REQUESTS] = 0
@@ -338,7 +337,7 @@ def search(s: Search) -> int:
         # One expansion may add a bag for each class, and each may need a new node for each of its members.
         uses_pending = waited or registers[BY_CALLS] > 0
         bags = len(s.used) * (registers[USED_PENDING] + 1) if uses_pending else 0
-        if registers[COUNT] + registers[EXPANSION_ROOM] > len(s.configs) or registers[BAGS] + bags > len(s.bag_parent):
+        if lacks_configs(s) or s.bags.made[0] + bags > len(s.bags.nodes):
             return FULL
         if not (expand_waiting(s, row) if waited else expand_top(s, row)):
-            return MISSING
+            return FULL if len(s.machine.code) > 0 else MISSING

@@ -8,19 +8,19 @@ import numpy as np
 
 from ..compiled import Ints, Longs, compiled, compiled_in_place, inner, inner_in_place
 from .layout import Layout
-from .machine import NOT_KNOWN, Machine, grow_trie, step
-from .tables import FRONT, copy_into, hash_of, place_of, rehash_memo, rehash_pairs
+from .machine import Machine, step, with_trie
+from .trie import NOT_KNOWN, Trie, copy_into, grown, new_trie, place_of
 
-# Columns of a configuration. Its key starts at FRONT (3); the bits of the slots fill as many columns as they need.
-PARENT, TAKEN, DEPTH, _, STATE, BAG, SLOTS = range(7)
+# Columns of a configuration. Its key starts at FRONT; the bits of the slots fill as many columns as they need.
+PARENT, TAKEN, DEPTH, FRONT, STATE, BAG, SLOTS = range(7)
 
-# The registers of a search, kept between its pauses: sizes (COUNT of configurations, STACKED, BAGS, STEPS, REQUESTS);
-# where it stands (the front FURTHEST_WAITING, CURRENT_DEPTH, the number of USED_PENDING operations, the row BEST, the
-# row of LAST_PROGRESS, JUMP_DISTANCE in fronts); and its settings.
+# The registers of a search, kept between its pauses: sizes (COUNT of configurations, STACKED, STEPS, REQUESTS); where
+# it stands (the front FURTHEST_WAITING, CURRENT_DEPTH, the number of USED_PENDING operations, the row BEST, the row of
+# LAST_PROGRESS, JUMP_DISTANCE in fronts); and its settings.
 (
-    COUNT, STACKED, FURTHEST_WAITING, CURRENT_DEPTH, USED_PENDING, BAGS, STEPS, BEST, REQUESTS, FUEL, EXPANSION_ROOM,
+    COUNT, STACKED, FURTHEST_WAITING, CURRENT_DEPTH, USED_PENDING, STEPS, BEST, REQUESTS, FUEL, EXPANSION_ROOM,
     LAST_PROGRESS, JUMP_DISTANCE, BY_CALLS, REGISTERS,
-) = range(15)  # fmt: skip
+) = range(14)  # fmt: skip
 
 
 class Search(NamedTuple):
@@ -30,13 +30,13 @@ class Search(NamedTuple):
     action: Ints  # of a completed operation
     slot: Ints
     end_rank: Ints  # the index of its end among all events
-    observes: Ints  # 1 for an action that never changes a state
     class_action: Ints  # of a class of pending operations; classes are ordered by their first call
     class_start: Ints  # where its members start in member_rank; one longer than the classes
     member_rank: Ints  # the index of their calls among all events, ascending within the class
     # The path to the present configuration.
     after: Ints  # linked list of calls (0..n-1) and ends (n..2n-1) not linearized; 2n is its head
     before: Ints
+    observes: Ints  # 1 for an action that never changes a state
     path: Ints  # configurations from the first to the present, by depth
     used: Ints  # members used of each class
     # Scratch of one expansion.
@@ -51,18 +51,15 @@ class Search(NamedTuple):
     memo: Ints  # hash table: row + 1, 0 where empty; its length is a power of two
     stack: Ints
     waiting_next: Ints  # by waiting configuration: the one that came before it
-    # The step table and the bags, hash tables from pairs to numbers.
+    # The step table, a hash table, and the multisets of classes of used pending operations.
     step_keys: Longs  # state << 32 | action, plus 1; 0 where empty
     step_values: Ints
-    bag_keys: Longs  # bag << 32 | class, plus 1
-    bag_values: Ints
-    bag_parent: Ints
-    bag_class: Ints
+    bags: Trie
     requests: Longs  # two columns: the pairs of state and action whose steps the caller has to add
     machine: Machine  # the compiled steps of a built-in model; then the step table stays empty
 
 
-AT_CONFIGS, AT_STEPS, AT_BAGS, AT_REQUESTS = map(Search._fields.index, ("configs", "step_keys", "bag_keys", "requests"))
+AT_CONFIGS, AT_STEPS, AT_BAGS, AT_REQUESTS = map(Search._fields.index, ("configs", "step_keys", "bags", "requests"))
 
 
 @compiled
@@ -74,7 +71,7 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, c
     while rows < 2 * n + room + 448:
         rows *= 2
     registers = np.zeros(REGISTERS, np.int64)
-    registers[COUNT] = registers[STACKED] = registers[BAGS] = 1
+    registers[COUNT] = registers[STACKED] = 1
     registers[FURTHEST_WAITING] = -1
     registers[JUMP_DISTANCE] = 1
     registers[EXPANSION_ROOM] = room
@@ -85,16 +82,14 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, c
     stack[0] = 0
     path = np.empty(n + 2 * members + 2, np.int32)
     path[0] = 0
+    steps, waiting, bags = 1, 0, 1
+    if len(machine.code) == 0:
+        steps = 1024
+    if kinds > 0:
+        waiting, bags = rows, 64
     search = Search(
-        layout.action,
-        layout.slot,
-        layout.end_rank,
+        *layout[3:],
         observes,
-        layout.class_action,
-        layout.class_start,
-        layout.member_rank,
-        layout.after,
-        layout.before,
         path,
         np.zeros(kinds, np.int32),
         np.empty(layout.slots, np.int32),
@@ -106,13 +101,10 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, c
         configs,
         np.zeros(2 * rows, np.int32),
         stack,
-        np.empty(rows if kinds else 0, np.int32),
-        np.zeros(1024 if len(machine.code) == 0 else 1, np.int64),
-        np.empty(1024 if len(machine.code) == 0 else 1, np.int32),
-        np.zeros(128 if kinds else 1, np.int64),
-        np.empty(128 if kinds else 1, np.int32),
-        np.zeros(64 if kinds else 1, np.int32),
-        np.zeros(64 if kinds else 1, np.int32),
+        np.empty(waiting, np.int32),
+        np.zeros(steps, np.int64),
+        np.empty(steps, np.int32),
+        new_trie(bags),
         np.empty((room, 2), np.int64),
         machine,
     )
@@ -128,46 +120,40 @@ def longer(array: Ints, length: int) -> Ints:
     return copy
 
 
-@inner
-def with_more_configs(s: Search) -> Search:
-    """The search with room for twice as many configurations."""
-    rows, count = len(s.configs), s.registers[COUNT]
-    configs = np.empty((2 * rows, s.configs.shape[1]), np.int32)
-    copy_into(configs.reshape(-1), s.configs[:count].reshape(-1))
-    memo = np.zeros(4 * rows, np.int32)
-    rehash_memo(configs, count, memo)
-    waiting_next = longer(s.waiting_next, 2 * len(s.waiting_next))
-    return Search(*s[:AT_CONFIGS], configs, memo, longer(s.stack, 2 * rows), waiting_next, *s[AT_STEPS:])  # type: ignore[call-arg, arg-type]
-
-
-@inner
-def with_more_bags(s: Search, size: int) -> Search:
-    """The search with room for `size` bags, a power of two."""
-    keys, values = np.zeros(2 * size, np.int64), np.empty(2 * size, np.int32)
-    rehash_pairs(s.bag_keys, s.bag_values, keys, values)
-    parent, kind = longer(s.bag_parent, size), longer(s.bag_class, size)
-    return Search(*s[:AT_BAGS], keys, values, parent, kind, *s[AT_REQUESTS:])  # type: ignore[call-arg, arg-type]
-
-
-@inner
-def with_more_nodes(s: Search) -> Search:
-    """The search with a trie of twice the room."""
-    return Search(*s[:-1], grow_trie(s.machine))
-
-
-@inner
+@inner_in_place
 def lacks_configs(s: Search) -> bool:
-    """Whether a FULL search lacks room for configurations; otherwise it lacks room for bags."""
+    """Whether there may be no room for the configurations of one expansion."""
     return bool(s.registers[COUNT] + s.registers[EXPANSION_ROOM] > len(s.configs))
 
 
-@inner
-def bags_needed(s: Search) -> int:
-    """The number of bags that a FULL search needs room for, a power of two."""
-    size = 2 * len(s.bag_parent)
-    while size < s.registers[BAGS] + len(s.used) * (s.registers[USED_PENDING] + 1):
-        size *= 2
-    return size
+@inner_in_place
+def lacks_states(s: Search) -> bool:
+    """Whether there is no room for another state of compiled steps."""
+    return bool(len(s.machine.code) > 0 and s.machine.trie.made[0] == len(s.machine.trie.nodes))
+
+
+@inner_in_place
+def full_rows(s: Search) -> int:
+    """The number of rows of what is full in a FULL search."""
+    if lacks_configs(s):
+        return len(s.configs)
+    return len(s.machine.trie.nodes) if lacks_states(s) else len(s.bags.nodes)
+
+
+@compiled
+def enlarged(s: Search) -> Search:
+    """A FULL search with twice the room for what is full: configurations, states, or bags."""
+    if lacks_configs(s):
+        rows, count = len(s.configs), s.registers[COUNT]
+        configs = np.empty((2 * rows, s.configs.shape[1]), np.int32)
+        copy_into(configs.reshape(-1), s.configs[:count].reshape(-1))
+        memo = np.zeros(4 * rows, np.int32)
+        add_to_memo(configs, count, memo)
+        waiting_next = longer(s.waiting_next, 2 * len(s.waiting_next))
+        return Search(*s[:AT_CONFIGS], configs, memo, longer(s.stack, 2 * rows), waiting_next, *s[AT_STEPS:])  # type: ignore[call-arg, arg-type]
+    if lacks_states(s):
+        return Search(*s[:-1], with_trie(s.machine, grown(s.machine.trie)))
+    return Search(*s[:AT_BAGS], grown(s.bags), *s[AT_REQUESTS:])  # type: ignore[call-arg, arg-type]
 
 
 @inner_in_place
@@ -192,40 +178,23 @@ def add_steps(s: Search, steps: Longs) -> None:
 
 
 @inner_in_place
-def child_bag(s: Search, bag: int, kind: int) -> int:
-    """The bag with one more member of a class, which must not be below the greatest class in the bag."""
-    key = ((bag << 32) | kind) + 1
-    place = place_of(s.bag_keys, key)
-    if s.bag_keys[place] == 0:
-        made = s.registers[BAGS]
-        s.registers[BAGS] += 1
-        s.bag_keys[place] = key
-        s.bag_values[place] = made
-        s.bag_parent[made] = bag
-        s.bag_class[made] = kind
-    child: int = s.bag_values[place]
-    return child
+def hash_of(configs: Ints, row: int, size: int) -> int:
+    """The index in a memo of this size (a power of two) at which probing for a configuration starts."""
+    mixed = 0
+    for column in range(FRONT, configs.shape[1]):
+        mixed = (mixed ^ configs[row, column]) * 0x2545F4914F6CDD1D
+        mixed ^= mixed >> 29
+    return mixed & (size - 1)
 
 
 @inner_in_place
-def bag_with(s: Search, bag: int, kind: int) -> int:
-    """The bag with one more member of any class."""
-    base = bag
-    while base != 0 and s.bag_class[base] > kind:
-        base = s.bag_parent[base]
-    made = child_bag(s, base, kind)
-    # Add the greater classes again, in ascending order. Walking from the root for each would be quadratic, so they are
-    # kept beyond the end of the path, where the array is free.
-    top = len(s.path) - 1
-    free = top
-    while bag != base:
-        s.path[free] = s.bag_class[bag]
-        free -= 1
-        bag = s.bag_parent[bag]
-    while free < top:
-        free += 1
-        made = child_bag(s, made, s.path[free])
-    return made
+def add_to_memo(configs: Ints, count: int, memo: Ints) -> None:
+    """Add the first `count` configurations, all different, to an empty memo."""
+    for row in range(count):
+        place = hash_of(configs, row, len(memo))
+        while memo[place] != 0:
+            place = (place + 1) & (len(memo) - 1)
+        memo[place] = row + 1
 
 
 @inner_in_place

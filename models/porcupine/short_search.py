@@ -5,21 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ..compiled import Ints, compiled, inner_in_place
+from .history import History
 from .layout import lay_out, trace
-from .machine import NOT_KNOWN, Machine, new_trie, step
-from .search_kernel import EXHAUSTED, FOUND, FULL, MISSING, PAUSED, search
-from .search_state import (
-    BEST,
-    COUNT,
-    FUEL,
-    bags_needed,
-    lacks_configs,
-    new_search,
-    with_more_bags,
-    with_more_configs,
-    with_more_nodes,
-)
-from .tables import copy_into
+from .machine import Machine, step, with_room
+from .search_kernel import EXHAUSTED, FOUND, FULL, PAUSED, search
+from .search_state import BEST, COUNT, FUEL, enlarged, full_rows, new_search
+from .trie import NOT_KNOWN, copy_into
 
 MAX_ROOM = 1 << 18  # rows of an array of a short search
 
@@ -48,15 +39,14 @@ def place_by_ends(events: Ints, action_of: Ints, machine: Machine, initial: int,
 
 
 @compiled
-def search_parts(  # type: ignore[no-untyped-def]
-    events: Ints, starts: Ints, action_of: Ints, observes: Ints, instructions: Machine, initial: int,
-    chosen: Ints, fuel: int,
-):  # fmt: skip
+def search_parts(history: History, starts: Ints, instructions: Machine, initial: int, chosen: Ints, fuel: int):  # type: ignore[no-untyped-def]
     """Search the chosen parts of a history, each with `fuel` candidates, until one is illegal.
 
-    Returns the illegal part (-1: none); by part whether a linearization was found, and the number of configurations (0
-    if it was not searched); and the concatenated linearizations, with the start of each.
+    `history.events` are sorted by part; `starts` has the first one of each part. Returns the illegal part (-1: none);
+    by part whether a linearization was found, and the number of configurations (0 if it was not searched); and the
+    concatenated linearizations, with the start of each.
     """
+    action_of, observes, events = history
     illegal = -1
     is_found = np.zeros(len(chosen), np.bool_)
     configurations = np.zeros(len(chosen), np.int64)
@@ -65,7 +55,7 @@ def search_parts(  # type: ignore[no-untyped-def]
     for part in chosen:
         events_chosen += starts[part + 1] - starts[part]
     orders = np.empty(events_chosen, np.int32)
-    machine = new_trie(instructions, 4 * events_chosen + 64)
+    machine = with_room(instructions, 4 * events_chosen + 64)
     number_of, class_of = np.empty(len(action_of), np.int32), np.full(len(observes), -1, np.int32)
     for place in range(len(chosen)):
         part = chosen[place]
@@ -81,18 +71,10 @@ def search_parts(  # type: ignore[no-untyped-def]
             s = new_search(layout, machine, observes, initial, class_of)
             s.registers[FUEL] = fuel
             outcome = search(s)
-            while outcome == MISSING or outcome == FULL:  # noqa: SIM109 (numba has no `in` for these)
-                size = 2 * len(s.machine.nodes)
-                if outcome == FULL:
-                    size = 2 * len(s.configs) if lacks_configs(s) else bags_needed(s)
-                if size > MAX_ROOM:
-                    break
-                if outcome == MISSING:
-                    s = with_more_nodes(s)
-                    machine = s.machine
-                else:
-                    s = with_more_configs(s) if lacks_configs(s) else with_more_bags(s, size)
+            while outcome == FULL and 2 * full_rows(s) <= MAX_ROOM:
+                s = enlarged(s)
                 outcome = search(s)
+            machine = s.machine
             configurations[place] = s.registers[COUNT]
             if outcome == FOUND:
                 order = trace(s.configs, s.registers[BEST], layout.number, layout.class_start, layout.member)

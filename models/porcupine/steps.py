@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from operator import itemgetter, le
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ..operations import Action, Model, ModelError, Operation
+from ..operations import Action, Model, ModelError
 
 if TYPE_CHECKING:
     from .encoding import Encoding
+    from .history import Ints
 
 IMPOSSIBLE = -1  # instead of a state: the action cannot have this result here
 FURTHEST = 8  # partial linearizations that are reported at most
@@ -22,7 +22,7 @@ STEP_BYTES, STATE_BYTES = 100, 150
 class Found(NamedTuple):
     """The result of a search: its verdict (None: it gave up), and how far it came.
 
-    Operations are indices into the list that was searched.
+    Operations are indices into the whole history.
     """
 
     verdict: Literal["ok", "illegal", None]
@@ -31,23 +31,6 @@ class Found(NamedTuple):
     states: list[Any]  # possible at the furthest front
     configurations: int
     reason: str = ""  # why it gave up
-
-
-class History(NamedTuple):
-    """Operations in columns, with numbered actions. An end of None is an unknown outcome (the operation is pending)."""
-
-    calls: Sequence[float]
-    ends: Sequence[float | None]
-    action_of: Sequence[int]
-
-    def part(self, indices: Sequence[int]) -> History:
-        """Some of the operations."""
-        return History(*[picked(column, indices) for column in self])
-
-
-def picked(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
-    """The values at these places."""
-    return itemgetter(*places)(values) if len(places) > 1 else [values[i] for i in places]
 
 
 class Budget:
@@ -73,7 +56,7 @@ class Steps:
         self,
         model: Model[Any],
         actions: Sequence[Action],
-        observes: Sequence[bool],
+        observes: Ints,
         encoding: Encoding | None = None,
     ) -> None:
         self.model, self.actions, self.observes = model, actions, observes
@@ -130,35 +113,3 @@ class Steps:
             return number
 
         return compute
-
-
-def number_actions(model: Model[Any], operations: Sequence[Operation]) -> tuple[list[Action], list[bool], History]:
-    """The distinct actions, which of them are observations, and the operations in columns, with their actions' numbers.
-
-    Raises ModelError for an action that does not belong to the model, and for an operation that ends before its call.
-    """
-    numbers: dict[Action, int] = {}
-    try:
-        action_of = [numbers.setdefault(operation[0], len(numbers)) for operation in operations]
-    except TypeError:
-        for index, operation in enumerate(operations):
-            try:
-                hash(operation.action)
-            except TypeError as error:
-                raise ModelError(f"{operation.action!r}, which cannot be hashed ({error})", index) from error
-        raise
-    for action, number in numbers.items():
-        if model.functions and action.f not in model.functions:
-            problem: str | None = f"the operation {action.f!r}, expected one of {', '.join(model.functions)}"
-        else:
-            problem = model.problem(action)
-        if problem:
-            raise ModelError(problem, action_of.index(number))
-    _, calls, ends, _ = zip(*operations, strict=True)
-    latest = ends
-    if None in ends:
-        latest = tuple([call if end is None else end for call, end in zip(calls, ends, strict=True)])
-    if not all(map(le, calls, latest)):
-        index = next(i for i, (call, end) in enumerate(zip(calls, latest, strict=True)) if not call <= end)
-        raise ModelError(f"an operation that ends at {ends[index]!r}, called at {calls[index]!r}", index)
-    return list(numbers), list(map(model.observes, numbers)), History(calls, ends, action_of)
