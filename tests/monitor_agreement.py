@@ -32,10 +32,10 @@ from logjudge.models.porcupine.short_search import search_parts
 from logjudge.models.porcupine.steps import Budget, Steps
 from logjudge.models.specifications import MODELS
 
-NAMES = ("register", "queue", "stack", "priority-queue", "append-log", "set", "lock")
+NAMES = ("register", "queue", "stack", "priority-queue", "append-log", "set", "lock", "key-value")
 INSERT = {"register": "write", "queue": "enqueue", "stack": "push", "priority-queue": "insert", "append-log": "append"}
 TAKE = {"register": "read", "queue": "dequeue", "stack": "pop", "priority-queue": "delete-min"}
-INSERTS = {*INSERT.values(), "add", "acquire"}
+INSERTS = {*INSERT.values(), "add", "acquire", "put"}
 OF_VALUE = {"remove", "contains", "release"}  # their values are arguments
 BATCH = 1000  # histories that are numbered and encoded together
 KINDS = ("unmatched insert", "empty", "pending insert", "pending removal or read", "equal times")
@@ -55,9 +55,10 @@ class Agreement(NamedTuple):
 def set_actions(values: list[int], rng: Random) -> list[Action]:
     """Adds, removes or reads of all, and questions for one value."""
     actions = [Action("add", value, None) for value in values]
-    if rng.random() < 0.5:
+    kind = rng.random()
+    if kind < 0.6:
         actions += [Action("remove", value, None) for value in rng.sample(values, rng.randint(0, len(values)))]
-    else:
+    if kind > 0.4:
         found = values[:]
         for _ in range(rng.randint(0, 3)):
             some = found[: rng.randint(0, len(found))] if rng.random() < 0.8 else rng.sample(range(4), 2)
@@ -93,14 +94,30 @@ def random_lock(rng: Random) -> list[Operation]:
     return operations
 
 
+def string_actions(values: list[int], rng: Random) -> list[Action]:
+    """Puts and appends of letters, and gets of contents that mostly begin alike; the key is new."""
+    key = rng.getrandbits(32)
+    written = ["abcd"[value] for value in values]
+    actions = [Action(rng.choice(("append", "append", "put")), value, None, key) for value in written]
+    for _ in range(rng.randint(1, 5)):
+        start = rng.choice((0, 0, rng.randrange(len(written))))
+        content = "".join(written[start : rng.randint(start, len(written))])
+        content = content if rng.random() < 0.9 else "".join(rng.sample("abcd", 2))
+        actions.append(Action("get", None, rng.choice((content, content, content, UNKNOWN)), key))
+    return actions
+
+
+ACTIONS = {"set": set_actions, "append-log": log_actions, "key-value": string_actions}
+
+
 def random_history(name: str, rng: Random) -> list[Operation]:
     """Up to four values, inserted and taken or read at random; few instants, so that many times are equal."""
     if name == "lock":
         return random_lock(rng)
     values = rng.sample(range(4), rng.randint(1, 4))
     span = rng.choice((6, 10, 14, 20))
-    if name in ("set", "append-log"):
-        actions = (set_actions if name == "set" else log_actions)(values, rng)
+    if name in ACTIONS:
+        actions = ACTIONS[name](values, rng)
     else:
         actions = [Action(INSERT[name], value, None) for value in values]
         answers: list[Any] = rng.sample(values, rng.randint(0, len(values)))
@@ -155,9 +172,12 @@ class Batch:
 
     def by_monitor(self, part: int) -> tuple[int, list[int]]:
         """The monitor's verdict on a history, and its witness."""
-        machine, initial, values, *_, monitor = self.encoding
+        assert self.encoding.monitored is not None
+        kind, machine, initial, values, refutes_only = self.encoding.monitored
         chosen = np.array([part], np.int32)
-        verdicts, witness = monitor_parts(self.history, self.starts, chosen, monitor, machine, initial, len(values))
+        verdicts, witness = monitor_parts(self.history, self.starts, chosen, kind, machine, initial, values)
+        if refutes_only and verdicts[0] == LINEARIZABLE:
+            return UNDECIDED, []
         return int(verdicts[0]), (witness - self.first[part]).tolist()
 
     def by_compiled_search(self, part: int) -> str | None:

@@ -19,7 +19,9 @@ from monitor_agreement import INSERT, NAMES, TAKE, agreement, by_monitor, random
 def test_monitors_agree_with_search_and_permutations(name: str) -> None:
     compared = agreement(name, 1500 if IS_CAMPAIGN else 300, seed=11)
     assert compared.wrong is None
-    assert min(compared.illegal, compared.decided - compared.illegal) > 20
+    # The monitor of strings only refutes.
+    assert compared.illegal > 20
+    assert (compared.decided - compared.illegal > 20) == (name != "key-value")
 
 
 @pytest.mark.parametrize("name", TAKE)
@@ -74,7 +76,7 @@ def as_columns(name: str, operations: list[Operation]) -> Columns | None:
     return Columns(*([NULL if each is None else each for each in column] for column in zip(*rows, strict=True)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"key-value"}))
 def test_columns_have_the_verdict_of_their_operations(name: str) -> None:
     rng, compared = Random(3), 0
     for _ in range(300 if IS_CAMPAIGN else 100):

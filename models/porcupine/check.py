@@ -103,7 +103,7 @@ class _Check:
                 self.found[part] = NOT_SEARCHED._replace(reason="the memory ran out")
         if self.encoding is None:
             left = self._search_in_python(left)
-        elif self.encoding.monitor:
+        elif self.encoding.monitored:
             left = self._run_monitors(self._search_small_parts(left, FIRST_FUEL))
         if self.encoding is not None and left:
             self.stage += 1
@@ -125,7 +125,7 @@ class _Check:
         If a search decided the part, its monitor may still know a witness.
         """
         known = part in self.monitored
-        if not known and self.encoding is not None and self.encoding.monitor:
+        if not known and self.encoding is not None and self.encoding.monitored:
             _, self.witness = self._ask_monitor([part])
         if known and self.sizes[part] > MAX_EXPLAINED:
             return ILLEGAL
@@ -167,18 +167,15 @@ class _Check:
     def _ask_monitor(self, parts: list[int]) -> tuple[list[int], list[int]]:
         """The monitor's verdicts on parts until one is illegal, and its witness in the order of calls."""
         from .monitors import monitor_parts
+        from .part_history import LINEARIZABLE, UNDECIDED
 
         assert self.encoding is not None
-        chosen, encoding = np.array(parts, np.int32), self.encoding
-        verdicts, witness = monitor_parts(
-            self.history,
-            self.starts,
-            chosen,
-            encoding.monitor,
-            encoding.machine,
-            encoding.initial,
-            len(encoding.values),
-        )
+        assert self.encoding.monitored is not None
+        kind, machine, initial, values, refutes_only = self.encoding.monitored
+        chosen = np.array(parts, np.int32)
+        verdicts, witness = monitor_parts(self.history, self.starts, chosen, kind, machine, initial, values)
+        if refutes_only:
+            verdicts[verdicts == LINEARIZABLE] = UNDECIDED
         return verdicts.tolist(), sorted(set(witness.tolist()), key=self.numbered.calls.__getitem__)
 
     def _run_monitors(self, parts: list[int]) -> list[int]:

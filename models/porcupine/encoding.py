@@ -31,6 +31,16 @@ CodeOf = Callable[[str, Any, Any, Any], Code]  # the instruction of an action, g
 PASS, NEVER = (m.PASS, 0, 0), (m.NEVER, 0, 0)
 
 
+class Monitored(NamedTuple):
+    """The actions of a history as a monitor takes them."""
+
+    kind: int  # which monitor (machine.py)
+    machine: m.Machine
+    initial: int
+    values: int  # how many values the code numbers
+    refutes_only: bool = False  # whether the history may be illegal though the monitor finds it linearizable
+
+
 class Encoding(NamedTuple):
     """The actions of a history as instructions."""
 
@@ -39,7 +49,7 @@ class Encoding(NamedTuple):
     values: Sequence[Any]  # by number
     is_sequence: bool  # whether a state is a node of the trie; else it is the number of a value
     decode: Callable[[list[Any]], Any]  # the state of the model in Python, given its values
-    monitor: int  # the monitor of the model (machine.py), 0 for none
+    monitored: Monitored | None  # None: no monitor knows the model
 
     def state(self, machine: m.Machine, number: int) -> Any:
         """A state as the model in Python has it."""
@@ -85,7 +95,8 @@ class _Writer:
             word_start=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32),
             spelled=np.array([spelled], np.int32),
         )
-        return Encoding(machine, initial, values or list(self.numbers), is_sequence, decode, monitor)
+        monitored = Monitored(monitor, machine, initial, len(self.numbers)) if monitor else None
+        return Encoding(machine, initial, values or list(self.numbers), is_sequence, decode, monitored)
 
 
 def _register(writer: _Writer) -> Encoding:
@@ -123,8 +134,8 @@ def _strings_by_key(writer: _Writer) -> Encoding | None:
     # If no value is a prefix of another, each content is one sequence of values, so a label is a whole value.
     spelled = not any(after.startswith(before) for before, after in pairwise(written))
     word_of = {value: writer.text(value) for value in ["", *written]}
-    places = _places_of_appends(writer.history, written) if spelled else {}
-    append, put = (m.APPEND, m.REPLACE) if spelled else (m.SPELL, m.RESPELL)
+    known = _Contents(writer.history, written) if spelled else None
+    append, put = (m.APPEND, m.REPLACE) if known else (m.SPELL, m.RESPELL)
 
     def code(f: str, value: Any, result: Any, key: Any) -> Code:
         if f == "get":
@@ -132,43 +143,65 @@ def _strings_by_key(writer: _Writer) -> Encoding | None:
             return (m.IS, writer.text(text), 0) if isinstance(text, str) else NEVER
         if not value:
             return PASS if f == "append" else (m.WRITE, 0, 0)
-        return append if f == "append" else put, word_of[value], places.get((key, value), -1)
+        return append if f == "append" else put, word_of[value], known.places.get((key, value), -1) if known else -1
 
-    if spelled:
-        return writer.encoding(code, "".join, values=["", *written], spelled=True)
+    if known:
+        encoding = writer.encoding(code, "".join, values=["", *written], spelled=True)
+        return encoding._replace(monitored=known.as_register(writer.history))
     return writer.encoding(code, lambda labels: "".join(map(chr, labels)), values=range(sys.maxunicode + 1))
 
 
-def _places_of_appends(history: Numbered, written: Sequence[str]) -> dict[tuple[Any, str], int]:
-    """The number of values before a value in a completed get, by key and value; only of values that are written once.
+class _Contents:
+    """What the contents of completed gets show about the values of a key."""
 
-    Every linearization appends such a value there, so the search does not try it elsewhere.
-    """
-    times: Counter[tuple[Any, str]] = Counter()
-    contents: list[tuple[str, str, Any]] = []  # the key as text, the content, the key
-    action_of: list[int] = history.action_of.tolist()
-    counts = Counter(action_of)
-    completed = {action for action, end in zip(action_of, history.ends, strict=True) if end is not None}
-    for action, (f, value, result, key) in enumerate(history.actions):
-        if f != "get" and value:
-            times[key, value] += counts[action]
-        elif f == "get" and action in completed and result and isinstance(result, str):
-            contents.append((str(key), result, key))
-    places: dict[tuple[Any, str], int] = {}
-    known, lengths = frozenset(written), sorted({len(value) for value in written})
-    parsed = ("", "")  # the key and the content before
-    at = number = 0  # the characters and the values of it that are parsed
-    # In this order most contents begin with the one before, whose values are not parsed again.
-    for name, content, key in sorted(contents, key=itemgetter(0, 1)):
-        if name != parsed[0] or not content.startswith(parsed[1]):
-            at = number = 0
-        parsed = name, content
-        # No value is a prefix of another, so at most one fits.
-        while value := next((content[at : at + size] for size in lengths if content[at : at + size] in known), ""):
-            if times[key, value] == 1:
-                places.setdefault((key, value), number)
-            at, number = at + len(value), number + 1
-    return places
+    def __init__(self, history: Numbered, written: Sequence[str]) -> None:
+        self.times: Counter[tuple[Any, str]] = Counter()  # how often a value is written, by key and value
+        # The number of values before a value that is written once. Every linearization appends it there, so the search
+        # does not try it elsewhere.
+        self.places: dict[tuple[Any, str], int] = {}
+        self.last: dict[str, str] = {}  # the last value of each content that consists of values
+        contents: list[tuple[str, str, Any]] = []  # the key as text, the content, the key
+        action_of: list[int] = history.action_of.tolist()
+        counts = Counter(action_of)
+        completed = {action for action, end in zip(action_of, history.ends, strict=True) if end is not None}
+        for action, (f, value, result, key) in enumerate(history.actions):
+            if f == "put" or value:
+                self.times[key, value or ""] += counts[action]
+            elif f == "get" and action in completed and result and isinstance(result, str):
+                contents.append((str(key), result, key))
+        known, lengths = frozenset(written), sorted({len(value) for value in written})
+        parsed, last = ("", ""), ""  # the key and the content before, and its last value
+        at = number = 0  # the characters and the values of it that are parsed
+        # In this order most contents begin with the one before, whose values are not parsed again.
+        for name, content, key in sorted(contents, key=itemgetter(0, 1)):
+            if name != parsed[0] or not content.startswith(parsed[1]):
+                at = number = 0
+            parsed = name, content
+            # No value is a prefix of another, so at most one fits.
+            while value := next((content[at : at + size] for size in lengths if content[at : at + size] in known), ""):
+                if self.times[key, value] == 1:
+                    self.places.setdefault((key, value), number)
+                at, number, last = at + len(value), number + 1, value
+            if at == len(content):
+                self.last[content] = last
+
+    def as_register(self, history: Numbered) -> Monitored:
+        """The last value of the content as a register: if no order explains its reads, none explains the gets.
+
+        Such a value is last from its write to the next one. Values that are written more often are left out.
+        """
+        numbers: dict[str, int] = {}
+        code = []
+        for f, value, result, key in history.actions:
+            content = (result if f == "get" else value) or ""
+            last = self.last.get(content, content) if f == "get" else content
+            times = self.times[key, last]
+            if content is UNKNOWN or times > 1 or (not last and (times or f != "get")):
+                code.append(PASS)
+            else:
+                code.append((m.READ if f == "get" else m.WRITE, numbers.setdefault(last, len(numbers)), 0))
+        machine = m.NO_MACHINE._replace(code=np.array(code, np.int32))
+        return Monitored(m.REGISTER, machine, numbers.get("", len(numbers)), len(numbers) + 1, refutes_only=True)
 
 
 def _set(writer: _Writer) -> Encoding:

@@ -1,8 +1,9 @@
 """Decides unambiguous histories of a set in n log n.
 
 Operations on different values are independent, except reads of all elements. Without such reads each value is decided
-alone. With them, histories with removals are UNDECIDED, and the reads are ordered by their size. Both follow from the
-model; the tests compare them with the search and with all permutations.
+alone. With them, the reads of a set that only grows are ordered by their size. If there are removals too, a read counts
+as one `contains` of each value: a value whose operations contradict each other proves the history illegal, and without
+one it is UNDECIDED. All follows from the model; the tests compare it with the search and with all permutations.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import numpy as np
 from ..compiled import Ints, inner, inner_in_place
 from .machine import CONTAINS, INCLUDE, IS, LACKS, NEVER, PASS, REMOVE
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier, later, no_witness
+
+MAX_PROJECTED = 50_000_000  # values times operations
 
 
 class Members(NamedTuple):
@@ -30,38 +33,86 @@ class Members(NamedTuple):
     # `since`, the earliest of the remove. -1 otherwise.
     until: Ints
     since: Ints
+    twice: Ints  # an operation that adds or removes the value again: it is not checked
+    within: Ints  # the read of all elements that was looked at last and has the value
+
+
+class Words(NamedTuple):
+    """The elements of reads."""
+
+    units: Ints  # the concatenated elements, by the encoding's numbers
+    start: Ints  # where those of each read start
+    local_of: Ints  # by the encoding's number: the number in this part, -1 if no operation adds, removes or asks for it
 
 
 @inner
 def new_members(values: int) -> Members:
     """Members without operations."""
-    m = np.full((9, values), -1, np.int32)
-    return Members(m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8])
+    m = np.full((11, values), -1, np.int32)
+    return Members(m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8], m[9], m[10])
 
 
 @inner_in_place
-def collect_members(h: PartHistory, m: Members) -> tuple[bool, bool]:
-    """Fill the first five columns. Returns whether the monitor can decide, and whether there are reads of all."""
-    twice = removes = reads = False
+def is_read(h: PartHistory, i: int) -> bool:
+    """Whether an operation is a completed read of all elements."""
+    return bool(h.end[i] < h.never and (h.instruction[i] == IS or h.instruction[i] == NEVER))
+
+
+@inner_in_place
+def observe(h: PartHistory, m: Members, i: int, value: int, is_present: bool) -> None:
+    """Note that a completed operation found a value, or did not."""
+    if is_present:
+        m.seen[value] = earlier(h.end, m.seen[value], i)
+        m.seen_last[value] = later(h.call, m.seen_last[value], i)
+    else:
+        m.missed[value] = later(h.call, m.missed[value], i)
+
+
+@inner_in_place
+def collect_members(h: PartHistory, m: Members) -> tuple[bool, bool, bool]:
+    """Note all operations but reads. Returns whether there are reads, removals, and values that are ambiguous."""
+    reads = removes = twice = False
     for i in range(len(h.call)):
         instruction, value = h.instruction[i], h.value[i]
-        if instruction == INCLUDE:
-            twice |= m.add[value] >= 0
-            m.add[value] = i
-        elif instruction == REMOVE:
-            twice |= m.remove[value] >= 0
-            m.remove[value] = i
-            removes = True
+        if instruction == INCLUDE or instruction == REMOVE:  # noqa: SIM109 (numba has no `in` for these)
+            changes = m.add if instruction == INCLUDE else m.remove
+            if changes[value] >= 0:
+                m.twice[value] = i
+                twice = True
+            changes[value] = i
+            removes |= instruction == REMOVE
         elif h.end[i] == h.never or instruction == PASS:
             continue
-        elif instruction == CONTAINS:
-            m.seen[value] = earlier(h.end, m.seen[value], i)
-            m.seen_last[value] = later(h.call, m.seen_last[value], i)
-        elif instruction == LACKS:
-            m.missed[value] = later(h.call, m.missed[value], i)
+        elif instruction == CONTAINS or instruction == LACKS:  # noqa: SIM109
+            observe(h, m, i, value, instruction == CONTAINS)
         else:
             reads = True
-    return not (twice or (removes and reads)), reads
+    return reads, removes, twice
+
+
+@inner_in_place
+def mark_elements(h: PartHistory, m: Members, words: Words, i: int) -> bool:
+    """Mark the values that a read has; False if no set can have its elements."""
+    if h.instruction[i] == NEVER:
+        return False
+    for place in range(words.start[h.value[i]], words.start[h.value[i] + 1]):
+        value = words.local_of[words.units[place]]
+        if value < 0:
+            return False
+        m.within[value] = i
+    return True
+
+
+@inner_in_place
+def project_reads(h: PartHistory, m: Members, words: Words) -> int:
+    """Note each read as one `contains` of each value; returns a read that no set can have, or -1."""
+    for i in range(len(h.call)):
+        if is_read(h, i):
+            if not mark_elements(h, m, words, i):
+                return i
+            for value in range(h.values):
+                observe(h, m, i, value, m.within[value] == i)
+    return -1
 
 
 @inner_in_place
@@ -91,29 +142,43 @@ def bound_member(h: PartHistory, m: Members, value: int) -> bool:
 
 
 @inner_in_place
-def find_contradiction(h: PartHistory, m: Members) -> tuple[int, int]:
+def is_missed(h: PartHistory, m: Members, value: int, i: int) -> bool:
+    """Whether a value is certainly present during an operation that did not find it."""
+    return bool(m.twice[value] < 0 <= m.until[value] < h.call[i] and h.end[i] < m.since[value])
+
+
+@inner_in_place
+def find_contradiction(h: PartHistory, m: Members, words: Words, projected: bool) -> tuple[int, int]:
     """A value with operations that contradict each other, and one that missed it while present; -1 for none."""
     for value in range(h.values):
-        if not bound_member(h, m, value):
+        if m.twice[value] < 0 and not bound_member(h, m, value):
             return value, -1
     for i in range(len(h.call)):
-        if h.instruction[i] == LACKS and h.end[i] < h.never:
-            value = h.value[i]
-            if m.until[value] >= 0 and h.call[i] > m.until[value] and h.end[i] < m.since[value]:
-                return value, i
+        if h.instruction[i] == LACKS and h.end[i] < h.never and is_missed(h, m, h.value[i], i):
+            return h.value[i], i
+        if projected and is_read(h, i):
+            mark_elements(h, m, words, i)
+            for value in range(h.values):
+                if m.within[value] != i and is_missed(h, m, value, i):
+                    return value, i
     return -1, -1
 
 
 @inner
-def check_members(h: PartHistory) -> tuple[int, Ints, Members]:
+def check_members(h: PartHistory, words: Words) -> tuple[int, Ints, Members]:
     """Check each value alone. Returns a verdict (-1: the reads of all are left to check), a witness, and the bounds."""
     m = new_members(h.values)
-    decidable, reads = collect_members(h, m)
-    if not decidable:
-        return UNDECIDED, no_witness(), m
-    value, missing = find_contradiction(h, m)
+    reads, removes, twice = collect_members(h, m)
+    projected = reads and (removes or twice)
+    if projected:
+        if h.values * len(h.call) > MAX_PROJECTED:
+            return UNDECIDED, no_witness(), m
+        impossible = project_reads(h, m, words)
+        if impossible >= 0:
+            return ILLEGAL, np.array([impossible], np.int32), m
+    value, missing = find_contradiction(h, m, words, projected)
     if value < 0:
-        return -1 if reads else LINEARIZABLE, no_witness(), m
+        return UNDECIDED if projected or twice else -1 if reads else LINEARIZABLE, no_witness(), m
     if m.add[value] < 0:
         return ILLEGAL, np.array([m.seen[value]], np.int32), m
     own = [m.add[value], m.remove[value], m.seen[value], m.seen_last[value], m.missed[value], missing]
@@ -121,16 +186,16 @@ def check_members(h: PartHistory) -> tuple[int, Ints, Members]:
 
 
 @inner
-def sort_reads(h: PartHistory, word_start: Ints) -> tuple[Ints, int]:
+def sort_reads(h: PartHistory, words: Words) -> tuple[Ints, int]:
     """The completed reads by the number of their elements, then by their calls; and one that no set can have, or -1."""
     count, operations = 0, len(h.call)
     keys = np.empty(operations, np.int64)
     for i in range(len(h.call)):
-        if h.end[i] == h.never or (h.instruction[i] != IS and h.instruction[i] != NEVER):
+        if not is_read(h, i):
             continue
         if h.instruction[i] == NEVER:
             return np.empty(0, np.int32), i
-        size = word_start[h.value[i] + 1] - word_start[h.value[i]]
+        size = words.start[h.value[i] + 1] - words.start[h.value[i]]
         keys[count] = np.int64(size) * operations + i
         count += 1
     return (np.sort(keys[:count]) % operations).astype(np.int32), -1
@@ -155,13 +220,13 @@ def check_times(h: PartHistory, reads: Ints, lower: Ints, upper: Ints) -> tuple[
 
 
 @inner
-def check_reads(h: PartHistory, m: Members, units: Ints, word_start: Ints, local_of: Ints) -> tuple[int, Ints]:
+def check_reads(h: PartHistory, m: Members, words: Words) -> tuple[int, Ints]:
     """Check reads of all elements of a set that only grows: they come in the order of their sizes.
 
     A read comes after its own call, the adds of its elements, and everything that must precede the reads before it. It
     comes before the add of every element that it lacks.
     """
-    reads, impossible = sort_reads(h, word_start)
+    reads, impossible = sort_reads(h, words)
     if impossible >= 0:
         return ILLEGAL, np.array([impossible], np.int32)
     count, size_before = len(reads), 0
@@ -169,10 +234,10 @@ def check_reads(h: PartHistory, m: Members, units: Ints, word_start: Ints, local
     lower, upper = reads.copy(), reads.copy()  # the operations that bound the time of the read
     for rank in range(count):
         read = reads[rank]
-        word = units[word_start[h.value[read]] : word_start[h.value[read] + 1]]
+        word = words.units[words.start[h.value[read]] : words.start[h.value[read] + 1]]
         added = 0
         for unit in word:
-            value = local_of[unit]
+            value = words.local_of[unit]
             if value < 0 or m.add[value] < 0:
                 return ILLEGAL, np.array([read], np.int32)
             if first[value] == count:

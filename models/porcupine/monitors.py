@@ -20,7 +20,7 @@ from .history import History
 from .machine import CAS, LOCK, LOG, PASS, QUEUE, READ, REGISTER, SET, STACK, WRITE, Machine
 from .monitor_buffers import certain, check_priority_queue, check_queue, collect, find_never_empty
 from .monitor_log import check_log, place_appends
-from .monitor_set import check_members, check_reads
+from .monitor_set import Words, check_members, check_reads
 from .monitor_stack import check_stack
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier, later, no_witness, select_part
 
@@ -137,10 +137,9 @@ def monitor(kind: int, h: PartHistory, machine: Machine, local_of: Ints) -> tupl
     if kind == LOCK:
         return check_lock(h)
     if kind == SET:
-        verdict, witness, members = check_members(h)
-        if verdict < 0:
-            return check_reads(h, members, machine.units, machine.word_start, local_of)
-        return verdict, witness
+        words = Words(machine.units, machine.word_start, local_of)
+        verdict, witness, members = check_members(h, words)
+        return (verdict, witness) if verdict >= 0 else check_reads(h, members, words)
     if kind == LOG:
         verdict, witness, position, source, length = place_appends(h, machine.units, machine.word_start, local_of)
         return (verdict, witness) if verdict >= 0 else check_log(h, position, source, length)
