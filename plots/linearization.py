@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..models.operations import Operation, describe_action
 from ..models.porcupine import Part
 
 MAX_OPERATIONS, MAX_LANES, MAX_NOTES = 90, 40, 30
+MAX_CONTRADICTION = 10  # operations of a minimal failure that get a figure of their own
 LANE, LEFT, TOP = 34, 110, 44  # pixels
 MIN_COLUMN, MAX_COLUMN = 52, 150  # pixels
 LETTER_WIDTH = 6.7  # pixels
@@ -76,9 +77,9 @@ class Mark:
     hover: str
 
 
-def choose(operations: Sequence[Operation], part: Part, shrunk: Minimal | None) -> list[int]:
+def choose(operations: Sequence[Operation], part: Part, minimal: list[int]) -> list[int]:
     """The indices of the operations to draw: those that contradict each other, and the last before the blocked one."""
-    wanted: list[int] = list(shrunk.operations if shrunk else part.witness)[:MAX_OPERATIONS]
+    wanted = minimal[:MAX_OPERATIONS]
     chosen = part.operations
     last = part.witness[-1] if part.blocked is None and part.witness else part.blocked
     if last is not None:
@@ -107,11 +108,10 @@ def _lane_of(operations: Sequence[Operation], index: int) -> tuple[Any, int | No
 class _Figure:
     """Places the chosen operations on lanes and columns."""
 
-    def __init__(self, judgement: Judgement, part: Part, shrunk: Minimal | None) -> None:
+    def __init__(self, judgement: Judgement, part: Part, minimal: Sequence[int], chosen: list[int]) -> None:
         self.judgement, self.part = judgement, part
         self.operations = judgement.history.operations
-        self.minimal = set(shrunk.operations if shrunk else part.witness)
-        self.chosen = choose(self.operations, part, shrunk)
+        self.minimal, self.chosen = set(minimal), chosen
         lanes = dict.fromkeys(_lane_of(self.operations, i) for i in self.chosen)
         self.lanes = {lane: place for place, lane in enumerate(sorted(lanes, key=_lane_order))}
         times = {self.operations[i].call for i in self.chosen}
@@ -144,7 +144,15 @@ class _Figure:
         """The possible states when the blocked operation has to take effect."""
         states = [describe_state(self.judgement.model, state) for state in self.part.states[:4]]
         more = ", …" if len(self.part.states) > 4 else ""
-        return clipped(f"only possible: {', '.join(states)}{more}", MAX_TEXT)
+        return clipped(f"the state can only be {', '.join(states)}{more}", MAX_TEXT)
+
+    @property
+    def names(self) -> list[tuple[str, float]]:
+        """The name and the top of each lane."""
+        return [
+            ("no process" if process is None else clipped(f"process {process}", 22), TOP + LANE * place)
+            for (process, _), place in self.lanes.items()
+        ]
 
     def x(self, time: float) -> float:
         """The position of an instant; one without a column lies between its neighbours."""
@@ -239,17 +247,19 @@ def draw(judgement: Judgement, shrunk: Minimal | None = None) -> str:
     common = {"verdict": result.verdict, "source": history.source, "model": judgement.model.name,
               "total": len(history.operations) + history.others, "evidence": evidence(judgement)}  # fmt: skip
     if part is None or not part.operations:
-        return template.render(**common, figure=None, bars=[], lines=[], marks=[], lanes=[])
-    figure = _Figure(judgement, part, shrunk)
+        return template.render(**common, figure=None)
+    minimal = list(shrunk.operations if shrunk else part.witness)
+    figure = _Figure(judgement, part, minimal, choose(history.operations, part, minimal))
     names = "linearization" if part.verdict == "ok" else "longest partial linearization"
     lines = []
     for number, order in enumerate(part.linearizations, 1):
         lines.append(figure.line(f"{names} {number}, of {len(order)} operations", order))
-    lanes = [
-        ("no process" if process is None else clipped(f"process {process}", 22), TOP + LANE * place)
-        for (process, _), place in figure.lanes.items()
-    ]
+    alone = None
+    if len(minimal) < len(figure.chosen) and 0 < len(minimal) <= MAX_CONTRADICTION:
+        alone = _Figure(
+            judgement, replace(part, blocked=None), [], sorted(minimal, key=lambda i: history.operations[i].call)
+        )
     return template.render(
-        **common, figure=figure, bars=figure.bars(), lines=lines, marks=figure.marks(), lanes=lanes,
-        has_minimal=bool(figure.minimal), bar=BAR_HEIGHT, left=LEFT, lane=LANE,
+        **common, figure=figure, lines=lines, alone=alone, before=len(shrunk.before) if shrunk else 0,
+        bar=BAR_HEIGHT, left=LEFT, lane=LANE,
     )  # fmt: skip

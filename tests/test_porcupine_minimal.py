@@ -19,7 +19,7 @@ from logjudge.histories.operation_history import History, Note, read_operations
 from logjudge.histories.readers.edn import FrozenMap, Word
 from logjudge.models.porcupine import UNKNOWN, Action, Operation, check_operations
 from logjudge.models.specifications import MODELS
-from logjudge.plots.linearization import MAX_OPERATIONS, _Figure, draw
+from logjudge.plots.linearization import MAX_CONTRADICTION, MAX_OPERATIONS, _Figure, choose, draw
 
 DATA = Path(__file__).parent / "data" / "porcupine"
 REGISTER = MODELS["register"]
@@ -150,11 +150,13 @@ def test_the_picture_escapes_and_bounds() -> None:
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page
     assert len(page) < 400_000
-    assert 0 < len(re.findall(r'<g class="(?:change|observation|pending)', page)) <= MAX_OPERATIONS
+    assert 0 < len(re.findall(r'<g class="(?:change|observation|pending)', page)) <= MAX_OPERATIONS + MAX_CONTRADICTION
     assert page.count(" blocked") == 1
     assert " minimal" in page
     assert "state before: " in page
-    assert "only possible: " in page
+    assert "the state can only be " in page
+    assert "whatever the others did" in page
+    assert "scrollIntoView" not in page  # it would scroll the page past its headline
     assert "http" not in page
 
 
@@ -170,10 +172,11 @@ def test_linearizations_that_share_a_beginning_replay_it_once() -> None:
     steps = []
     counted = replace(REGISTER, step=lambda state, action: (steps.append(action), REGISTER.step(state, action))[1])
     counted_judgement = replace(judgement, model=counted)
-    figure = _Figure(counted_judgement, part, None)
+    chosen = choose(operations, part, [])
+    figure = _Figure(counted_judgement, part, [], chosen)
     together = [figure.line("", order) for order in part.linearizations]
     assert len(steps) < 2000 + 100 * len(part.linearizations)
-    assert together == [_Figure(judgement, part, None).line("", order) for order in part.linearizations]
+    assert together == [_Figure(judgement, part, [], chosen).line("", order) for order in part.linearizations]
 
 
 def test_the_picture_of_what_is_in_order_has_all_points() -> None:
