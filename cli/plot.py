@@ -52,8 +52,8 @@ def command(
     file: Path | None,
     scale: int,
 ) -> None:
-    """Draw the figure NAME: glance, cycles, offsets, replicas, swimlane, owners, transactions, around, unread, lag or
-    heatmap.
+    """Draw the figure NAME: glance, cycles, offsets, replicas, swimlane, under-replicated, owners, transactions,
+    around, unread, lag or heatmap.
 
     DIR is a folder that `logjudge check` wrote. A RUN is judged first, by the local engine. Without --partition and
     --finding, the figure shows the worst partition or finding.

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from . import around, cycles, glance, heatmap, lag, offsets, owners, replicas, swimlane, transactions, unread
+from . import (
+    around,
+    cycles,
+    glance,
+    heatmap,
+    lag,
+    offsets,
+    owners,
+    replicas,
+    swimlane,
+    transactions,
+    under_replicated,
+    unread,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,6 +49,7 @@ PLOTS: dict[str, Plot] = {
     "offsets": offsets,
     "replicas": replicas,
     "swimlane": swimlane,
+    "under-replicated": under_replicated,
     "owners": owners,
     "transactions": transactions,
     "around": around,

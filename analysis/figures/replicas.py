@@ -1,5 +1,6 @@
 """The replicas of a partition for the plots, in bounded size: blocks of their logs by epoch, and the leaders.
 
+factor, min_isr  the number of replicas (0: not recorded) and min.insync.replicas (null: not recorded)
 logs   [{name, time, brokers: [{broker, start, end, high_watermark, blocks}], differ: [[first, last]]}]
        one for each snapshot; a block is [first, last, leader epoch or null, side]: if replicas differ, the side is the
        first broker with the same records, else null
@@ -41,7 +42,15 @@ def replica_figures(p: Partition) -> Record | None:
     deleted = p.generation.deleted if p.generation else None
     if deleted is not None and deleted.latest < MAX_INT64:
         times = _until(times, deleted.latest)
-    return {"leader": p.replica_logs.leader, "brokers": sorted(known), "logs": _logs(p.replica_logs), **times}
+    least = str(p.settings.topic(p.topic).get("min.insync.replicas", ""))
+    return {
+        "leader": p.replica_logs.leader,
+        "brokers": sorted(known),
+        "factor": len(p.replica_logs.replicas),
+        "min_isr": int(least) if least.isdecimal() and len(least) < 4 else None,
+        "logs": _logs(p.replica_logs),
+        **times,
+    }
 
 
 def _logs(logs: ReplicaLogs) -> list[Record]:

@@ -1,0 +1,103 @@
+"""How many partitions lacked in-sync replicas, or a leader, over time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from ..analysis.wording import duration, plural
+from . import style
+from .leadership import leaders_between
+from .time_axis import bands_of, seconds, seconds_axis, sheet_below
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABEL = "Under-replicated partitions"
+CAPTION = (
+    "How many partitions were not whole, by the ISR and the leaders in brokers' files. Yellow: fewer replicas in sync"
+    " than the partition has. Orange: fewer than min.insync.replicas, so sends with acks=all fail. Red: no live leader,"
+    " so nothing is written or read. A partition counts once, in its worst state; where nothing is drawn, all are"
+    " whole. Kafka's metrics UnderReplicatedPartitions, UnderMinIsrPartitionCount and OfflinePartitionsCount show the"
+    " same, but notice a dead broker only when its session ends."
+)
+UNDER, BELOW, OFFLINE = "fewer replicas in sync", "below min.insync.replicas", "no leader"
+COLOURS = {OFFLINE: style.RED, BELOW: style.ORANGE, UNDER: "#f0e442"}  # the worst at the bottom
+
+Record = dict[str, Any]
+
+
+def subjects(figures: Record) -> list[Record]:
+    """One figure for all partitions, if one was not whole during the run."""
+    return [{}] if any(state for spells in _all_spells(figures).values() for _, _, state in spells) else []
+
+
+def draw(figures: Record) -> Figure:
+    """Draws the number of partitions in each state."""
+    spells = _all_spells(figures)
+    with style.look():
+        if not spells:
+            return style.empty_sheet(LABEL, "No brokers' files with the ISR during the run were collected.")
+        bands = bands_of(figures, *figures["span"])
+        figure, (axis,) = sheet_below(_title(spells), bands, [1.8], 3.0)
+        edges = sorted({time for own in spells.values() for since, until, _ in own for time in (since, until)})
+        base = [0] * (len(edges) - 1)
+        for state, colour in COLOURS.items():
+            # The state of a partition is constant between two edges.
+            counts = [sum(_state_at(own, time) == state for own in spells.values()) for time in edges[:-1]]
+            top = [low + count for low, count in zip(base, counts, strict=True)]
+            if any(counts):
+                look = {"fill": True, "facecolor": colour, "linewidth": 0, "label": state}
+                style.steps(axis, top, [seconds(time) for time in edges], baseline=base, **look)
+            base = top
+        axis.set_ylim(0, len(spells) * 1.08)
+        axis.locator_params("y", integer=True, nbins=5)
+        left = figures.get("partitions_left_out", 0)
+        axis.set_title(f"partitions, of {len(spells)}" + (f"; {left:,} more not drawn" if left else ""))
+        axis.grid(axis="y")
+        if axis.patches:
+            style.legend(axis, ncols=3)
+        low, high = map(seconds, figures["span"])
+        margin = (high - low) * 0.01
+        axis.set_xlim(low - margin, high + margin)
+        seconds_axis(axis, figures["started_at"])
+    return figure
+
+
+def _all_spells(figures: Record) -> dict[str, list[tuple[int, int, str]]]:
+    """By partition: the times (ns) of each state within the run; an empty state is whole."""
+    evidence = {part["name"]: part["replicas"] for part in figures["partitions"] if part.get("replicas")}
+    found = {name: _spells(one, *figures["span"]) for name, one in evidence.items() if one["isr"]}
+    return {name: spells for name, spells in found.items() if spells}
+
+
+def _spells(evidence: Record, low: int, high: int) -> list[tuple[int, int, str]]:
+    led = leaders_between(evidence, low, high)
+    first = max(evidence["isr"][0][0], low)
+    moments = {first, high, *(time for time, _ in evidence["isr"]), *(time for one in led for time in one[2:])}
+    # Old results have no number of replicas; then the largest ISR shows it.
+    replicas = evidence.get("factor") or max(len(isr) for _, isr in evidence["isr"])
+    spells: list[tuple[int, int, str]] = []
+    for since, until in pairwise(sorted(time for time in moments if first <= time <= high)):
+        in_sync = len([isr for time, isr in evidence["isr"] if time <= since][-1])
+        is_led = any(one.since <= since < one.until for one in led)
+        is_below = in_sync < (evidence.get("min_isr") or 0)
+        state = OFFLINE if led and not is_led else BELOW if is_below else UNDER if in_sync < replicas else ""
+        spells.append((since, until, state))
+    return spells
+
+
+def _state_at(spells: list[tuple[int, int, str]], time: int) -> str | None:
+    """The state at a time; None: not known, as no ISR is recorded yet."""
+    return next((state for since, until, state in spells if since <= time < until), None)
+
+
+def _title(spells: dict[str, list[tuple[int, int, str]]]) -> str:
+    parts: list[str] = []
+    for what, states in (("under-replicated", set(COLOURS)), (BELOW, {BELOW}), (OFFLINE, {OFFLINE})):
+        times = [sum(until - since for since, until, state in own if state in states) for own in spells.values()]
+        if count := sum(map(bool, times)):
+            total = "" if parts else f" of {plural(len(spells), 'partition')}"
+            verb = "had" if what == OFFLINE else "was" if count == 1 else "were"
+            parts.append(f"{count}{total} {verb} {what} for up to {duration(max(times))}")
+    return "; ".join(parts) or "Every replica was in sync throughout"
