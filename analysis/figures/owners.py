@@ -18,7 +18,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64
 from ..partitions.coordinators import group_evidence
 from ..partitions.partition import Partition
-from ..rules.group_commits import groups_of
+from ..rules.group_commits import Group, groups_of
 from ..rules.membership import has_own_epochs, holds_of
 
 MAX_GROUPS = 4  # of a partition
@@ -30,37 +30,37 @@ Record = dict[str, Any]
 
 def owner_figures(p: Partition) -> list[Record]:
     """The records above, in the order of the groups' names."""
-    members = {group: names for group, names in groups_of(p).items() if group}
-    recorded = sorted({*members, *group_evidence(p)["group"]})
-    found = [_group_figures(p, group, members.get(group, [])) for group in recorded]
+    groups = {name: Group(name, ()) for name in group_evidence(p)["group"]}
+    groups |= {group.id: group for group in groups_of(p) if group.id}
+    found = [_group_figures(p, groups[name]) for name in sorted(groups)]
     return [record for record in found if record["holds"]][:MAX_GROUPS]
 
 
-def _group_figures(p: Partition, group: str, members: list[str]) -> Record:
-    owned = _by_members(p, members) or _by_coordinator(p, group)
+def _group_figures(p: Partition, group: Group) -> Record:
+    owned = _by_members(p, group) or _by_coordinator(p, group)
     return {
-        "group": group[:64],
-        "epochs": any(has_own_epochs(p, name) for name in members),
+        "group": group.id[:64],
+        "epochs": any(has_own_epochs(p, name) for name in group.members),
         "holds": owned[:MAX_HOLDS],
-        "commits": _commits(p, members),
+        "commits": _commits(p, group),
     }
 
 
-def _by_members(p: Partition, members: list[str]) -> list[list[Any]]:
+def _by_members(p: Partition, group: Group) -> list[list[Any]]:
     crashes = {row[:2] for row in p.context.filter(kind="crash").select("process", "invoked").iter_rows()}
-    rows = holds_of(p, members).sort("since", "at").select("process", "generation", "since", "until", "is_revoked")
+    rows = holds_of(p, group).sort("since", "at").select("process", "generation", "since", "until", "is_revoked")
     return [
         [name[:48], gen, since, None if until == MAX_INT64 else until, not revoked and (name, until) in crashes]
         for name, gen, since, until, revoked in rows.iter_rows()
     ]
 
 
-def _by_coordinator(p: Partition, group: str) -> list[list[Any]]:
+def _by_coordinator(p: Partition, group: Group) -> list[list[Any]]:
     """Each hold lasts until the next generation that assigns the partition, or, with KIP-848, until its release."""
     found: list[list[Any]] = []
     now: dict[str, list[Any]] = {}
     assigned_at = -1
-    rows = group_evidence(p).filter(pl.col("dated").is_not_null(), group=group)
+    rows = group_evidence(p).filter(pl.col("dated").is_not_null(), group=group.id)
     for kind, at, member, generation, time in rows.select("kind", "at", "member", "generation", "dated").iter_rows():
         ended = [member] if kind == "released" else list(now) if kind == "assigned" and at != assigned_at else []
         for name in ended:
@@ -73,9 +73,9 @@ def _by_coordinator(p: Partition, group: str) -> list[list[Any]]:
     return found
 
 
-def _commits(p: Partition, members: list[str]) -> list[list[Any]]:
+def _commits(p: Partition, group: Group) -> list[list[Any]]:
     made = p.marks.filter(
-        pl.col("process").is_in(members) & pl.col("completed").is_not_null() & pl.col("offset").is_not_null(),
+        group.is_member & pl.col("completed").is_not_null() & pl.col("offset").is_not_null(),
         kind="commit",
     ).sort("completed", "at", "index")
     rows = [

@@ -17,9 +17,9 @@ from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.log_start import highest_end
 from ..partitions.partition import Partition
 from ..replicas.resolved_outcomes import is_leader_collected
-from .group_commits import commits_of, groups_or_clients
+from .group_commits import Group, commits_of, groups_or_clients
 from .loss import outcomes_of_sends
-from .rule import Result, Rule, Unknown, finding, seconds, where
+from .rule import Proof, Result, Rule, Unknown, finding, seconds, where
 
 
 class KnownEnd(NamedTuple):
@@ -56,8 +56,8 @@ def commit_beyond_end(p: Partition) -> Iterator[Result]:
     """
     ends: list[KnownEnd] | None = None
     judged = []
-    for group, members in groups_or_clients(p):
-        commits = commits_of(p, members)
+    for group in groups_or_clients(p):
+        commits = commits_of(p, group)
         if not len(commits):
             continue
         ends = _certain_ends(p) if ends is None else ends
@@ -67,8 +67,11 @@ def commit_beyond_end(p: Partition) -> Iterator[Result]:
         elif clock := foreign_clock(p):
             yield Unknown(clock)
         else:
-            yield _finding(p, group, *contradicted)
-            judged.append(group)
+            row, end = contradicted
+            commit = f"{_committer(group, row)} committed {p.name}@{row['offset']} at {seconds(row['completed'])}"
+            proof = (f"{row['process']} commits {row['offset']}", row["at"])
+            yield _beyond_end(p, commit, row["offset"], end, proof, row["process"])
+            judged.append(group.id)
     yield from _commits_in_broker_files(p, judged)
 
 
@@ -77,35 +80,29 @@ def _commits_in_broker_files(p: Partition, judged: list[str]) -> Iterator[Result
     last = committed_at_last(p).filter(~pl.col("group").is_in(judged))
     for end in _leader_log_end(p) if len(last) and p.replica_logs and p.replica_logs.last == FINAL else ():
         for row in last.filter(pl.col("offset") > end.offset).rows(named=True):
-            yield finding(
-                p,
-                f"group {row['group']} committed {p.name}@{row['offset']}, its last committed offset, but the log ends"
-                f" at {end.offset} ({where(p, end.offset, row['offset'] - 1)} does not exist)",
-                (end.offset, row["offset"] - 1),
-                [
-                    Evidence(f"commit of {row['offset']}", source=row["file"], byte=row["byte"]),
-                    (end.evidence, end.place),
-                ],
-            )
+            commit = f"group {row['group']} committed {p.name}@{row['offset']}, its last committed offset"
+            proof = Evidence(f"commit of {row['offset']}", source=row["file"], byte=row["byte"])
+            yield _beyond_end(p, commit, row["offset"], end, proof)
 
 
 def _last_contradicted(commits: pl.DataFrame, ends: list[KnownEnd]) -> tuple[dict[str, Any], KnownEnd] | None:
     """The last commit with the least end below it that was read after it and before the group went back."""
     beyond = commits.filter(pl.col("offset") > min((end.offset for end in ends), default=MAX_INT64))
     for row in reversed(beyond.rows(named=True)):
-        later = [end for end in ends if end.since > row["completed"] and end.offset < row["offset"]]
-        lower = commits.filter((pl.col("completed") >= row["invoked"]) & (pl.col("at") != row["at"]))
-        uncorrected = [
+        later = commits.filter((pl.col("completed") >= row["invoked"]) & (pl.col("at") != row["at"]))
+        contradicting = [
             end
-            for end in later
-            if not len(lower.filter((pl.col("offset") <= end.offset) & (pl.col("invoked") <= end.until)))
+            for end in ends
+            if end.since > row["completed"]
+            and end.offset < row["offset"]
+            and not len(later.filter((pl.col("offset") <= end.offset) & (pl.col("invoked") <= end.until)))
         ]
-        if uncorrected:
-            return row, min(uncorrected, key=lambda end: (end.offset, end.since))
+        if contradicting:
+            return row, min(contradicting, key=lambda end: (end.offset, end.since))
     return None
 
 
-def _unknowns(p: Partition, group: str, commits: pl.DataFrame, ends: list[KnownEnd]) -> Iterator[Unknown]:
+def _unknowns(p: Partition, group: Group, commits: pl.DataFrame, ends: list[KnownEnd]) -> Iterator[Unknown]:
     """The group's last commit beyond every known offset, if no later end of the log confirms or contradicts it."""
     # Each transaction may add a marker behind the last record.
     markers = p.sends.filter("txn")["at"].n_unique()
@@ -144,7 +141,7 @@ def _final_read_end(p: Partition) -> Iterator[KnownEnd]:
         return
     read = p.reads.filter(pl.col("process").is_in(final.processes) & (pl.col("completed") >= final.since))
     # Final reads without records show no end: retention may have deleted all records.
-    if len(read) and not len(indeterminate_polls(p, list(final.processes)).first):
+    if len(read) and not len(indeterminate_polls(p, final.processes).first):
         yield KnownEnd(
             final.end, final.since, final.until, f"the final reads end at offset {final.end}", read["at"][-1]
         )
@@ -156,8 +153,9 @@ def _leader_log_end(p: Partition) -> Iterator[KnownEnd]:
     if logs is None or not is_leader_collected(logs) or not logs.last_is_dated or not logs.at_rest:
         return
     end = logs.extents.filter(logs.is_of_leader)["end"].item()
-    read_further = p.final is not None and p.final.end > end
-    if end is None or logs.is_leader_damaged or read_further or not _is_empty_behind(p, end):
+    if end is None or logs.is_leader_damaged or (p.final is not None and p.final.end > end):
+        return
+    if not _is_empty_behind(p, end):
         return
     time = logs.times.get(logs.last, MAX_INT64)
     yield KnownEnd(end, time, time, f"the log of broker {logs.leader} ends at offset {end}")
@@ -171,16 +169,15 @@ def _is_empty_behind(p: Partition, end: int) -> bool:
     return bool(last < end or not len(outcomes_of_sends(p).filter((pl.col("offset") >= end) & ~pl.col("lost"))))
 
 
-def _committer(group: str, row: dict[str, Any]) -> str:
-    return f"{row['process']} of group {group}" if group and group != row["process"] else row["process"]
+def _committer(group: Group, row: dict[str, Any]) -> str:
+    return f"{row['process']} of {group}" if group.id not in ("", row["process"]) else row["process"]
 
 
-def _finding(p: Partition, group: str, row: dict[str, Any], end: KnownEnd) -> Finding:
+def _beyond_end(p: Partition, commit: str, offset: int, end: KnownEnd, proof: Proof, *processes: str) -> Finding:
     return finding(
         p,
-        f"{_committer(group, row)} committed {p.name}@{row['offset']} at {seconds(row['completed'])}, but the log"
-        f" ends at {end.offset} ({where(p, end.offset, row['offset'] - 1)} does not exist)",
-        (end.offset, row["offset"] - 1),
-        [(f"{row['process']} commits {row['offset']}", row["at"]), (end.evidence, end.place)],
-        processes=[row["process"]],
+        f"{commit}, but the log ends at {end.offset} ({where(p, end.offset, offset - 1)} does not exist)",
+        (end.offset, offset - 1),
+        [proof, (end.evidence, end.place)],
+        processes=processes,
     )

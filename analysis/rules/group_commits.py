@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -16,33 +17,47 @@ from ..timelines.facts import SECOND
 from .rule import finding, seconds
 
 
-def groups_of(p: Partition) -> dict[str, list[str]]:
-    """Groups that committed here, or that this partition was assigned to or taken from, each with its members.
+@dataclass(frozen=True)
+class Group:
+    """A consumer group."""
 
-    Consumers without a group.id (name "") may share a group, so they are one: a record that any of them handled is
-    handled.
+    id: str  # group.id; empty: consumers without one
+    members: tuple[str, ...]  # processes
+
+    @property
+    def is_member(self) -> pl.Expr:
+        """Selects the rows of its members."""
+        return pl.col("process").is_in(self.members)
+
+    def __str__(self) -> str:
+        return f"group {self.id}" if self.id else "a group (group.id is not set)"
+
+
+def groups_of(p: Partition) -> list[Group]:
+    """Groups that committed here, or that this partition was assigned to or taken from.
+
+    Consumers without a group.id may share a group, so they are one: a record that any of them handled is handled.
     """
-    active = p.marks.filter(IS_OF_GROUP)
     groups: dict[str, list[str]] = {}
-    for process in sorted(active["process"].unique()):
+    for process in sorted(p.marks.filter(IS_OF_GROUP)["process"].unique()):
         groups.setdefault(p.settings.group_of(process), []).append(process)
     for process in sorted(p.settings.processes):
         group = p.settings.group_of(process)
         if group and group in groups and process not in groups[group]:
             groups[group].append(process)
-    return groups
+    return [Group(name, tuple(members)) for name, members in groups.items()]
 
 
-def groups_or_clients(p: Partition) -> list[tuple[str, list[str]]]:
-    """The groups with their members. For the order of commits, a consumer without a group.id is a group of its own."""
-    known = groups_of(p)
-    alone = [(process, [process]) for process in known.pop("", [])]
-    return [*known.items(), *alone]
+def groups_or_clients(p: Partition) -> list[Group]:
+    """The groups. For the order of commits, a consumer without a group.id is a group of its own."""
+    groups = groups_of(p)
+    alone = [Group(process, (process,)) for group in groups if not group.id for process in group.members]
+    return [*(group for group in groups if group.id), *alone]
 
 
-def commits_of(p: Partition, members: list[str]) -> pl.DataFrame:
-    """The ok commits of these processes, as rows of `p.marks` with an offset, in the order of completion."""
-    return p.marks.filter(IS_COMMIT & pl.col("process").is_in(members)).sort("completed", "at", "index")
+def commits_of(p: Partition, group: Group) -> pl.DataFrame:
+    """The ok commits of a group, as rows of `p.marks` with an offset, in the order of completion."""
+    return p.marks.filter(IS_COMMIT & group.is_member).sort("completed", "at", "index")
 
 
 def with_begin(commits: pl.DataFrame) -> pl.DataFrame:
@@ -64,15 +79,15 @@ def latest_before(commits: pl.DataFrame, earlier: pl.DataFrame, time: str) -> pl
 REPLICAS = 3  # of `__consumer_offsets`, by default
 
 
-def lost_commits(p: Partition, group: str, commits: pl.DataFrame) -> Iterator[Finding]:
+def lost_commits(p: Partition, group: Group, commits: pl.DataFrame) -> Iterator[Finding]:
     """One finding if the group's last recorded commit is above its last one in the brokers' final copies.
 
     Their record must be older than the commit: a later one is a commit that the history does not have. Commits of
     transactions are left out, as they count from a marker that follows.
     """
-    stored = committed_at_last(p).filter(pl.col("dated").is_not_null(), group=group)
+    stored = committed_at_last(p).filter(pl.col("dated").is_not_null(), group=group.id)
     plain = commits.filter(~pl.col("txn"))
-    if not group or not len(stored) or not len(plain):
+    if not group.id or not len(stored) or not len(plain):
         return
     row, last = stored.row(0, named=True), plain.row(-1, named=True)
     is_older = row["dated"] < last["invoked"] - SECOND
@@ -82,7 +97,7 @@ def lost_commits(p: Partition, group: str, commits: pl.DataFrame) -> Iterator[Fi
         return
     yield finding(
         p,
-        f"{last['process']} of group {group} committed {p.name}@{last['offset']} at {seconds(last['completed'])}, but"
+        f"{last['process']} of {group} committed {p.name}@{last['offset']} at {seconds(last['completed'])}, but"
         f" the last commit in __consumer_offsets is @{row['offset']}, of {seconds(row['dated'])}",
         (row["offset"], last["offset"] - 1),
         [
@@ -93,9 +108,9 @@ def lost_commits(p: Partition, group: str, commits: pl.DataFrame) -> Iterator[Fi
     )
 
 
-def _has_all_copies(p: Partition, group: str) -> bool:
+def _has_all_copies(p: Partition, group: Group) -> bool:
     """Whether every replica of the group's log was collected: the default number, or one of each broker."""
-    copies = {*p.groups.filter(snapshot=FINAL, group=group)["broker"]}
+    copies = {*p.groups.filter(snapshot=FINAL, group=group.id)["broker"]}
     events = p.timeline.events if p.timeline is not None else ()
     known = {event.broker for event in events if event.kind == "unfenced"}
     return len(copies) >= REPLICAS or (bool(known) and copies >= known)

@@ -19,7 +19,7 @@ from ..partitions.marks import IS_HANDLED
 from ..partitions.partition import Offsets, Partition
 from ..timelines.facts import SECOND
 from ..wording import plural, short, some, some_values
-from .group_commits import commits_of, groups_of, groups_or_clients, latest_before, lost_commits, with_begin
+from .group_commits import Group, commits_of, groups_of, groups_or_clients, latest_before, lost_commits, with_begin
 from .loss import lost_sends
 from .rule import Proof, Result, Row, Rule, Unknown, finding, seconds, where
 
@@ -48,56 +48,56 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     the record. Only __consumer_offsets shows the commit, and a member of the group recorded nothing.
     """
     recorders = p.context.filter(kind="handles")["process"]
-    for group, members in groups_of(p).items():
-        commits = _with_unrecorded(p, members, commits_of(p, members))
+    for group in groups_of(p):
+        commits = _with_unrecorded(p, group, commits_of(p, group))
         recorded_end = greatest(commits["offset"], 0)
         commits = _with_stored(p, group, commits)
-        polled = p.reads.filter(pl.col("process").is_in(members))
-        first, reset = _first_position(p, members, polled)
-        existing_here = _existing_for_group(p, members, commits, first, polled)
-        recorded = _handled(p, members, commits)
-        handled = recorded if recorders.is_in(members).any() else recorded | _polled(p, members)
+        polled = p.reads.filter(group.is_member)
+        first, is_reset = _first_position(p, group, polled)
+        existed = _existing_for_group(p, group, commits, first, polled)
+        recorded = _handled(p, group, commits)
+        handled = recorded if recorders.is_in(group.members).any() else recorded | _polled(p, group)
         # Missed: an entry that existed, below the last commit or the first position, that no member handled.
         offsets = p.entries["offset"].to_numpy()
         committed = int(commits["offset"][-1]) if len(commits) else 0
-        is_passed = existing_here & (offsets < max(committed, first))
+        is_passed = existed & (offsets < max(committed, first))
         missed = np.unique(offsets[is_passed & ~handled])
         done = np.setdiff1d(offsets[is_passed], missed)
-        if len(recorders) and np.isin(done, offsets[existing_here & handled & ~recorded]).any():
-            yield Unknown(f"no member of {_name_of(group)} recorded handle events of {p.name}, but other consumers did")
-        hidden = indeterminate_polls(p, members).hold(missed)
-        if hidden.any():
-            yield Unknown(f"a poll of {p.name} by {_name_of(group)} has no known outcome")
-            missed = missed[~hidden]
+        if len(recorders) and np.isin(done, offsets[existed & handled & ~recorded]).any():
+            yield Unknown(f"no member of {group} recorded handle events of {p.name}, but other consumers did")
+        is_hidden = indeterminate_polls(p, group.members).hold(missed)
+        if is_hidden.any():
+            yield Unknown(f"a poll of {p.name} by {group} has no known outcome")
+            missed = missed[~is_hidden]
         # Records that a commit claims and records that the start skipped are separate findings. Where a seek or a
         # committed offset chose the start, nothing was skipped.
-        skipped = missed[missed < first] if reset else missed[:0]
         claimed = missed[missed >= first]
-        if (claimed >= recorded_end).any() and (silent := _unrecorded_members(p, group, members)):
-            yield Unknown(f"members of {_name_of(group)} owned {p.name} and recorded nothing ({some(silent)})")
+        if (claimed >= recorded_end).any() and (silent := _unrecorded_members(p, group)):
+            yield Unknown(f"members of {group} owned {p.name} and recorded nothing ({some(silent)})")
             claimed = claimed[claimed < recorded_end]
         yield from _claimed(p, group, commits, claimed, done)
-        yield from _skipped(p, group, members, skipped, done)
+        if is_reset:
+            yield from _skipped(p, group, missed[missed < first], done)
 
 
-def _first_position(p: Partition, members: list[str], polled: pl.DataFrame) -> tuple[int, bool]:
+def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> tuple[int, bool]:
     """The offset at which the group began here, and whether auto.offset.reset chose it."""
     if not len(polled):
         return 0, False
     # Nothing was ever committed below a position that was set before the first poll.
     set_before = p.marks.filter(
-        pl.col("process").is_in(members)
+        group.is_member
         & pl.col("kind").is_in(["assign", "seek"])
         & (pl.col("outcome") != "fail")
         & (pl.col("completed") <= polled["completed"].min())
         & pl.col("offset").is_not_null()
     )
-    first = least(polled["offset"], 0)
-    set_to = least(set_before["offset"], None)
+    first, set_to = least(polled["offset"], 0), least(set_before["offset"], None)
     return (first, True) if set_to is None else (min(set_to, first), set_to > first)
 
 
-def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, done: Offsets) -> Iterator[Result]:
+def _claimed(p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets, done: Offsets) -> Iterator[Result]:
+    """Records below a committed offset that no member handled, in runs without a handled one."""
     for run in _runs(missed, done):
         covering = commits.filter(pl.col("offset") > int(run[-1]))
         covering = covering if len(covering) else commits.tail(1)
@@ -105,18 +105,17 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
         sent = _sent_at(p, int(run[0]))
         since = covering if sent is None else covering.filter(pl.col("completed") >= sent)
         row = (since if len(since) else covering).row(0, named=True)
-        is_recorded = row["kind"] == "commit"
-        when = f"at {seconds(row['completed'])}" if is_recorded else f"before {seconds(row['completed'])}"
+        when = "at" if row["kind"] == "commit" else "before"
         proof: Proof = (f"{row['process']} commits {row['offset']}", row["at"])
         if row["kind"] == "assign":
             proof = (f"{row['process']} is assigned the committed offset {row['offset']}", row["at"])
-        elif not is_recorded:
+        elif row["kind"] == "stored":
             proof = Evidence(f"commit of {row['offset']}", source=row["stored_in"], byte=row["stored_at"])
         yield _finding(
             p,
             group,
             run,
-            f"{_name_of(group)} committed {p.name}@{row['offset']} {when}, but no member"
+            f"{group} committed {p.name}@{row['offset']} {when} {seconds(row['completed'])}, but no member"
             f" handled the {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
             + ("" if len(since) else f", {'which was' if len(run) == 1 else 'which were'} sent later"),
             "violation",
@@ -127,29 +126,32 @@ def _claimed(p: Partition, group: str, commits: pl.DataFrame, missed: Offsets, d
 def _sent_at(p: Partition, offset: int) -> int | None:
     """The time (ns) at which the send of the record now at an offset was invoked; None if not recorded."""
     held = p.sends.filter(pl.col("outcome") != "fail", offset=offset)
-    return least(held.filter(~pl.col("value").is_in(lost_sends(p)["value"].implode()))["invoked"], None)
+    return least(held.filter(~_is_lost(p))["invoked"], None)
 
 
-def _skipped(p: Partition, group: str, members: list[str], missed: Offsets, done: Offsets) -> Iterator[Result]:
-    # A group that starts late with auto.offset.reset=latest is configured to skip older records.
-    old = np.isin(missed, _older(p, members, missed))
-    runs = [(run, older) for older in (False, True) for run in _runs(missed[old == older], done)]
-    for run, older in runs:
-        yield _finding(
-            p,
-            group,
-            run,
-            f"{_name_of(group)} began to read {p.name} behind {plural(len(run), 'record')} at"
-            f" {where(p, int(run[0]), int(run[-1]))} and never handled "
-            + ("it" if len(run) == 1 else "them")
-            + (f" ({'it is' if len(run) == 1 else 'they are'} older than the group)" if older else ""),
-            "permitted" if older else "violation",
-        )
+def _skipped(p: Partition, group: Group, missed: Offsets, done: Offsets) -> Iterator[Result]:
+    """Records before the group's first position. Permitted if they are older than the group.
+
+    A group that starts late with auto.offset.reset=latest is configured to skip these.
+    """
+    old = np.isin(missed, _older(p, group, missed))
+    for severity, offsets in (("violation", missed[~old]), ("permitted", missed[old])):
+        for run in _runs(offsets, done):
+            records = plural(len(run), "record")
+            it, they_are = ("it", "it is") if len(run) == 1 else ("them", "they are")
+            yield _finding(
+                p,
+                group,
+                run,
+                f"{group} began to read {p.name} behind {records} at {where(p, int(run[0]), int(run[-1]))} and never"
+                f" handled {it}" + (f" ({they_are} older than the group)" if severity == "permitted" else ""),
+                severity,
+            )
 
 
-def _older(p: Partition, members: list[str], offsets: Offsets) -> Offsets:
+def _older(p: Partition, group: Group, offsets: Offsets) -> Offsets:
     """The offsets with only records that were written before a member joined."""
-    joining = pl.col("process").is_in(members) & pl.col("kind").is_in(["subscribe", "assign"])
+    joining = group.is_member & pl.col("kind").is_in(["subscribe", "assign"])
     joined = least(p.context.filter(joining)["completed"], None)
     if joined is None:
         return offsets[:0]
@@ -159,32 +161,26 @@ def _older(p: Partition, members: list[str], offsets: Offsets) -> Offsets:
     return last.filter(pl.col("completed") < joined)["offset"].to_numpy()
 
 
-def _name_of(group: str) -> str:
-    return f"group {group}" if group else "a group (group.id is not set)"
-
-
-def _finding(p: Partition, group: str, run: Offsets, sentence: str, severity: str, *evidence: Proof) -> Finding:
+def _finding(p: Partition, group: Group, run: Offsets, sentence: str, severity: str, *evidence: Proof) -> Finding:
     first, last = int(run[0]), int(run[-1])
-    lost = lost_sends(p)["value"]
-    held = p.entries_between(first, last).filter(
-        pl.col("offset").is_in(pl.Series(run).implode()) & ~pl.col("value").is_in(lost.implode())
-    )
-    sent = (
-        p.sends.filter(pl.col("value").is_in(held["value"].implode()), offset=first)
-        .head(1)
-        .select("value", "at")
-        .rows()
-    )
+    is_missed = pl.col("offset").is_in(pl.Series(run).implode()) & ~_is_lost(p)
+    values = p.entries_between(first, last).filter(is_missed)["value"]
+    sends = p.sends.filter(pl.col("value").is_in(values.implode()), offset=first).head(1).select("value", "at").rows()
     return finding(
         p,
-        sentence + f" ({some_values(held['value'].to_list())})",
+        f"{sentence} ({some_values(values.to_list())})",
         (first, last),
-        [*((f"{short(value)} acknowledged at offset {first}", at) for value, at in sent), *evidence],
+        [*((f"{short(value)} acknowledged at offset {first}", at) for value, at in sends), *evidence],
         count=len(run),
-        values=held["value"],
-        processes=[group] if group else [],
+        values=values,
+        processes=[group.id] if group.id else [],
         severity=severity,
     )
+
+
+def _is_lost(p: Partition) -> pl.Expr:
+    """Selects rows of values that the log lost."""
+    return pl.col("value").is_in(lost_sends(p)["value"].implode())
 
 
 @Rule(
@@ -207,19 +203,15 @@ def commit_regression(p: Partition) -> Iterator[Result]:
     commits that overlap in time, either may be the earlier. An assignment soon after the commit of a transaction, whose
     marker may follow.
     """
-    for group, members in groups_or_clients(p):
-        recorded = commits_of(p, members)
+    for group in groups_or_clients(p):
+        recorded = commits_of(p, group)
         yield from lost_commits(p, group, recorded)
-        commits = _with_previous(pl.concat([recorded, _assigned_offsets(p, members)]))
-        moves = p.marks.filter(
-            pl.col("process").is_in(members)
-            & ((pl.col("kind") == "seek") | ((pl.col("kind") == "assign") & ~pl.col("group")))
-            & (pl.col("outcome") != "fail")
-        )
+        commits = _with_previous(pl.concat([recorded, _assigned_offsets(p, group)]))
+        is_set_by_application = (pl.col("kind") == "seek") | ((pl.col("kind") == "assign") & ~pl.col("group"))
+        moves = p.marks.filter(group.is_member & is_set_by_application & (pl.col("outcome") != "fail"))
         for row in commits.filter(pl.col("offset") < pl.col("previous_offset")).iter_rows(named=True):
             back = moves.filter(
-                (pl.col("completed") >= row["previous_invoked"])
-                & (pl.col("completed") <= row["completed"])
+                pl.col("completed").is_between(row["previous_invoked"], row["completed"])
                 & (pl.col("offset") <= row["offset"])
             )
             if len(back) or (row["kind"] == "assign" and row["previous_txn"]):
@@ -229,15 +221,15 @@ def commit_regression(p: Partition) -> Iterator[Result]:
                 _went_back(p, group, row),
                 (row["offset"], row["previous_offset"] - 1),
                 [_proof_of_commit(row, which) for which in ("previous_", "")],
-                values=_replaced_meanwhile(p, members, row["previous_completed"], row["completed"]),
+                values=_replaced_meanwhile(p, group, row["previous_completed"], row["completed"]),
                 processes=[row["process"]],
             )
 
 
-def _replaced_meanwhile(p: Partition, members: list[str], since: int, until: int) -> list[str]:
+def _replaced_meanwhile(p: Partition, group: Group, since: int, until: int) -> list[str]:
     """The first lost record at an offset where a member read another record between two commits (ns)."""
-    again = p.reads.filter(pl.col("process").is_in(members), pl.col("completed").is_between(since, until))
-    lost = p.entries.filter(pl.col("value").is_in(lost_sends(p)["value"].implode())).select("offset", "value")
+    again = p.reads.filter(group.is_member, pl.col("completed").is_between(since, until))
+    lost = p.entries.filter(_is_lost(p)).select("offset", "value")
     both = lost.join(again.select("offset", other="value"), on="offset").filter(pl.col("value") != pl.col("other"))
     return both.sort("offset")["value"].head(1).to_list()
 
@@ -249,24 +241,23 @@ def _proof_of_commit(row: Row, which: str) -> Proof:
     return f"commit of {offset}", at
 
 
-def _went_back(p: Partition, group: str, row: Row) -> str:
+def _went_back(p: Partition, group: Group, row: Row) -> str:
     is_assigned, was_assigned = row["kind"] == "assign", row["previous_kind"] == "assign"
+    before = f"{row['previous_process']} had committed @{row['previous_offset']}"
     if was_assigned:
-        who = "it" if is_assigned else group
+        who = "it" if is_assigned else group.id
         before = f"{who} had assigned @{row['previous_offset']} to {row['previous_process']}"
-    else:
-        before = f"{row['previous_process']} had committed @{row['previous_offset']}"
     before += f" at {seconds(row['previous_completed'])}"
     at = f"{p.name}@{row['offset']}"
     if is_assigned:
-        return f"group {group} assigned {at} to {row['process']} at {seconds(row['completed'])}, although {before}"
-    return f"{row['process']} of group {group} committed {at} at {seconds(row['completed'])} after {before}"
+        return f"{group} assigned {at} to {row['process']} at {seconds(row['completed'])}, although {before}"
+    return f"{row['process']} of {group} committed {at} at {seconds(row['completed'])} after {before}"
 
 
-def _assigned_offsets(p: Partition, members: list[str]) -> pl.DataFrame:
+def _assigned_offsets(p: Partition, group: Group) -> pl.DataFrame:
     """The assignments by the group from a committed offset, as rows of `p.marks`."""
-    is_member = pl.col("process").is_in(members)
-    return p.marks.filter(pl.col("group"), is_member, pl.col("offset").is_not_null(), kind="assign", outcome="ok")
+    has_offset = pl.col("offset").is_not_null()
+    return p.marks.filter(pl.col("group"), group.is_member, has_offset, kind="assign", outcome="ok")
 
 
 def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
@@ -277,59 +268,56 @@ def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     return latest_before(with_begin(commits), previous, "previous_completed").sort("completed", "at", "index")
 
 
-def _with_unrecorded(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
+def _with_unrecorded(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFrame:
     """The commits, and group assignments after the last of them whose offset is greater.
 
     Such an offset was committed without a record: an automatic commit of a member that was killed before its callback.
     """
-    assigned = _assigned_offsets(p, members).filter(
+    assigned = _assigned_offsets(p, group).filter(
         pl.col("offset") > (commits["offset"][-1] if len(commits) else 0),
         pl.col("invoked") >= (commits["completed"][-1] if len(commits) else MIN_INT64),
     )
     return pl.concat([commits, assigned.sort("completed", "at", "index")])
 
 
-def _with_stored(p: Partition, group: str, commits: pl.DataFrame) -> pl.DataFrame:
+def _with_stored(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFrame:
     """The commits, and the group's last committed offset in `__consumer_offsets` if it is greater than all of them."""
-    last = committed_at_last(p).filter(pl.col("dated").is_not_null(), group=group)
-    if not group or not len(last) or last["offset"].item() <= greatest(commits["offset"], -1):
+    last = committed_at_last(p).filter(pl.col("dated").is_not_null(), group=group.id)
+    if not group.id or not len(last) or last["offset"].item() <= greatest(commits["offset"], -1):
         return commits
     row = last.row(0, named=True)
     # The coordinator's clock has milliseconds. Later is safe: what is gone by then was not skipped.
     time = max(row["dated"] + SECOND, greatest(commits["completed"], MIN_INT64))
-    stored = {"process": group, "kind": "stored", "offset": row["offset"], "invoked": time, "completed": time}
+    stored = {"process": group.id, "kind": "stored", "offset": row["offset"], "invoked": time, "completed": time}
     stored |= {"stored_in": row["file"], "stored_at": row["byte"]}
     return pl.concat([commits, pl.DataFrame([stored])], how="diagonal_relaxed")
 
 
-def _unrecorded_members(p: Partition, group: str, members: list[str]) -> list[str]:
+def _unrecorded_members(p: Partition, group: Group) -> list[str]:
     """The member ids that own the partition by `__consumer_offsets`, and that no process recorded as its own."""
-    known = [frame.filter(pl.col("process").is_in(members))["member"] for frame in (p.marks, p.context)]
-    assigned = group_evidence(p).filter(pl.col("kind").is_in(["assigned", "owned"]), group=group)
+    known = [frame.filter(group.is_member)["member"] for frame in (p.marks, p.context)]
+    assigned = group_evidence(p).filter(pl.col("kind").is_in(["assigned", "owned"]), group=group.id)
     return sorted({*assigned["member"]} - {*pl.concat(known).drop_nulls()})
 
 
-def _handled(p: Partition, members: list[str], commits: pl.DataFrame) -> Mask:
+def _handled(p: Partition, group: Group, commits: pl.DataFrame) -> Mask:
     """Entries that a member finished with.
 
     A transaction that commits the offsets of the records that it polled has handled them. After a loss, another record
     may take the offset; it must be handled too.
     """
-    own = p.reads.select("at", "process").with_row_index("row").filter(_is_read_by(p, members) & p.reads["txn"])
-    found = _at_rows(p, own.join(commits.select("at", "process"), on=["at", "process"], how="semi")["row"])
-    done = p.marks.filter(IS_HANDLED & pl.col("process").is_in(members))
+    reads = p.reads.select("at", "process", "txn").with_row_index("row").filter(group.is_member & pl.col("txn"))
+    found = _at_rows(p, reads.join(commits.select("at", "process"), on=["at", "process"], how="semi")["row"])
+    done = p.marks.filter(IS_HANDLED & group.is_member)
     entries = p.entries.select("offset", "value").with_row_index("row")
     found[entries.join(done, on=["offset", "value"], how="semi")["row"].to_numpy()] = True
     return found | _anything_at(p, done.filter(pl.col("value").is_null())["offset"])
 
 
-def _polled(p: Partition, members: list[str]) -> Mask:
+def _polled(p: Partition, group: Group) -> Mask:
     """Entries that a member polled, but not in an aborted transaction: for groups without handle events."""
-    return _at_rows(p, (_is_read_by(p, members) & ~(p.reads["txn"] & (p.reads["outcome"] == "fail"))).arg_true())
-
-
-def _is_read_by(p: Partition, members: list[str]) -> pl.Series:
-    return p.reads["process"].is_in(members)
+    is_aborted = pl.col("txn") & (pl.col("outcome") == "fail")
+    return _at_rows(p, p.reads.select(group.is_member & ~is_aborted).to_series().arg_true())
 
 
 def _at_rows(p: Partition, rows: pl.Series) -> Mask:
@@ -345,16 +333,13 @@ def _anything_at(p: Partition, offsets: pl.Series) -> Mask:
     return np.asarray(p.entries["offset"].is_in(offsets.drop_nulls().unique().implode()).to_numpy())
 
 
-def _existing_for_group(
-    p: Partition, members: list[str], commits: pl.DataFrame, first: int, polled: pl.DataFrame
-) -> Mask:
+def _existing_for_group(p: Partition, group: Group, commits: pl.DataFrame, first: int, polled: pl.DataFrame) -> Mask:
     """Entries that were visible to the group when it passed them, and that the log did not lose."""
-    uncommitted = any(p.settings.reads_uncommitted(name) for name in members)
-    held = existing_uncommitted(p) if uncommitted else existing(p)
+    reads_uncommitted = any(p.settings.reads_uncommitted(name) for name in group.members)
+    held = existing_uncommitted(p) if reads_uncommitted else existing(p)
     there = held.offsets[held.until > _passed(held.offsets, commits, first, polled)]
-    visible = pl.lit(True) if uncommitted else p.committed
-    lost = lost_sends(p)["value"]
-    present = p.entries.select(visible & ~pl.col("value").is_in(lost.implode())).to_series().to_numpy()
+    visible = pl.lit(True) if reads_uncommitted else p.committed
+    present = p.entries.select(visible & ~_is_lost(p)).to_series().to_numpy()
     return np.asarray(present & np.isin(p.entries["offset"].to_numpy(), there))
 
 

@@ -11,7 +11,7 @@ from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..partitions.coordinators import group_evidence
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
-from .group_commits import commits_of, latest_before, with_begin
+from .group_commits import Group, commits_of, latest_before, with_begin
 from .rule import MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
 
 GENERATION = pl.col("group_generation").alias("generation")
@@ -44,16 +44,16 @@ def ownership(p: Partition) -> Iterator[Result]:
     yield from _missing_groups(p)
     yield from _assigned_twice(p)
     yield from _not_revoked(p)
-    for group, members in _groups(p).items():
-        both = overlaps(holds_of(p, members)).filter(_are_two_members(p))
-        breaches = _breaches(p, members, both)
-        if len(breaches) and (reason := _unsure_generations(p, group, members)):
+    for group in _groups(p):
+        both = overlaps(holds_of(p, group)).filter(_are_two_members(p))
+        breaches = _breaches(p, group, both)
+        if len(breaches) and (reason := _unsure_generations(p, group)):
             yield Unknown(reason)
             continue
         yield from (_owned_twice(p, group, row) for row in breaches.iter_rows(named=True))
         for row in both.filter(pl.any_horizontal(pl.col("generation", "generation_other").is_null())).rows(named=True):
             without = row["process"] if row["generation"] is None else row["process_other"]
-            yield Unknown(f"{without} of group {group} held {p.name} with another member and recorded no generation")
+            yield Unknown(f"{without} of {group} held {p.name} with another member and recorded no generation")
 
 
 def _assigned_twice(p: Partition) -> Iterator[Finding]:
@@ -108,16 +108,15 @@ def overlaps(holds: pl.DataFrame) -> pl.DataFrame:
     return pairs.filter(pl.col("process") != pl.col("process_other")).sort("order_other", "order")
 
 
-def _breaches(p: Partition, members: list[str], both: pl.DataFrame) -> pl.DataFrame:
+def _breaches(p: Partition, group: Group, both: pl.DataFrame) -> pl.DataFrame:
     """Pairs of holds in one generation, or with a revocation that is late for the later one: the first of each two."""
     # In KIP-848 each member has an epoch of its own, and a fenced one joins again with the same member id.
-    own_epochs = [name for name in members if has_own_epochs(p, name)]
-    latest = _memberships(p, members).group_by("process", "member").agg(latest=pl.col("generation").max())
+    latest = _memberships(p, group).group_by("process", "member").agg(latest=pl.col("generation").max())
     is_late = (
         pl.col("is_revoked")
         & (pl.col("generation") < pl.col("generation_other"))
         & (pl.col("latest") >= pl.col("generation_other"))
-        & ~pl.col("process").is_in(own_epochs)
+        & ~_has_own_epoch(p, group)
     )
     return (
         both.join(latest, on=["process", "member"], how="left", maintain_order="left")
@@ -133,13 +132,13 @@ def _are_two_members(p: Partition) -> pl.Expr:
     return (first == "") | (first != second)
 
 
-def holds_of(p: Partition, members: list[str]) -> pl.DataFrame:
-    """From when (ns, certain) until when members held the partition.
+def holds_of(p: Partition, group: Group) -> pl.DataFrame:
+    """From when (ns, certain) until when the members of a group held the partition.
 
     Columns: process, member, generation, since, until, at (place of the assignment), is_revoked (whether a revocation
     ended it), ended_at.
     """
-    marks, context = (frame.filter(pl.col("process").is_in(members)) for frame in (p.marks, p.context))
+    marks, context = (frame.filter(group.is_member) for frame in (p.marks, p.context))
     begun = marks.filter(pl.col("kind").is_in(["assign", "owned"]), pl.col("group"), outcome="ok")
     begun = begun.unique(["process", "at"], keep="first", maintain_order=True)
     of_all = (pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") == "0")
@@ -165,24 +164,21 @@ def holds_of(p: Partition, members: list[str]) -> pl.DataFrame:
     )
 
 
-def _memberships(p: Partition, members: list[str]) -> pl.DataFrame:
+def _memberships(p: Partition, group: Group) -> pl.DataFrame:
     """The generations that members reported, in the order of time: process, member, generation, completed."""
     columns = ("process", "member", GENERATION, "completed", "at")
     frames = [
-        frame.filter(pl.col("process").is_in(members) & pl.col("group_generation").is_not_null()).select(columns)
+        frame.filter(group.is_member & pl.col("group_generation").is_not_null()).select(columns)
         for frame in (p.marks, p.context)
     ]
     return pl.concat(frames).drop_nulls("completed").sort("completed", "at")
 
 
-def _groups(p: Partition) -> dict[str, list[str]]:
+def _groups(p: Partition) -> list[Group]:
     """The groups of processes with a recorded generation, each with all of its processes."""
-    with_generation = {p.settings.group_of(process) for process in _reporting(p)}
-    groups = {
-        group: [name for name in sorted(p.settings.processes) if p.settings.group_of(name) == group]
-        for group in sorted(with_generation)
-    }
-    return {group: members for group, members in groups.items() if group}
+    names = sorted({p.settings.group_of(process) for process in _reporting(p)} - {""})
+    processes = sorted(p.settings.processes)
+    return [Group(name, tuple(one for one in processes if p.settings.group_of(one) == name)) for name in names]
 
 
 def _reporting(p: Partition) -> list[str]:
@@ -194,18 +190,18 @@ def _missing_groups(p: Partition) -> Iterator[MissingSetting]:
     yield from (MissingSetting(f"group.id of {name}") for name in _reporting(p) if not p.settings.group_of(name))
 
 
-def _unsure_generations(p: Partition, group: str, members: list[str]) -> str:
+def _unsure_generations(p: Partition, group: Group) -> str:
     """The reason why generations and times do not order the actions of members; empty if they do."""
-    seen = _memberships(p, members)
+    seen = _memberships(p, group)
     goes_back = seen.select((pl.col("generation") < pl.col("generation").cum_max().over("process")).any()).item()
     # Or a process that joined after a newer generation was known got an older one.
     highest = seen.select(known="completed", highest=pl.col("generation").cum_max())
-    assigned = p.marks.filter(pl.col("group"), pl.col("process").is_in(members), kind="assign", outcome="ok")
-    joined = _with_joined(assigned.select("process", GENERATION, "completed"), p, members, at="completed")
+    assigned = p.marks.filter(pl.col("group"), group.is_member, kind="assign", outcome="ok")
+    joined = _with_joined(assigned.select("process", GENERATION, "completed"), p, group, at="completed")
     joined = joined.drop_nulls().sort("joined")
     later = joined.join_asof(highest, left_on="joined", right_on="known", check_sortedness=False)
     if goes_back or later.select((pl.col("generation") < pl.col("highest")).any()).item():
-        return f"the generations of group {group} go back, so one number may stand for two generations"
+        return f"the generations of {group} go back, so one number may stand for two generations"
     return foreign_clock(p)
 
 
@@ -214,11 +210,16 @@ def has_own_epochs(p: Partition, process: str) -> bool:
     return _setting(p, process, "group.protocol") == "consumer"
 
 
+def _has_own_epoch(p: Partition, group: Group) -> pl.Expr:
+    """Selects rows of the members with epochs of their own."""
+    return pl.col("process").is_in([name for name in group.members if has_own_epochs(p, name)])
+
+
 def _setting(p: Partition, process: str, name: str) -> str:
     return str(p.settings.processes.get(process, {}).get(name, ""))
 
 
-def _owned_twice(p: Partition, group: str, row: Row) -> Finding:
+def _owned_twice(p: Partition, group: Group, row: Row) -> Finding:
     in_generation = f"in generation {row['generation_other']}"
     if row["generation"] == row["generation_other"]:
         how = f"{row['process']} had it {in_generation}, too, since {seconds(row['since'])}"
@@ -226,7 +227,7 @@ def _owned_twice(p: Partition, group: str, row: Row) -> Finding:
         how = f"{row['process']}, which joined that generation, gave it up at {seconds(row['until'])}"
     return finding(
         p,
-        f"group {group} assigned {p.name} to {row['process_other']} {in_generation} at {seconds(row['since_other'])},"
+        f"{group} assigned {p.name} to {row['process_other']} {in_generation} at {seconds(row['since_other'])},"
         f" but {how}",
         (None, None),
         [
@@ -263,40 +264,39 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
     In Jepsen histories: Not judged: its histories have no generations.
     """
     yield from _missing_groups(p)
-    for group, members in _groups(p).items():
-        commits = with_begin(commits_of(p, members)).filter(pl.col("group_generation").is_not_null())
+    for group in _groups(p):
+        commits = with_begin(commits_of(p, group)).filter(pl.col("group_generation").is_not_null())
         if not len(commits):
             continue
         commits = commits.rename({"group_generation": "generation"})
-        own_epochs = [name for name in members if has_own_epochs(p, name)]
-        old = _of_older_generations(p, members, commits.filter(~pl.col("process").is_in(own_epochs)))
-        foreign = _of_other_members(p, members, commits.join(old, on=["at", "index"], how="anti"))
-        rest = commits.filter(pl.col("process").is_in(own_epochs)).join(foreign, on=["at", "index"], how="anti")
-        late = _of_former_owners(p, members, rest)
-        if (len(old) or len(foreign) or len(late)) and (reason := _unsure_generations(p, group, members)):
+        has_own_epoch = _has_own_epoch(p, group)
+        old = _of_older_generations(p, group, commits.filter(~has_own_epoch))
+        foreign = _of_other_members(p, group, commits.join(old, on=["at", "index"], how="anti"))
+        rest = commits.filter(has_own_epoch).join(foreign, on=["at", "index"], how="anti")
+        breaches = pl.concat([old, foreign, _of_former_owners(p, group, rest)], how="diagonal")
+        if len(breaches) and (reason := _unsure_generations(p, group)):
             yield Unknown(reason)
             continue
-        for row in pl.concat([old, foreign, late], how="diagonal").sort("completed", "at", "index").rows(named=True):
-            yield _fenced(p, group, row)
+        yield from (_fenced(p, group, row) for row in breaches.sort("completed", "at", "index").iter_rows(named=True))
 
 
-def _of_older_generations(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
+def _of_older_generations(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFrame:
     """Commits that began after a newer generation was known, with the membership that shows it (`_other`).
 
     A member that joined afterwards got its generation later: the group's count has begun anew.
     """
-    known = _memberships(p, members).with_columns(highest=pl.col("generation").cum_max())
+    known = _memberships(p, group).with_columns(highest=pl.col("generation").cum_max())
     newest = known.filter(pl.col("generation") == pl.col("highest")).select(
         process_other="process", generation_other="generation", since_other="completed", at_other="at"
     )
     older = latest_before(commits, newest, "since_other").filter(pl.col("generation") < pl.col("generation_other"))
-    joined = _with_joined(older, p, members, at="begun")
+    joined = _with_joined(older, p, group, at="begun")
     return joined.filter((pl.col("since_other") >= pl.col("joined")).fill_null(True))
 
 
-def _with_joined(rows: pl.DataFrame, p: Partition, members: list[str], at: str) -> pl.DataFrame:
+def _with_joined(rows: pl.DataFrame, p: Partition, group: Group, at: str) -> pl.DataFrame:
     """Adds `joined`: when (ns) the process of a row last subscribed before the time in the column `at`, if recorded."""
-    subscriptions = p.context.filter(pl.col("process").is_in(members), kind="subscribe").sort("invoked")
+    subscriptions = p.context.filter(group.is_member, kind="subscribe").sort("invoked")
     return rows.sort(at).join_asof(
         subscriptions.select("process", joined="invoked"),
         left_on=at,
@@ -307,9 +307,9 @@ def _with_joined(rows: pl.DataFrame, p: Partition, members: list[str], at: str) 
     )
 
 
-def _of_other_members(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
+def _of_other_members(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFrame:
     """Commits of a partition that another member held all the while in that generation, with its hold (`_other`)."""
-    holds = holds_of(p, members)
+    holds = holds_of(p, group)
     unowned = commits.join(holds, on=["process", "generation"], how="anti", maintain_order="left")
     others = holds.select(pl.all().name.suffix("_other")).with_columns(generation=pl.col("generation_other"))
     return (
@@ -324,14 +324,12 @@ def _of_other_members(p: Partition, members: list[str], commits: pl.DataFrame) -
     )
 
 
-def _of_former_owners(p: Partition, members: list[str], commits: pl.DataFrame) -> pl.DataFrame:
+def _of_former_owners(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFrame:
     """Commits of an owner that had not given the partition up when another member got it, with the latter's hold.
 
     The coordinator assigns it to the other member only after it removed the owner (KIP-848).
     """
-    taken = overlaps(holds_of(p, members)).filter(
-        _are_two_members(p), pl.col("generation") < pl.col("generation_other")
-    )
+    taken = overlaps(holds_of(p, group)).filter(_are_two_members(p), pl.col("generation") < pl.col("generation_other"))
     taken = taken.select("process", pl.col("^.*_other$"), is_taken=pl.lit(True), lost_at="until")
     return (
         commits.join(taken, on="process", maintain_order="left_right")
@@ -340,7 +338,7 @@ def _of_former_owners(p: Partition, members: list[str], commits: pl.DataFrame) -
     )
 
 
-def _fenced(p: Partition, group: str, row: Row) -> Finding:
+def _fenced(p: Partition, group: Group, row: Row) -> Finding:
     if row.get("is_taken"):
         how = f"{row['process_other']} had got it in epoch {row['generation_other']} at {seconds(row['since_other'])}"
     elif row["generation"] < row["generation_other"]:
@@ -349,7 +347,7 @@ def _fenced(p: Partition, group: str, row: Row) -> Finding:
         how = f"{row['process_other']} owned it in that generation since {seconds(row['since_other'])}"
     return finding(
         p,
-        f"{row['process']} of group {group} committed {where(p, row['offset'])} in generation {row['generation']} at"
+        f"{row['process']} of {group} committed {where(p, row['offset'])} in generation {row['generation']} at"
         f" {seconds(row['completed'])}, but {how}",
         (row["offset"], row["offset"]),
         [
