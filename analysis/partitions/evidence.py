@@ -119,7 +119,7 @@ def timeline_of(
 ) -> Timeline:
     """The dated facts about a partition: from the metadata, the brokers' logs, the files and the history's faults."""
     clocks, config = clocks_of(shared, context, settings), dict(settings.topic(logs.topic))
-    builder = Builder(logs, clocks, _faults(context), config=config, started=started_ms(settings))
+    builder = Builder(logs, clocks, faults_of(context), config=config, started=started_ms(settings))
     here = _table_or_empty(shared, "metadata").filter(pl.col("topic").is_null() | (pl.col("topic") == logs.topic))
     everywhere = _table_or_empty(shared, "log_events").filter(pl.col("topic").is_null())
     system = settings.config.get("system")
@@ -133,7 +133,7 @@ def timeline_of(
 
 def clocks_of(shared: Frames, context: pl.DataFrame, settings: Settings) -> dict[str, Clock]:
     """The offset of each broker's clock from the history's clock."""
-    return clock_offsets(_table_or_empty(shared, "log_events"), _faults(context), started_ms(settings))
+    return clock_offsets(_table_or_empty(shared, "log_events"), faults_of(context), started_ms(settings))
 
 
 def started_ms(settings: Settings) -> int | None:
@@ -168,7 +168,8 @@ def on_clock_of_history(ms: pl.Expr, settings: Settings) -> pl.Expr:
     return pl.lit(None, pl.Int64) if started is None else (ms - started) * 1_000_000
 
 
-def _faults(context: pl.DataFrame) -> list[Fault]:
+def faults_of(context: pl.DataFrame) -> list[Fault]:
+    """The faults and heals of a history, in the order of their completion."""
     faults = []
     for row in context.filter(pl.col("kind").is_in(["fault", "heal"])).sort("completed", "at").iter_rows(named=True):
         detail = json_object(row["detail"])

@@ -17,6 +17,7 @@ import pytest
 from judged_once import constant
 from logjudge.analysis.causes import explain_duplicate
 from logjudge.analysis.causes.cases import Explanation, Repeated, records_at
+from logjudge.analysis.partitions.evidence import faults_of
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, ReplicaLogs, complete_sends, replica_logs_of
 from logjudge.analysis.rules import RULES
@@ -28,6 +29,10 @@ from logjudge.histories.evidence.layout import find_parts
 from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.parts import Part
 from logjudge.histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, Block, empty
+from logjudge.histories.observations import observe
+from logjudge.histories.pairing import pair_remaining
+from logjudge.histories.readers import native
+from logjudge.histories.settings import Settings
 from logjudge.histories.tables import Finding
 
 DATA = Path(__file__).parent / "data"
@@ -140,75 +145,28 @@ class Run:
         )
 
 
-def _lines(root: Path) -> Iterable[tuple[int, dict[str, Any]]]:
-    for path in (root / "history.jsonl", root / "history.jsonl.gz"):
-        if path.exists():
-            with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as opened:
-                for number, line in enumerate(opened, 1):
-                    yield number, json.loads(line)
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _sends(events: list[tuple[int, dict[str, Any]]], about: dict[str, Any]) -> dict[Where, pl.DataFrame]:
-    rows: dict[Where, list[dict[str, Any]]] = {}
-    invoked: dict[tuple[str, int], dict[str, Any]] = {}
-    read: set[tuple[str, int, int, str | None]] = set()
-    for place, event in events:
-        at = (event["process"], event["op"])
-        if event["type"] == "invoke":
-            invoked[at] = event
-            continue
-        acks = str(about.get("processes", {}).get(event["process"], {}).get("acks", "all"))
-        micro = event.get("ops", []) if event["f"] == "txn" else [event]
-        for op in micro:
-            if op["f"] == "poll":
-                records = op.get("records", [])
-                read.update((r["topic"], r["partition"], r["offset"], _text(r["value"])) for r in records)
-            elif op["f"] == "send" and event["type"] == "ok":
-                begin = invoked.get(at, event)
-                sent = {**begin, **op} if event["f"] == "send" else op
-                rows.setdefault((sent["topic"], sent["partition"]), []).append(
-                    {
-                        "value": _text(sent["value"]),
-                        "offset": sent.get("offset"),
-                        "acknowledged": acks != "0",
-                        "invoked": begin["time"],
-                        "completed": event["time"],
-                        "place": place,
-                        "acks": acks,
-                        "process": event["process"],
-                        "key": _text(sent.get("key")),
-                    }
-                )
-    for (topic, partition), sends in rows.items():
-        for row in sends:
-            row["read"] = (topic, partition, row["offset"], row["value"]) in read
-    return {where: pl.DataFrame(sends, schema=dict(SENT_RECORDS)) for where, sends in rows.items()}
-
-
-def _faults(events: list[tuple[int, dict[str, Any]]]) -> list[Fault]:
-    out, begun = [], {}
-    for place, event in events:
-        if event["f"] not in ("fault", "heal"):
-            continue
-        if event["type"] == "invoke":
-            begun[event["op"]] = event["time"]
-            continue
-        fault = event["fault"]
-        nodes = tuple(str(node) for node in fault.get("nodes", []))
-        invoked = begun.get(event["op"], event["time"])
-        out.append(Fault(event["f"], fault["kind"], nodes, invoked, event["time"], place, fault))
-    return out
+def _observed(history: bytes, about: dict[str, Any]) -> tuple[dict[Where, pl.DataFrame], list[Fault]]:
+    """The ok sends of a history by topic-partition, and its faults. Their place is the number of their line."""
+    events, _ = native.parse(history)
+    placed = events.rename({"line": "place"}).with_columns(pl.col("place") + 1)
+    observed = observe(pair_remaining(placed).operations, Settings(config=about))
+    record = ["topic", "partition", "offset", "value"]
+    reads = observed.reads.select(*record, read=pl.lit(True)).unique()
+    sends = observed.sends.filter(outcome="ok").rename({"at": "place"})
+    sends = sends.join(reads, on=record, how="left", nulls_equal=True, maintain_order="left")
+    by_partition = sends.with_columns(pl.col("read").fill_null(False)).partition_by(record[:2], as_dict=True)
+    return {(where[0], where[1]): complete_sends(rows) for where, rows in by_partition.items()}, faults_of(
+        observed.context
+    )
 
 
 def read_run(root: Path, keep: Callable[[Part], bool] = lambda _: True) -> Run:
     about = json.loads((root / "run.json").read_text()) if (root / "run.json").exists() else {}
-    events = list(_lines(root))
+    history = b"".join(gzip.decompress(path.read_bytes()) for path in root.glob("history.jsonl.gz"))
+    history = history or b"".join(path.read_bytes() for path in root.glob("history.jsonl"))
     blocks = [block for part in find_parts(root) if keep(part) for block in read_part(part)]
-    return Run(root, about, gathered(blocks), _sends(events, about), _faults(events), events)
+    events = [(number, json.loads(line)) for number, line in enumerate(history.splitlines(), 1)]
+    return Run(root, about, gathered(blocks), *_observed(history, about), events)
 
 
 @pytest.fixture(scope="session")
