@@ -120,7 +120,7 @@ def facts_of(
     commits = rest.marks.filter(IS_COMMIT & pl.col("offset").is_between(first, end, closed="right"))
     if not ends_are_known(commits, known.offsets + 1, known.times):
         unproved.update(GROUPS)
-    is_final = _is_final(reads, last_heal(context), settings)
+    is_final = is_final_read(reads, last_heal(context), settings)
     in_final = np.zeros(len(sends), np.bool_)
     in_final[matched.entry[is_final & (matched.entry >= 0)]] = True
     unread = sends["offset"].filter(pl.Series(matched.first_read == MAX_INT64))
@@ -302,7 +302,8 @@ def _runs_of(reads: pl.DataFrame) -> list[RunOfReads] | None:
     return [RunOfReads(*run) for run in zip(names, *keys, *positions, strict=True)]
 
 
-def _is_final(reads: pl.DataFrame, healed: int, settings: Settings) -> Mask:
+def is_final_read(reads: pl.DataFrame, healed: int, settings: Settings) -> Mask:
+    """Whether each read is one of the final reads: by a final process after the last fault ended (`healed`, ns)."""
     processes = settings.final_processes() if settings.final else []
     is_final = pl.col("process").is_in(processes) & (pl.col("completed") >= healed)
     return reads.select(is_final.fill_null(False)).to_series().to_numpy()

@@ -80,14 +80,16 @@ def condensed(tables: Tables, number: int, wanted: Wanted, common: Common, setti
     cells = _cells_of(tables, number, settings)
     keep = _retained(cells, number, wanted, last_heal(common.context))
     _retain_witnesses(cells, keep)
-    of_send, of_read, of_mark = (pl.Series(keep[own]) for own in (cells.of_send, cells.of_read, cells.of_mark))
+    of_send, of_read, of_mark = (
+        pl.Series(keep[own]) for own in (cells.cell_of_send, cells.cell_of_read, cells.cell_of_mark)
+    )
     sends, reads, marks = (
         frame.filter(own) for frame, own in ((cells.sends, of_send), (cells.reads, of_read), (cells.marks, of_mark))
     )
     retained = {"sends": [sends], "reads": [reads], "marks": [marks], "passed": [_passed(cells, keep)]}
     left = Rows(cells.sends.filter(~of_send), cells.reads.filter(~of_read), cells.marks.filter(~of_mark))
     counts = {"sends": len(left.sends), "reads": len(left.reads), "handled_again": handled_again(left.marks, settings)}
-    figures = plain_figures_of(left, cells.first_read[cells.of_send[~of_send.to_numpy()]])
+    figures = plain_figures_of(left, cells.first_read[cells.cell_of_send[~of_send.to_numpy()]])
     return Condensed({name: frames for name, frames in retained.items() if len(frames[0])}, OtherRows(counts, figures))
 
 
@@ -103,16 +105,16 @@ def together(parts: Iterable[Tables]) -> dict[str, pl.DataFrame]:
 def _retained(cells: Cells, number: int, wanted: Wanted, healed: int) -> Mask:
     """The cells that are suspect or a witness of those elsewhere."""
     sends, reads = cells.sends, cells.reads
-    keep = np.zeros(len(cells.sent), bool)
+    keep = np.zeros(len(cells.row_of_send), bool)
     low, high = np.searchsorted(wanted.offsets, [cells.first, cells.first + len(keep)])
     keep[wanted.offsets[low:high] - cells.first] = True
     if high - low <= MAX_DRAWN:
-        polls = reads["at"].filter(pl.Series(keep[cells.of_read])).unique()
-        keep[cells.of_read[reads["at"].is_in(polls.implode()).to_numpy()]] = True
+        polls = reads["at"].filter(pl.Series(keep[cells.cell_of_read])).unique()
+        keep[cells.cell_of_read[reads["at"].is_in(polls.implode()).to_numpy()]] = True
     if wanted.values:
-        keep[cells.of_send[sends["value"].is_in(wanted.values).fill_null(False).to_numpy()]] = True
+        keep[cells.cell_of_send[sends["value"].is_in(wanted.values).fill_null(False).to_numpy()]] = True
     if len(wanted.hashes):
-        keep[cells.of_send[np.isin(sends["value"].hash().to_numpy().view(np.int64), wanted.hashes)]] = True
+        keep[cells.cell_of_send[np.isin(sends["value"].hash().to_numpy().view(np.int64), wanted.hashes)]] = True
     if wanted.keys:
         keyed = sends.select("key", "offset").filter(pl.col("key").is_in(wanted.keys)).unique("key", keep="last")
         keep[keyed["offset"].to_numpy() - cells.first] = True
@@ -126,7 +128,7 @@ def _retained(cells: Cells, number: int, wanted: Wanted, healed: int) -> Mask:
         (reads, wanted.polls, ORDER),
     ):
         keep[_neighbours(frame, wanted_keys.get(number, ()), columns) - cells.first] = True
-    for frame, own in ((sends, cells.of_send), (reads, cells.of_read), (cells.marks, cells.of_mark)):
+    for frame, own in ((sends, cells.cell_of_send), (reads, cells.cell_of_read), (cells.marks, cells.cell_of_mark)):
         for rows in (frame, frame.filter(pl.Series(~cells.is_odd[own]))):
             keep[_extremes(rows, healed) - cells.first] = True
     return keep
@@ -161,11 +163,11 @@ def _extremes(frame: pl.DataFrame, healed: int) -> Ints:
 
 def _retain_witnesses(cells: Cells, keep: Mask) -> None:
     """Retains of each stretch of other cells the ends, and the records that were invoked or known first or last."""
-    cell = np.flatnonzero((cells.sent >= 0) & ~keep)
+    cell = np.flatnonzero((cells.row_of_send >= 0) & ~keep)
     if not len(cell):
         return
     stretch = np.cumsum(np.append(True, (np.diff(cell) > 1) | (np.diff(cell // STRETCH) > 0)))
-    invoked = cells.sends["invoked"].to_numpy()[cells.sent[cell]]
+    invoked = cells.sends["invoked"].to_numpy()[cells.row_of_send[cell]]
     chosen = []
     for measure in (cell, -cell, invoked, -invoked, cells.known[cell]):
         order = np.lexsort((measure, stretch))
@@ -176,7 +178,7 @@ def _retain_witnesses(cells: Cells, keep: Mask) -> None:
 def _passed(cells: Cells, keep: Mask) -> pl.DataFrame:
     """The positions of consumers behind reads that are not retained: after the last one of each row of them."""
     reads = cells.reads.select("process", *ORDER, position=pl.col("offset") + 1).with_columns(
-        is_retained=pl.Series(keep[cells.of_read]), stretch=pl.Series(cells.of_read // STRETCH)
+        is_retained=pl.Series(keep[cells.cell_of_read]), stretch=pl.Series(cells.cell_of_read // STRETCH)
     )
     following = pl.col("is_retained", "stretch").shift(-1).over("process")
     steps = reads.with_columns(following.name.prefix("next_"))

@@ -22,7 +22,7 @@ from ..partitions.marks import IS_HANDLED, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POS
 from ..partitions.observations import last_heal
 from .groups import group_of, handlers_of, missed_records
 from .premises import IS_ODD_MARK
-from .range_facts import INVOKED, ORDER, Key, Rows, by_time, of_one
+from .range_facts import INVOKED, ORDER, Key, Rows, by_time, is_final_read, of_one
 
 MAX_LATE_SENDS = 1_000  # of a process in a range, before which it sent to higher ranges
 Spans = list[tuple[int, int]]  # of offsets: the first and the end (exclusive)
@@ -80,9 +80,9 @@ class Cells:
     sends: pl.DataFrame  # in the order of offsets
     reads: pl.DataFrame  # in the order of time
     marks: pl.DataFrame  # handled records
-    of_send: Ints  # the cell of each send
-    of_read: Ints
-    sent: Ints  # the row of a send; -1: none
+    cell_of_send: Ints  # by row of `sends`
+    cell_of_read: Ints  # by row of `reads`
+    row_of_send: Ints  # by cell: a row of `sends`; -1: none
     is_match: Mask  # of each read: it returned the value of the send
     first_read: Ints  # ns, of the send's value; MAX_INT64: never
     known: Ints  # ns: since when any record was known; MAX_INT64: none
@@ -94,13 +94,12 @@ class Cells:
         sends, reads = rows.sends.sort("offset", maintain_order=True), by_time(rows.reads)
         size = end - first
         of_send, of_read = (frame["offset"].to_numpy() - first for frame in (sends, reads))
-        sent = np.full(size, -1, np.int64)
-        sent[of_send] = np.arange(len(sends))
-        entry = sent[of_read]
-        value = sends["value"].gather(pl.Series(np.maximum(entry, 0))) if len(sends) else reads["value"].clear()
+        row_of_send = np.full(size, -1, np.int64)
+        row_of_send[of_send] = np.arange(len(sends))
         is_match = np.zeros(len(reads), bool)
         if len(sends):
-            is_match = (entry >= 0) & reads["value"].eq_missing(value).to_numpy()
+            row = row_of_send[of_read]
+            is_match = (row >= 0) & reads["value"].eq_missing(sends["value"].gather(np.maximum(row, 0))).to_numpy()
         acked, done = (frame["completed"].fill_null(MAX_INT64).to_numpy() for frame in (sends, reads))
         first_read, known = np.full(size, MAX_INT64), np.full(size, MAX_INT64)
         np.minimum.at(first_read, of_read[is_match], done[is_match])
@@ -111,52 +110,47 @@ class Cells:
         is_odd[of_send[~sends.select(is_plain).to_series().to_numpy()]] = True
         is_odd[of_read[~is_match | reads["completed"].is_null().to_numpy()]] = True
         is_odd[of_send[first_read[of_send] < sends["invoked"].fill_null(MAX_INT64).to_numpy()]] = True
-        return cls(first, sends, reads, rows.marks, of_send, of_read, sent, is_match, first_read, known, is_odd)
+        return cls(first, sends, reads, rows.marks, of_send, of_read, row_of_send, is_match, first_read, known, is_odd)
 
     @property
-    def of_mark(self) -> Ints:
+    def cell_of_mark(self) -> Ints:
         """The cell of each handled record."""
         return np.asarray(self.marks["offset"].to_numpy() - self.first)
 
 
 def suspects_in(
-    cells: Cells,
-    rest: Rows,
-    unplaced: pl.DataFrame,
-    number: int,
-    borders: Borders,
-    about: tuple[pl.DataFrame, Settings],
+    cells: Cells, rest: Rows, unplaced: pl.DataFrame, number: int, borders: Borders, about: About
 ) -> Suspects | None:
-    """The suspects of the range of that number; None: its partition cannot be condensed. `about`: context, settings."""
+    """The suspects of the range with that number; None: its partition cannot be condensed.
+
+    rest: the rows of the partition in no range. unplaced: sends to an unknown partition of the topic.
+    """
     context, settings = about
     sends, reads = cells.sends, cells.reads
     if _is_irregular(cells) or (clocks := _clocks(cells)) is None:
         return None
-    known_above = borders.known_above[borders.numbers.index(number)]
-    late = _late(cells, rest, unplaced, known_above)
+    late = _late(cells, rest, unplaced, borders.known_above[borders.numbers.index(number)])
     order = _out_of_order(sends, number, borders)
-    if late is None or order is None:
+    # The reads that prove that a record was not lost.
+    is_proof = is_final_read(reads, last_heal(context), settings) if borders.has_final else np.ones(len(reads), bool)
+    missed = _missed_by_groups(cells, is_proof, rest, borders, about)
+    if late is None or order is None or missed is None:
         return None
-    is_final = pl.col("process").is_in(settings.final_processes()) & (pl.col("completed") >= last_heal(context))
-    counts = reads.select(is_final.fill_null(False)).to_series().to_numpy() if borders.has_final else True
-    is_seen = np.broadcast_to(counts, len(reads))
-    seen = np.zeros(len(cells.sent), bool)
-    seen[cells.of_read[cells.is_match & is_seen]] = True
-    missed = _missed_by_groups(cells, is_seen, rest, borders, about)
-    if missed is None:
-        return None
-    suspect = cells.is_odd | ((cells.sent >= 0) & ~seen)
-    suspect[late.offsets] = True
-    suspect[order[0] - cells.first] = True
-    rows = sends.filter(pl.Series(suspect[cells.of_send]))
-    plain = cells.known[~suspect]
+    unordered, in_higher_ranges = order
+    is_proved = np.zeros(len(cells.row_of_send), bool)
+    is_proved[cells.cell_of_read[cells.is_match & is_proof]] = True
+    is_suspect = cells.is_odd | ((cells.row_of_send >= 0) & ~is_proved)
+    is_suspect[late.cells] = True
+    is_suspect[unordered - cells.first] = True
+    suspect_sends = sends.filter(pl.Series(is_suspect[cells.cell_of_send]))
+    plain = cells.known[~is_suspect]
     return Suspects(
-        offsets=np.flatnonzero(suspect) + cells.first,
+        offsets=np.flatnonzero(is_suspect) + cells.first,
         spans=_jumps_at_moves(reads, rest.marks),
         values=reads["value"].filter(pl.Series(~cells.is_match)).drop_nulls().unique().to_list(),
-        keys=rows["key"].drop_nulls().unique().to_list(),
+        keys=suspect_sends["key"].drop_nulls().unique().to_list(),
         times=late.times,
-        sends=order[1],
+        sends=in_higher_ranges,
         plain_since=int(plain.min()) if len(plain) else MAX_INT64,
         clocks=clocks,
         last_times=_last_times(cells),
@@ -197,7 +191,7 @@ def clocks_of(operations: pl.DataFrame) -> list[Clock] | None:
 def _last_times(cells: Cells) -> list[tuple[str, int, int, int]]:
     rows = [
         frame.select("process", "completed", is_odd=pl.Series(cells.is_odd[cell]))
-        for frame, cell in ((cells.sends, cells.of_send), (cells.reads, cells.of_read))
+        for frame, cell in ((cells.sends, cells.cell_of_send), (cells.reads, cells.cell_of_read))
     ]
     odd = pl.col("completed").filter("is_odd")
     times = pl.concat(rows).drop_nulls().group_by("process")
@@ -209,29 +203,28 @@ def _last_times(cells: Cells) -> list[tuple[str, int, int, int]]:
 
 
 class _Late(NamedTuple):
-    offsets: Ints  # cells
-    times: list[int]
+    cells: Ints  # of the sends
+    times: list[int]  # ns: invocations of the sends and requests of the end offsets
     has_stale_end: bool
 
 
 def _late(cells: Cells, rest: Rows, unplaced: pl.DataFrame, known_above: int) -> _Late | None:
     """Sends and end offsets that were invoked after a higher record was known; None if that was an hour before."""
-    size = len(cells.sent)
+    size = len(cells.row_of_send)
     ends = rest.marks.filter(IS_LOG_END & (pl.col("offset") - cells.first).is_between(0, size, closed="left"))
     of_end, requested = ends["offset"].to_numpy() - cells.first, ends["invoked"].fill_null(MIN_INT64).to_numpy()
     known = cells.known.copy()
     is_above = of_end > 0
     returned = ends["completed"].fill_null(MAX_INT64).to_numpy()
     np.minimum.at(known, of_end[is_above] - 1, returned[is_above])
+    # By cell: since when a record or an end at or above it was known. The last is that of all higher ranges.
     since = np.minimum(np.append(np.minimum.accumulate(known[::-1])[::-1], MAX_INT64), known_above)
-    # Sends without a recorded offset, at the offsets where their values were read.
+    # Sends without a recorded offset are at the offsets where their values were read.
     senders = pl.concat([frame.filter(pl.col("outcome") != "fail") for frame in (rest.sends, unplaced)])
-    odd = pl.Series(~cells.is_match)
-    strange = cells.reads.select("value", cell=pl.Series(cells.of_read)).filter(odd)
-    found = strange.join(senders.select("value", "invoked"), on="value").drop_nulls()
-    own, invoked = cells.of_send, cells.sends["invoked"].fill_null(MIN_INT64).to_numpy()
-    cell = np.concatenate([own, found["cell"].to_numpy()])
-    invoked = np.concatenate([invoked, found["invoked"].to_numpy()])
+    unmatched = cells.reads.select("value", cell=pl.Series(cells.cell_of_read)).filter(pl.Series(~cells.is_match))
+    found = unmatched.join(senders.select("value", "invoked"), on="value").drop_nulls()
+    cell = np.concatenate([cells.cell_of_send, found["cell"].to_numpy()])
+    invoked = np.concatenate([cells.sends["invoked"].fill_null(MIN_INT64).to_numpy(), found["invoked"].to_numpy()])
     if len(cell) and (invoked - np.minimum(since[cell + 1], cells.known[cell])).max() >= HOUR_NS:
         return None
     is_late, is_stale = since[cell + 1] < invoked, since[of_end] < requested
@@ -242,18 +235,18 @@ def _late(cells: Cells, rest: Rows, unplaced: pl.DataFrame, known_above: int) ->
 def _out_of_order(
     sends: pl.DataFrame, number: int, borders: Borders
 ) -> tuple[Ints, dict[int, list[tuple[str, Key]]]] | None:
-    """The cells of sends before or behind which their producer's offsets go back.
+    """The offsets of sends before or behind which their producer's offsets go back.
 
-    And by range the sends whose predecessor may be there, in a higher one. None if there are too many.
+    And by higher range: the sends whose predecessor may be there. None: there are too many.
     """
     if not len(sends):
         return np.empty(0, np.int64), {}
-    acked = sends.filter("acknowledged").sort("process", *INVOKED)
-    steps = acked.select("process", "offset", *INVOKED).with_row_index("row")
-    back = steps.filter(pl.col("offset") < pl.col("offset").shift().over("process"))["row"].to_numpy()
+    columns = ("process", *INVOKED, "offset")
+    ordered = sends.filter("acknowledged").select(columns).sort("process", *INVOKED).with_row_index("row")
+    back = ordered.filter(pl.col("offset") < pl.col("offset").shift().over("process"))["row"].to_numpy()
     rows = {*back.tolist(), *(back - 1).tolist()}
     wanted: dict[int, list[tuple[str, Key]]] = {}
-    for (process,), own in steps.group_by("process", maintain_order=True):
+    for (process,), own in ordered.group_by("process", maintain_order=True):
         keys: list[Key] = []
         for above, begun, ended in borders.sent_by.get(str(process), ()):
             if above <= number or begun >= own.select(INVOKED).row(-1):
@@ -264,7 +257,7 @@ def _out_of_order(
                 return None
             rows.update(own["row"][low:high].to_list())
             wanted.setdefault(above, []).extend((str(process), key) for key in keys[low:high])
-    return acked["offset"].gather(sorted(rows)).to_numpy(), wanted
+    return ordered["offset"].gather(sorted(rows)).to_numpy(), wanted
 
 
 def _jumps_at_moves(reads: pl.DataFrame, marks: pl.DataFrame) -> Spans:
@@ -286,10 +279,10 @@ def _jumps_at_moves(reads: pl.DataFrame, marks: pl.DataFrame) -> Spans:
 
 def jump_between(position: int, offset: int) -> tuple[int, int]:
     """The offsets on which the judgement of a jump from a position to an offset depends: all that it passed over."""
-    return (min(position, offset), offset + 1) if position < offset else (offset, offset + 1)
+    return min(position, offset), offset + 1
 
 
-def _missed_by_groups(cells: Cells, is_seen: Mask, rest: Rows, borders: Borders, about: About) -> list[str] | None:
+def _missed_by_groups(cells: Cells, is_proof: Mask, rest: Rows, borders: Borders, about: About) -> list[str] | None:
     """The values of records that a group passed over, all of them lost; None if one is not certainly lost.
 
     Where a group missed a record that was there, its cause depends on all polls of the group.
@@ -306,7 +299,7 @@ def _missed_by_groups(cells: Cells, is_seen: Mask, rest: Rows, borders: Borders,
     is_member = (group_of(settings) != "") | pl.col("process").is_in(active.implode())
     done = of_one(cells.marks.filter(IS_HANDLED) if handlers else cells.reads).filter(is_member)
     missed = missed_records(groups, records, done, handlers, settings).filter(pl.col("offset") < pl.col("limit"))
-    lost = cells.sends.filter("acknowledged").join(cells.reads.filter(pl.Series(is_seen)), on=key, how="anti")
+    lost = cells.sends.filter("acknowledged").join(cells.reads.filter(pl.Series(is_proof)), on=key, how="anti")
     is_lost = missed["offset"] < borders.lost_below
     if not is_lost.all() or len(missed.join(lost, on=key, how="anti")):
         return None
