@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from combined_corpus import JudgedRun
-from logjudge.analysis.verdict.consequences import accept_consequences
+from logjudge.analysis.verdict.consequences import accept_consequences, link_consequences
 from logjudge.analysis.wording import brokers, plural
 from logjudge.histories.tables import Finding
 from notation import Event, History, judge, parse
@@ -154,6 +155,22 @@ def test_unrelated_findings_are_not_linked_to_a_loss(tmp_path: Path) -> None:
         "int-nonmonotonic-poll",
         "realtime-order",
     }
+
+
+def test_thousands_of_scattered_losses_are_linked_in_linear_time() -> None:
+    """Each has one consequence; a comparison of all pairs would be nine million."""
+    offsets = [(number, number) for number in range(0, 300_000, 100)]
+    rules = {"lost-write": "permitted", "int-poll-skip": "violation"}
+    findings = [
+        Finding(rule, "", "x", 0, severity, *place, values=[f"v{place[0]}"], id=f"{rule}/{place[0]}")
+        for rule, severity in rules.items()
+        for place in offsets
+    ]
+    began = time.process_time()
+    linked = accept_consequences(link_consequences(findings))
+    assert time.process_time() - began < 5
+    assert linked[-1].related == ["lost-write/299900"]
+    assert {finding.severity for finding in linked} == {"permitted"}
 
 
 def test_a_replaced_write_names_time_reader_and_successor(tmp_path: Path) -> None:

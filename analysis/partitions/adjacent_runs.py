@@ -14,7 +14,8 @@ from .entries import Ints as Offsets
 
 def adjacent_runs(rows: pl.DataFrame, between: Offsets, *same: str) -> Iterator[pl.DataFrame]:
     """Splits rows, sorted by offset, into runs without an offset of `between` inside and with equal `same` columns."""
-    if not len(rows):
+    if len(rows) <= 1:  # as most runs of scattered offsets
+        yield from [rows] * len(rows)
         return
     offsets = rows["offset"].to_numpy()
     gaps = np.searchsorted(between, offsets[1:], "left") - np.searchsorted(between, offsets[:-1], "right")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64, Finding
 from ..causes.cases import LOSSES
+from ..partitions.entries import Ints
 from ..partitions.partition import Partition
 from ..rules import RULES
 
@@ -27,14 +29,15 @@ def link_consequences(findings: list[Finding], p: Partition | None = None) -> li
         return findings
     lost_by_value = {value: loss for loss in losses for value in loss.values}
     absent_by_value = {value: loss for loss in absent for value in loss.values}
-    replaced = _replaced_witnesses(findings, losses, p)
+    of_losses, of_absent = _ByOffset.of(losses), _ByOffset.of(absent)
+    replaced = _replaced_witnesses(findings, of_losses, p)
     related: dict[str, list[str]] = {}
     for finding in findings:
-        for loss in _losses_of(finding, losses, lost_by_value) or replaced.get(finding.id, []):
+        for loss in _losses_of(finding, of_losses, lost_by_value) or replaced.get(finding.id, []):
             related.setdefault(finding.id, []).append(loss.id)
             related.setdefault(loss.id, []).append(finding.id)
         if finding.rule not in LOSSES and finding.id not in related:
-            related[finding.id] = [loss.id for loss in _losses_of(finding, absent, absent_by_value)]
+            related[finding.id] = [loss.id for loss in _losses_of(finding, of_absent, absent_by_value)]
     previous: dict[tuple[str | None, int | None, int], str] = {}
     for loss in losses:
         if loss.event is not None:
@@ -57,32 +60,63 @@ def accept_consequences(findings: list[Finding], p: Partition | None = None) -> 
     permitted = {loss.id: loss for loss in losses if loss.severity == "permitted"}
     if not permitted:
         return findings
-    breaches = [loss for loss in losses if loss.id not in permitted]
+    breaches = _ByOffset.of([loss for loss in losses if loss.id not in permitted])
+    accepted = _Accepted.of(permitted.values())
     unacknowledged = _Unacknowledged.of(p)
 
     def is_accepted(finding: Finding) -> bool:
         if finding.severity != "violation" or finding.rule == "lost-write" or not finding.related:
             return False
-        alone = permitted.keys() >= set(finding.related) and not any(_overlap(finding, loss) for loss in breaches)
-        return alone and _is_covered(finding, list(permitted.values()), unacknowledged)
+        alone = permitted.keys() >= set(finding.related) and not breaches.overlapping(finding)
+        return alone and _is_covered(finding, accepted, unacknowledged)
 
     return [replace(finding, severity="permitted") if is_accepted(finding) else finding for finding in findings]
 
 
-def _replaced_witnesses(
-    findings: list[Finding], losses: list[Finding], p: Partition | None
-) -> dict[str, list[Finding]]:
+class _ByOffset(NamedTuple):
+    """Findings with the first and the last offset of each; a log with scattered losses has thousands of them."""
+
+    findings: list[Finding]
+    firsts: Ints
+    lasts: Ints
+
+    @staticmethod
+    def of(findings: Iterable[Finding]) -> _ByOffset:
+        placed = [one for one in findings if one.first_offset is not None and one.last_offset is not None]
+        firsts, lasts = ([getattr(one, name) for one in placed] for name in ("first_offset", "last_offset"))
+        return _ByOffset(placed, np.array(firsts, np.int64), np.array(lasts, np.int64))
+
+    def overlapping(self, finding: Finding) -> list[Finding]:
+        """Those with an offset between the first and the last one of a finding."""
+        if finding.first_offset is None or finding.last_offset is None:
+            return []
+        overlap = (self.firsts <= finding.last_offset) & (finding.first_offset <= self.lasts)
+        return [self.findings[row] for row in np.flatnonzero(overlap)]
+
+
+class _Accepted(NamedTuple):
+    """Permitted losses: their values, the number of their records, and where they are."""
+
+    values: frozenset[str]
+    count: int
+    placed: _ByOffset
+
+    @staticmethod
+    def of(losses: Collection[Finding]) -> _Accepted:
+        values = frozenset(value for loss in losses for value in loss.values)
+        return _Accepted(values, sum(loss.count for loss in losses), _ByOffset.of(losses))
+
+
+def _replaced_witnesses(findings: list[Finding], losses: _ByOffset, p: Partition | None) -> dict[str, list[Finding]]:
     """The losses that also removed a finding's witness (an unacknowledged copy of a record that is not lost).
 
     The witness is the first value of the finding, at an offset behind the finding. An inconsistent-offsets finding that
     overlaps a loss proves that other records replaced it there.
     """
-    lost = {value for loss in losses for value in loss.values}
+    lost = {value for finding in findings if finding.rule == "lost-write" for value in finding.values}
     seen = [one for one in findings if RULES[one.rule].follows == "value" and not lost.issuperset(one.values[:1])]
     replaced = [
-        (finding, [loss for loss in losses if _overlap(finding, loss)])
-        for finding in findings
-        if finding.rule == "inconsistent-offsets"
+        (finding, losses.overlapping(finding)) for finding in findings if finding.rule == "inconsistent-offsets"
     ]
     if p is None or not seen or not replaced:
         return {}
@@ -124,24 +158,24 @@ class _Unacknowledged(NamedTuple):
         return self.entries[start:end]
 
 
-def _is_covered(finding: Finding, losses: list[Finding], unacknowledged: _Unacknowledged) -> bool:
+def _is_covered(finding: Finding, accepted: _Accepted, unacknowledged: _Unacknowledged) -> bool:
     """Whether a finding concerns only lost and unacknowledged records."""
-    lost = {value for loss in losses for value in loss.values}
+    lost = accepted.values
     of_records = RULES[finding.rule].of_records
     others = [value for value in finding.values if value not in lost and value not in unacknowledged.values]
     if of_records and (others or lost.isdisjoint(finding.values)):
         return False
     if finding.first_offset is None or finding.last_offset is None:
-        return of_records and finding.count <= sum(loss.count for loss in losses)
+        return of_records and finding.count <= accepted.count
     within = unacknowledged.within(finding.first_offset, finding.last_offset)
     if finding.rule == "inconsistent-offsets":
         # Each offset may hold one more value: that of the record that replaced it.
         rest = within.filter(~pl.col("is_unacknowledged") & ~pl.col("value").is_in(lost))
         return len(within) > 0 and not rest["offset"].is_duplicated().any()
-    beside = _offsets_outside(finding.first_offset, finding.last_offset, losses)
+    beside = _offsets_outside(finding.first_offset, finding.last_offset, accepted.placed.overlapping(finding))
     if of_records:
         # The values of such a finding include every committed record of its range.
-        return finding.rule in OF_RANGES or finding.count <= sum(loss.count for loss in losses)
+        return finding.rule in OF_RANGES or finding.count <= accepted.count
     return set(within.filter("is_unacknowledged")["offset"]).issuperset(beside)
 
 
@@ -154,24 +188,17 @@ def _offsets_outside(first: int, last: int, losses: list[Finding]) -> list[int]:
     return (np.flatnonzero(outside) + first).tolist()
 
 
-def _losses_of(finding: Finding, losses: list[Finding], lost_by_value: dict[str, Finding]) -> list[Finding]:
+def _losses_of(finding: Finding, losses: _ByOffset, lost_by_value: dict[str, Finding]) -> list[Finding]:
     """The losses that a finding follows from, by value or by offset as its rule defines."""
     follows = RULES[finding.rule].follows
     if follows == "value":
         loss = lost_by_value.get(finding.values[0]) if finding.values else None
         return [loss] if loss else []
     if follows == "offset":
-        return [loss for loss in losses if _overlap(finding, loss)]
+        return losses.overlapping(finding)
     return []
 
 
 def _holds(finding: Finding, offset: int) -> bool:
-    return _overlap(finding, Finding("", "", first_offset=offset, last_offset=offset))
-
-
-def _overlap(one: Finding, other: Finding) -> bool:
-    known = (one.first_offset, one.last_offset, other.first_offset, other.last_offset)
-    if any(offset is None for offset in known):
-        return False
-    first, last, start, end = (int(offset) for offset in known if offset is not None)
-    return first <= end and start <= last
+    first, last = finding.first_offset, finding.last_offset
+    return first is not None and last is not None and first <= offset <= last
