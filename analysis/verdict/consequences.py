@@ -61,7 +61,7 @@ def accept_consequences(findings: list[Finding], p: Partition | None = None) -> 
     if not permitted:
         return findings
     breaches = _ByOffset.of([loss for loss in losses if loss.id not in permitted])
-    accepted = _Accepted.of(permitted.values())
+    accepted = _Accepted.of([*permitted.values()])
     unacknowledged = _Unacknowledged.of(p)
 
     def is_accepted(finding: Finding) -> bool:
@@ -98,7 +98,7 @@ class _Accepted(NamedTuple):
     """Permitted losses: their values, the number of their records, and where they are."""
 
     values: frozenset[str]
-    count: int
+    records: int
     placed: _ByOffset
 
     @staticmethod
@@ -166,7 +166,7 @@ def _is_covered(finding: Finding, accepted: _Accepted, unacknowledged: _Unacknow
     if of_records and (others or lost.isdisjoint(finding.values)):
         return False
     if finding.first_offset is None or finding.last_offset is None:
-        return of_records and finding.count <= accepted.count
+        return of_records and finding.count <= accepted.records
     within = unacknowledged.within(finding.first_offset, finding.last_offset)
     if finding.rule == "inconsistent-offsets":
         # Each offset may hold one more value: that of the record that replaced it.
@@ -175,7 +175,7 @@ def _is_covered(finding: Finding, accepted: _Accepted, unacknowledged: _Unacknow
     beside = _offsets_outside(finding.first_offset, finding.last_offset, accepted.placed.overlapping(finding))
     if of_records:
         # The values of such a finding include every committed record of its range.
-        return finding.rule in OF_RANGES or finding.count <= accepted.count
+        return finding.rule in OF_RANGES or finding.count <= accepted.records
     return set(within.filter("is_unacknowledged")["offset"]).issuperset(beside)
 
 
