@@ -57,6 +57,10 @@ class Twin:
     def group(self, process: str) -> str:
         return str(self.about.get(process, {}).get("group.id", ""))
 
+    def _is_classic(self, process: str) -> bool:
+        of_group = [about for name, about in self.about.items() if self.group(name) == self.group(process)]
+        return not any(about.get("group.protocol") == "consumer" for about in of_group)
+
     def _fellows(self, one: Op, other: Op) -> bool:
         instance = self.about[one.process].get("group.instance.id")
         same = instance and instance == self.about[other.process].get("group.instance.id")
@@ -124,7 +128,7 @@ class Twin:
                 for op in self._reports(self.group(one.process))
                 if op.process == one.process and op.event["member"] == one.event["member"]
             ]
-            classic = self.about[one.process].get("group.protocol") != "consumer"
+            classic = self._is_classic(one.process)
             if first == second or (first < second and revoked and classic and max(joined) >= second):
                 yield one.process, other.process
 
@@ -156,7 +160,7 @@ class Twin:
                 for o in self._reports(self.group(op.process))
                 if joined <= o.done < begun and o.event["generation"] > mine
             ]
-            classic = self.about[op.process].get("group.protocol") != "consumer"
+            classic = self._is_classic(op.process)
             holds = [o for o in self.ops if self._takes(o) and o.event.get("generation") == mine]
             owns = any(hold.process == op.process for hold in holds)
             others = [o for o in holds if self._fellows(op, o) and o.done < begun and self._end(o)[0] > op.done]

@@ -19,7 +19,7 @@ from ...histories.tables import MAX_INT64
 from ..partitions.coordinators import group_evidence
 from ..partitions.partition import Partition
 from ..rules.group_commits import Group, groups_of
-from ..rules.membership import has_own_epochs, holds_of
+from ..rules.membership import have_own_epochs, holds_of
 
 MAX_GROUPS = 4  # of a partition
 MAX_HOLDS = 80
@@ -40,7 +40,7 @@ def _group_figures(p: Partition, group: Group) -> Record:
     owned = _by_members(p, group) or _by_coordinator(p, group)
     return {
         "group": group.id[:64],
-        "epochs": any(has_own_epochs(p, name) for name in group.members),
+        "epochs": have_own_epochs(p, group),
         "holds": owned[:MAX_HOLDS],
         "commits": _commits(p, group),
     }

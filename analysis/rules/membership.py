@@ -205,14 +205,14 @@ def _unsure_generations(p: Partition, group: Group) -> str:
     return foreign_clock(p)
 
 
-def has_own_epochs(p: Partition, process: str) -> bool:
-    """Whether a process is a member of KIP-848's protocol: its generations are its own epochs."""
-    return _setting(p, process, "group.protocol") == "consumer"
+def have_own_epochs(p: Partition, group: Group) -> bool:
+    """Whether a group has a member of KIP-848's protocol: then all generations are a member's own epochs."""
+    return any(_setting(p, name, "group.protocol") == "consumer" for name in group.members)
 
 
 def _has_own_epoch(p: Partition, group: Group) -> pl.Expr:
-    """Selects rows of the members with epochs of their own."""
-    return pl.col("process").is_in([name for name in group.members if has_own_epochs(p, name)])
+    """Selects the rows of members whose generations are their own epochs."""
+    return group.is_member if have_own_epochs(p, group) else pl.lit(False)
 
 
 def _setting(p: Partition, process: str, name: str) -> str:
@@ -257,8 +257,8 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
     generation of a commit is what the client reports after it.
     Not a breach: The commit began before anyone had the newer generation. The member joined after it, so the group's
     generations have begun anew, as when all its offsets expire. An automatic commit is recorded after it happened: it
-    counts from its process's automatic commit before it. Members of the protocol of KIP-848 have epochs of their own,
-    so another member's later epoch alone says nothing.
+    counts from its process's automatic commit before it. In a group with a member of KIP-848's protocol all members
+    have epochs of their own, also those of the classic protocol, so another member's later epoch alone says nothing.
     Unknown when: The group's generations go back, as they do after its metadata is lost. run.json does not set group.id
     of a member.
     In Jepsen histories: Not judged: its histories have no generations.

@@ -56,6 +56,8 @@ SUBSCRIPTION = (Field("topics", "[string]"), USER_DATA, Field("ownedPartitions",
 
 EPOCH_VALUE = (Field("epoch", "int32"), Field("metadataHash", "int64", tag=0))
 MEMBER_KEY_FIELDS = (Field("group", "string"), Field("member", "string"))
+CLASSIC_PROTOCOL = (Field("name", "string"), Field("metadata", "bytes"))
+CLASSIC_MEMBER = (Field("sessionTimeoutMs", "int32"), Field("supportedProtocols", "[]", of=CLASSIC_PROTOCOL))
 MEMBER_VALUE = (
     Field("instanceId", "string"),
     Field("rackId", "string"),
@@ -65,6 +67,7 @@ MEMBER_VALUE = (
     Field("subscribedTopicRegex", "string"),
     Field("rebalanceTimeoutMs", "int32"),
     Field("serverAssignor", "string"),
+    Field("classicMemberMetadata", "struct", of=CLASSIC_MEMBER, tag=0),  # of a member of the classic protocol
 )
 OWNED_TOPIC = (Field("topicId", "uuid"), Field("partitions", "[int32]"))
 CURRENT_VALUE = (

@@ -22,7 +22,8 @@ class Field:
     """A field of a record: its type, the first and last versions that have it, and its tag if it is a tagged one."""
 
     name: str
-    type: str  # int8 int16 int32 int64 uint16 bool uuid string bytes, or an array: [int32], [] of the fields in `of`
+    type: str  # int8 int16 int32 int64 uint16 bool uuid string bytes, an array ([int32], [] of the fields in `of`), or
+    # struct: the fields in `of` or null, of a tagged field
     since: int = 0
     until: int = 32_767
     of: tuple[Field, ...] = ()
@@ -77,6 +78,8 @@ def _value(cursor: WireCursor, field: Field, version: int, flexible: bool) -> An
     if field.type == "uuid":
         # Kafka prints a Uuid as base64 for URLs, without padding.
         return base64.urlsafe_b64encode(cursor.take(16)).decode().rstrip("=")
+    if field.type == "struct":
+        return read_fields(cursor, field.of, version, flexible) if cursor.integer(1) > 0 else None
     length = cursor.varint() - 1 if flexible else cursor.integer(2 if field.type == "string" else 4)
     if length < 0:
         return [] if field.tag is None and field.type not in ("string", "bytes") else None
@@ -132,6 +135,8 @@ def _bytes(field: Field, version: int, flexible: bool, value: Any) -> bytes:
         return bytes((bool(value),))
     if field.type == "uuid":
         return base64.urlsafe_b64decode(value + "==")
+    if field.type == "struct":
+        return b"\0" if value is None else b"\1" + write_fields(field.of, version, flexible, value)
     count, content = -1, b""
     if value is not None:
         if field.type in ("string", "bytes"):

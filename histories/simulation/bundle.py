@@ -196,7 +196,7 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
             "enable.auto.commit": config.commit == "auto",
             "isolation.level": config.isolation,
             **({"group.instance.id": config.instance_of(consumer.name)} if config.static_members != "none" else {}),
-            **kafka_names(config, CONSUMER_NAMES + _group_names(config)),
+            **kafka_names(config, CONSUMER_NAMES + _group_names(config, consumer.name)),
         }
     processes["admin"] = {"role": "admin", **({"isolation.level": "read_committed"} if config.transactional else {})}
     processes["final"] = {
@@ -207,8 +207,8 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
     return processes
 
 
-def _group_names(config: Config) -> tuple[str, ...]:
-    if config.has_member_epochs:
+def _group_names(config: Config, consumer: str) -> tuple[str, ...]:
+    if config.has_member_epochs and not config.is_classic(consumer):
         return CONSUMER_PROTOCOL_NAMES
     return GROUP_NAMES if config.has_group else ()
 

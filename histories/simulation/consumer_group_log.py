@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...models.replication.cluster import Cluster
+from ...models.replication.config import Config
 from ...models.replication.coordinators.group_requests import (
     CurrentRecord,
     EpochRecord,
@@ -27,6 +28,7 @@ from ..evidence.group_records import (
     MEMBER_KEY_FIELDS,
     MEMBER_VALUE,
     OWNED_TOPIC,
+    SUBSCRIPTION,
 )
 from ..evidence.record_schema import Field, write_fields, write_versioned
 from .names import uuid
@@ -55,6 +57,7 @@ def _described(cluster: Cluster, record: GroupRecord) -> tuple[int, tuple[Field,
         return [named] if partitions else []
 
     if isinstance(record, MemberRecord):
+        is_classic = not record.is_tombstone and config.is_classic(record.client)
         return (
             MEMBER_KEY,
             MEMBER_VALUE,
@@ -64,7 +67,8 @@ def _described(cluster: Cluster, record: GroupRecord) -> tuple[int, tuple[Field,
                 "clientHost": "/127.0.0.1",
                 "subscribedTopicNames": [config.topic],
                 "rebalanceTimeoutMs": config.max_poll_interval // 1000,
-                "serverAssignor": config.remote_assignor,
+                "serverAssignor": None if is_classic else config.remote_assignor,
+                **({"classicMemberMetadata": _classic_member(config)} if is_classic else {}),
             },
         )
     if isinstance(record, TargetRecord):
@@ -84,3 +88,9 @@ def _described(cluster: Cluster, record: GroupRecord) -> tuple[int, tuple[Field,
         )
     assert isinstance(record, EpochRecord)
     return TARGET_EPOCH_KEY if record.of_target else EPOCH_KEY, EPOCH_VALUE, {"epoch": record.generation}
+
+
+def _classic_member(config: Config) -> dict[str, Any]:
+    subscription = write_versioned(1, SUBSCRIPTION, {"topics": [config.topic], "ownedPartitions": []})
+    protocol = {"name": config.strategy, "metadata": subscription}
+    return {"sessionTimeoutMs": config.group_session // 1000, "supportedProtocols": [protocol]}

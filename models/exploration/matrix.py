@@ -47,16 +47,14 @@ MEMBER_EPOCHS: dict[str, Any] = {
     "group.consumer.heartbeat.interval.ms": 300,
     "max.poll.interval.ms": 4000,
 }
+CLASSIC = {"partition.assignment.strategy": "range", "session.timeout.ms": 1500, "heartbeat.interval.ms": 300}
 PROCESSING: dict[str, Any] = {
-    "min.insync.replicas": 2,
-    "unclean.leader.election.enable": False,
+    **CLEAN,
     "num.partitions": 2,
     "isolation.level": "read_committed",
     "simulation.consumers": 2,
     "simulation.handle.ms": 200,
-    "partition.assignment.strategy": "range",
-    "session.timeout.ms": 1500,
-    "heartbeat.interval.ms": 300,
+    **CLASSIC,
     "max.poll.interval.ms": 4000,
     "group.initial.rebalance.delay.ms": 300,
     "transaction.timeout.ms": 4000,
@@ -166,6 +164,12 @@ SETTINGS: dict[str, Setting] = {
         (*MEMBERS, "consumer-shutdown"),
         {**MEMBER_EPOCHS, "simulation.static.members": "own"},
         (*GROUP, *LOG, "no-consumer-loss"),
+    ),
+    "both-protocols": Setting(
+        "the faults of member-epochs, and two members of three use the classic protocol",
+        MEMBERS,
+        {**MEMBER_EPOCHS, **CLASSIC, "simulation.classic.members": 2},
+        (*GROUP, "no-consumer-loss"),
     ),
     "transactions": Setting(
         "the faults of clean, and producers that write in transactions and give up soon",
@@ -324,6 +328,7 @@ CELLS: dict[str, dict[str, Cell]] = {
         "no-commit-fencing": Cell(("no-fenced-commit",), 20),
         **dict.fromkeys(("kraft", "kip-966"), _SOUND),
     },
+    "both-protocols": {"no-commit-fencing": Cell(("no-fenced-commit",), 20), "kip-966": _SOUND},
     "transactions": {
         "kip-98": _SOUND,
         # A batch that was given up arrives after the abort marker (KIP-890).

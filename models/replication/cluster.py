@@ -121,13 +121,15 @@ class Cluster:
         elif config.copies:
             kind = Processor if config.processing != "none" else DeadLetterConsumer
             of_copies = {"copies": self.copies, "make_output": output}
-        kind = with_member_epochs(kind) if config.has_member_epochs else kind
-        member: Callable[..., Consumer] = partial(kind, group=self.group, **of_copies)
+        kinds = (kind, with_member_epochs(kind))
 
         def consumer(number: int, index: int, name: str) -> Consumer:
             node = FIRST_CLIENT + config.producers + number
-            make = member if config.has_group and number < config.consumers else Consumer
-            return make(ConsumerParts(node, index, name, parts, self.coordinator, self._on_final_read))
+            of_consumer = ConsumerParts(node, index, name, parts, self.coordinator, self._on_final_read)
+            if not config.has_group or number == config.consumers:
+                return Consumer(of_consumer)
+            has_epochs = config.has_member_epochs and not config.is_classic(name)
+            return kinds[has_epochs](of_consumer, group=self.group, **of_copies)
 
         self.consumers = [consumer(i, i, f"c{i}") for i in range(config.consumers)]
         self.final_reader = consumer(config.consumers, 0, "final")

@@ -169,6 +169,8 @@ class Config:
     remote_assignor: str = setting("uniform", "group.remote.assignor", choices=("uniform", "range"))
     consumer_session: int = setting(45 * SECOND, "group.consumer.session.timeout.ms", least=2)
     consumer_heartbeat: int = setting(5 * SECOND, "group.consumer.heartbeat.interval.ms", least=1)
+    # how many members of a group of KIP-848's protocol use the classic one: c0, c1, …
+    classic_members: int = setting(0, "simulation.classic.members")
     group_delay: int = setting(3 * SECOND, "group.initial.rebalance.delay.ms")
     # Kafka has 50 partitions; here only the group's own exists
     offsets_partitions: int = setting(1, "offsets.topic.num.partitions", least=1)
@@ -291,6 +293,10 @@ class Config:
         """The topics of applications, with their partitions."""
         own = {self.topic: range(self.partitions)}
         return {**own, self.copies_topic: self.copies} if self.copies else own
+
+    def is_classic(self, client: str) -> bool:
+        """Whether a consumer uses the classic protocol in a group of KIP-848's."""
+        return self.has_member_epochs and int(client[1:]) < self.classic_members
 
     def instance_of(self, client: str) -> str:
         """The group.instance.id of a member (KIP-345); empty: it is a dynamic member."""

@@ -39,6 +39,7 @@ OTHER_PROTOCOL = {
         "group.initial.rebalance.delay.ms",
     ),
 }
+OF_MEMBERS = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
 # What a setting needs that only a group has.
 A_GROUP = "a group: set partition.assignment.strategy or group.protocol=consumer"
 UNITS = {".ms": MS, ".seconds": SECOND, ".minutes": 60 * SECOND}
@@ -116,8 +117,9 @@ def _refuse_duplicates(options: Mapping[str, Any]) -> None:
 
 def _refuse_other_protocol(config: Config, options: Mapping[str, Any]) -> None:
     """Refuse settings of the other group protocol (ConsumerConfig.checkUnsupportedConfigsPostProcess)."""
+    of_classic_members = OF_MEMBERS if config.has_member_epochs and config.classic_members else ()
     for name in OTHER_PROTOCOL[config.group_protocol]:
-        if name in options and options[name] != "":
+        if name in options and options[name] != "" and name not in of_classic_members:
             raise ConfigError(f"{name} has no effect with group.protocol={config.group_protocol}")
 
 
@@ -228,6 +230,8 @@ def _check_group(config: Config) -> None:
         raise ConfigError("simulation.commit.retry needs simulation.commit=async")
     if config.static_members != "none" and not config.has_group:
         raise ConfigError(f"simulation.static.members needs {A_GROUP}")
+    if config.classic_members:
+        _check_classic_members(config)
     if config.has_member_epochs and config.consumer_session <= config.consumer_heartbeat:
         raise ConfigError(
             "group.consumer.session.timeout.ms must be longer than group.consumer.heartbeat.interval.ms "
@@ -250,6 +254,19 @@ def _check_group(config: Config) -> None:
         raise ConfigError(f"simulation.partitions.added needs {A_GROUP}")
     if config.transactional or config.copies:
         raise ConfigError("simulation.partitions.added is not simulated together with transactions or other topics")
+
+
+def _check_classic_members(config: Config) -> None:
+    if not (config.has_member_epochs and config.strategy and config.static_members == "none"):
+        raise ConfigError(
+            "simulation.classic.members needs group.protocol=consumer and partition.assignment.strategy, "
+            "and no static members"
+        )
+    if config.classic_members > config.consumers:
+        raise ConfigError(
+            f"simulation.classic.members must be at most simulation.consumers, {config.consumers}, not "
+            f"{config.classic_members}"
+        )
 
 
 def _check_racks(config: Config) -> None:

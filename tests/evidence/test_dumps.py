@@ -121,7 +121,11 @@ class TestKafkaOnMetadata:
 
 @pytest.mark.parametrize(
     ("name", "kinds"),
-    [("group-coordinator-failover", {"0", "1", "2"}), ("group-consumer-protocol", {"0", "1", "3", "5", "6", "7", "8"})],
+    [
+        ("group-coordinator-failover", {"0", "1", "2"}),
+        ("group-consumer-protocol", {"0", "1", "3", "5", "6", "7", "8"}),
+        ("group-both-protocols", {"0", "1", "3", "5", "6", "7", "8"}),
+    ],
 )
 class TestKafkaOnSimulatedGroups:
     pytestmark = needs_kafka

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,39 @@ def test_static_members_survive_faults(seed: int) -> None:
     assert {hold.partition for hold in cluster.group.holds} == {0, 1, 2}
 
 
+def mixed(seed: int) -> Scenario:
+    """The scenario of this seed, in which one to three members use the classic protocol."""
+    drawn = scenario(seed)
+    of_classic = {name: value for name, value in classic(seed, "kip-966").options.items() if name in OF_CLASSIC[1:3]}
+    strategy = ("range", "cooperative-sticky")[seed // 3 % 2]
+    about = {"simulation.classic.members": 1 + seed % 3, "partition.assignment.strategy": strategy}
+    return replace(drawn, options={**drawn.options, **of_classic, **about})
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_members_of_both_protocols_survive_faults(seed: int) -> None:
+    cluster = mixed(seed).run()
+    assert cluster.final
+    committed_first = cluster.config.commit == "before"
+    assert breaches(cluster, (*INVARIANTS, *(() if committed_first else ("no-consumer-loss",)))) == {}
+    assert {hold.partition for hold in cluster.group.holds} == {0, 1, 2}
+
+
+def test_a_classic_member_revokes_all_and_the_others_what_moves() -> None:
+    """c2 is killed at 8 s and back at 20 s: c0 gets a partition more and less, and so does c1."""
+    run = load("group-both-protocols").run()
+    pauses: dict[str, list[int]] = {"c0": [], "c1": [], "c2": []}
+    by_owner = sorted(run.group.holds, key=lambda hold: (hold.member, hold.partition, hold.since))
+    for one, other in pairwise(by_owner):
+        if (one.member, one.partition) == (other.member, other.partition) and other.since < one.until + SECOND:
+            pauses[one.member.partition("-")[0]].append(other.since - one.until)
+    assert len(pauses["c0"]) == 4
+    assert min(pauses["c0"]) > 0
+    assert set(pauses["c1"]) == {0}
+    assert {hold.generation for hold in run.group.holds if hold.member.startswith("c0-")} == {3, 4, 5}
+    assert breaches(run, (*INVARIANTS, "no-consumer-loss")) == {}
+
+
 def test_a_static_member_that_closes_gets_its_partitions_back_without_a_new_assignment() -> None:
     """Closed at 8 s and back at 11 s in the same epoch; killed at 18 s, and refused until its session ends."""
     run = load("group-consumer-static").run()
@@ -205,7 +239,7 @@ def test_partitions_that_do_not_move_stay_with_their_owners() -> None:
     assert all(hold.until <= each.since for hold in moved for each in new if each.partition == hold.partition)
 
 
-@pytest.mark.parametrize("name", ["group-consumer-protocol", "group-consumer-static"])
+@pytest.mark.parametrize("name", ["group-consumer-protocol", "group-consumer-static", "group-both-protocols"])
 def test_the_judge_finds_no_breach_in_the_protocol(name: str, tmp_path: Path) -> None:
     written = write_bundle(load(name), tmp_path / "run")
     report = verdict_of(judge_run(open_run(written.folder)))
@@ -214,21 +248,25 @@ def test_the_judge_finds_no_breach_in_the_protocol(name: str, tmp_path: Path) ->
     assert {rule: report["rules"][rule]["verdict"] for rule in rules} == dict.fromkeys(rules, "valid")
 
 
-def judged_rules(seed: int, variant: str, folder: Path) -> tuple[set[str], set[str]]:
+def judged_rules(seed: int, variant: str, folder: Path, setting: str) -> tuple[set[str], set[str]]:
     """What the simulator knows to be broken, and what the judge finds broken among the group's rules."""
-    written = write_bundle(space(variant, "member-epochs").scenario(seed), folder)
+    written = write_bundle(space(variant, setting).scenario(seed), folder)
     report = verdict_of(judge_run(open_run(written.folder)))
     broken = {rule for rule in ("ownership", "commit-fenced") if report["rules"][rule]["verdict"] == "invalid"}
-    return set(breaches(written.cluster, SETTINGS["member-epochs"].invariants)), broken
+    return set(breaches(written.cluster, SETTINGS[setting].invariants)), broken
 
 
 def test_the_judge_finds_the_commit_of_a_fenced_member(tmp_path: Path) -> None:
-    assert judged_rules(3, "no-commit-fencing", tmp_path / "run") == ({"no-fenced-commit"}, {"commit-fenced"})
+    assert judged_rules(3, "no-commit-fencing", tmp_path / "run", "member-epochs") == (
+        {"no-fenced-commit"},
+        {"commit-fenced"},
+    )
 
 
+@pytest.mark.parametrize("setting", ["member-epochs", "both-protocols"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_judge_invents_nothing_under_faults(seed: int, tmp_path: Path) -> None:
-    assert judged_rules(seed, "kip-966", tmp_path / "run") == (set(), set())
+def test_the_judge_invents_nothing_under_faults(seed: int, setting: str, tmp_path: Path) -> None:
+    assert judged_rules(seed, "kip-966", tmp_path / "run", setting) == (set(), set())
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -236,6 +274,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("kip-966", {**PROTOCOL, "partition.assignment.strategy": "range"}, r"has no effect with group.protocol=consumer"),
     ("kip-966", {"group.remote.assignor": "range"}, r"has no effect with group.protocol=classic"),
     ("kip-966", {**PROTOCOL, "group.consumer.heartbeat.interval.ms": 1500}, r"must be longer than"),
+    ("kip-966", {**PROTOCOL, "simulation.classic.members": 1}, r"needs group.protocol=consumer and partition"),
 ]
 
 

@@ -42,12 +42,10 @@ class EpochMember(GroupConsumer):
         self._wanted: tuple[int, ...] = ()  # the target whose offsets are being fetched
 
     def has_caught_up(self, ranges: Any) -> bool:
-        """As in the classic protocol, with no records being handled, and no partition under way to another member."""
+        """As in the classic protocol, with no records being handled."""
         if not self.alive:
             return not self._is_refused
-        is_reconciled = self._polling and tuple(self.assigned) == self._target
-        everyone = range(self.config.partitions)
-        return is_reconciled and super().has_caught_up(ranges) and all(map(self.group.has_owner, everyone))
+        return self._polling and tuple(self.assigned) == self._target and super().has_caught_up(ranges)
 
     # --- joining and reconciliation
 

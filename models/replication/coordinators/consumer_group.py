@@ -6,7 +6,7 @@ keeps handling what does not move. As in Kafka's coordinator runtime, records ch
 and responses wait until everything before them is replicated.
 
 Simplifications: each heartbeat of a member that has reconciled has its partitions, and each response has them (Kafka:
-after a change or an error); there are no regular expressions; members of the classic protocol cannot join.
+after a change or an error); there are no regular expressions. mixed_group.py admits members of the classic protocol.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class ConsumerGroup(GroupCoordinator):
 
     def _load_members(self, now: int) -> int:
         for member in self._members.values():
-            member.deadline = now + self._config.consumer_session
+            member.deadline = now + self._session_of(member.client)
         self._changed_at = self._end()
         self._wait(None)
         return len(self._members)
@@ -168,7 +168,7 @@ class ConsumerGroup(GroupCoordinator):
         if error:
             self._respond(request, error)
         elif request.kind == HEARTBEAT:
-            self._heartbeat(request)
+            self._move(request)
         elif request.kind == LEAVE:
             self._change(self._departure(request), request)
         else:
@@ -197,7 +197,11 @@ class ConsumerGroup(GroupCoordinator):
     def _refuse_fetch(self, request: GroupRequest) -> str:
         return self._refuse(request)
 
-    def _heartbeat(self, request: GroupRequest) -> None:
+    def _session_of(self, client: str) -> int:  # noqa: ARG002
+        """How long a member may be silent."""
+        return self._config.consumer_session
+
+    def _move(self, request: GroupRequest) -> None:
         """Steps 1 to 3 of GroupMetadataManager.consumerGroupHeartbeat: the member, the target, its next assignment."""
         now, name = self._process.loop.now, request.member
         records: list[GroupRecord] = []
@@ -231,7 +235,7 @@ class ConsumerGroup(GroupCoordinator):
             self._wait(request)
         elif not self._change(records, request):
             return
-        self._members[name].deadline = now + self._config.consumer_session
+        self._members[name].deadline = now + self._session_of(member.client)
 
     def _is_held(self, partition: int) -> bool:
         return any(partition in member.current.held for member in self._members.values())

@@ -20,6 +20,7 @@ from .group_coordinator import GroupCoordinator
 from .group_ledger import GroupLedger
 from .group_requests import GroupRecord, GroupRequest
 from .markers import MarkerHandler
+from .mixed_group import MixedGroup
 from .transaction_coordinator import TransactionCoordinator
 from .transaction_ledger import TransactionLedger
 from .transaction_requests import MarkerRequest, TransactionRecord, TransactionRequest
@@ -61,7 +62,8 @@ class CoordinatorServices:
                 known = (metadata.get(partition, ABSENT) for partition in range(self._config.partitions))
                 return sum(state.epoch >= 0 for state in known)
 
-            self.groups = ConsumerGroup(parts, produces, logs.group_records, logs.group, count_partitions)
+            kind = MixedGroup if self._config.classic_members else ConsumerGroup
+            self.groups = kind(parts, produces, logs.group_records, logs.group, count_partitions)
         self.transactions = TransactionCoordinator(
             parts, produces, logs.transaction_records, logs.transactions, inboxes, leader_of, logs.pids.__next__
         )
