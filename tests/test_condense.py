@@ -196,6 +196,16 @@ def test_a_breach_is_judged_from_a_few_rows(name: str, tmp_path: Path) -> None:
     assert len(judged(run, 0).findings())
 
 
+@pytest.mark.parametrize("reads", ["", read("d")])
+def test_the_cause_of_a_lower_commit_needs_all_polls(reads: str, tmp_path: Path) -> None:
+    """A member that read below the higher commit before it committed less did not commit late."""
+    text = f"{GROUPS} {SENDS} {read('c')} {'' if reads else read('d')} c:commit=90 {reads} d:commit=45 end=90"
+    run = open_run(parse(f"{text} {read('final')}").write(tmp_path))
+    assert compare(run, 30) > 20
+    [cause] = judged(run, 0).causes()
+    assert cause["cause"] == ("unknown" if reads else "stale-commit")
+
+
 def test_figures_of_all_rows_are_the_same(tmp_path: Path) -> None:
     run = open_run(parse(BREACHES["a lost record"]).write(tmp_path))
     plain, (condensed, _) = judged(run, 0), judged_by_ranges(run, 30)

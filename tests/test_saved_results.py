@@ -9,8 +9,12 @@ import polars as pl
 import pytest
 from command_line import invoke
 from figure_cases import FINAL, REAL, judged, lossy, write_run
+from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.figures import merge_figures
+from logjudge.analysis.verdict.document import report_of
+from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError, UsageError
-from logjudge.plots.report.saved import load
+from logjudge.plots.report.saved import load, write_result
 from report_pages import Page, save
 
 
@@ -62,6 +66,21 @@ def test_wrong_options_of_plot_are_a_sentence(saved: Path, arguments: list[str],
     result = invoke("plot", saved, *arguments)
     assert isinstance(result.exception, UsageError)
     assert expected in str(result.exception)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
+@pytest.mark.parametrize("name", ["verdict.json", "findings.parquet", "quarantine.jsonl", "figures.json", "report.md"])
+def test_a_full_disk_is_an_error_of_the_system(name: str, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", lossy(), FINAL)
+    with (run / "history.jsonl").open("a") as file:
+        file.write("no line\n")
+    results = judge_run(open_run(run))
+    report = report_of(results, "local")
+    figures = merge_figures(results.records, results.context, results.run.settings)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        write_result(tmp_path / "out", report, results, figures, "none")
 
 
 def test_a_plot_without_a_subject_names_what_the_run_lacks(tmp_path: Path) -> None:

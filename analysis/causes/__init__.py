@@ -2,11 +2,12 @@
 
 Each module is one cause: its docstring is its documentation, beside CITATION and REMEDY. It has a function for
 each thing that it explains: explain_loss, explain_divergence (replicas that differ at the end: the next election can
-lose records), explain_missed (records that a group skipped), explain_duplicate, explain_misread (a read of a damaged
-copy), or explain_absence (legal: no loss). Such a function returns a proof with a chain of dated facts, or the evidence
-that is missing, or that the evidence excludes the cause. One proof is the cause; two proofs are a conflict, shown as
-both readings; no proof is `unknown`, with the missing evidence. A cause never follows from the absence of evidence for
-another. To add a cause: a module, and one line in CAUSES.
+lose records), explain_missed (records that a group skipped), explain_regression (a committed offset that went back),
+explain_duplicate, explain_misread (a read of a damaged copy), or explain_absence (legal: no loss). Such a function
+returns a proof with a chain of dated facts, or the evidence that is missing, or that the evidence excludes the cause.
+One proof is the cause; two proofs are a conflict, shown as both readings; no proof is `unknown`, with the missing
+evidence. A cause never follows from the absence of evidence for another. To add a cause: a module, and one line in
+CAUSES.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
 from . import (
     commit_before_handle,
+    commits_lost,
     committed_offset_vanished,
     compaction,
     consumer_reset,
@@ -37,10 +39,11 @@ from . import (
     retention,
     retry_duplicate,
     single_ack_failover,
+    stale_commit,
     truncation_below_position,
     unclean_election,
 )
-from .cases import Attempt, Explanation, Lost, Missed, Processes, Repeated, held_records
+from .cases import Attempt, Explanation, Lost, Missed, Processes, Regression, Repeated, held_records
 from .decisive import decisive_steps
 from .lost_marker import lost_marker, with_marker
 
@@ -56,12 +59,14 @@ CAUSES: dict[str, ModuleType] = {
         log_rolled_back,
         commit_before_handle,
         committed_offset_vanished,
+        commits_lost,
         compaction,
         consumer_reset,
         idempotence_reset,
         leader_epoch_divergence,
         retention,
         retry_duplicate,
+        stale_commit,
         truncation_below_position,
     )
 }
@@ -91,6 +96,12 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     """The cause of records that a group missed though no broker lost them; processes: its members, as in run.json."""
     attempts = _attempts("explain_missed", events.sort("time", "place"), missed, processes)
     return _combined(attempts, "what the members of the group did with these records")
+
+
+def explain_regression(events: pl.DataFrame, regression: Regression) -> Explanation:
+    """The cause of a group's committed offset that went back."""
+    attempts = _attempts("explain_regression", events.sort("time", "place"), regression)
+    return _combined(attempts, "what lowered the committed offset")
 
 
 def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[Record]) -> Explanation:

@@ -177,15 +177,44 @@ Processes = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Missed(TopicPartition):
-    """Adjacent records that no member of a group handled."""
+class OfGroup(TopicPartition):
+    """Something that a consumer group did with one topic-partition."""
 
     group: str
+
+    def fact(self, event: Mapping[str, Any], kind: str, text: str) -> Fact:
+        """A fact from an event of the group."""
+        offset = event["first_offset"]
+        return Fact(text, kind, event["time"], place=event["place"], partition=self.name, offset=offset)
+
+
+@dataclass(frozen=True)
+class Regression(OfGroup):
+    """A group's committed offset that went back: from `higher` to `lower`, each an assign or commit of GROUP_EVENTS."""
+
+    offset: int  # the higher committed offset
+    higher: Mapping[str, Any]
+    lower: Mapping[str, Any] | None  # None: only the brokers' final copies have the lower offset
+    copies: pl.DataFrame  # the group's rows of GROUPS about this partition in these copies, with `dated` (ns)
+
+    @property
+    def committed(self) -> Fact:
+        """The fact of the higher committed offset."""
+        did = "was assigned the committed" if self.higher["f"] == "assign" else "committed"
+        text = f"{self.higher['process']} {did} offset {self.offset} of {self.name}"
+        return self.fact(self.higher, "committed", text)
+
+
+@dataclass(frozen=True)
+class Missed(OfGroup):
+    """Adjacent records that no member of a group handled."""
+
     first: int
     last: int
     count: int
     earlier: Mapping[str, Any] | None = None  # a poll of another record at `first`: time, place, process, value
     stored: Mapping[str, Any] | None = None  # the group's last record in __consumer_offsets: dated, offset, file, byte
+    copies: pl.DataFrame | None = None  # as in Regression
     truncation: Explanation | None = None  # why that other record was truncated, if a cause is proved
     deleted_since: Callable[[int], int | None] = lambda _: None  # the earliest time (ns) at which an offset was deleted
 
@@ -193,11 +222,6 @@ class Missed(TopicPartition):
     def records_text(self) -> str:
         """The offsets and the number of the records, for a sentence."""
         return f"{span(self.first, self.last)} ({plural(self.count, 'record')})"
-
-    def fact(self, event: Mapping[str, Any], kind: str, text: str) -> Fact:
-        """A fact from an event of the group."""
-        offset = event["first_offset"]
-        return Fact(text, kind, event["time"], place=event["place"], partition=self.name, offset=offset)
 
 
 def touching(events: pl.DataFrame, f: str, missed: Missed) -> pl.DataFrame:

@@ -9,15 +9,24 @@ auto.offset.reset=latest of that member; and the group then started to read afte
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import polars as pl
 
 from ..extremes import greatest
-from ..timelines.facts import ordered
+from ..timelines.facts import SECOND, Fact, ordered
 from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs
+from .commits_lost import PREVENTION as LOST
 from .consumer_reset import PREVENTION, find_reset
 
 CITATION = "KIP-211 (expiration of committed offsets, offsets.retention.minutes), KIP-186; GroupMetadataManager"
-REMEDY = "offsets.retention.minutes above the longest absence of a group; auto.offset.reset=earliest or none."
+REMEDY = (
+    "offsets.retention.minutes above the longest absence of a group; three replicas of __consumer_offsets, and no"
+    " unclean elections of it; auto.offset.reset=earliest or none."
+)
+RETENTION = "offsets.retention.minutes longer than the group is ever without members"
+MIN_RETENTION_SECONDS = 60  # the setting has whole minutes
 
 
 def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
@@ -41,10 +50,32 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     text = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
     committed = missed.fact(commit, "committed", text)
     seconds = (reset.assigned["time"] - commit["time"]) / 1e9
+    reason, removed, measures = _reason(missed, commit, reset.assigned, seconds)
     text = (
         f"{reset.assigned['process']} was assigned {missed.name} without a committed offset: the offset of group"
-        f" {missed.group} had disappeared within {seconds:.0f} s (offsets.retention.minutes, or the group was deleted)"
+        f" {missed.group} had disappeared within {seconds:.0f} s ({reason})"
     )
     vanished = missed.fact(reset.assigned, "assigned", text)
-    retention = "offsets.retention.minutes longer than the group is ever without members"
-    return Attempt(True, ordered([committed, vanished, reset.configured, reset.began]), [retention, *PREVENTION])
+    facts = [committed, *removed, vanished, reset.configured, reset.began]
+    return Attempt(True, ordered(facts), [*measures, *PREVENTION])
+
+
+def _reason(
+    missed: Missed, commit: Mapping[str, Any], assigned: Mapping[str, Any], seconds: float
+) -> tuple[str, list[Fact], list[str]]:
+    """Why the offset disappeared, the fact of its removal if it is recorded, and the measures against it."""
+    copies = missed.copies
+    if copies is not None and len(copies):
+        between = pl.col("dated").is_between(commit["time"] - SECOND, assigned["time"] + SECOND)
+        for row in copies.filter(between, kind="removed").tail(1).iter_rows(named=True):
+            text = f"the coordinator removed the committed offset of group {missed.group} for {missed.name}"
+            source = {"source": row["file"], "byte": row["byte"]}
+            removed = Fact(text, "removed", row["dated"], **source, partition=missed.name)
+            return "it had expired, or was deleted", [removed], [RETENTION]
+    lost = "__consumer_offsets lost the commit"
+    if seconds < MIN_RETENTION_SECONDS:
+        return f"too soon for offsets.retention.minutes: {lost}, or it was deleted", [], LOST
+    if copies is not None and len(copies) and not len(copies.filter(kind="committed", offset=commit["first_offset"])):
+        reason = f"the brokers' copies have neither that commit nor its removal: {lost}, or compaction removed both"
+        return reason, [], [*LOST, f"{RETENTION}, if it had expired"]
+    return "offsets.retention.minutes, or the group was deleted", [], [RETENTION]

@@ -13,7 +13,7 @@ from ..rules import RULES
 from ..rules.rule import sends_of
 from .divergences import explain_divergence
 from .losses import Losses, explain_losses
-from .missed import explain_missed
+from .missed import explain_missed, explain_regression
 from .repeats import explain_duplicate, explain_misread
 from .truncations import explain_truncations
 
@@ -25,6 +25,7 @@ Record = dict[str, Any]
 EXPLAINERS: dict[str, Callable[[Partition, Finding, Losses], Explanation | None]] = {
     "divergence": lambda p, finding, _: explain_divergence(p, finding),
     "missed": explain_missed,
+    "regression": lambda p, finding, _: explain_regression(p, finding),
     "duplicate": lambda p, finding, _: explain_duplicate(p, finding),
     "misread": lambda p, finding, _: explain_misread(p, finding),
 }

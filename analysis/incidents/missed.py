@@ -1,7 +1,9 @@
-"""Explains records that a consumer group missed, from what its members did with the partition."""
+"""Explains records that a group missed and committed offsets that went back, from what the group's members did."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,10 +11,11 @@ import polars as pl
 
 from ...histories.tables import Finding
 from .. import causes
-from ..causes.cases import GROUP_EVENTS, Explanation, Lost, Missed
-from ..partitions.coordinators import committed_at_last
+from ..causes.cases import GROUP_EVENTS, Explanation, Lost, Missed, Regression
+from ..partitions.coordinators import committed_at_last, group_evidence
 from ..partitions.log_start import log_start
 from ..partitions.partition import Partition
+from ..rules.group_commits import groups_or_clients
 from .losses import Losses
 
 Record = dict[str, Any]
@@ -28,8 +31,30 @@ def explain_missed(p: Partition, finding: Finding, losses: Losses) -> Explanatio
     stored = next(committed_at_last(p).filter(group=group).iter_rows(named=True), None)
     at = (finding.first_offset, finding.last_offset, finding.count)
     truncation = _truncation_of(p, finding.first_offset, earlier, losses)
-    missed = Missed(p.topic, p.partition, group, *at, earlier, stored, truncation, lambda offset: _deleted(p, offset))
-    return causes.explain_missed(_group_events(p, list(members)), missed, members)
+    copies = _commits_in_copies(p, group)
+    since = partial(_deleted, p)
+    missed = Missed(p.topic, p.partition, group, *at, earlier, stored, copies, truncation, since)
+    return causes.explain_missed(_group_events(p, [*members]), missed, members)
+
+
+def explain_regression(p: Partition, finding: Finding) -> Explanation | None:
+    """The cause of a committed offset that went back; None if it follows from a truncation."""
+    if finding.values or finding.first_offset is None or finding.last_offset is None:
+        return None
+    members = next(group.members for group in groups_or_clients(p) if finding.processes[0] in group.members)
+    group, events = p.settings.group_of(finding.processes[0]), _group_events(p, members)
+    placed = events.filter(pl.col("f").is_in(["assign", "commit"]))
+    by_place = {row["place"]: row for row in placed.iter_rows(named=True)}
+    higher, lower = (by_place.get(each.place) for each in finding.evidence)
+    if higher is None:
+        return None
+    offset, copies = finding.last_offset + 1, _commits_in_copies(p, group)
+    return causes.explain_regression(events, Regression(p.topic, p.partition, group, offset, higher, lower, copies))
+
+
+def _commits_in_copies(p: Partition, group: str) -> pl.DataFrame:
+    """The group's commits and removals of committed offsets in the brokers' final copies of `__consumer_offsets`."""
+    return group_evidence(p).filter(pl.col("kind").is_in(["committed", "removed"]), group=group)
 
 
 def _deleted(p: Partition, offset: int) -> int | None:
@@ -58,7 +83,7 @@ def _truncation_of(p: Partition, offset: int, earlier: Record | None, losses: Lo
     return None if explanation.cause == "unknown" else explanation
 
 
-def _group_events(p: Partition, members: list[str]) -> pl.DataFrame:
+def _group_events(p: Partition, members: Sequence[str]) -> pl.DataFrame:
     own = pl.col("process").is_in(members)
     offsets = (pl.col("offset").min().alias("first_offset"), pl.col("offset").max().alias("last_offset"))
     who = (pl.col("completed").alias("time"), pl.col("at").alias("place"), "process")

@@ -192,6 +192,7 @@ def _is_lost(p: Partition) -> pl.Expr:
     needs=("commits",),
     assumes=("process clock",),
     follows="value",
+    explained_as="regression",
 ).judged_by
 def commit_regression(p: Partition) -> Iterator[Result]:
     """Commits below an earlier one of the group, if no member moved back by seek or assign in between.

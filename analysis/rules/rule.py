@@ -193,7 +193,8 @@ class Rule:
     needs_final: bool = False  # without final reads an absence of findings proves nothing
     assumes: tuple[Assumed, ...] = ()
     follows: Literal["offset", "value"] | None = None  # how a finding is known to follow from a loss
-    explained_as: Literal["loss", "divergence", "missed", "duplicate", "misread"] | None = None  # by causes; None: none
+    # By causes; None: it is not explained.
+    explained_as: Literal["loss", "divergence", "missed", "regression", "duplicate", "misread"] | None = None
     of_records: bool = False  # the values of a finding are the records concerned, and nothing else
     judges: dict[str, Judge] = field(default_factory=dict)  # by dialect of the history; none: the rule is not judged
 

@@ -13,7 +13,8 @@ plain offsets a few are retained, with all of their rows, and the rules judge th
 - nonmonotonic-send: both sends are retained. Other plain sends of the producer are in order.
 - poll-skip, nonmonotonic-poll: all offsets of a jump are retained. Where a consumer read plain records that are not,
   its position behind them is (`passed`).
-- consumer-loss and others about groups: every group handled a plain record, or need not have; commits are retained.
+- consumer-loss and others about groups: every group handled a plain record, or need not have; commits are retained,
+  and the offsets over which a committed offset went back.
 - What bounds the reads or the log: the first and the last row of each process, by offset and by time.
 
 `borders_of` and `wanted_of` return None where this does not hold, and the rules judge all rows: of logs with
@@ -95,13 +96,22 @@ def borders_of(
         sent_by=dict(sent_by),
         judges_groups=bool(limits) and not {*GROUPS}.isdisjoint(unproved),
         limits=limits,
-        spans=spans,
+        spans=[*spans, *_lowered_commits(rest.marks, settings)],
         polls=polls,
         repeated=hashes.view(np.int64),
         others=unplaced["value"].drop_nulls().unique().to_list(),
         clocks=clocks,
         latency=latency_in(every, rest),
     )
+
+
+def _lowered_commits(marks: pl.DataFrame, settings: Settings) -> Spans:
+    """The offsets over which a group's committed offset went back: whether a member read them again is its cause."""
+    is_assigned = IS_OF_GROUP & (pl.col("kind") == "assign") & pl.col("offset").is_not_null()
+    claims = marks.filter(IS_COMMIT | is_assigned).with_columns(group_of(settings)).sort("completed", "at", "index")
+    before = claims.with_columns(before=pl.col("offset").cum_max().over("group"))
+    lowered = before.filter(pl.col("offset") < pl.col("before"))
+    return [(max(offset - 1, 0), before) for offset, before in lowered.select("offset", "before").unique().iter_rows()]
 
 
 def _limits(facts: Iterable[RangeFacts], marks: pl.DataFrame, settings: Settings) -> dict[str, int]:

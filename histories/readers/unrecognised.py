@@ -69,11 +69,11 @@ def _separator_of(lines: list[str]) -> str | None:
 
 
 def _object_without_fields(line: str) -> str | None:
-    """The fields of a JSON object, and those that an event must have. None for another line."""
+    """The fields of a JSON object and those that an event must have, or why it is no JSON. None for another line."""
     try:
         value = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
+    except orjson.JSONDecodeError as error:
+        return f"a first line that is no JSON ({error})" if line.lstrip().startswith("{") else None
     if not isinstance(value, dict):
         return None
     missing = ", ".join(name for name in _FIELDS if name not in value)

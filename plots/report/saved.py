@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,16 +67,21 @@ def write_result(
 
     def save() -> None:
         (folder / "verdict.json").write_text(json.dumps(report, indent=2) + "\n")
-        # Polars cannot open a path with bytes that are not UTF-8, so it gets open files.
-        with (folder / "findings.parquet").open("wb") as file:
-            findings.write_parquet(file)
-        with (folder / "quarantine.jsonl").open("wb") as file:
-            results.quarantine().write_ndjson(file)
+        # Polars cannot open a path with bytes that are not UTF-8, and hides the error number of a full disk.
+        (folder / "findings.parquet").write_bytes(_in_memory(findings.write_parquet))
+        (folder / "quarantine.jsonl").write_bytes(_in_memory(results.quarantine().write_ndjson))
         save_figures(folder, figures)
 
     is_broken = bool((findings["severity"] != "note").any())
     endings = {"all": ("svg", "png"), "findings": ("svg",) if is_broken else (), "none": ()}[plots]
     write_report(folder, report, findings, figures, endings, meanwhile=save)
+
+
+def _in_memory(write: Callable[[io.BytesIO], None]) -> bytes:
+    """The bytes that a writer of polars writes."""
+    buffer = io.BytesIO()
+    write(buffer)
+    return buffer.getvalue()
 
 
 def save_figures(folder: Path, figures: dict[str, Any]) -> None:

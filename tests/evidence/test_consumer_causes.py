@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from logjudge.analysis.causes import explain_missed
-from logjudge.analysis.causes.cases import GROUP_EVENTS, Explanation, Missed
-from logjudge.analysis.timelines.facts import Fact
+from logjudge.analysis.causes import explain_missed, explain_regression
+from logjudge.analysis.causes.cases import GROUP_EVENTS, Explanation, Missed, Regression
+from logjudge.analysis.timelines.facts import SECOND, Fact
 
 MISSED = Missed("x", 0, "g", 1, 1, 1)
 
@@ -180,3 +180,74 @@ def test_a_position_below_the_log_start_is_reset(events, deleted, cause) -> None
     assert [fact.kind for fact in found.chain] == (
         ["positioned", "log-start", "configured", "polled"] if cause != "unknown" else []
     )
+
+
+COPIES = {"kind": pl.String, "offset": pl.Int64, "dated": pl.Int64, "file": pl.String, "byte": pl.Int64}
+
+
+def copies(*rows):
+    """Rows of __consumer_offsets: (kind, offset, seconds)."""
+    records = [(kind, offset, at * SECOND, "__consumer_offsets-0", 7) for kind, offset, at in rows]
+    return pl.DataFrame(records, schema=COPIES, orient="row")
+
+
+def regression(events, lower, stored=(), higher=0):
+    """The cause of a regression to 2; each event, a second after the one before, has its index as its place.
+
+    `lower` and `higher` are the indices of the two commits or assignments.
+    """
+    rows = [(at * SECOND, at, *event) for at, event in enumerate(events, 10)]
+    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
+    two = [None if index is None else frame.row(index, named=True) for index in (higher, lower)]
+    return explain_regression(frame, Regression("x", 0, "g", 5, *two, copies(*stored)))
+
+
+COMMITTED = ("g1", "commit", 5, None)
+ASSIGNED = ("g2", "assign", 2, None)
+
+
+@pytest.mark.parametrize(
+    ("events", "lower", "stored", "cause"),
+    [
+        # The copies have an older commit, so that compaction did not remove the higher one.
+        ([COMMITTED, ASSIGNED], 1, [("committed", 2, 5)], "commits-lost"),
+        ([COMMITTED], None, [("committed", 2, 5)], "commits-lost"),
+        ([COMMITTED, ASSIGNED], 1, [], "unknown"),
+        ([COMMITTED, ASSIGNED], 1, [("committed", 2, 5), ("committed", 5, 10)], "unknown"),
+        # A client without a record lowered it, or compaction may have removed it.
+        ([COMMITTED, ASSIGNED], 1, [("committed", 1, 5), ("committed", 2, 11)], "unknown"),
+        ([COMMITTED, ASSIGNED], 1, [("removed", None, 11)], "unknown"),
+        ([COMMITTED, ASSIGNED], 1, [("committed", 7, 40)], "unknown"),
+        # A member's own commit, late or out of order.
+        ([("g1", "poll", 0, 4), COMMITTED, ("g1", "commit", 2, None)], 2, [], "stale-commit"),
+        ([("g2", "poll", 0, 1), COMMITTED, ("g2", "commit", 2, None)], 2, [], "stale-commit"),
+        ([COMMITTED, ("g1", "poll", 0, 1), ("g1", "commit", 2, None)], 2, [], "unknown"),
+        ([COMMITTED, ("g2", "commit", 2, None)], 1, [], "unknown"),
+    ],
+)
+def test_the_cause_of_a_committed_offset_that_went_back(events, lower, stored, cause) -> None:
+    found = regression(events, lower, stored, events.index(COMMITTED))
+    assert found.cause == cause
+    assert found.missing or found.prevented_by
+    times = [fact.time for fact in found.chain]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stored", "reason", "measure"),
+    [
+        (70, None, "offsets.retention.minutes, or the group was deleted", "offsets.retention.minutes longer"),
+        (59, None, "too soon for offsets.retention.minutes", "offsets.topic.replication.factor=3"),
+        (70, [("committed", 5, 1), ("removed", None, 66)], "it had expired, or was deleted", "offsets.retention.min"),
+        (70, [("committed", 9, 99)], "have neither that commit nor its removal", "offsets.topic.replication.factor=3"),
+    ],
+)
+def test_why_a_committed_offset_vanished(seconds, stored, reason, measure) -> None:
+    events = [(0, "commit", 5, None), (seconds, "assign", None, None), (seconds + 1, "poll", 9, 9)]
+    rows = [(at * SECOND, at, "g1", *event) for at, *event in events]
+    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
+    missed = Missed("x", 0, "g", 5, 8, 4, copies=None if stored is None else copies(*stored))
+    found = explain_missed(frame, missed, {"g1": {"auto.offset.reset": "latest"}})
+    assert found.cause == "committed-offset-vanished"
+    assert reason in " ".join(fact.sentence for fact in found.chain)
+    assert found.prevented_by[0].startswith(measure)

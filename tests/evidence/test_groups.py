@@ -334,3 +334,4 @@ def test_a_commit_that_all_copies_lost(
     found, _ = judged(tmp_path, "commit-regression")
     assert len(found) == is_breach
     assert all("c of group g committed x-0@2" in one["sentence"] and "is @1" in one["sentence"] for one in found)
+    assert all(one["cause"] == "commits-lost" for one in found)

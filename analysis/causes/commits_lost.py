@@ -1,0 +1,66 @@
+"""commits-lost: __consumer_offsets lost commits that a coordinator had acknowledged.
+
+The committed offsets of a group are records in one partition of __consumer_offsets. If that log is truncated, or a
+replica without its tail leads it, the coordinator returns an older committed offset, or none.
+
+Needs: an acknowledged commit, and the brokers' final copies of __consumer_offsets: they have an older commit of the
+group for the partition, and none of that offset. Compaction would have removed the older one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from ..timelines.facts import SECOND, Fact, ordered
+from .cases import NOT_THE_CASE, Attempt, Regression, needs
+
+CITATION = "offsets.topic.replication.factor, unclean.leader.election.enable; GroupMetadataManager"
+REMEDY = "Three replicas of __consumer_offsets, min.insync.replicas=2, and no unclean elections of it."
+PREVENTION = [
+    "offsets.topic.replication.factor=3 with min.insync.replicas=2 for __consumer_offsets",
+    "unclean.leader.election.enable=false for __consumer_offsets",
+]
+
+
+def explain_regression(_: pl.DataFrame, regression: Regression) -> Attempt:
+    """Whether the copies of __consumer_offsets lack the higher committed offset and have an older one."""
+    lower = regression.lower
+    if lower is not None and lower["f"] != "assign":
+        return NOT_THE_CASE  # a member committed the lower offset
+    by = f" by group {regression.group}" if regression.group else ""
+    about = f"offset {regression.offset} of {regression.name}{by}"
+    copies = regression.copies
+    if not len(copies):
+        return needs(f"the brokers' copies of __consumer_offsets, which show whether they lost the commit of {about}")
+    if len(copies.filter(kind="committed", offset=regression.offset)):
+        return needs(f"why the coordinator did not have the commit of {about}, which is in __consumer_offsets")
+    since, until = regression.higher["time"], lower["time"] if lower is not None else None
+    later = pl.col("dated") >= since - SECOND
+    between = copies.filter(later if until is None else later & (pl.col("dated") <= until + SECOND))
+    if len(between):
+        return needs(f"which client removed or lowered the committed {about} after {since / 1e9:.3f} s")
+    older = copies.filter(kind="committed").filter(pl.col("dated") < since - SECOND)
+    if not len(older):
+        return needs(f"commits of __consumer_offsets from before the commit of {about}")
+    facts = [regression.committed, _stored(regression, older.row(-1, named=True)), *_read(regression)]
+    return Attempt(True, ordered(facts), PREVENTION)
+
+
+def _stored(regression: Regression, row: dict[str, Any]) -> Fact:
+    text = (
+        f"the brokers' copies of __consumer_offsets have an older commit of group {regression.group}, of offset"
+        f" {row['offset']} of {regression.name}, and none of {regression.offset}"
+    )
+    source = {"source": row["file"], "byte": row["byte"]}
+    return Fact(text, "committed", row["dated"], **source, partition=regression.name, offset=row["offset"])
+
+
+def _read(regression: Regression) -> list[Fact]:
+    """The fact that the group assigned the lower offset."""
+    lower = regression.lower
+    if lower is None:
+        return []
+    text = f"{lower['process']} was assigned {regression.name} with the committed offset {lower['first_offset']}"
+    return [regression.fact(lower, "assigned", text)]
