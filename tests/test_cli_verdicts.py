@@ -137,7 +137,7 @@ def test_junit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ({}, 'lacks "final": true and a process with the role final'),
+        ({}, 'as there is no run.json with "final": true and a process with the role final'),
         ({"final": True}, "as run.json lacks a process with the role final"),
         ({"processes": {"c": {"role": "final"}}}, 'as run.json lacks "final": true'),
         ({"final": True, "processes": {"c": {"role": "final"}}}, "as c recorded no read, or none after the last heal"),

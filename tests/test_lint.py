@@ -165,3 +165,15 @@ def test_a_clock_that_was_set_back_is_named(tmp_path: Path) -> None:
         "the times of a process go back, first at history.jsonl:61 (p by 71 hours): was a clock set back?"
         in found.output
     )
+
+
+@pytest.mark.parametrize(
+    ("end", "is_cut"), [('{"time": 1, "pro', True), ('{"time": 1, "pro\n', False), ("{}", False), ("", False)]
+)
+def test_a_line_in_which_the_file_ends_is_named(end: str, is_cut: bool, tmp_path: Path) -> None:
+    lines = [*(json.dumps(event) for event in CLEAN), "no line", end]
+    (tmp_path / "h.jsonl").write_text("\n".join(lines))
+    output = invoke("lint", tmp_path / "h.jsonl").output
+    assert output.count("the file ends here without a line feed: was it cut") == is_cut
+    assert "h.jsonl:5: no JSON" in output
+    assert 'as there is no run.json with "final": true' in output

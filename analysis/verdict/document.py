@@ -279,6 +279,8 @@ def _why_no_final_reader(settings: Settings) -> str:
     if named and settings.final:
         return f"as {some(named)} recorded no read, or none after the last heal"
     missing = ['"final": true'] * (not settings.final) + ["a process with the role final"] * (not named)
+    if not settings.config:
+        return f"as there is no run.json with {' and '.join(missing)}"
     return f"as run.json lacks {' and '.join(missing)}"
 
 

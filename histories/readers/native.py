@@ -35,6 +35,8 @@ _KINDS: dict[Any, tuple[type, int, str]] = {
 }
 _TYPES = {name: _KINDS[kind.base_type()] for name, kind in _FIELDS.items() if kind.base_type() in _KINDS}
 _CONTAINERS = (dict, list)
+NO_JSON = "no JSON"
+CUT = "; the file ends here without a line feed: was it cut, or is it still being written?"
 # Bytes that a process parses before it loads the compiled loops: loading them takes as long as parsing these bytes.
 SCANNED_FROM = 8 << 20
 MIN_SCANNED_BYTES = 64 << 10  # of a block that goes through the loops once they are loaded
@@ -55,6 +57,12 @@ def recognises(head: bytes) -> bool:
 def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  # noqa: ARG001
     """EVENTS and QUARANTINE of complete lines; `line` counts from 0. Raises nothing, whatever the bytes."""
     blob = blob.removeprefix(b"\xef\xbb\xbf")
+    events, malformed = _parse(blob)
+    return events, _with_cut_line(malformed, blob)
+
+
+def _parse(blob: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`parse` without a byte order mark."""
     _parsed["bytes"] += len(blob)
     is_large = _parsed["bytes"] >= SCANNED_FROM and len(blob) >= min(MIN_SCANNED_BYTES, SCANNED_FROM)
     if not is_large or not _is_utf8(blob):
@@ -66,6 +74,15 @@ def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  
         return events, pl.DataFrame(schema=QUARANTINE)
     others, malformed = _parse_lines(remaining)
     return pl.concat([events, others]).sort("line"), malformed
+
+
+def _with_cut_line(malformed: pl.DataFrame, blob: bytes) -> pl.DataFrame:
+    """The malformed lines; the last one has CUT if it is no JSON and has no line feed, as only a file's last line."""
+    number, last = blob.count(b"\n"), blob[blob.rfind(b"\n") + 1 :]
+    if not len(malformed) or malformed["line"][-1] != number or not _malformed_reason(last.strip()).startswith(NO_JSON):
+        return malformed
+    cut = pl.when(pl.col("line") == number).then(pl.col("reason") + CUT).otherwise("reason")
+    return malformed.with_columns(reason=cut)
 
 
 _parsed = {"bytes": 0}  # by this process
@@ -140,7 +157,7 @@ def _malformed_reason(text: bytes) -> str:
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        return f"no JSON: {describe_error(error)}"
+        return f"{NO_JSON}: {describe_error(error)}"
     if not isinstance(event, dict):
         return f"found {_kind(event)}, expected a JSON object"
     keys = len(event) if text.count(b"{") == 1 else _count_keys(event)
