@@ -39,6 +39,11 @@ def plural(count: int, noun: str, many: str = "") -> str:
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
+def definite(count: int, noun: str) -> str:
+    """The record, or the 12 records."""
+    return f"the {noun}" if count == 1 else f"the {count:,} {noun}s"
+
+
 def duration(ns: float) -> str:
     """A duration with a fitting unit: 3 ms, 1.5 s, 12 min. Minutes begin at ten, as times of events are in seconds."""
     for size, unit, least in ((3.6e12, "h", 3.6e12), (6e10, "min", 6e11), (1e9, "s", 1e9), (1e6, "ms", 1e6)):

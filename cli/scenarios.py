@@ -146,6 +146,7 @@ def placement(path: Path | None) -> None:
     from ..models.exploration import load_spread
 
     found = load_spread.spreads()
+    click.echo(load_spread.INTRODUCTION + "\n")
     click.echo(load_spread.table(found))
     if path is not None:
         from ..plots.comparisons import draw_load_spread
@@ -161,6 +162,7 @@ def processing(path: Path | None) -> None:
 
     scenarios = [load(f"processing-{name}") for name in ("exactly-once", "at-least-once")]
     clusters = {scenario.name: scenario.run() for scenario in scenarios}
+    click.echo(processing_truth.INTRODUCTION + "\n")
     click.echo(processing_truth.table(clusters))
     if path is not None:
         from ..plots.comparisons import draw_copies

@@ -84,6 +84,7 @@ def command(
         _write_trace(scenario, trace, round(trace_from * SECOND))
     for line in _expected_breaches(written, scenario):
         click.echo(line)
+    click.echo(f"`logjudge check {out} --engine local` judges it")
 
 
 def _write_trace(scenario: Scenario, path: Path, since: int) -> None:

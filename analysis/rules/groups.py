@@ -18,7 +18,7 @@ from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.marks import IS_HANDLED
 from ..partitions.partition import Offsets, Partition
 from ..timelines.facts import SECOND
-from ..wording import plural, short, some, some_values
+from ..wording import definite, plural, short, some, some_values
 from .group_commits import Group, commits_of, groups_of, groups_or_clients, latest_before, lost_commits, with_begin
 from .loss import lost_sends
 from .rule import Proof, Result, Row, Rule, Unknown, finding, seconds, where
@@ -116,7 +116,7 @@ def _claimed(p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets,
             group,
             run,
             f"{group} committed {p.name}@{row['offset']} {when} {seconds(row['completed'])}, but no member"
-            f" handled the {plural(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
+            f" handled {definite(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
             + ("" if len(since) else f", {'which was' if len(run) == 1 else 'which were'} sent later"),
             "violation",
             proof,

@@ -21,7 +21,7 @@ from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, stretches
 from ..replicas.resolved_outcomes import why_not_collected
 from ..timelines.facts import SECOND
-from ..wording import brokers, plural, short, span
+from ..wording import brokers, definite, short, span
 from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding, seconds, where
 
 # The coordinator looks for transactions beyond their timeout every 10 s, and repeats markers until they are written.
@@ -176,7 +176,7 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
     for at, file, byte in open_in.select("snapshot_offset", "file", "byte").rows():
         is_open = f"the producer snapshot at {where(p, at)} has it open since {first}"
         evidence.append(Evidence(is_open, source=file, byte=byte))
-    behind = f" and cannot read the {plural(count, 'record')} after it" if count else ""
+    behind = f" and cannot read {definite(count, 'record')} after it" if count else ""
     return finding(
         p,
         f"{about.name} is open in the log of broker {logs.leader} since {where(p, first)}, though {proof}:"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 
 from ..replication.cluster import Cluster
+from ..replication.config import SECOND
 from ..replication.coordinators.group_ledger import Hold
 from ..replication.coordinators.log_coordinator import COORDINATOR
 from ..replication.ledger import Breach
@@ -95,7 +96,12 @@ def no_commit_loss(cluster: Cluster) -> list[Breach]:
     ]
     stored = {(record.generation, record.member, record.offset) for record in records}
     return [
-        Breach("no-commit-loss", time, cluster.config.group_log, f"{member}'s commit of {name}@{offset} is gone")
+        Breach(
+            "no-commit-loss",
+            time,
+            cluster.config.group_log,
+            f"{member}'s commit of {name}@{offset}, acknowledged at {time / SECOND:.3f} s, is gone at the end",
+        )
         for generation, member, offsets, time in cluster.group.acknowledged
         for partition, offset in offsets.items()
         if (generation, member, (partition, offset)) not in stored

@@ -90,6 +90,11 @@ def spreads() -> list[Spread]:
     return [spread(name) for name in ASSIGNMENTS]
 
 
+INTRODUCTION = """\
+Five brokers have 20 partitions with three replicas, and broker 1 dies. For each assignment of replicas: how many
+partitions each survivor led before and after, and the records that it took in 30 s while broker 1 was dead."""
+
+
 def table(found: list[Spread]) -> str:
     """Markdown, for docs/mechanisms.md."""
     survivors = list(found[0].records)

@@ -51,6 +51,12 @@ def copied(cluster: Cluster) -> list[Copied]:
     return found
 
 
+INTRODUCTION = """\
+The same application copies the same records from topic to topic under the same faults, exactly once and at least once.
+Handled: records below the group's committed offset. Copied once, or more than once: how many of these have so many
+committed copies."""
+
+
 def table(clusters: Mapping[str, Cluster]) -> str:
     """Finished runs side by side, in Markdown, by what they are called."""
     lines = ["| run | handled | copied once | copied more than once |", "|---|--:|--:|--:|"]

@@ -26,6 +26,7 @@ def test_simulate_draws_each_kind_of_fault_and_writes_a_bundle(tmp_path: Path) -
     assert result.exit_code == 0, result.output
     run = json.loads((out / "run.json").read_text())
     assert run["variant"] == "kip-101"
+    assert result.output.endswith(f"`logjudge check {out} --engine local` judges it\n")
     assert run["topics"]["orders"]["unclean.leader.election.enable"] is True
     assert len(run["schedule"]) >= 3
     truth = json.loads((out / "truth.json").read_text())
