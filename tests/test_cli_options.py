@@ -25,7 +25,7 @@ EVENTS = [
 HISTORY = "".join(json.dumps({**event, "offset": 0}) + "\n" for event in EVENTS).encode()
 
 
-@pytest.mark.parametrize("stdin", [HISTORY, gzip.compress(HISTORY)])
+@pytest.mark.parametrize("stdin", [HISTORY, gzip.compress(HISTORY, mtime=0)])
 @pytest.mark.parametrize(
     ("words", "shows"),
     [

@@ -60,7 +60,7 @@ def test_a_file_that_is_no_history_is_refused_in_a_sentence(name: str, tmp_path:
         (b"{}\n", "found a JSON object with no fields, without process, type, f,"),
         (b"hello\n", "found a first line like 'hello',"),
         (b'{"value": "\\ud800"}\n', r"found a first line that is no JSON \(no low surrogate"),
-        (gzip.compress(b"")[:-1] + b"!", "found damaged gzip data"),
+        (gzip.compress(b"", mtime=0)[:-1] + b"!", "found damaged gzip data"),
         (b"\x28\xb5\x2f\xfdgarbage", "found damaged zstd data"),
     ],
 )
