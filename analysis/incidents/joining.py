@@ -221,7 +221,7 @@ def _measures(group: _Group) -> tuple[str, ...]:
     of_parts = [one["prevented_by"] for one in group.explanations if one["prevented_by"]]
     measures = list(dict.fromkeys(measure for part in of_parts for measure in part))
     whole = [measure for measure in measures if all(measure in part for part in of_parts)]
-    return *whole, *(f"for some of the records, {measure}" for measure in measures if measure not in whole)
+    return *whole, *(f"for some of the records {measure}" for measure in measures if measure not in whole)
 
 
 def _finding_order(row: Record) -> tuple[Any, ...]:
