@@ -112,6 +112,9 @@ class _Figure:
         self.judgement, self.part = judgement, part
         self.operations = judgement.history.operations
         self.minimal, self.chosen = set(minimal), chosen
+        # Of a set, the elements that the drawn operations name. With a single one, a read only shows whether it has it.
+        named = (self.operations[i].action for i in chosen)
+        self.elements = {action.value for action in named if action.f in ("add", "remove", "contains")}
         lanes = dict.fromkeys(_lane_of(self.operations, i) for i in self.chosen)
         self.lanes = {lane: place for place, lane in enumerate(sorted(lanes, key=_lane_order))}
         times = {self.operations[i].call for i in self.chosen}
@@ -127,6 +130,9 @@ class _Figure:
     def text(self, index: int) -> str:
         """The text of a bar, without the key, which all operations share."""
         action, describe = self.operations[index].action, self.judgement.model.describe
+        if action.f == "read" and isinstance(action.result, tuple | frozenset) and len(self.elements) == 1:
+            (element,) = self.elements
+            return clipped(f"read {'with' if element in action.result else 'without'} {element!r}", MAX_TEXT)
         return clipped(describe(action._replace(key=None) if describe is describe_action else action), MAX_TEXT)
 
     def _column(self) -> float:

@@ -251,6 +251,19 @@ def test_a_monitor_explains_what_it_or_a_search_decided(name: str, values: int, 
     assert draw(judgement, None)
 
 
+def test_a_set_shows_which_element_a_read_lacks() -> None:
+    """A picture of long reads would leave it to the reader to find the element in which they differ."""
+    actions = [Action("add", value, None) for value in range(30)]
+    actions += [Action("remove", 3, None), Action("read", None, frozenset(range(30)) - {3, 7})]
+    operations = [Operation(action, 2 * place, 2 * place + 1) for place, action in enumerate(actions)]
+    model = MODELS["set"]
+    judgement = Judgement(model, history_of(operations), check_operations(model, operations))
+    part = judgement.part
+    assert part is not None
+    assert part.witness == [7, 31]
+    assert "read without 7<" in draw(judgement, minimal_failure(model, operations, part))
+
+
 def test_sets_of_possible_states_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty doubted inserts have 2^30 possible states."""
     actions = [Action("insert", value // 2, None) for value in range(30)]
