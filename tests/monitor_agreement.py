@@ -102,7 +102,7 @@ def string_actions(values: list[int], rng: Random) -> list[Action]:
     for _ in range(rng.randint(1, 5)):
         start = rng.choice((0, 0, rng.randrange(len(written))))
         content = "".join(written[start : rng.randint(start, len(written))])
-        content = content if rng.random() < 0.9 else "".join(rng.sample("abcd", 2))
+        content = content if rng.random() < 0.9 else "".join(rng.choices("abcd", k=2))
         actions.append(Action("get", None, rng.choice((content, content, content, UNKNOWN)), key))
     return actions
 

@@ -159,7 +159,8 @@ class _Contents:
         # The number of values before a value that is written once. Every linearization appends it there, so the search
         # does not try it elsewhere.
         self.places: dict[tuple[Any, str], int] = {}
-        self.last: dict[str, str] = {}  # the last value of each content that consists of values
+        # The last value, by key and content. A content is absent if it has more than was written.
+        self.last: dict[tuple[Any, str], str] = {}
         contents: list[tuple[str, str, Any]] = []  # the key as text, the content, the key
         action_of: list[int] = history.action_of.tolist()
         counts = Counter(action_of)
@@ -170,20 +171,24 @@ class _Contents:
             elif f == "get" and action in completed and result and isinstance(result, str):
                 contents.append((str(key), result, key))
         known, lengths = frozenset(written), sorted({len(value) for value in written})
-        parsed, last = ("", ""), ""  # the key and the content before, and its last value
-        at = number = 0  # the characters and the values of it that are parsed
+        before: tuple[Any, str] = None, ""  # the key and the content that was parsed before
+        # How many of its characters are parsed, their values, and whether it has a value twice that is written once.
+        at, values, is_doubled = 0, list[str](), False
         # In this order most contents begin with the one before, whose values are not parsed again.
-        for name, content, key in sorted(contents, key=itemgetter(0, 1)):
-            if name != parsed[0] or not content.startswith(parsed[1]):
-                at = number = 0
-            parsed = name, content
+        for _, content, key in sorted(contents, key=itemgetter(0, 1)):
+            if key != before[0] or not content.startswith(before[1]):
+                at, is_doubled = 0, False
+                values.clear()
+            before = key, content
             # No value is a prefix of another, so at most one fits.
             while value := next((content[at : at + size] for size in lengths if content[at : at + size] in known), ""):
                 if self.times[key, value] == 1:
-                    self.places.setdefault((key, value), number)
-                at, number, last = at + len(value), number + 1, value
-            if at == len(content):
-                self.last[content] = last
+                    place = self.places.setdefault((key, value), len(values))
+                    is_doubled |= place < len(values) and values[place] == value
+                values.append(value)
+                at += len(value)
+            if at == len(content) and not is_doubled:
+                self.last[key, content] = values[-1]
 
     def as_register(self, history: Numbered) -> Monitored:
         """The last value of the content as a register: if no order explains its reads, none explains the gets.
@@ -194,7 +199,7 @@ class _Contents:
         code = []
         for f, value, result, key in history.actions:
             content = (result if f == "get" else value) or ""
-            last = self.last.get(content, content) if f == "get" else content
+            last = self.last.get((key, content), content) if f == "get" else content
             times = self.times[key, last]
             if content is UNKNOWN or times > 1 or (not last and (times or f != "get")):
                 code.append(PASS)
