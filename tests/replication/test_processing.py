@@ -96,6 +96,18 @@ def test_every_record_is_copied_once(seed: int) -> None:
     assert visible_copies(cluster) == Counter({(p, o): 1 for p, end in offsets.items() for o in range(end)})
 
 
+def test_two_sessions_end_at_once_in_a_rebalance() -> None:
+    """The removal of the first member completes the rebalance, which removes the second, too."""
+    run = space("kip-966", "compacted-coordinators").scenario(7001462).run()
+    assert breaches(run, SETTINGS["compacted-coordinators"].invariants) == {}
+
+
+def test_an_abort_that_a_replaced_coordinator_refused_has_not_fenced_what_comes_late() -> None:
+    """It was paused in the commit before. The producer takes a new epoch, which fences its late batch."""
+    run = space("kip-966", "processing").scenario(7000114).run()
+    assert breaches(run, SETTINGS["processing"].invariants) == {}
+
+
 @pytest.mark.campaign
 def test_every_record_is_copied_once_in_many_schedules() -> None:
     for seed in range(1000, 2000):

@@ -224,8 +224,10 @@ class TransactionalProducer(Producer):
         self._is_in_doubt = self._is_in_doubt or (response.kind == END and error in RETRIABLE)
         if self._is_retried(error):
             return
-        if response.kind == END and (not error or (error == INVALID_STATE and not response.commit)):
-            # Partitions of an aborted transaction may never have been added to it.
+        # Partitions of an aborted transaction may never have been added to it. With KIP-890's second part such an abort
+        # has an epoch, too, so this error is of a coordinator that has been replaced: late writes are not fenced yet.
+        was_empty = error == INVALID_STATE and not response.commit and not self._rules.bumps_epoch_at_end()
+        if response.kind == END and (not error or was_empty):
             if not error:
                 self._start_epoch(*response.granted)
             self._finish()

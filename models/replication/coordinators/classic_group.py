@@ -272,7 +272,10 @@ class ClassicGroup(GroupCoordinator):
         self._try_complete_join()
 
     def _tick_members(self, now: int) -> None:
-        for name in [n for n, m in self._members.items() if m.join is None and now >= m.deadline]:
-            self._process.report("session-ended", name, self._generation)
-            self._remove(name)
+        for name in list(self._members):
+            # The removal of one member may complete the rebalance, which removes others that did not join.
+            member = self._members.get(name)
+            if member is not None and member.join is None and now >= member.deadline:
+                self._process.report("session-ended", name, self._generation)
+                self._remove(name)
         self._try_complete_join()
