@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.verdict.document import finds_all_losses, report_of
 from logjudge.histories.bundle import open_run
+from logjudge.histories.notation import History
 
 REAL = sorted((Path(__file__).parent / "data" / "real").iterdir())
 SECOND = 10**9
@@ -50,16 +50,13 @@ def judged(path: Path, split_bytes: int = 1 << 26) -> Judged:
 
 
 def write_run(folder: Path, events: list[dict[str, Any]], config: dict[str, Any] | None = None) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps({"time": number * SECOND, **event}) for number, event in enumerate(events)]
-    (folder / "history.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    settings = {"format": 1, "name": folder.name, **(config or {})}
-    (folder / "run.json").write_text(json.dumps(settings), encoding="utf-8")
-    return folder
+    """Writes a run whose events are a second apart, unless they have times."""
+    timed = [{"time": number * SECOND, **event} for number, event in enumerate(events)]
+    return History(timed, {"format": 1, "name": folder.name, **(config or {})}).write(folder)
 
 
 class Script:
-    """Writes events: each call is an invocation and its completion, a second apart."""
+    """Writes events: each call is an invocation and its completion. Unlike notation.parse, it takes any text."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
@@ -78,6 +75,14 @@ class Script:
         read = [{"topic": topic, "partition": 0, "offset": offset, "value": value} for offset, value in records]
         return self._both("ok", process, {"f": "poll"}, {"records": read})
 
+    def handle(self, process: str, offset: int, value: str) -> Script:
+        record = {"topic": "orders", "partition": 0, "offset": offset, "value": value}
+        return self._both("ok", process, {"f": "handle", "records": [record]}, {})
+
+    def end(self, offset: int, topic: str = "orders") -> Script:
+        end = {"topic": topic, "partition": 0, "offset": offset}
+        return self._both("ok", "final", {"f": "end_offsets", "offsets": [end]}, {})
+
     def fault(self, kind: str, *nodes: str, heal: bool = False) -> Script:
         call = {"f": "heal" if heal else "fault", "fault": {"kind": kind, "nodes": list(nodes)}}
         return self._both("ok", "nemesis", call, {})
@@ -92,5 +97,4 @@ def lossy(topic: str = "orders", values: tuple[str, ...] = ("a", "b", "c"), proc
     script = Script().send(process, a, 0, topic).send(process, b, 1, topic).send(process, c, 2, topic)
     script.poll("c0", (0, a), (1, b), topic=topic).fault("kill", "1").send("q", "x", 1, topic)
     script.fault("restart", "1", heal=True).poll("final", (0, a), (1, "x"), topic=topic)
-    end = {"f": "end_offsets", "offsets": [{"topic": topic, "partition": 0, "offset": 2}]}
-    return script._both("ok", "final", end, {}).events
+    return script.end(2, topic).events

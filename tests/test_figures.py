@@ -113,10 +113,8 @@ def test_consumers_of_recorded_runs_that_skipped_the_new_records_are_named() -> 
 def test_records_handled_again_are_counted_once_each_but_not_their_successors(tmp_path: Path) -> None:
     script = Script().send("p", "a", 0).send("p", "b", 1).poll("c", (0, "a"), (1, "b"))
     for offset, value in ((0, "a"), (0, "a"), (0, "a"), (1, "b")):
-        record = {"topic": "orders", "partition": 0, "offset": offset, "value": value}
-        script._both("ok", "c", {"f": "handle", "records": [record]}, {})
-    script.send("q", "x", 1).poll("c", (1, "x"))
-    script._both("ok", "c", {"f": "handle", "records": [{**record, "value": "x"}]}, {})
+        script.handle("c", offset, value)
+    script.send("q", "x", 1).poll("c", (1, "x")).handle("c", 1, "x")
     assert judged(write_run(tmp_path / "run", script.events)).figures["impact"]["handled_again"] == 1
 
 

@@ -171,8 +171,7 @@ def test_neighbouring_writes_lost_under_different_acks_are_findings_of_one_event
     for offset in range(1, 7):
         script.send("pq"[offset % 2], f"v{offset}", offset)
     script.send("p", "x", 1).poll("final", (0, "a"), (1, "x"))
-    end = {"f": "end_offsets", "offsets": [{"topic": "orders", "partition": 0, "offset": 2}]}
-    script._both("ok", "final", end, {})
+    script.end(2)
     processes = {"p": {"acks": "all"}, "q": {"acks": "1"}, **FINAL["processes"]}
     run = judged(write_run(tmp_path / "run", script.events, {"final": True, "processes": processes}))
     losses = run.findings.filter(pl.col("rule") == "lost-write")

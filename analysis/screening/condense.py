@@ -85,13 +85,13 @@ def borders_of(
             sent_by[process].append((number, first, last))
     limits = _limits(every, rest.marks, settings)
     has_final = final is not None and len(final) > 0
-    passed = [fact.final[0] + 1 for fact in every if fact.final]
+    final_ends = [fact.final[0] + 1 for fact in every if fact.final]
     has_polls = bool((common.context["kind"] == "poll").any())
     is_certain = final is not None and not (final["start"] > 0).any() and not has_polls
     return Borders(
         numbers=[*facts],
         has_final=has_final,
-        lost_below=max(passed, default=0) if is_certain else 0,
+        lost_below=max(final_ends, default=0) if is_certain else 0,
         known_above=above.tolist(),
         sent_by=dict(sent_by),
         judges_groups=bool(limits) and not {*GROUPS}.isdisjoint(unproved),
@@ -177,16 +177,16 @@ def _beside(spans: Mapping[int, tuple[Key, Key]], key: Key) -> set[int]:
 
 def wanted_of(found: Mapping[int, Suspects | None], borders: Borders) -> Wanted | None:
     """What each range retains, from the suspects of all; None if the partition cannot be condensed."""
-    suspects = {number: one for number, one in sorted(found.items()) if one is not None}
+    suspects = {number: of_range for number, of_range in sorted(found.items()) if of_range is not None}
     every = list(suspects.values())
-    if len(every) < len(found) or _differ(every, borders.clocks):
+    if len(every) < len(found) or _has_other_clock(every, borders.clocks):
         return None
     values = [*dict.fromkeys(value for one in every for value in one.values), *borders.others]
     missed = {value for one in every for value in one.missed}
     if borders.judges_groups and (any(one.has_stale_end for one in every) or not missed.isdisjoint(values)):
         return None
-    repeated = pl.Series("value", sorted(missed), dtype=pl.String).hash().to_numpy().view(np.int64)
-    if borders.judges_groups and np.isin(repeated, borders.repeated).any():
+    missed_hashes = pl.Series("value", sorted(missed), dtype=pl.String).hash().to_numpy().view(np.int64)
+    if borders.judges_groups and np.isin(missed_hashes, borders.repeated).any():
         return None
     spans = [*borders.spans, *(span for one in every for span in one.spans)]
     spans = [(max(first, 0), min(end, MAX_INT64)) for first, end in spans]
@@ -210,7 +210,7 @@ def wanted_of(found: Mapping[int, Suspects | None], borders: Borders) -> Wanted 
     )
 
 
-def _differ(suspects: Sequence[Suspects], of_marks: list[Clock]) -> bool:
+def _has_other_clock(suspects: Sequence[Suspects], of_marks: list[Clock]) -> bool:
     """Whether a process may have another clock than the others, or one that was set back (foreign_clock.py)."""
     clocks = sorted([*of_marks, *(clock for one in suspects for clock in one.clocks)], key=_place)
     for _, own in groupby(clocks, key=lambda clock: (clock.process, clock.split)):
