@@ -18,6 +18,11 @@ from ..timelines.timeline import Term, Timeline
 from ..wording import plural, some
 
 Row = dict[str, Any]
+Record = dict[str, Any]
+Moment = tuple[str, str, Fact]  # kind, how the leader was elected (or empty), what happened
+MAX_PARTITIONS = 8  # named
+MAX_READERS = 8
+TRANSACTION = "transaction"  # kind of the facts
 
 
 def facts_of_groups(p: Partition) -> list[Fact]:
@@ -75,11 +80,6 @@ def _member(p: Partition, row: Row) -> str:
 def _fact(p: Partition, row: Row, sentence: str) -> Fact:
     source = (row["dated"], row["file"], None, row["byte"])
     return Fact(sentence, "group", *source, partition=p.name, offset=row["offset"])
-
-
-MAX_PARTITIONS = 8  # named
-MAX_READERS = 8
-TRANSACTION = "transaction"  # kind of the facts
 
 
 def facts_of_transactions(p: Partition) -> list[Fact]:
@@ -179,10 +179,6 @@ def _in_log(p: Partition, sentence: str, offset: int | None, file: str | None, b
     return Fact(sentence, TRANSACTION, source=file, byte=byte, partition=p.name, offset=offset)
 
 
-Record = dict[str, Any]
-Moment = tuple[str, str, Fact]  # kind, how the leader was elected (or empty), what happened
-
-
 def events_of_partition(p: Partition) -> list[Record]:
     """Moments of a partition: kind, says, time (ns since the start, or None), source with line or byte, place, also,
     and the fact's other data (facts.ABOUT).
@@ -205,12 +201,11 @@ def events_of_partition(p: Partition) -> list[Record]:
 
 
 def _facts(timeline: Timeline) -> list[Moment]:
-    # Kills and restarts are left out here, as each broker's death or start is an event.
-    faults = zip(timeline.faults, timeline.fault_facts, strict=True)
     moments = [("topic", "", fact) for fact in timeline.topic_changes]
+    # Kills and restarts are left out here, as each broker's death or start is an event.
     moments += [
         ("fault", "", fact)
-        for fault, fact in faults
+        for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
         if (fault.kind not in ("kill", "restart") or not fault.nodes) and _concerns(fault, timeline)
     ]
     moments += [(event.kind, "", event.fact) for event in timeline.events]
@@ -220,7 +215,7 @@ def _facts(timeline: Timeline) -> list[Moment]:
     in_sync = [*(fact for _, _, fact in timeline.isr), *timeline.overruled]
     moments += [("isr", "", fact) for fact in in_sync if fact not in of_terms]
     for end in timeline.ends:
-        if end.kind != "snapshot" and end.kind != "high-watermark":
+        if end.kind not in ("snapshot", "high-watermark"):
             kind = "log" if end.kind == "loaded" else "noop" if end.noop else "truncation"
             moments.append((kind, "", end.fact))
     moments += [("truncation", "", fact) for fact in timeline.refused_fetches]

@@ -9,6 +9,7 @@ import polars as pl
 from ...histories.tables import MIN_INT64
 from ..extremes import greatest, least
 from .log_start import log_start
+from .marks import is_final_read
 from .observations import Observations, once
 from .open_transactions import hidden_from
 from .ranges import ranges_in
@@ -50,7 +51,7 @@ def requested_log_end(p: Observations) -> int | None:
 
 def _pass_of(p: Observations, processes: tuple[str, ...]) -> FinalReads | None:
     """The pass of these processes after the last heal; None if they did not read this partition."""
-    reads = p.reads.filter(pl.col("process").is_in(processes) & (pl.col("completed") >= p.last_heal))
+    reads = p.reads.filter(is_final_read(processes, p.last_heal))
     assigned = p.assigned_by(list(processes))
     if not len(reads) and not len(assigned):
         return None
@@ -80,7 +81,7 @@ def _pass_of(p: Observations, processes: tuple[str, ...]) -> FinalReads | None:
 def _is_uninterrupted(p: Observations, done: FinalReads) -> bool:
     """Whether the pass went from the log start to the requested end without seek, assignment or jump."""
     is_own = pl.col("process").is_in(done.processes)
-    reads = p.reads.filter(is_own & (pl.col("completed") >= p.last_heal))
+    reads = p.reads.filter(is_final_read(done.processes, p.last_heal))
     requested_end = requested_log_end(p)
     if not len(reads) or requested_end is None:
         return False

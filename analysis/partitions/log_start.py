@@ -19,6 +19,7 @@ from ..replicas.resolved_outcomes import BELOW_START, is_leader_collected
 from ..timelines.facts import LEADERS_LOG_START
 from .entries import Ints
 from .evidence import started_ms
+from .marks import is_final_read
 from .observations import Observations, once
 
 _MS = 1_000_000
@@ -243,7 +244,7 @@ def _final_span(p: Observations) -> tuple[int | None, int | None]:
 
 
 def _of_final(p: Observations) -> pl.Expr:
-    return pl.col("process").is_in(p.settings.final_processes()) & (pl.col("completed") >= p.last_heal)
+    return is_final_read(p.settings.final_processes(), p.last_heal)
 
 
 def highest_end(p: Observations) -> int:

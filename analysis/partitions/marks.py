@@ -1,6 +1,8 @@
-"""The meanings of the rows of `marks` (histories/tables.py), as expressions that rules, figures and screening share."""
+"""Expressions that rules, figures and screening share: the meanings of the rows of `marks` (histories/tables.py)."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import polars as pl
 
@@ -20,3 +22,8 @@ COUNTS = (
     (_KIND == "commit").sum().alias("commits"),
     pl.col("group_generation").is_not_null().sum().alias("generations"),
 )
+
+
+def is_final_read(processes: Collection[str], last_heal: int) -> pl.Expr:
+    """Selects the reads of these processes after the last fault or heal (ns)."""
+    return pl.col("process").is_in(processes) & (pl.col("completed") >= last_heal)

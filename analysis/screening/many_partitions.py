@@ -10,7 +10,7 @@ import polars as pl
 
 from ...histories.tables import MIN_INT64
 from ..cached import cached_property
-from ..partitions.marks import IS_LOG_END, IS_POSITION
+from ..partitions.marks import IS_LOG_END, IS_POSITION, is_final_read
 from ..partitions.observations import last_heal
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class ManyPartitions:
     @property
     def is_final_read(self) -> pl.Expr:
         """An expression on reads: whether it belongs to the final reads."""
-        return pl.col("process").is_in(self.final_processes) & (pl.col("completed") >= self.last_heal)
+        return is_final_read(self.final_processes, self.last_heal)
 
     @cached_property
     def end_offsets(self) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..figures.series import bins_over, latency, over_time, span_of
 from ..partitions.entries import Ints, Mask
-from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END
+from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END, is_final_read
 from ..partitions.observations import last_heal
 from .groups import ends_are_known, groups_of, handlers_of, unhandled_records
 from .premises import GROUPS, IS_ODD_MARK, IS_ODD_SEND, POLLS, PROVED, SENDS, TIME, UNREAD
@@ -120,7 +120,7 @@ def facts_of(
     commits = rest.marks.filter(IS_COMMIT & pl.col("offset").is_between(first, end, closed="right"))
     if not ends_are_known(commits, known.offsets + 1, known.times):
         unproved.update(GROUPS)
-    is_final = is_final_read(reads, last_heal(context), settings)
+    is_final = are_final(reads, last_heal(context), settings)
     in_final = np.zeros(len(sends), np.bool_)
     in_final[matched.entry[is_final & (matched.entry >= 0)]] = True
     unread = sends["offset"].filter(pl.Series(matched.first_read == MAX_INT64))
@@ -302,11 +302,10 @@ def _runs_of(reads: pl.DataFrame) -> list[RunOfReads] | None:
     return [RunOfReads(*run) for run in zip(names, *keys, *positions, strict=True)]
 
 
-def is_final_read(reads: pl.DataFrame, healed: int, settings: Settings) -> Mask:
+def are_final(reads: pl.DataFrame, healed: int, settings: Settings) -> Mask:
     """Whether each read is one of the final reads: by a final process after the last fault ended (`healed`, ns)."""
     processes = settings.final_processes() if settings.final else []
-    is_final = pl.col("process").is_in(processes) & (pl.col("completed") >= healed)
-    return reads.select(is_final.fill_null(False)).to_series().to_numpy()
+    return reads.select(is_final_read(processes, healed).fill_null(False)).to_series().to_numpy()
 
 
 def _extent(values: pl.Series, lowest: int = MIN_INT64) -> tuple[int, int] | None:

@@ -22,7 +22,7 @@ from ..partitions.marks import IS_HANDLED, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POS
 from ..partitions.observations import last_heal
 from .groups import group_of, handlers_of, missed_records
 from .premises import IS_ODD_MARK
-from .range_facts import INVOKED, ORDER, Key, Rows, by_time, is_final_read, of_one
+from .range_facts import INVOKED, ORDER, Key, Rows, are_final, by_time, of_one
 
 MAX_LATE_SENDS = 1_000  # of a process in a range, before which it sent to higher ranges
 Spans = list[tuple[int, int]]  # of offsets: the first and the end (exclusive)
@@ -132,7 +132,7 @@ def suspects_in(
     late = _late(cells, rest, unplaced, borders.known_above[borders.numbers.index(number)])
     order = _out_of_order(sends, number, borders)
     # The reads that prove that a record was not lost.
-    is_proof = is_final_read(reads, last_heal(context), settings) if borders.has_final else np.ones(len(reads), bool)
+    is_proof = are_final(reads, last_heal(context), settings) if borders.has_final else np.ones(len(reads), bool)
     missed = _missed_by_groups(cells, is_proof, rest, borders, about)
     if late is None or order is None or missed is None:
         return None

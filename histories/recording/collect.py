@@ -27,6 +27,7 @@ META = "meta.properties"
 BROKER = re.compile(r"\w[\w.\-]*")
 MAX_DEPTH = 6  # of folders below one that is given
 INTERNAL = "__"  # prefix of Kafka's own topics
+_NAMELESS = "{0}: found no meta.properties, so its broker is not known; name it: ID={0}"
 
 
 class Source(NamedTuple):
@@ -66,9 +67,7 @@ def sources_of(arguments: Iterable[str]) -> list[Source]:
         for file in disks:
             by_broker.setdefault(_broker_of(file), set()).add(file.parent)
         if not by_broker:
-            raise UsageError(
-                f"{argument}: found no meta.properties, so its broker is not known; name it: ID={argument}"
-            )
+            raise UsageError(_NAMELESS.format(argument))
         if len(by_broker) == 1:
             found.append(Source(next(iter(by_broker)), Path(argument)))
         else:
@@ -97,9 +96,7 @@ def fetch_sources(
         if place.broker:
             found.append(Source(place.broker, copy, True))
         elif not next(_files(copy, lambda name: name == META), None):
-            raise UsageError(
-                f"{argument}: found no meta.properties, so its broker is not known; name it: ID={argument}"
-            )
+            raise UsageError(_NAMELESS.format(argument))
         else:
             found += [source._replace(is_copy=True) for source in sources_of([str(copy)])]
     return found, problems
@@ -120,14 +117,13 @@ def collect(
     unreadable: list[str] = []
     for source in sources:
         brokers.append(source.broker)
+        home, put = target / "brokers" / source.broker, _link if source.is_copy else _copy
         for file in sorted(_files(source.folder, lambda _: True)):
             place = _place(source, file)
             is_log = bool(place and BROKER_LOG.fullmatch(place.name))
             if place is None or (is_log and not logs) or not _is_wanted(place, wanted, internal):
                 continue
             try:
-                put = _link if source.is_copy else _copy
-                home = target / "brokers" / source.broker
                 if (home / place).exists():  # of another folder of this broker: the judge chooses between them
                     place = _free(home, file.relative_to(source.folder))
                 copied += put(file, home / place)
