@@ -101,6 +101,11 @@ class Lost(TopicPartition):
         """The times (ns) of the first and the last acknowledgement, or end of a transaction, at clients."""
         return self.committed or (self.first_acked, self.last_acked)
 
+    @property
+    def stored(self) -> int:
+        """The time (ns) at which all of them were in a log; 0 if it is not recorded."""
+        return self.last_acked or self.written or 0
+
 
 def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
     """The lost range of a finding (acknowledged-absent, or lost-write of the client's view).

@@ -90,19 +90,18 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     without proof."""
     ends = timeline.ends_of(broker, "snapshot", "loaded", "followed", "corruption")
     dated = [(end.time, end) for end in ends if end.time is not None]
-    least = lost.last_acked or lost.written or 0
     for time, short in dated:
-        if short.end > lost.first or time <= least:
+        if short.end > lost.first or time <= lost.stored:
             continue
-        before = [(at, end) for at, end in dated if end.kind == "snapshot" and least <= at < time]
+        before = [(at, end) for at, end in dated if end.kind == "snapshot" and lost.stored <= at < time]
         held = [(at, end) for at, end in before if end.end > lost.last and _is_held(timeline, end, lost)]
         had = [(at, end) for at, end in held if _is_on_disk(timeline, end, at, time)]
         if had and not _is_cut(timeline, broker, lost, had[-1][0], time):
             return [had[-1][1].fact, short.fact]
         joined = _in_sync_facts(timeline, broker, lost, time)
-        if not joined and (replaced := _replaced_after_leading(timeline, broker, lost, least, time)):
+        if not joined and (replaced := _replaced_after_leading(timeline, broker, lost, time)):
             return [*replaced, short.fact]
-        since = max([least, *(fact.time or 0 for fact in joined)])
+        since = max([lost.stored, *(fact.time or 0 for fact in joined)])
         followed = max(since, _death_while_following(timeline, broker, lost, time))
         if not joined or _is_cut(timeline, broker, lost, followed, time):
             continue
@@ -123,8 +122,7 @@ def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int)
 
 def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[Fact]:
     """The last fact that the broker was in the ISR after the records were acknowledged, or else when they were."""
-    since = lost.last_acked or lost.written or 0
-    dated = [(isr, fact) for time, isr, fact in timeline.isr if time is not None and since < time < until]
+    dated = [(isr, fact) for time, isr, fact in timeline.isr if time is not None and lost.stored < time < until]
     later = [fact for isr, fact in reversed(dated) if broker in isr]
     return later[:1] or had_records(timeline, broker, lost)
 
@@ -134,34 +132,28 @@ def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: i
 
     Until then the broker followed the leader that acknowledged the records, and kept them.
     """
-    since = lost.last_acked or lost.written or 0
     died = [time for time, event in timeline.life_of(broker) if event.kind == "died" and time < until]
-    if not died or any(since < (term.time or 0) < died[-1] for term in timeline.terms.values()):
+    if not died or any(lost.stored < (term.time or 0) < died[-1] for term in timeline.terms.values()):
         return 0
     return died[-1]
 
 
-def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
+def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[Fact]:
     """The facts that a broker acknowledged the records as leader, and that its log was replaced afterwards.
 
     Empty if it may have lost them before: in a power failure, or by a truncation to another leader's log.
     """
-    replaced = _log_replacement_facts(timeline, broker, lost, since, until)
-    replaced = replaced or _clean_start_facts(timeline, broker, since, until)
-    if not replaced:
-        return []
+    replaced = _log_replacement_facts(timeline, broker, lost, lost.stored, until)
+    replaced = replaced or _clean_start_facts(timeline, broker, lost.stored, until)
     found = find_leader_change(timeline, lost)
-    if found.old_leader != broker:
-        return []
-    if truncations(timeline, broker, lost, since, lost.first):
+    if not replaced or found.old_leader != broker or truncations(timeline, broker, lost, lost.stored, lost.first):
         return []
     return [*found.began, *replaced]
 
 
 def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
     """The faults in the history that replaced the broker's log between two times; empty after a power failure."""
-    power = [fault for fault in timeline.faults if fault.kind == "power-loss" and broker in fault.nodes]
-    if any(since <= fault.completed <= until for fault in power):
+    if _lost_power(timeline, broker, since, until):
         return []
     facts = [fact for fact in _disk_fault_facts(timeline, broker, lost) if fact.kind in RESTORED]
     return [fact for fact in facts if fact.time is not None and since <= fact.time <= until]
@@ -193,9 +185,12 @@ def _is_held(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:
 def _is_on_disk(timeline: Timeline, end: LogEnd, at: int, until: int) -> bool:
     """Whether the log of a snapshot was on disk, so that the broker itself did not lose it: the broker was down, and no
     power failure followed."""
-    power = [fault for fault in timeline.faults if fault.kind == "power-loss" and end.broker in fault.nodes]
-    lost_power = any(at <= fault.completed <= until for fault in power)
-    return bool(reasons_absent(timeline, end.broker, at)) and not lost_power
+    return bool(reasons_absent(timeline, end.broker, at)) and not _lost_power(timeline, end.broker, at, until)
+
+
+def _lost_power(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    power = (fault for fault in timeline.faults if fault.kind == "power-loss" and broker in fault.nodes)
+    return any(since <= fault.completed <= until for fault in power)
 
 
 def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:
@@ -214,6 +209,5 @@ def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list
 
 def _disk_fault_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """The faults in the history that changed the broker's files after the records had been acknowledged."""
-    since = lost.last_acked or lost.written or 0
-    hit = [fact for fault, fact in timeline.faults_on(broker, DISK_FAULTS) if fault.completed >= since]
+    hit = [fact for fault, fact in timeline.faults_on(broker, DISK_FAULTS) if fault.completed >= lost.stored]
     return [fact for fact in hit if fact.partition in (None, lost.name)]
