@@ -210,8 +210,10 @@ def _ahead_of_log(logs: ReplicaLogs, row: Row, column: str) -> Iterator[Result]:
 
 
 def _may_have_grown(logs: ReplicaLogs, snapshot: str, broker: str, end: int, value: int) -> bool:
-    """Whether the log may have grown after its segment was copied and before its checkpoint was: a later snapshot has
-    all missing records, and this copy is undamaged. At the end of a run with a history brokers do not run.
+    """Whether the log may have grown after its segment was copied and before its checkpoint was.
+
+    That is so if a later snapshot has all missing records, and this copy is undamaged. At the end of a run with a
+    history brokers do not run.
     """
     if snapshot == logs.snapshots[-1]:
         return not logs.at_rest
@@ -233,6 +235,7 @@ def _checkpoint_lines(logs: ReplicaLogs, snapshot: str, broker: str, name: str) 
 
 
 def _receding_high_watermarks(logs: ReplicaLogs) -> Iterator[Result]:
+    """High watermarks that go back from one snapshot to the next, by time. An undated one is before the end."""
     marks = logs.checkpoints.filter(name="high-watermark")
     unordered: dict[str, list[str]] = {}  # by undated snapshot: brokers
     for replica in marks.partition_by("broker", maintain_order=True):
@@ -243,9 +246,9 @@ def _receding_high_watermarks(logs: ReplicaLogs) -> Iterator[Result]:
             unordered.setdefault(undated[0], []).append(replica["broker"][0])
         pairs = [*itertools.pairwise(name for name in known if name not in undated)]
         pairs += [(name, FINAL) for name in undated if FINAL in by_snapshot]
-        for before, after in ((by_snapshot[one], by_snapshot[other]) for one, other in pairs):
-            if after["offset"] < before["offset"]:
-                yield _receding(logs, before, after)
+        for earlier, later in pairs:
+            if by_snapshot[later]["offset"] < by_snapshot[earlier]["offset"]:
+                yield _receding(logs, by_snapshot[earlier], by_snapshot[later])
     for snapshot, names in unordered.items():
         yield Unknown(
             f"the high watermarks of {brokers(names)} for {logs.name} differ between snapshots, and the time of"
@@ -303,8 +306,8 @@ def _each_place_once(logs: ReplicaLogs) -> list[Row]:
     places: dict[Any, list[Row]] = {}
     order = {name: number for number, name in enumerate(logs.snapshots)}
     for row in sorted(logs.damage.rows(named=True), key=lambda row: order.get(row["snapshot"], len(order))):
-        where = (row["broker"], PurePosixPath(row["file"]).name, row["byte"], row["line"])
-        places.setdefault((*where, row["kind"], row["reason"]), []).append(row)
+        place = (row["broker"], PurePosixPath(row["file"]).name, row["byte"], row["line"])
+        places.setdefault((*place, row["kind"], row["reason"]), []).append(row)
     return [{**copies[-1], "copies": copies} for copies in places.values()]
 
 

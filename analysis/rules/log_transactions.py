@@ -70,12 +70,12 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
         if logs.is_leader_damaged:
             yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
             return
-        about = _OpenTransaction.of(p, row)
-        proof = _why_it_hangs(p, about)
+        txn = _OpenTransaction.of(p, row)
+        proof = _why_it_hangs(p, txn)
         if isinstance(proof, Unknown):
             yield proof
         elif proof is not None:
-            yield _hanging(p, about, proof)
+            yield _hanging(p, txn, proof)
 
 
 class _OpenTransaction(NamedTuple):
@@ -94,14 +94,14 @@ class _OpenTransaction(NamedTuple):
         assert logs is not None
         written = logs.records.filter(logs.is_of_leader, offset=row["first_offset"])["value"]
         owners = p.sends.filter(pl.col("txn") & pl.col("value").is_in(written.drop_nulls().implode()))["process"]
-        about = _OpenTransaction(row, str(owners[0]) if owners.n_unique() == 1 else None, last, "")
+        txn = _OpenTransaction(row, str(owners[0]) if owners.n_unique() == 1 else None, last, "")
         if last is None or last["last_state"] not in OVER or last["last_time_ns"] is None:
-            return about
+            return txn
         agreed = one_by_one(transactions_in_log(p), known)
         if logs.leader_start == 0 and (agreed["number"] == row["number"]).any():
-            return about._replace(ended={"commit": "committed", "abort": "aborted"}.get(last["outcome"], "ended"))
-        since = _written(p, about)
-        return about._replace(ended="ended") if since is not None and since < last["last_time_ns"] else about
+            return txn._replace(ended={"commit": "committed", "abort": "aborted"}.get(last["outcome"], "ended"))
+        since = _written(p, txn)
+        return txn._replace(ended="ended") if since is not None and since < last["last_time_ns"] else txn
 
     @property
     def name(self) -> str:
@@ -113,60 +113,61 @@ class _OpenTransaction(NamedTuple):
         return f"a transaction{of} ({', '.join(ids)})"
 
 
-def _why_it_hangs(p: Partition, about: _OpenTransaction) -> str | Unknown | None:
+def _why_it_hangs(p: Partition, txn: _OpenTransaction) -> str | Unknown | None:
     """A clause that states why no marker will come; None if one may still come."""
-    known, seen = about.coordinated, last_seen(p)
-    at = where(p, about.row["first_offset"])
+    known, seen = txn.coordinated, last_seen(p)
+    at = where(p, txn.row["first_offset"])
     if seen is None:
-        return Unknown(f"{about.name} is open at {at}, and no client is known to have reached the leader afterwards")
-    if known is not None and about.ended:
+        return Unknown(f"{txn.name} is open at {at}, and no client is known to have reached the leader afterwards")
+    if known is not None and txn.ended:
         if known["last_time_ns"] + CLOCK_MARGIN_SECONDS * SECOND >= seen:
-            return Unknown(f"{about.name} is open at {at}; its coordinator ended it while the logs were copied")
-        return f"its coordinator had {about.ended} it at {seconds(known['last_time_ns'])}"
+            return Unknown(f"{txn.name} is open at {at}; its coordinator ended it while the logs were copied")
+        return f"its coordinator had {txn.ended} it at {seconds(known['last_time_ns'])}"
     if known is not None and known["state"].startswith("prepare-") and known["prepared_ns"] is not None:
         since, what = known["prepared_ns"], f"its coordinator decided to {known['outcome']} it"
     else:
-        written, timeout = _written(p, about), _timeout_ms(p, about)
+        written, timeout = _written(p, txn), _timeout_ms(p, txn)
         if written is None:
-            return Unknown(f"{about.name} is open at {at}, and it is not known since when")
+            return Unknown(f"{txn.name} is open at {at}, and it is not known since when")
         since, what = written + timeout * 1_000_000, f"its timeout of {timeout / 1000:g} s ended"
     if seen - max(since, p.last_heal) > GRACE_SECONDS * SECOND:
         return f"{what} at {seconds(since)}, and a client reached the leader at {seconds(seen)}"
     return None
 
 
-def _timeout_ms(p: Partition, about: _OpenTransaction) -> int:
-    if about.coordinated is not None:
-        return int(about.coordinated["timeout_ms"])
-    configured = p.settings.processes.get(about.process or "", {}).get("transaction.timeout.ms")
+def _timeout_ms(p: Partition, txn: _OpenTransaction) -> int:
+    if txn.coordinated is not None:
+        return int(txn.coordinated["timeout_ms"])
+    configured = p.settings.processes.get(txn.process or "", {}).get("transaction.timeout.ms")
     try:
         return int(str(configured))
     except ValueError:
         return MAX_TIMEOUT_MS
 
 
-def _written(p: Partition, about: _OpenTransaction) -> int | None:
+def _written(p: Partition, txn: _OpenTransaction) -> int | None:
     """A time (ns) at which its first record certainly was in the log: what is behind it was acknowledged or read."""
-    is_behind = (pl.col("offset") >= about.row["first_offset"]) & (pl.col("outcome") == "ok")
+    is_behind = (pl.col("offset") >= txn.row["first_offset"]) & (pl.col("outcome") == "ok")
     times = [
         p.sends.filter(is_behind & pl.col("acknowledged"))["completed"].min(),
         p.reads.filter(is_behind)["completed"].min(),
-        None if about.coordinated is None else about.coordinated["began_ns"],
+        None if txn.coordinated is None else txn.coordinated["began_ns"],
     ]
     return min((time for time in times if isinstance(time, int)), default=None)
 
 
-def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
-    logs, row, first = p.replica_logs, about.row, about.row["first_offset"]
+def _hanging(p: Partition, txn: _OpenTransaction, proof: str) -> Result:
+    logs, row, first = p.replica_logs, txn.row, txn.row["first_offset"]
     assert logs is not None
-    behind_it = (pl.col("first_offset") > first) & pl.col("control").is_null()
-    held = stretches(logs, logs.last, logs.leader).filter(behind_it).sort("last_offset")
-    others = held.filter(pl.col("producer_id").ne_missing(row["producer_id"]) | ~pl.col("transactional"))
+    # What waits behind it: in the log, all but its own records; of the history, the acknowledged ones.
+    is_behind = (pl.col("first_offset") > first) & pl.col("control").is_null()
+    behind = stretches(logs, logs.last, logs.leader).filter(is_behind).sort("last_offset")
+    others = behind.filter(pl.col("producer_id").ne_missing(row["producer_id"]) | ~pl.col("transactional"))
     count = int((others["last_offset"] - others["first_offset"] + 1).sum())
     own = logs.records.filter(logs.is_of_leader, producer_id=row["producer_id"]).select("offset")
     waiting = p.acknowledged.filter(pl.col("offset") > first).join(own, on="offset", how="anti", maintain_order="left")
     first_waiting = waiting.sort("offset").head(1).select("process", "value", "at").rows()
-    known = about.coordinated
+    known = txn.coordinated
     writes = f"producer {row['producer_id']} writes {where(p, first)}"
     evidence = [Evidence(writes, source=row["file"], byte=row["byte"])]
     if known is not None:
@@ -176,16 +177,16 @@ def _hanging(p: Partition, about: _OpenTransaction, proof: str) -> Result:
     for at, file, byte in open_in.select("snapshot_offset", "file", "byte").rows():
         is_open = f"the producer snapshot at {where(p, at)} has it open since {first}"
         evidence.append(Evidence(is_open, source=file, byte=byte))
-    behind = f" and cannot read {definite(count, 'record')} after it" if count else ""
+    unread = f" and cannot read {definite(count, 'record')} after it" if count else ""
     return finding(
         p,
-        f"{about.name} is open in the log of broker {logs.leader} since {where(p, first)}, though {proof}:"
-        f" read_committed consumers of {p.name} stop there{behind}",
-        (first, max([first, row["last_offset"], *held["last_offset"].tail(1)])),
+        f"{txn.name} is open in the log of broker {logs.leader} since {where(p, first)}, though {proof}:"
+        f" read_committed consumers of {p.name} stop there{unread}",
+        (first, max([first, row["last_offset"], *behind["last_offset"].tail(1)])),
         [*evidence, *((f"{process} sends {short(value)}, which waits", at) for process, value, at in first_waiting)],
         count=max(count, 1),
         values=waiting["value"],
-        processes=[about.process] if about.process else [],
+        processes=[txn.process] if txn.process else [],
         brokers=[str(logs.leader)],
     )
 
