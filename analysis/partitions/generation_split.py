@@ -9,7 +9,7 @@ generations, so that it never becomes a loss.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -26,6 +26,7 @@ OBSERVED = ("sends", "reads", "marks")
 MAX_DELETION_NS = 60_000_000_000  # a longer span is the time between two copies, not of a deletion
 _POSITIONS = ["assign", "seek"]
 _IN_ONE = pl.col("lowest") == pl.col("highest")
+_DONE = pl.col("completed").fill_null(MAX_INT64)
 
 
 class Boundary(NamedTuple):
@@ -50,23 +51,25 @@ class Part:
 
 def boundaries_of(generations: Sequence[TopicGeneration]) -> list[Boundary]:
     """The boundaries between successive generations. An unrecorded creation may have followed at once."""
-    out = []
-    for one, following in pairwise(generations):
-        deleted = one.existed_until
-        created = following.created or deleted
-        out.append(Boundary(deleted, Span(max(created.earliest, deleted.earliest), created.latest)))
-    return out
+    boundaries = []
+    for before, after in pairwise(generations):
+        deleted = before.existed_until
+        created = after.created or deleted
+        boundaries.append(Boundary(deleted, Span(max(created.earliest, deleted.earliest), created.latest)))
+    return boundaries
+
+
+def _count(conditions: Iterable[pl.Expr]) -> pl.Expr:
+    """The number of conditions that hold; if each is to be behind a boundary, it is the position of a generation."""
+    return sum((condition.cast(pl.Int32) for condition in conditions), pl.lit(0, pl.Int32))
 
 
 def possible_generations(frame: pl.DataFrame, boundaries: Sequence[Boundary]) -> pl.DataFrame:
     """The operations with `lowest` and `highest`: the positions of the generations in which they may have happened."""
-    done = pl.col("completed").fill_null(MAX_INT64)
-    lowest, highest = pl.lit(0), pl.lit(0)
-    for boundary in boundaries:
-        after = done > boundary.created.earliest
-        highest = highest + after.cast(pl.Int32)
-        lowest = lowest + (after & (pl.col("invoked") >= boundary.deleted.latest)).cast(pl.Int32)
-    return frame.with_columns(lowest=lowest.cast(pl.Int32), highest=highest.cast(pl.Int32))
+    may_be_behind = [boundary.created.earliest < _DONE for boundary in boundaries]
+    began_behind = (pl.col("invoked") >= boundary.deleted.latest for boundary in boundaries)
+    is_behind = (may_be & began for may_be, began in zip(may_be_behind, began_behind, strict=True))
+    return frame.with_columns(lowest=_count(is_behind), highest=_count(may_be_behind))
 
 
 def split_observed(
@@ -106,17 +109,15 @@ def _possible_generations_of_reads(
     fetched before a deletion, unless it was assigned the partition again since.
     """
     moves = marks.filter(pl.col("kind").is_in(_POSITIONS))
-    done = pl.col("completed").fill_null(MAX_INT64)
-    out, lowest, highest = reads, pl.lit(0), pl.lit(0)
+    joined, may_be_behind, is_behind = reads, [], []
     for number, boundary in enumerate(boundaries):
-        after = done > boundary.created.earliest
-        since = moves.filter(after & (pl.col("invoked") >= boundary.deleted.latest))
+        may_be = boundary.created.earliest < _DONE
+        since = moves.filter(may_be & (pl.col("invoked") >= boundary.deleted.latest))
         since = since.group_by("process").agg(pl.col("invoked").min().alias(f"since_{number}"))
-        out = out.join(since, on="process", how="left", maintain_order="left")
-        anew = (pl.col("invoked") >= pl.col(f"since_{number}")).fill_null(False)
-        highest = highest + after.cast(pl.Int32)
-        lowest = lowest + (after & anew).cast(pl.Int32)
-    return out.select(*reads.columns, lowest=lowest.cast(pl.Int32), highest=highest.cast(pl.Int32))
+        joined = joined.join(since, on="process", how="left", maintain_order="left")
+        may_be_behind.append(may_be)
+        is_behind.append(may_be & (pl.col("invoked") >= pl.col(f"since_{number}")).fill_null(False))
+    return joined.select(*reads.columns, lowest=_count(is_behind), highest=_count(may_be_behind))
 
 
 def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]) -> pl.DataFrame:
@@ -124,40 +125,37 @@ def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequen
 
     The second only if the deletion is dated: in a long span, a record that was replaced by another may be a loss.
     """
-    open_ = rows.filter(~_IN_ONE & pl.col("value").is_not_null()).select("row", "offset", "value", "lowest", "highest")
-    if not len(open_):
+    undecided = rows.filter(~_IN_ONE & pl.col("value").is_not_null())
+    undecided = undecided.select("row", "offset", "value", "lowest", "highest")
+    if not len(undecided):
         return pl.DataFrame(schema={"row": pl.UInt32, "decided": pl.Int32})
-    possible = pl.int_ranges("lowest", pl.col("highest") + 1, dtype=pl.Int32)
-    candidates = open_.with_columns(generation=possible).explode("generation")
-    beside = candidates.join(held, on=["generation", "value"], how="left", maintain_order="left", suffix="_held")
-    same = pl.col("offset_held") == pl.coalesce("offset", "offset_held")
-    has = beside.group_by("row", "generation").agg(has=same.any())
-    dated = all(each.deleted.latest - each.deleted.earliest <= MAX_DELETION_NS for each in boundaries)
-    others = candidates.join(held, on=["generation", "offset"], suffix="_held")
-    others = others.filter((pl.col("value") != pl.col("value_held")) & pl.lit(dated))
-    has = has.join(
-        others.select("row", "generation", other="value_held").unique(["row", "generation"]),
-        on=["row", "generation"],
-        how="left",
-    )
-    chosen = pl.when(pl.col("has").any()).then("has").otherwise(pl.col("other").is_null())
-    left = has.filter(chosen.over("row")).group_by("row").agg(pl.len(), decided=pl.col("generation").first())
-    return left.filter(len=1).select("row", "decided")
+    possible, key = pl.int_ranges("lowest", pl.col("highest") + 1, dtype=pl.Int32), ["row", "generation"]
+    candidates = undecided.with_columns(generation=possible).explode("generation")
+    of_value = candidates.join(held, on=["generation", "value"], how="left", maintain_order="left", suffix="_held")
+    is_same = pl.col("offset_held") == pl.coalesce("offset", "offset_held")
+    is_dated = all(each.deleted.latest - each.deleted.earliest <= MAX_DELETION_NS for each in boundaries)
+    at_offset = candidates.join(held, on=["generation", "offset"], suffix="_held")
+    others = at_offset.filter((pl.col("value") != pl.col("value_held")) & pl.lit(is_dated)).unique(key)
+    records = of_value.group_by(key).agg(has=is_same.any())
+    records = records.join(others.select(*key, other="value_held"), on=key, how="left")
+    is_chosen = pl.when(pl.col("has").any()).then("has").otherwise(pl.col("other").is_null())
+    chosen = records.filter(is_chosen.over("row")).group_by("row").agg(pl.len(), decided=pl.col("generation").first())
+    return chosen.filter(len=1).select("row", "decided")
 
 
 def _assign_sends(sends: pl.DataFrame) -> pl.DataFrame:
     """One row for each possible generation of a send. With several, its outcome and offset are unknown in each."""
-    one = pl.when(_IN_ONE).then("lowest").otherwise("decided")
-    first, last = pl.coalesce(one, "lowest"), pl.coalesce(one, "highest")
-    many = one.is_null() & (pl.col("outcome") != "fail")
+    decided = pl.when(_IN_ONE).then("lowest").otherwise("decided")
+    first, last = pl.coalesce(decided, "lowest"), pl.coalesce(decided, "highest")
+    is_ambiguous = decided.is_null() & (pl.col("outcome") != "fail")
     return (
         sends.with_columns(
             generation=pl.int_ranges(first, last + 1, dtype=pl.Int32),
-            ambiguous=many,
+            ambiguous=is_ambiguous,
             was_acknowledged="acknowledged",
-            offset=pl.when(many).then(None).otherwise("offset"),
-            outcome=pl.when(many).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome"),
-            acknowledged=pl.col("acknowledged") & ~many,
+            offset=pl.when(is_ambiguous).then(None).otherwise("offset"),
+            outcome=pl.when(is_ambiguous).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome"),
+            acknowledged=pl.col("acknowledged") & ~is_ambiguous,
         )
         .explode("generation")
         .sort("row", "generation")
@@ -182,9 +180,7 @@ def _assign_by_value(
     found = found.with_columns(sent_in=sent_in)
     open_ = found.filter(pl.col("sent_in").is_null())
     found = found.join(_decide_by_record(open_, held, boundaries), on="row", how="left", maintain_order="left")
-    newest = pl.lit(0)
-    for boundary in boundaries:
-        newest = newest + (pl.col("invoked") >= boundary.created.latest).cast(pl.Int32)
+    newest = _count(pl.col("invoked") >= boundary.created.latest for boundary in boundaries)
     later = pl.when(newest == pl.col("highest")).then("highest")
     sure = pl.when(_IN_ONE).then("lowest")
     return found.with_columns(generation=pl.coalesce(sure, "sent_in", "decided", later).cast(pl.Int32))
@@ -260,8 +256,6 @@ def positions_of_records(
     for number, one in enumerate(generations):
         if one.topic_id:
             position = pl.coalesce(position, pl.when(topic_id == one.topic_id).then(pl.lit(number, pl.Int32)))
-    after = pl.lit(0)
-    for boundary in boundaries_of(generations):
-        after = after + (at >= boundary.created.earliest).cast(pl.Int32)
+    by_time = _count(at >= boundary.created.earliest for boundary in boundaries_of(generations))
     latest = pl.lit(len(generations) - 1, pl.Int32)
-    return metadata.select(generation=pl.coalesce(position, after.cast(pl.Int32), latest)).to_series()
+    return metadata.select(generation=pl.coalesce(position, by_time, latest)).to_series()
