@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from itertools import compress
 
 import polars as pl
 
@@ -21,7 +22,7 @@ from .replica_history import (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class LeaderChange:
     """The term that acknowledged the lost records, the first later term that began at or below them, and the missing
     evidence. Both are one term if a leader returned in its own epoch.
@@ -29,7 +30,7 @@ class LeaderChange:
 
     old: Term | None = None
     new: Term | None = None
-    missing: list[str] = field(default_factory=list)
+    missing: tuple[str, ...] = ()
 
     @property
     def successor(self) -> Term | None:
@@ -73,42 +74,44 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
 def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
-    out = LeaderChange()
-    out.old = timeline.terms.get(then) if then is not None else _term_at(led, lost.first_acked or lost.written, now)
-    if out.old is None or out.old.leader is None:
-        out.missing.append(f"the leader of {lost.name} when the records were acknowledged")
-    if out.old is not None and now is not None and out.old.epoch == now:
-        out.new = out.old
-        out.old = _stale_leader(timeline, lost, out.new) or out.old
-        return out
-    if then is None and now is None and out.old is not None and (stale := _stale_leader(timeline, lost, out.old)):
-        out.old, out.new = stale, out.old  # the offsets are beyond the log of the new leader, which never had them
-        return out
-    after = [t for t in led if out.old is None or t.epoch > out.old.epoch]
-    latest = max((term.epoch for term in after if _brings_back(timeline, term, out.old_leader, lost)), default=-1)
-    if now is not None and now < max(latest, -1 if then is None else then):
-        out.new = _returned_term(timeline.terms.get(now), [t for t in after if t.epoch > latest], out.old_leader)
-        return out
+    old = timeline.terms.get(then) if then is not None else _term_at(led, lost.first_acked or lost.written, now)
+    known = LeaderChange(old)
+    if old is None or old.leader is None:
+        known = LeaderChange(old, missing=(f"the leader of {lost.name} when the records were acknowledged",))
+    if old is not None and now == old.epoch:
+        return replace(known, old=_stale_leader(timeline, lost, old) or old, new=old)
+    if then is None and now is None and old is not None and (stale := _stale_leader(timeline, lost, old)):
+        return replace(known, old=stale, new=old)  # the offsets are beyond the log of the new leader
+    after = [term for term in led if old is None or term.epoch > old.epoch]
+    held_until = max((term.epoch for term in after if _brings_back(timeline, term, known.old_leader, lost)), default=-1)
+    if now is not None and now < max(held_until, -1 if then is None else then):
+        following = [term for term in after if term.epoch > held_until]
+        return replace(known, new=_returned_term(timeline.terms.get(now), following, known.old_leader))
     if now is not None:
-        after = [t for t in after if latest < t.epoch <= now]
-    elif (last_acked := lost.last_acked or lost.written) is not None:
-        # Without epochs in the records, times decide. A term that began before the last acknowledgement did not lose
-        # that record (with a second of tolerance, as brokers log a little late). If the epoch of the records is known,
-        # a later epoch that began at or below them did, even if their leader acknowledged them after it was replaced.
-        after = [
-            t
-            for t in after
-            if (then is not None and t.start is not None and t.start <= lost.first)
-            or (t.time is not None and t.time > last_acked - SECOND)
-        ]
-    after = [t for t in after if t.start is None or t.start <= lost.first]
-    if after:
-        # A term without a known start offset may have had no leader: its leader had already died.
-        candidates = (t for t in after if t.start is not None or not _cannot_have_lost(timeline, out, t, lost))
-        out.new = _first_with_start(next(candidates, after[0]), after)
+        after = [term for term in after if held_until < term.epoch <= now]
     else:
-        out.missing.append(f"the election after which {lost.name} lacked offset {lost.first}")
-    return out
+        after = [term for term in after if _began_after_records(term, lost, then)]
+    after = [term for term in after if term.start is None or term.start <= lost.first]
+    if not after:
+        election = f"the election after which {lost.name} lacked offset {lost.first}"
+        return replace(known, missing=(*known.missing, election))
+    # A term without a known start offset may have had no leader: its leader had already died.
+    may_have_lost = (term.start is not None or not _cannot_have_lost(timeline, known, term, lost) for term in after)
+    first = next(compress(after, may_have_lost), after[0])
+    return replace(known, new=_first_with_start(first, after))
+
+
+def _began_after_records(term: Term, lost: Lost, epoch: int | None) -> bool:
+    """Whether a later term may have lost the records, by its time, as their offset has no epoch now.
+
+    A term that began before the last acknowledgement did not lose that record (with a second of tolerance, as brokers
+    log a little late). If the epoch of the records is known, a later epoch that began at or below them did, even if
+    their leader acknowledged them after it was replaced.
+    """
+    acknowledged = lost.last_acked or lost.written
+    if acknowledged is None or (epoch is not None and term.start is not None and term.start <= lost.first):
+        return True
+    return term.time is not None and term.time > acknowledged - SECOND
 
 
 def _brings_back(timeline: Timeline, term: Term, old_leader: str | None, lost: Lost) -> bool:
