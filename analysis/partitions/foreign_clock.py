@@ -1,7 +1,6 @@
 """Finds a process whose times contradict all others in a partition: another unit, or a clock that is hours off.
 
-Or a process whose clock was set back: in its file, many operations were invoked hours before the
-previous ones.
+Or a process whose clock was set back: many operations were invoked hours before those on earlier lines of its file.
 
 A log bounds clocks: whatever has a lower offset was appended earlier, and a record is appended after its send was
 invoked, before it was acknowledged, and before it was read. A process has another clock if its times contradict the

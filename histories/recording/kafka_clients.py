@@ -110,6 +110,7 @@ _ADVICE = (
     ("authentication", "check sasl.mechanism, sasl.username and sasl.password in --client-config"),
     ("certificate|handshake|ssl routines", "check security.protocol and ssl.ca.location in --client-config"),
     ("disconnected", "check the address, and whether the listener wants TLS (security.protocol in --client-config)"),
+    ("", "check the address, and that it can be reached from here"),
 )
 
 
@@ -134,11 +135,7 @@ class ConnectionErrors(logging.Handler):
     def sentence(self, bootstrap: str, error: Exception) -> str:
         """A sentence with the reason why a cluster could not be reached, and what to do."""
         reason = self._last or _text(error)
-        advice = "check the address, and that it can be reached from here"
-        for pattern, other_advice in _ADVICE:
-            if re.search(pattern, reason, re.IGNORECASE):
-                advice = other_advice
-                break
+        advice = next(advice for pattern, advice in _ADVICE if re.search(pattern, reason, re.IGNORECASE))
         return f"{bootstrap}: found no usable broker within {CONNECT_SECONDS:.0f} s ({reason[:300]}); {advice}"
 
 
