@@ -38,7 +38,7 @@ def screened(run: Run) -> Screening:
         patch.setattr(screen, "MIN_PARTITIONS", 1)
         patch.setattr(screen, "MAX_DRAWN", 0)
         found = [screen_batch(small, (), gathered.common, run.settings) for small in gathered.small]
-    summaries = {_key(one): _without_figures(one) for batch in found for one in batch.summaries}
+    summaries = {_key(one): without_figures(one) for batch in found for one in batch.summaries}
     return Screening(summaries, {tuple(unit): rules for batch in found for unit, rules in batch.unproved.items()})
 
 
@@ -47,10 +47,9 @@ def compare(run: Run) -> int:
     plain, proved = judged(run, 0), screened(run)
     for summary in plain.summaries:
         if (key := _key(summary)) in proved.summaries:
-            assert proved.summaries[key] == _without_figures(summary)
+            assert proved.summaries[key] == without_figures(summary)
         elif key in proved.unproved:
-            reporting = {*summary["findings"], *summary["unjudged"], *(rule for rule, _ in summary["missing settings"])}
-            assert reporting <= proved.unproved[key], key
+            assert reporting_in(summary) <= proved.unproved[key], key
     return len(proved.summaries)
 
 
@@ -58,5 +57,10 @@ def _key(summary: dict[str, Any]) -> Key:
     return summary["topic"], summary["partition"]
 
 
-def _without_figures(summary: dict[str, Any]) -> dict[str, Any]:
+def reporting_in(summary: dict[str, Any]) -> set[str]:
+    """The rules that report something of a partition."""
+    return {*summary["findings"], *summary["unjudged"], *(rule for rule, _ in summary["missing settings"])}
+
+
+def without_figures(summary: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in summary.items() if name != "figures"}

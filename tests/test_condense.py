@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,9 +19,9 @@ from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.screening.retained import Others
 from logjudge.histories.bundle import Run, open_run
 from notation import parse
-from screened import judged
-from test_ranges import judged_by_ranges, without_figures
-from test_screening import GROUPS, random_texts, together
+from screened import judged, without_figures
+from test_ranges import judged_by_ranges
+from test_screening import GROUPS, compared, random_texts, together
 
 RECORDS = 10  # of a range
 SUMS = ("span", "bins", "series", "latency", "heat", "times", "never_received")
@@ -46,9 +46,7 @@ def compare(run: Run, offsets: int = RECORDS) -> int:
     return sum(left_out)
 
 
-def compare_together(texts: list[str], offsets: int = RECORDS) -> int:
-    with tempfile.TemporaryDirectory() as folder:
-        return compare(open_run(together(texts).write(Path(folder))), offsets)
+compare_together = partial(compared, compare)
 
 
 @dataclass

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,8 +21,8 @@ from logjudge.analysis.screening import premises
 from logjudge.analysis.screening.ranges import Proof
 from logjudge.histories.bundle import Run, open_run
 from notation import parse
-from screened import judged
-from test_screening import GROUPS, random_texts, together
+from screened import judged, reporting_in, without_figures
+from test_screening import GROUPS, compared, random_texts, together
 
 OFFSETS = 3  # of a range in these tests: most histories have several
 Proofs = dict[tuple[str, int], Proof]
@@ -44,7 +43,7 @@ def judged_by_ranges(run: Run, offsets: int = OFFSETS, held: int = 1 << 30) -> t
         return judged(replace(run, settings=replace(run.settings, range_offsets=offsets, large_rows=0)), 0), proofs
 
 
-def compare(run: Run, offsets: int, held: int = 1 << 30) -> int:
+def compare(run: Run, offsets: int = OFFSETS, held: int = 1 << 30) -> int:
     """Asserts that ranges of so many offsets change nothing; the number of partitions that they prove to be valid."""
     plain = judged(run, 0)
     results, proofs = judged_by_ranges(run, offsets, held)
@@ -59,20 +58,13 @@ def count_proved(proofs: Proofs, plain: Results) -> int:
     for summary in plain.summaries:
         proof = proofs.get((summary["topic"], summary["partition"]))
         if proof and proof.summary is None:
-            reporting = {*summary["findings"], *summary["unjudged"], *(rule for rule, _ in summary["missing settings"])}
-            assert reporting <= proof.unproved, (summary["topic"], summary["partition"])
+            assert reporting_in(summary) <= proof.unproved, (summary["topic"], summary["partition"])
         elif proof:
             assert without_figures(proof.summary or {}) == without_figures(summary), summary["topic"]
     return sum(proof.summary is not None for proof in proofs.values())
 
 
-def without_figures(summary: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in summary.items() if name != "figures"}
-
-
-def compare_together(texts: Sequence[str], offsets: int = OFFSETS) -> int:
-    with tempfile.TemporaryDirectory() as folder:
-        return compare(open_run(together(texts).write(Path(folder))), offsets)
+compare_together = partial(compared, compare)
 
 
 @pytest.mark.parametrize("offsets", [2, pytest.param(10, marks=pytest.mark.campaign)])

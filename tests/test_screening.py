@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -42,9 +43,13 @@ def together(texts: Sequence[str]) -> History:
     return History([event for one in parsed for event in one.events], config)
 
 
-def compare_together(texts: Sequence[str]) -> int:
+def compared(compare: Callable[..., int], texts: Sequence[str], *arguments: int) -> int:
+    """What a comparison of a run returns for the run of these histories."""
     with tempfile.TemporaryDirectory() as folder:
-        return compare(open_run(together(texts).write(Path(folder))))
+        return compare(open_run(together(texts).write(Path(folder))), *arguments)
+
+
+compare_together = partial(compared, compare)
 
 
 def test_no_finding_of_the_corpus_is_proved_away(tmp_path: Path) -> None:

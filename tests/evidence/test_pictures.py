@@ -169,11 +169,8 @@ def test_the_time_without_a_leader_is_drawn() -> None:
 
 
 def test_labels_of_replicas_do_not_collide() -> None:
-    def broker(name: str, end: int, mark: int, *blocks: list[Any]) -> dict[str, Any]:
-        return {"broker": name, "start": 0, "end": end, "high_watermark": mark, "blocks": list(blocks)}
-
-    one = broker("1", 833, 828, [0, 634, None, None], [635, 832, None, "1"])
-    other = broker("2", 1453, 1452, [0, 634, None, None], [635, 832, None, "2"], [833, 1452, None, None])
+    one = _broker("1", 833, [0, 634, None, None], [635, 832, None, "1"], mark=828)
+    other = _broker("2", 1453, [0, 634, None, None], [635, 832, None, "2"], [833, 1452, None, None], mark=1452)
     logs = [{"name": "s", "time": 57 * 10**9, "brokers": [one, other], "differ": [[635, 832]]}]
     drawn = {"logs": logs, "leader": "2", "terms": [], "cuts": [[60 * 10**9, "1", 828, 833]]}
     figure = replicas.draw({"partitions": [{"name": "orders-0", "lost": 198, "replicas": drawn}]}, "orders-0")
