@@ -234,12 +234,13 @@ def test_parquet_of_fractions_is_refused(column: str, tmp_path: Path) -> None:
     assert check(tmp_path / "h.parquet", tmp_path / "out") == 2
 
 
-def test_a_failure_to_read_parquet_without_a_message_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_to_read_parquet_without_a_message_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: str) -> None:
         raise OSError
 
     monkeypatch.setattr("pyarrow.parquet.ParquetFile", fail)
-    assert parquet.read_group("history.parquet", 3)[2:] == (0, "row group 3 cannot be read: OSError")
+    (tmp_path / "history.parquet").touch()
+    assert parquet.read_group(str(tmp_path / "history.parquet"), 3)[2:] == (0, "row group 3 cannot be read: OSError")
 
 
 def test_a_poll_with_an_unreadable_invocation_may_have_read_anything(tmp_path: Path) -> None:

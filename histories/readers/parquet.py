@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -57,16 +59,14 @@ def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, 
 
     pyarrow reads the footer. polars reads the values in half of pyarrow's time, without columns that have none.
     """
-    import pyarrow.parquet as pq
-
     from .native import check_events
 
     try:
-        with pq.ParquetFile(path) as file:
-            first = sum(file.metadata.row_group(number).num_rows for number in range(group))
-            described, metadata = file.metadata.row_group(group), file.schema_arrow.metadata or {}
-            names = [name for name in EVENTS if name in file.schema_arrow.names and name != "line"]
-        rows = pl.scan_parquet(path, glob=False).slice(first, described.num_rows)
+        found = Path(path).stat()
+        file = _opened(path, found.st_ino, found.st_size, found.st_mtime_ns)
+        described, metadata = file.metadata.row_group(group), file.schema.metadata or {}
+        names = [name for name in EVENTS if name in file.schema.names and name != "line"]
+        rows = file.rows.slice(file.firsts[group], described.num_rows)
         filled = _filled_columns(described).intersection(names)
         frame = rows.select(filled).collect()
         functions = {*frame["f"].cast(pl.String).unique()} if "f" in filled else set()
@@ -82,6 +82,25 @@ def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, 
     numbered = complete(typed.with_row_index("line").cast({"line": pl.Int64}), EVENTS)
     events, malformed = check_events(numbered, numbered=False, placed=metadata.get(_DIALECT) != b"jepsen")
     return events, malformed, described.num_rows, ""
+
+
+class _Opened(NamedTuple):
+    """A file whose footer is known. The footer grows with the row groups, so it is read once for all of them."""
+
+    metadata: pq.FileMetaData
+    schema: pa.Schema
+    firsts: list[int]  # by row group: the number of its first row
+    rows: pl.LazyFrame  # keeps what it reads of the footer
+
+
+@lru_cache(maxsize=8)
+def _opened(path: str, *version: int) -> _Opened:  # noqa: ARG001 - a file that was replaced is opened again
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        counts = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+        firsts = [0, *accumulate(counts)]
+        return _Opened(file.metadata, file.schema_arrow, firsts, pl.scan_parquet(path, glob=False))
 
 
 def _filled_columns(group: pq.RowGroupMetaData) -> set[str]:
