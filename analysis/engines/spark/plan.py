@@ -106,6 +106,7 @@ def _plan(
     batch, is_observed = batch_of(run.settings.batches), F.col("kind").isin(*OBSERVATIONS)
     sizes = blocks.filter(is_observed).select("kind", *UNIT, batch.alias("batch"), F.length("payload").alias("size"))
     listed = sizes.groupBy("kind", *UNIT, "batch").agg(F.sum("size").alias("size")).collect()
+    blocks = blocks.coalesce(tasks)  # they are stored now; a task costs more than the selection of a split's blocks
     blocks = blocks if decoded is None else blocks.unionByName(decoded)
     if large := ranges.large_units(run, listed):
         blocks = ranges.prove(blocks, large, run.settings, tasks, partial(store, stored=stored))
@@ -218,26 +219,35 @@ def _decode_in_folder(row: dict[str, Any], folder: Path) -> Iterator[pa.RecordBa
 
 
 def tasks_of(run: Run) -> list[dict[str, Any]]:
-    """Rows (number, kind, task as a JSON list): one for each split, and one for several small files of brokers.
+    """Rows (number, kind, task as a JSON list): one for each split of text, and one for several row groups of Parquet
+    or small files of brokers.
 
     Paths are absolute, as workers run in other folders than the driver.
     """
-    lists: list[tuple[str, list[dict[str, Any]]]] = [
-        ("packed" if split.is_shared else "splits", [asdict(replace(split, path=str(Path(split.path).absolute())))])
-        for split in run.splits
-    ]
+    lists: list[tuple[str, list[dict[str, Any]]]] = []
     bytes_left = 0  # of the last task
-    for part in run.evidence:
-        size = (part.end - part.start) if part.end is not None else ASSUMED_FILE_BYTES
-        if bytes_left < size or not lists or lists[-1][0] != "parts":
-            lists.append(("parts", []))
+    for kind, item, size in _items_of(run):
+        if bytes_left < size or not lists or lists[-1][0] != kind:
+            lists.append((kind, []))
             bytes_left = SPLIT_BYTES
-        lists[-1][1].append(asdict(replace(part, path=part.path.absolute())))
+        lists[-1][1].append(item)
         bytes_left -= size
     return [
         {"number": number, "kind": kind, "task": json.dumps(items, default=str)}
         for number, (kind, items) in enumerate(lists)
     ]
+
+
+def _items_of(run: Run) -> Iterator[tuple[str, dict[str, Any], int]]:
+    """Kind, fields and bytes of each split and each part of brokers' files. A split of text fills a task."""
+    row_group = min(text_blocks.COMPRESSION * run.bytes // max(1, len(run.splits)), SPLIT_BYTES)
+    for split in run.splits:
+        fields = asdict(replace(split, path=str(Path(split.path).absolute())))
+        size = row_group if split.reader == "parquet" else SPLIT_BYTES
+        yield "packed" if split.is_shared else "splits", fields, size
+    for part in run.evidence:
+        size = (part.end - part.start) if part.end is not None else ASSUMED_FILE_BYTES
+        yield "parts", asdict(replace(part, path=part.path.absolute())), size
 
 
 def _reading(settings_json: str, lines: Accumulator[int] | None) -> Map:

@@ -99,9 +99,12 @@ def _cutting(range_offsets: int, large: list[Unit]) -> Map:
             if row["kind"] == "small":
                 units = {unit: frame.filter(**unit._asdict()).drop(*UNIT) for unit in large}
             for unit, rows in units.items():
-                for number, part in by_range(row["name"], rows, range_offsets) if len(rows) else ():
+                parts = by_range(row["name"], rows, range_offsets) if len(rows) else []
+                is_one = rows is frame and len(parts) == 1
+                for number, part in parts:
                     kind = "rest" if number == REST else "observations"
-                    cells = [kind, *unit, row["name"], row["turn"], pack(part), number]
+                    payload = row["payload"] if is_one else pack(part)
+                    cells = [kind, *unit, row["name"], row["turn"], payload, number]
                     arrays = [pa.array([cell], field.type) for cell, field in zip(cells, _RANGED, strict=True)]
                     yield pa.RecordBatch.from_arrays(arrays, schema=_RANGED)
 
