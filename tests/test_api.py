@@ -152,8 +152,8 @@ def test_simulations_are_bundles(tmp_path: Path) -> None:
     folder = logjudge.simulate(tmp_path / "run", "kip-320", seed=3, brokers=3, ops=100, settings={"acks": "all"})
     assert logjudge.check(folder).verdict == "valid"
     for arguments, message in (
-        ({"variant": "zab"}, "found variant='zab'"),
-        ({"settings": {"x": 1}}, "found the setting 'x'"),
+        ({"variant": "zab"}, "found variant 'zab'"),
+        ({"settings": {"x": 1}}, "found setting 'x'"),
         ({"faults": "meteor"}, "found fault 'meteor'"),
     ):
         with pytest.raises(logjudge.UsageError, match=message):

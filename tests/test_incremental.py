@@ -83,7 +83,10 @@ def assert_same(run: Path, done: Call) -> None:
     mine, other = report_of(done.results, ""), report_of(whole, "")
     pending = {*not_yet(mine, done.results)}
     for name, rule in other["rules"].items():
-        assert mine["rules"][name] == rule or (name in pending and rule["verdict"] == "valid"), name
+        found = mine["rules"][name]
+        # A breach that was found may not be the only one yet.
+        known = rule if found["complete"] else {**rule, "complete": False}
+        assert found == known or (name in pending and rule["verdict"] == "valid"), name
     assert {name: mine[name] for name in SAME} == {name: other[name] for name in SAME}
 
 

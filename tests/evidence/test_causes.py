@@ -340,6 +340,8 @@ def test_every_cause_of_the_design_is_there():
         "compaction",
         "consumer-reset",
         "committed-offset-vanished",
+        "commits-lost",
+        "stale-commit",
         "commit-before-handle",
         "truncation-below-position",
         "retry-duplicate",

@@ -44,8 +44,8 @@ def test_an_offset_has_a_history(unpacked: Unpack) -> None:
     assert "broker 1 truncated orders-0 to offset 255" in output
 
 
-def test_generations_of_a_topic_are_explained_where_their_labels_appear(unpacked: Unpack) -> None:
-    run_folder = unpacked("clean-a")
+def test_generations_of_a_topic_are_explained_where_their_labels_appear(unpacked: Unpack, tmp_path: Path) -> None:
+    run_folder = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
     before = run_folder / "snapshots" / "before"
     shutil.copytree(run_folder / "brokers", before / "brokers")
     config = json.loads((run_folder / "run.json").read_text())
