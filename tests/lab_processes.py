@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
+
+from logjudge.histories.recording.lab.processes import command_lines
 
 
 def processes(folder: str | Path) -> list[int]:
-    """The processes whose command line names a folder, without this one."""
-    listing = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,stat=,args="], capture_output=True, text=True, check=True)
-    rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
-    return [int(pid) for pid, stat, args in rows if str(folder) in args and not stat.startswith("Z")]
+    """The processes whose command line names a folder."""
+    return [pid for pid, arguments in command_lines().items() if any(str(folder) in one for one in arguments)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -101,6 +102,7 @@ def wrong_imports(path: Path) -> set[str]:
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout of git")
+@pytest.mark.skipif(shutil.which("git") is None, reason="git lists what is committed")
 def test_no_result_is_committed() -> None:
     """Results of logjudge are written to folders, and such a folder is easily added to a commit by mistake."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from logjudge.histories.errors import LogjudgeError, MissingComponentError, Usag
 from logjudge.histories.recording.lab import releases
 from logjudge.histories.recording.lab.cluster import Plan
 from logjudge.histories.recording.lab.handle import Lab
+from logjudge.histories.recording.lab.processes import _listed_by_ps, command_lines
 from logjudge.histories.recording.lab.releases import fetch_kafka, find_kafka, release_of
 
 JAVA = f"""#!{sys.executable}
@@ -143,6 +145,7 @@ OWNER = """
 import sys, time
 from logjudge.histories.recording.lab.cluster import Plan
 from logjudge.histories.recording.lab.handle import Lab
+from logjudge.histories.recording.lab.processes import _listed_by_ps, command_lines
 with Lab.start(Plan(sys.argv[1], "4.1.1", sys.argv[2], brokers=1)) as lab:
     print("up", flush=True)
     time.sleep(600)
@@ -164,15 +167,18 @@ def test_a_command_that_is_killed_leaves_no_process(plan: Plan, number: signal.S
 def test_nodes_die_with_their_keeper_and_down_cleans_up(plan: Plan, tmp_path: Path) -> None:
     lab = Lab.start(plan)
     lab.leave()
-    listing = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,args="], capture_output=True, text=True, check=True)
-    keeper = next(
-        int(line.split()[0]) for line in listing.stdout.splitlines() if ".keeper" in line and plan.folder in line
-    )
+    [keeper] = [pid for pid in processes(plan.folder) if any(".keeper" in one for one in command_lines()[pid])]
     os.kill(keeper, signal.SIGKILL)
     wait_until_none(plan.folder)
     done = shell("lab", "down", "--lab", plan.folder, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert shell("lab", "down", "--lab", plan.folder, cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="this system has no ps")
+def test_ps_lists_the_same_processes() -> None:
+    own = command_lines()[os.getpid()]
+    assert _listed_by_ps()[os.getpid()] == " ".join(own).split()
 
 
 def test_the_command_leaves_the_cluster_running(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any, cast
 from ...errors import LogjudgeError, UsageError
 from .cluster import STATE_FILE, Plan, write_plan
 from .links import HOST
+from .processes import command_lines
 
 RESPONSE_SECONDS = 300.0  # the start of nodes on a busy machine takes minutes
 END_SECONDS = 120.0
@@ -148,15 +149,7 @@ class Lab:
     def _alive(self) -> list[int]:
         """The processes of this lab that still run: their command line has the lab's identity."""
         mark = f"-Dlogjudge.lab={self._state['id']}"
-        listing = subprocess.run(
-            ["ps", "-A", "-ww", "-o", "pid=,stat=,args="], capture_output=True, text=True, check=False
-        )
-        found = []
-        for line in listing.stdout.splitlines():
-            pid, stat, *rest = line.split(None, 2)
-            if rest and not stat.startswith("Z") and mark in rest[0].split():
-                found.append(int(pid))
-        return found
+        return [pid for pid, arguments in command_lines().items() if mark in arguments]
 
 
 def _end(keeper: subprocess.Popen[bytes]) -> None:
