@@ -39,7 +39,7 @@ FIRST = (
 )
 # Files that share the fixture combined_corpus. Those in evidence/ share recorded runs. The tests that share the fixture
 # spark have "spark" in their names.
-CORPUS = ("test_rules.py", "test_findings.py", "test_ranges.py")
+CORPUS = ("test_rules.py", "test_findings.py", "test_ranges.py", "test_condense.py")
 
 # Masses of runs of what other tests cover: tracing their lines costs as much again, and shows nothing more.
 UNTRACED = (
@@ -76,8 +76,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupSchedul
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) and group_of(item.nodeid) != "spark":
-            raise pytest.UsageError(f"{item.nodeid} uses the fixture spark, so its name must contain spark")
+        uses_spark = "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark")
+        if uses_spark and group_of(item.nodeid) != "spark":
+            raise pytest.UsageError(f"{item.nodeid} needs Spark, so its name must contain spark")
         if item.path.name in UNTRACED:
             item.add_marker(pytest.mark.no_cover)
     # Objects of imported modules stay until the end: searching them for garbage repeatedly takes a tenth of the time.

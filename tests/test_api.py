@@ -19,19 +19,21 @@ EXAMPLE = ROOT / "examples" / "unclean-election"
 IN_SPARK = "## In your own Spark session"
 
 
-@pytest.mark.parametrize("title", ["", pytest.param(IN_SPARK, marks=pytest.mark.spark)])
-def test_the_examples_of_the_page(title: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the section that needs Spark run in a session of the tests."""
+@pytest.mark.parametrize("in_spark", [False, pytest.param(True, marks=pytest.mark.spark)], ids=["local", "spark"])
+def test_the_examples_of_the_page(
+    in_spark: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the section that needs Spark run in the session that the tests share."""
     page = (ROOT / "docs" / "python.md").read_text()
     before, _, rest = page.partition(IN_SPARK)
     section, mark, after = rest.partition("\n## ")
-    text, names = (section, {"spark": request.getfixturevalue("spark")}) if title else (before + mark + after, {})
+    text, names = (section, {"spark": request.getfixturevalue("spark")}) if in_spark else (before + mark + after, {})
     folder = request.getfixturevalue("tmp_path")
     (folder / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(folder)
     example = doctest.DocTestParser().get_doctest(text, {"logjudge": logjudge, **names}, "python.md", None, None)
     done = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(example)
-    assert done.attempted > (3 if title else 20)
+    assert done.attempted > (3 if in_spark else 20)
     assert done.failed == 0
 
 

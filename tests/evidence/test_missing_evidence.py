@@ -94,9 +94,9 @@ OF_ONE_BROKER = ("checkpoint-order", "epoch-order", "aborted-index", "log-corrup
     "name", [name for name in RUNS if name in IN_SHORT or (IS_CAMPAIGN and name != "custom-kraft")]
 )
 def test_without_a_part_of_the_evidence_no_breach_appears_and_none_turns_valid(
-    name: str, what: str, unpacked: Unpack, whole_verdict: Callable[[str], Any], tmp_path: Path
+    name: str, what: str, unpacked: Unpack, tmp_path: Path
 ) -> None:
-    whole = whole_verdict(name)
+    whole = judged(unpacked(name))
     root = shutil.copytree(unpacked(name), tmp_path / "run")
     TAKEN_AWAY[what](root)
     rest = judged(root)
@@ -107,16 +107,3 @@ def test_without_a_part_of_the_evidence_no_breach_appears_and_none_turns_valid(
         assert now != "valid" or before != "invalid" or rule in OF_ONE_BROKER, rule
     assert what != "checkpoints" or rest.rules["checkpoint-order"]["verdict"] == "not-judged"
     assert rest.verdict == "invalid" if whole.verdict == "invalid" else rest.verdict != "invalid"
-
-
-@pytest.fixture(scope="module")
-def whole_verdict(unpacked: Unpack) -> Callable[[str], Any]:
-    """The result of a recorded run, judged once."""
-    results: dict[str, Any] = {}
-
-    def result_of(name: str) -> Any:
-        if name not in results:
-            results[name] = judged(unpacked(name))
-        return results[name]
-
-    return result_of
