@@ -1,7 +1,9 @@
-"""Prefixes that collectors put in front of each line of a broker's log: a name, a time, colours.
+"""Lines of brokers' logs without the prefixes that collectors put in front of them, and in Kafka's own layout.
 
 `docker compose logs` writes `kafka-1  | `, `kubectl logs --prefix` writes `[pod/kafka-0/kafka] `, journald a time, the
-host and the unit; `--timestamps` adds a time. One such file may hold the lines of several brokers.
+host and the unit; `--timestamps` adds a time. One such file may hold the lines of several brokers. Strimzi's containers
+write lines in layouts of their own (its default-logging/KafkaCluster.properties): with the thread, and since Kafka 4.0
+without milliseconds.
 """
 
 from __future__ import annotations
@@ -15,17 +17,35 @@ from ..files import HEAD_BYTES, Split, blocks, compression_of, head_of
 STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
 _COLOUR = r"(?:\x1b\[[\d;]*m)*"
 _PREFIX = re.compile(
-    rf"{_COLOUR}(?:(?P<service>[\w.\-]+) *\| ?|(?P<pod>\[pod/[^\]\s]+\]) ?"
+    rf"{_COLOUR}(?:(?P<service>[\w.\-]+) *\|(?:{_COLOUR} )?|(?P<pod>\[pod/[^\]\s]+\]) ?"
     r"|[A-Z][a-z]{2} [ \d]\d [\d:]{8} (?P<unit>[\w.\-]+ [\w.\-@]+)(?:\[\d+\])?: ?)?"
     rf"{_COLOUR}(?:\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.]*(?:Z|[+-]\d\d:?\d\d) )?{_COLOUR}"
+)
+_STRIMZI = re.compile(
+    r"(?P<second>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?P<fraction>[,.]\d{3})? +(?P<level>[A-Z]+) +"
+    r"(?:\[[^\[\]]*\] (?P<logger>[\w.$]+):(?:\d+|\?) - )?"  # since Kafka 4.0; the thread is behind the line before
 )
 
 
 def split_prefix(line: str) -> tuple[str, str]:
-    """The name of the source in front of a line, "" without one, and the line as the broker wrote it."""
+    """The name of the source in front of a line, "" without one, and the line in Kafka's own layout."""
     found = _PREFIX.match(line)
     assert found is not None  # all of its parts are optional
-    return found["service"] or found["pod"] or found["unit"] or "", line[found.end() :]
+    return found["service"] or found["pod"] or found["unit"] or "", in_kafkas_layout(line[found.end() :])
+
+
+def in_kafkas_layout(line: str) -> str:
+    """A line without a prefix as Kafka's own configuration writes it: `[time] LEVEL message (logger)`."""
+    found = _STRIMZI.match(line)
+    if found is None:
+        return line
+    text = line[found.end() :]
+    if found["logger"]:
+        text += f" ({found['logger']})"
+    elif text.endswith("]"):
+        message, logger, thread = text.rpartition(") [")
+        text = message + ")" if logger and "]" not in thread[:-1] else text
+    return f"[{found['second']}{found['fraction'] or ',000'}] {found['level']} {text}"
 
 
 def heads_of(path: Path) -> dict[str | None, str]:
@@ -33,10 +53,9 @@ def heads_of(path: Path) -> dict[str | None, str]:
 
     A file that has prefixes is read as a whole: its sources may follow each other. Raises OSError or ValueError.
     """
-    head = head_of(path).decode("utf-8", "replace")
-    lines = head.split("\n")
+    lines = [in_kafkas_layout(line) for line in head_of(path).decode("utf-8", "replace").split("\n")]
     if any(map(STAMP.match, lines)) or not any(STAMP.match(split_prefix(line)[1]) for line in lines):
-        return {None: head}
+        return {None: "\n".join(lines)}
     found: dict[str | None, list[str]] = {}
     sizes: dict[str, int] = {}
     for line in _lines(path):
@@ -46,6 +65,11 @@ def heads_of(path: Path) -> dict[str | None, str]:
             found.setdefault(source, []).append(text)
     stamped = {source: texts for source, texts in found.items() if any(map(STAMP.match, texts))}
     return {source: "\n".join(texts) for source, texts in stamped.items()}
+
+
+def has_times(path: Path) -> bool:
+    """Whether a line of a log without prefixes begins with a time. Raises OSError or ValueError."""
+    return any(STAMP.match(in_kafkas_layout(line)) for line in _lines(path))
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -17,7 +17,7 @@ import polars as pl
 
 from ..files import MAX_DECOMPRESSED_BYTES, Split, blocks
 from .log_patterns import PATTERNS, Pattern
-from .log_prefixes import STAMP, split_prefix
+from .log_prefixes import STAMP, in_kafkas_layout, split_prefix
 from .tables import DAMAGE, LOG_EVENTS, Row, damage_row, unreadable_row
 
 LITERALS = sorted({p.literal for p in PATTERNS})
@@ -172,9 +172,9 @@ def _changes(text: str) -> dict[str, Any]:
 
 
 def _line_of(line: str, source: str | None) -> str:
-    """The line as the broker wrote it; "" for one of another source."""
+    """The line in Kafka's own layout, without a prefix; "" for one of another source."""
     if source is None:
-        return line
+        return in_kafkas_layout(line)
     name, text = split_prefix(line)
     return text if name == source else ""
 

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.layout import find_parts, split_part
+from logjudge.histories.evidence.log_owner import UNDATED
 from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.parts import Part
 
@@ -169,7 +170,7 @@ def test_hosts_without_meta_properties_have_the_id_in_their_logs(unpacked, tmp_p
 
 PREFIXES = {
     "compose": "kafka-{0}  | ",
-    "coloured": "\x1b[3{0}mkafka-{0}  | \x1b[0m",
+    "coloured": "\x1b[3{0}mkafka-{0}  |\x1b[0m ",
     "kubectl": "[pod/kafka-{0}/broker] ",
     "timestamps": "kafka-{0} | 2026-11-21T09:23:04.607123456Z ",
     "journald": "Nov 21 09:23:04 host-{0} kafka-server-start.sh[{0}17]: ",
@@ -208,6 +209,17 @@ def test_a_log_of_one_service_is_of_the_broker_in_its_lines(unpacked, tmp_path):
     (tmp_path / "server.log").write_text("".join(f"broker | {line}\n" for line in lines))
     [part] = find_parts(tmp_path)
     assert (part.kind, part.broker, part.source) == ("log", "2", "broker")
+
+
+@pytest.mark.parametrize("text", ["", "Picked up JAVA_TOOL_OPTIONS: -Xmx1g\n[2026-11-20 10:00:00,000] INFO started\n"])
+def test_a_log_without_times_is_unreadable(text, tmp_path):
+    log = tmp_path / "brokers" / "1" / "server.log"
+    log.parent.mkdir(parents=True)
+    log.write_text(text)
+    assert [part.kind for part in find_parts(tmp_path)] == ["log"]
+    log.write_text('{"timestamp": "2026-11-20T10:00:00Z", "message": "started", "level": "INFO"}\n')
+    [part] = find_parts(tmp_path)
+    assert (part.kind, part.broker, part.reason) == ("unreadable", "1", UNDATED)
 
 
 def test_lines_of_a_service_without_an_id_are_left_out(unpacked, tmp_path):

@@ -1,0 +1,83 @@
+"""The recipes of docs/recording.md that copy brokers' files from containers, with stand-ins for kubectl and docker."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import ROOT
+from logjudge import check
+
+from .test_commands import Unpack
+
+PAGE = (ROOT / "docs" / "recording.md").read_text()
+# Each serves recorded brokers' files as its tool does: below $DISKS is a folder for each container, by number.
+STAND_INS = {
+    "kubectl": """#!/usr/bin/env bash
+set -eu
+case "$1" in
+    cp) [ "$2 $3" = "-c kafka" ]; from=$4; to=$5
+        [ "${from#*:}" = /var/lib/kafka ]; name=${from%%:*}
+        mkdir -p "$to/data"; cp -r "$DISKS/${name##*-}/data" "$to/data/kafka-log${name##*-}" ;;
+    logs) [ "$3 $4" = "-c kafka" ]; cat "$DISKS/${2##*-}/server.log" ;;
+    *) exit 1 ;;
+esac
+""",
+    "docker": """#!/usr/bin/env bash
+set -eu
+[ "$1" = compose ]
+case "$2" in
+    cp) [ "${3#*:}" = /tmp/kraft-combined-logs ]; name=${3%%:*}; cp -r "$DISKS/${name##*-}/data" "$4" ;;
+    logs) sed "s/^/$(printf '\\033[36m')$3  |$(printf '\\033[0m') /" "$DISKS/${3##*-}/server.log" ;;
+    *) exit 1 ;;
+esac
+""",
+}
+RECIPES = {"kubectl": "Kubernetes (", "docker": "docker compose ("}
+LINE = re.compile(r"^\[(\S+ [\d:]+)(,\d+)\] ([A-Z]+) (.*) \((?:[\w.]+\.)?(\w+)\)$", re.MULTILINE)
+LAYOUTS = {
+    "kubectl": r"\1\2 \3 \4 (kafka.\5) [data-plane-kafka-request-handler-1]",  # Strimzi before Kafka 4.0
+    "kubectl ": r"\1 \3  [kafka-0-raft-io-thread] \5:110 - \4",  # since
+    "docker": r"\g<0>",
+}
+
+
+def recipe(title: str) -> str:
+    """The commands below a line of the page."""
+    _, _, after = PAGE.partition(f"\n{title}")
+    return (
+        after.partition("\n\n")[2].partition("\n\n")[0].replace("    logjudge", f"    {sys.executable} -m logjudge.cli")
+    )
+
+
+@pytest.mark.parametrize("form", LAYOUTS)
+def test_brokers_in_containers_are_collected(form: str, unpacked: Unpack, tmp_path: Path) -> None:
+    tool = form.strip()
+    recorded = shutil.copytree(unpacked("kip-101-a"), tmp_path / "recorded")
+    shutil.rmtree(recorded / "snapshots")
+    shutil.rmtree(recorded / "dump")
+    run = shutil.copytree(recorded, tmp_path / "RUN")
+    disks = Path(shutil.move(run / "brokers", tmp_path / "disks"))
+    for log in disks.rglob("server.log"):
+        log.write_text(LINE.sub(LAYOUTS[form], log.read_text()))
+    if "0 1 2" in recipe(RECIPES[tool]):
+        for broker in (1, 2, 3):
+            (disks / str(broker)).rename(disks / str(broker - 1))
+    (tmp_path / tool).write_text(STAND_INS[tool])
+    (tmp_path / tool).chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(
+        ["bash", "-euc", recipe(RECIPES[tool])],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "DISKS": str(disks)},
+        check=True,
+    )
+    before, after = check(recorded), check(run)
+    assert after.verdict == before.verdict == "invalid"
+    assert after.findings.drop("evidence").equals(before.findings.drop("evidence"))
+    assert [one["cause"] for one in after.causes] == [one["cause"] for one in before.causes]
