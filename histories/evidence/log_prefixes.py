@@ -1,9 +1,9 @@
 """Lines of brokers' logs without the prefixes that collectors put in front of them, and in Kafka's own layout.
 
 `docker compose logs` writes `kafka-1  | `, `kubectl logs --prefix` writes `[pod/kafka-0/kafka] `, journald a time, the
-host and the unit; `--timestamps` adds a time. One such file may hold the lines of several brokers. Strimzi's containers
-write lines in layouts of their own (its default-logging/KafkaCluster.properties): with the thread, and since Kafka 4.0
-without milliseconds.
+host and the unit; `--timestamps` adds a time, and files below /var/log/pods have the stream behind it. One such file
+may hold the lines of several brokers. Strimzi's containers write lines in layouts of their own: with the thread, and
+since Kafka 4.0 without milliseconds (default-logging/KafkaCluster.properties).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from ..files import HEAD_BYTES, Split, blocks, compression_of, head_of
 
 STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
 _COLOUR = r"(?:\x1b\[[\d;]*m)*"
+_ISO_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d) "
 _PREFIX = re.compile(
     rf"{_COLOUR}(?:(?P<service>[\w.\-]+) *\|(?:{_COLOUR} )?|(?P<pod>\[pod/[^\]\s]+\]) ?"
-    r"|[A-Z][a-z]{2} [ \d]\d [\d:]{8} (?P<unit>[\w.\-]+ [\w.\-@]+)(?:\[\d+\])?: ?)?"
-    rf"{_COLOUR}(?:\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.]*(?:Z|[+-]\d\d:?\d\d) )?{_COLOUR}"
+    rf"|(?:[A-Z][a-z]{{2}} [ \d]\d [\d:]{{8}} |{_ISO_TIME})(?P<unit>[\w.\-]+ [\w.\-@]+)(?:\[\d+\])?: ?)?"
+    rf"{_COLOUR}(?:{_ISO_TIME}(?:std(?:out|err) [FP] )?)?{_COLOUR}"
 )
 _STRIMZI = re.compile(
     r"(?P<second>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?P<fraction>[,.]\d{3})? +(?P<level>[A-Z]+) +"

@@ -23,7 +23,8 @@ from .tables import DAMAGE, LOG_EVENTS, Row, damage_row, unreadable_row
 LITERALS = sorted({p.literal for p in PATTERNS})
 MAX_LINE = 1 << 20  # bytes; a longer line cannot be of a broker
 MAX_TEXT = 400  # characters of a line that an event keeps
-CONTEXT_BYTES = 64 << 10  # read before a range, to find the time of the line before it
+CONTEXT_BYTES = 128 << 10  # read before a range, to find the time of the line before it
+MAX_LINES_BACK = 1_000  # to the time of a stack trace or a configuration; lines of other sources may be between
 OVERLONG = re.compile(r"(?<!\d)0*[1-9]\d{18}(?!\w*\.log)")  # a number that is more than Kafka counts
 COLUMNS = ("topic", "partition", "subject")
 
@@ -74,7 +75,7 @@ def _read_gzipped(path: Path, source: str | None) -> tuple[pl.DataFrame, pl.Data
         damage += _overlong(block.data, at)
         text = block.data.decode("utf-8", "replace")
         frames.append(parse_log(text, block.first_line + 1, before, source))
-        lines = pl.Series(text.rstrip("\n").rsplit("\n", 200))
+        lines = pl.Series(text.rstrip("\n").rsplit("\n", MAX_LINES_BACK))
         at, before = at + len(block.data), _time(lines, len(lines) - 1, source)
         problem = block.damage or (
             f"more than {MAX_DECOMPRESSED_BYTES >> 30} GiB" if at > MAX_DECOMPRESSED_BYTES else ""
@@ -112,10 +113,9 @@ def parse_log(
             found = pattern.regex.search(line)
             if found is None or any(OVERLONG.search(value or "") for value in found.groups()):
                 continue
-            event = _event(pattern, found, line, first_line + index, _time(lines, index, source))
+            event = _event(pattern, found, line, first_line + index, _time(lines, index, source) or time_before)
             if pattern.kind in ("boot", "configured"):
-                last_seen = _time(lines, index - 1, source) if index else time_before
-                event["fields"] = json.dumps({"alive_until": last_seen})
+                event["fields"] = json.dumps({"alive_until": _time(lines, index - 1, source) or time_before})
             rows.append(event)
             break
     return pl.DataFrame(rows, schema=LOG_EVENTS)
@@ -181,7 +181,7 @@ def _line_of(line: str, source: str | None) -> str:
 
 def _time(lines: pl.Series, index: int, source: str | None = None) -> int | None:
     """The time of a line in ms. A line of a stack trace has the time of the line above the trace."""
-    for back in range(index, max(index - 200, -1), -1):
+    for back in range(index, max(index - MAX_LINES_BACK, -1), -1):
         found = STAMP.match(_line_of(lines[back], source))
         if found:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -174,6 +175,7 @@ PREFIXES = {
     "kubectl": "[pod/kafka-{0}/broker] ",
     "timestamps": "kafka-{0} | 2026-11-21T09:23:04.607123456Z ",
     "journald": "Nov 21 09:23:04 host-{0} kafka-server-start.sh[{0}17]: ",
+    "short-iso": "2026-11-21T09:23:04+0000 host-{0} kafka-server-start.sh[{0}17]: ",
 }
 
 
@@ -220,6 +222,16 @@ def test_a_log_without_times_is_unreadable(text, tmp_path):
     log.write_text('{"timestamp": "2026-11-20T10:00:00Z", "message": "started", "level": "INFO"}\n')
     [part] = find_parts(tmp_path)
     assert (part.kind, part.broker, part.reason) == ("unreadable", "1", UNDATED)
+
+
+def test_a_file_of_a_pod_has_times_and_streams(unpacked, tmp_path):
+    log = unpacked("kip-101-a") / "brokers/2/server.log"
+    written = [f"2026-11-21T09:23:04.607123456Z stdout F {line}\n" for line in log.read_text().splitlines()]
+    (tmp_path / "server.log").write_text("".join(written))
+    [part] = find_parts(tmp_path)
+    parts = (part, replace(part, path=log, source=None))
+    got, expected = (pl.concat([block.frame for block in read_part(one)]) for one in parts)
+    assert got.equals(expected)
 
 
 def test_lines_of_a_service_without_an_id_are_left_out(unpacked, tmp_path):
