@@ -22,6 +22,7 @@ from .dump_text import is_dump
 from .duplicate_copies import Node, nodes_of, properties_of
 from .foreign_files import without_foreign_files
 from .log_owner import logs_in, writer_of
+from .log_prefixes import is_undated
 from .parts import Part
 from .server_log import split_log
 from .tables import FINAL
@@ -41,6 +42,7 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 PRODUCER_FILE = re.compile(r"[0-9]{20}\.(txnindex|snapshot)")  # what a broker keeps of the producers of a partition
 COORDINATORS = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactions"}  # kinds of parts
 FOLDERS = ("metadata", *COORDINATORS.values())  # kinds of parts that are a folder
+UNDATED = "found no line with a time, expected lines such as `[2026-11-20 10:00:00,000] INFO started (kafka.Kafka)`"
 UNKNOWN_BROKER = "?"
 MAX_DEPTH = 12  # of folders below the opened one
 MAX_ENTRIES = 1_000_000  # files and folders of a run
@@ -88,7 +90,13 @@ def find_parts(root: Path) -> list[Part]:
 
 
 def _pieces(part: Part) -> list[Part]:
-    return logs_in(part) if part.kind == "log" else [part]
+    """A log as a part for each source of its lines. One without times, such as one in JSON, is unreadable."""
+    if part.kind != "log":
+        return [part]
+    try:
+        return [replace(part, kind="unreadable", reason=UNDATED)] if is_undated(part.path) else logs_in(part)
+    except (OSError, ValueError):
+        return [part]  # reading it reports why
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from .log_prefixes import has_times, heads_of
+from .log_prefixes import heads_of
 from .parts import Part
 
 _CONFIGURED = re.compile(r"^\t(?:node|broker)\.id = (\d+)\s*$", re.MULTILINE)
@@ -27,7 +27,6 @@ _NAMED = re.compile(
     re.MULTILINE,
 )
 
-UNDATED = "found no line with a time, expected lines such as `[2026-11-20 10:00:00,000] INFO started (kafka.Kafka)`"
 _OF_KAFKA = re.compile(r"\(kafka\.|\(org\.apache\.kafka\.")
 
 
@@ -40,11 +39,9 @@ def writer_of(path: Path) -> str | None:
 def logs_in(part: Part) -> list[Part]:
     """A log as a part for each source of its lines. Of several sources each has the broker of its own lines.
 
-    Lines of a source that no broker's id names are left out. A log without times, such as one in JSON, is unreadable.
+    Lines of a source that no broker's id names are left out.
     """
     heads = _heads(part.path)
-    if heads.keys() == {None} and heads[None].strip() and not has_times(part.path):
-        return [replace(part, kind="unreadable", reason=UNDATED)]
     if len(heads) < 2:
         return [replace(part, source=source) for source in heads] or [part]
     found = []

@@ -68,9 +68,14 @@ def heads_of(path: Path) -> dict[str | None, str]:
     return {source: "\n".join(texts) for source, texts in stamped.items()}
 
 
-def has_times(path: Path) -> bool:
-    """Whether a line of a log without prefixes begins with a time. Raises OSError or ValueError."""
-    return any(STAMP.match(in_kafkas_layout(line)) for line in _lines(path))
+def is_undated(path: Path) -> bool:
+    """Whether a file has text, but no line of a broker with a time. Raises OSError or ValueError."""
+    is_empty = True
+    for line in _lines(path):
+        if STAMP.match(split_prefix(line)[1]):
+            return False
+        is_empty = is_empty and not line.strip()
+    return not is_empty
 
 
 def _lines(path: Path) -> Iterator[str]:

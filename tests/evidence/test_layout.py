@@ -10,8 +10,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from logjudge.histories.bundle import open_run
-from logjudge.histories.evidence.layout import find_parts, split_part
-from logjudge.histories.evidence.log_owner import UNDATED
+from logjudge.histories.evidence.layout import UNDATED, find_parts, split_part
 from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.parts import Part
 
