@@ -108,6 +108,11 @@ def test_an_abort_that_a_replaced_coordinator_refused_has_not_fenced_what_comes_
     assert breaches(run, SETTINGS["processing"].invariants) == {}
 
 
+def test_a_marker_that_a_replaced_coordinator_repeats_does_not_end_the_next_transaction() -> None:
+    """It has the epoch of the next transaction, whose offsets it would commit before the timeout aborts the copies."""
+    assert breaches(space("kip-966", ONCE).scenario(7001090).run(), SETTINGS[ONCE].invariants) == {}
+
+
 @pytest.mark.campaign
 def test_every_record_is_copied_once_in_many_schedules() -> None:
     for seed in range(1000, 2000):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..brokers.part import BrokerPart
 from ..brokers.produce import ProduceHandler
 from ..producer_batch import ProducerBatch
-from ..requests import NOT_LEADER, OLD_COORDINATOR, ProduceRequest
+from ..requests import NOT_LEADER, OLD_COORDINATOR, OLD_PRODUCER, ProduceRequest
 from ..storage.transactions import MARKER
 from .transaction_requests import MarkerRequest
 
@@ -31,8 +31,13 @@ class MarkerHandler(BrokerPart):
         if request.coordinator_epoch < replica.log.transactions.coordinators.get(request.pid, -1):
             self._respond(request, OLD_COORDINATOR)
         elif self._rules.bumps_epoch_at_end() and known is not None and request.epoch <= known.epoch:
+            # The epoch of a transaction's end is its own, so this is a repetition. The producer's next transaction has
+            # the same epoch: if it is open, a coordinator that was replaced repeats it (KIP-1228, KAFKA-19999).
+            if request.epoch < known.epoch or request.pid in replica.log.transactions.open:
+                self._respond(request, OLD_PRODUCER)
+                return
             self._written(request)
-            self._respond(request, "")  # the epoch of a transaction's end is its own, so this is a repetition
+            self._respond(request, "")
         else:
             number = 2 * self._next_number() + request.commit
             now, sequence = self._process.loop.now, -2 - request.coordinator_epoch
