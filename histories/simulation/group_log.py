@@ -45,7 +45,12 @@ def group_content(cluster: Cluster, magic: int) -> Content:
             return key, write_versioned(version, GROUP_VALUE, _generation(cluster, record))
         partition, offset = record.offset
         place = {"group": GROUP, "topic": cluster.config.topic, "partition": partition}
-        value = {"offset": offset, "metadata": "", "commitTimestamp": epoch_ms(record.time)}
+        value = {
+            "offset": offset,
+            "leaderEpoch": record.leader_epoch,
+            "metadata": "",
+            "commitTimestamp": epoch_ms(record.time),
+        }
         key = write_versioned(1, OFFSET_KEY, place)
         return key, None if record.is_tombstone else write_versioned(version, OFFSET_VALUE, value)
 

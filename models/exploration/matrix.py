@@ -342,18 +342,18 @@ CELLS: dict[str, dict[str, Cell]] = {
     "processing": {
         # A member that was paused commits after another took its partitions over (KIP-447).
         "kip-98": Cell(("exactly-once",), 20, TRANSACTIONS),
-        "kip-320": Cell(unclaimed=("exactly-once", "at-least-once", *TRANSACTIONS)),  # late writes, as above
+        # Late writes, as above. Offsets in transactions have no leader epoch before 4.0 (KIP-1094), so a member may
+        # begin at a leader that was replaced, whose log ends before them. auto.offset.reset then repeats records.
+        "kip-320": Cell(unclaimed=("exactly-once", "at-least-once", *TRANSACTIONS)),
         "kraft": Cell(unclaimed=("exactly-once", "at-least-once", "atomic-transactions", "no-aborted-read")),
-        # Commits have no leader epoch here (KIP-320), so a member may begin at a leader that was replaced, whose log
-        # ends before the committed offset, and auto.offset.reset makes it copy records again.
-        "kip-966": Cell(unclaimed=("exactly-once",)),
+        "kip-966": _SOUND,
     },
     "at-least-once": {"kip-966": Cell(("exactly-once",), 20)},
     "compacted": {
         "high-watermark": Cell(("no-committed-loss",), 60, (*_ALL, "newest-value-stays", "no-consumer-loss")),
         **dict.fromkeys(("kip-320", "kraft", "kip-966"), _SOUND),
     },
-    "compacted-coordinators": {"kip-966": Cell(unclaimed=("exactly-once",))},  # as in processing
+    "compacted-coordinators": {"kip-966": _SOUND},
     "calm": {
         **dict.fromkeys(("kip-101", "kip-279", "kip-320", "kraft", "kip-966", "majority-quorum"), _SOUND),
         "lag-max-messages": Cell(("no-false-shrink",), 20),

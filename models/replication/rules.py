@@ -207,6 +207,13 @@ class Rules:
 
     # --- consumers
 
+    def has_next_offsets(self) -> bool:
+        """Whether an application knows the leader epochs of the offsets that it adds to a transaction (KIP-1094).
+
+        The consumer's own commits have them since 2.1, if the era's consumers validate their positions.
+        """
+        return False
+
     def read_replica(self, reader: int, leader: int, isr: tuple[int, ...]) -> int:
         """The broker from which a consumer fetches."""
         return leader

@@ -14,6 +14,7 @@ from ..requests import Request
 from .group_consumer import GroupConsumer
 
 DISCONNECTED = "NETWORK_EXCEPTION"
+Positions = tuple[dict[int, int], dict[int, int]]  # offsets and their leader epochs, by partition
 _RETRIED = frozenset((*RETRIABLE, DISCONNECTED))
 
 
@@ -27,37 +28,38 @@ class AsyncCommitter(GroupConsumer):
     def _send_commit(self, then: Callable[[], None]) -> None:
         offsets = {p: self.position[p] for p in self.assigned if p not in self._reset}
         if offsets and not self._is_lost:
-            self._commit(offsets)
+            self._commit(offsets, self._epochs_of(offsets))
         then()
 
-    def _commit(self, offsets: dict[int, int]) -> None:
+    def _commit(self, offsets: dict[int, int], epochs: dict[int, int]) -> None:
         op, membership = self.next_op(), self._membership()
         self._history.committing(self.head(op), sorted(offsets.items()))
-        request = self._sent(COMMIT, self._on_commit, offsets=offsets)
+        request = self._sent(COMMIT, self._on_commit, offsets=offsets, epochs=epochs)
         if request is None:
-            self._end(op, membership, offsets, "fail", NOT_AVAILABLE)
+            self._end(op, membership, (offsets, epochs), "fail", NOT_AVAILABLE)
         else:
             self._commits[request] = op, membership
 
-    def _end(self, op: int, membership: Membership, offsets: dict[int, int], outcome: str, error: str) -> None:
+    def _end(self, op: int, membership: Membership, positions: Positions, outcome: str, error: str) -> None:
         """The callback of a commit."""
+        offsets, _ = positions
         self._history.committed(self.head(op), sorted(offsets.items()), outcome, error, membership)
         if not error:
             self.group.acknowledged.append((membership.generation, membership.member, dict(offsets), self.loop.now))
         elif self.config.commit_retry and error in _RETRIED:
-            self.loop.at(self.loop.now + self.config.retry_backoff, self._retry, (self.incarnation, offsets))
+            self.loop.at(self.loop.now + self.config.retry_backoff, self._retry, (self.incarnation, positions))
 
-    def _retry(self, argument: tuple[int, dict[int, int]]) -> None:
-        incarnation, offsets = argument
+    def _retry(self, argument: tuple[int, Positions]) -> None:
+        incarnation, (offsets, epochs) = argument
         owned = {partition: offset for partition, offset in offsets.items() if partition in self.assigned}
         if self.alive and incarnation == self.incarnation and owned and not self._is_lost:
-            self._commit(owned)
+            self._commit(owned, epochs)
 
     def _on_commit(self, response: GroupRequest) -> None:
         if not self.alive or (known := self._commits.pop(response, None)) is None:
             return
         error = response.error
-        self._end(*known, response.offsets, "fail" if error else "ok", error)
+        self._end(*known, (response.offsets, response.epochs), "fail" if error else "ok", error)
         if error in RETRIABLE:
             self.refresh()
         elif error == REBALANCING:
@@ -69,7 +71,7 @@ class AsyncCommitter(GroupConsumer):
         """The connection closed: also the commits on it get no response."""
         lost = [commit for commit in self._commits if commit.connection is request.connection]
         for commit in lost if self.alive else ():
-            self._end(*self._commits.pop(commit), commit.offsets, "info", DISCONNECTED)
+            self._end(*self._commits.pop(commit), (commit.offsets, commit.epochs), "info", DISCONNECTED)
         super().on_closed(request)
 
     def _tick(self, incarnation: int) -> None:

@@ -6,7 +6,7 @@ to the consumer's name (coordinators/offsets.py); members of a group are in grou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,21 +79,26 @@ class Consumer(Client):
         self.incarnation += 1
         self._clear()
         self.refresh()
-        config = self.config
-        committed = self._coordinator.committed(self.name)
-        assigned: list[tuple[int, int | None]] = []
-        for partition in self.assigned:
-            offset = committed.get(partition)
-            if offset is None and (config.offset_reset == "earliest" or self.goal):
-                offset = 0
-            assigned.append((partition, offset))
-            self.position[partition] = offset or 0
-            self.last_epoch[partition] = -1
-            if offset is None:
-                self._reset.append(partition)
+        assigned = [(p, self._go_to(p, *self._coordinator.committed(self.name, p))) for p in self.assigned]
         self._history.assign(self.head(self.next_op()), assigned)
         self._begin_poll()
         self.loop.at(self.loop.now + TICK, self._tick, self.incarnation)
+
+    def _go_to(self, partition: int, committed: int | None, epoch: int) -> int | None:
+        """Read a partition from its committed offset on; without one by auto.offset.reset, which may take a request.
+
+        A leader of an older epoch than the offset's may lack the records before it. So the known leader is dropped
+        until the metadata has that epoch (Metadata.updateLastSeenEpochIfNewer).
+        """
+        is_earliest = self.config.offset_reset == "earliest" or bool(self.goal)
+        offset = 0 if committed is None and is_earliest else committed
+        self.position[partition], self.last_epoch[partition] = offset or 0, epoch
+        if offset is None:
+            self._reset.append(partition)
+        if epoch > self.leaders[partition][1]:
+            self.leaders[partition] = (NO_LEADER, epoch, ())
+            self.refresh()
+        return offset
 
     def has_caught_up(self, ranges: Sequence[tuple[int, int] | None]) -> bool:
         """Whether it is at the ends of these logs (start, end; None: no leader), or dead."""
@@ -213,9 +218,13 @@ class Consumer(Client):
 
     def _send_commit(self, then: Callable[[], None]) -> None:
         """Commit the positions, then call `then`."""
-        self._coordinator.commit(self.name, self.position)
+        self._coordinator.commit(self.name, self.position, self._epochs_of(self.position))
         self._history.commit(self.head(self.next_op()), sorted(self.position.items()))
         then()
+
+    def _epochs_of(self, partitions: Iterable[int]) -> dict[int, int]:
+        """The leader epochs to commit with the positions: those of the last records before them (KIP-320)."""
+        return {p: self.last_epoch[p] for p in partitions} if self._rules.era.consumers_validate else {}
 
     # --- fetching
 

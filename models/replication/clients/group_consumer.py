@@ -57,6 +57,7 @@ class GroupConsumer(Consumer):
         self._needs_rejoin = self._is_lost = False
         self._shared_out = 0  # how many partitions this member shared out as the group's leader
         self._committing: dict[int, int] = {}
+        self._committing_epochs: dict[int, int] = {}
         self._commit_op, self._is_unsure = 0, False
         self._then: Callable[[], None] | None = None  # after the commit
         self._next_step = self._due_heartbeat = self._due_commit = 0
@@ -231,20 +232,15 @@ class GroupConsumer(Consumer):
         added = [p for p in self._target if p not in self.assigned]
         found: list[tuple[int, int | None]] = []
         for partition in added:
-            found.append((partition, self._go_to(partition, response.offsets.get(partition))))
+            found.append((partition, self._go_to_committed(partition, response)))
         self.assigned = tuple(sorted(self._target))
         self._phase = STABLE
         self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
         self._history.assign_by_group(self.head(self.next_op()), found, self.assigned, self._membership())
         self._begin_poll()
 
-    def _go_to(self, partition: int, committed: int | None) -> int | None:
-        """Read a partition from its committed offset on; without one by auto.offset.reset, which may take a request."""
-        offset = 0 if committed is None and self.config.offset_reset == "earliest" else committed
-        self.position[partition], self.last_epoch[partition] = offset or 0, -1
-        if offset is None:
-            self._reset.append(partition)
-        return offset
+    def _go_to_committed(self, partition: int, response: GroupRequest) -> int | None:
+        return self._go_to(partition, response.offsets.get(partition), response.epochs.get(partition, -1))
 
     def on_leaders(self) -> None:
         """The group's leader joins again if the topic has more partitions (rejoinNeededOrPending)."""
@@ -310,9 +306,13 @@ class GroupConsumer(Consumer):
             then()
             return
         self._then, self._is_unsure = then, False
+        self._committing_epochs = self._epochs_of(self._committing)
         self._commit_op = self.next_op()
         self._history.committing(self.head(self._commit_op), sorted(self._committing.items()))
-        self._send_request(COMMIT, offsets=self._committing)
+        self._send_positions()
+
+    def _send_positions(self) -> None:
+        self._send_request(COMMIT, offsets=self._committing, epochs=self._committing_epochs)
 
     def _end_commit(self, error: str, generation: int) -> None:
         outcome = "ok" if not error else "info" if self._is_unsure else "fail"
@@ -352,7 +352,7 @@ class GroupConsumer(Consumer):
 
     def _send_again(self) -> None:
         if self._committing:
-            self._send_request(COMMIT, offsets=self._committing)
+            self._send_positions()
         elif self._phase == JOIN:
             self._send_join()
         elif self._phase == SYNC:

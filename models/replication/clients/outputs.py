@@ -31,6 +31,7 @@ class Work:
 
     copies: Values
     offsets: dict[int, int]
+    epochs: dict[int, int]  # their leader epochs
     member: str
     generation: int
     op: int
@@ -95,7 +96,7 @@ class TransactionalOutput(TransactionalProducer):
             return
         member = (work.member, work.generation) if self._rules.fences_members() else ("", -1)
         self._is_started = True
-        named: dict[str, Any] = {"offsets": work.offsets, "producer": (self.pid, self.epoch)}
+        named: dict[str, Any] = {"offsets": work.offsets, "epochs": work.epochs, "producer": (self.pid, self.epoch)}
         self._request = self.transmit(
             GroupRequest, leader, self._on_offsets, self.on_closed, TXN_COMMIT, self.name, *member, **named
         )

@@ -80,8 +80,10 @@ class Processor(GroupConsumer):
                 sources[self._output.index, partition, numbers[partition]] = (source, offset)
                 numbers[partition] += 1
         ends = {partition: batch.end for partition, batch in self._polled}
+        knows_epochs = self._rules.has_next_offsets()
+        epochs = {partition: batch.epoch for partition, batch in self._polled} if knows_epochs else {}
         op = self.next_op() if self.config.processing == "exactly-once" else 0
-        self._work = Work(plan, ends, self.member, self.generation, op)
+        self._work = Work(plan, ends, epochs, self.member, self.generation, op)
         self._output.process(self._work)
 
     def _to_copy(self, partition: int, batch: Batch) -> Iterable[int]:  # noqa: ARG002
@@ -127,7 +129,7 @@ class Processor(GroupConsumer):
             super()._fetched_offsets(response)
             return
         self._is_rewinding = False
-        found = [(partition, self._go_to(partition, response.offsets.get(partition))) for partition in self.assigned]
+        found = [(partition, self._go_to_committed(partition, response)) for partition in self.assigned]
         self._phase = STABLE
         if known := [place for place in found if place[1] is not None]:
             self._history.seek(self.head(self.next_op()), known)

@@ -103,7 +103,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         elif self._is_loading:
             self._respond(request, LOADING)
         elif request.kind == FETCH:
-            request.offsets = self._offsets.committed()
+            request.offsets, request.epochs = self._offsets.committed(), self._offsets.epochs()
             unstable = "" if self._offsets.are_stable(request.stable) else UNSTABLE
             self._respond(request, self._refuse_fetch(request) or unstable)
         elif request.kind in OF_OFFSETS and not self._rules.fences_commits():
@@ -131,7 +131,10 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
 
     def _offset_records(self, request: GroupRequest) -> list[GroupRecord]:
         now, offsets = self._process.loop.now, sorted(request.offsets.items())
-        return [GroupRecord(request.generation, request.member, None, offset, now) for offset in offsets]
+        member, epochs = (request.generation, request.member), request.epochs
+        return [
+            GroupRecord(*member, offset=offset, time=now, leader_epoch=epochs.get(offset[0], -1)) for offset in offsets
+        ]
 
     def _committed(self, records: list[GroupRecord], request: GroupRequest, error: str, base: int) -> None:
         if not error:

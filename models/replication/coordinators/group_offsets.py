@@ -25,6 +25,10 @@ class GroupOffsets:
         """Partition -> committed offset."""
         return {record.offset[0]: record.offset[1] for _, record in self._committed.values() if record.offset}
 
+    def epochs(self) -> dict[int, int]:
+        """Partition -> leader epoch of the committed offset."""
+        return {partition: record.leader_epoch for partition, (_, record) in self._committed.items()}
+
     def commit(self, record: GroupRecord, at: int) -> None:
         """Replace a committed offset by that of the record at `at`, unless a later record set it."""
         assert record.offset is not None

@@ -39,6 +39,7 @@ class GroupRequest(Request):
     instance: str = ""  # group.instance.id
     owned: tuple[int, ...] | None = ()  # JoinGroup, ConsumerGroupHeartbeat: what the member owns; None: not sent
     offsets: dict[int, int] = field(default_factory=dict)  # of a commit; the response of OffsetFetch
+    epochs: dict[int, int] = field(default_factory=dict)  # their leader epochs, as far as known (KIP-320)
     stable: tuple[int, ...] = ()  # OffsetFetch (require_stable): partitions without offsets in open transactions
     producer: tuple[int, int] = (-1, -1)  # TxnOffsetCommit: producer id and epoch
     assignments: dict[str, tuple[int, ...]] = field(default_factory=dict)  # SyncGroup of the group's leader
@@ -62,6 +63,7 @@ class GroupRecord:
     offset: tuple[int, int] | None = None  # partition, committed offset
     time: int = 0
     is_tombstone: bool = False
+    leader_epoch: int = -1  # of the last record before the committed offset; -1: not sent
 
     @property
     def key(self) -> str:

@@ -28,7 +28,11 @@ class Kip966(Kraft):
     options: ClassVar[dict[str, object]] = {"min.insync.replicas": 2}
 
     def bumps_epoch_at_end(self) -> bool:
-        """Since 4.0 (transaction.version=2)."""
+        """Since 4.0 (transaction.version=2). Late markers are refused as in 4.2 (KIP-1228; coordinators/markers.py)."""
+        return True
+
+    def has_next_offsets(self) -> bool:
+        """Since 4.0 (ConsumerRecords.nextOffsets)."""
         return True
 
     def fence(self, state: PartitionState, broker: int, min_isr: int, unclean: bool) -> PartitionState:
