@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from ..analysis.wording import plural
+from ..analysis.wording import duration, plural
 from ..histories.errors import UsageError, unknown_name
 from ..histories.simulation import scenario_file
 from ..models.exploration.invariants import INVARIANTS
@@ -33,7 +33,8 @@ from .progress import Progress
 from .scenarios import picture
 from .simulate import option
 
-CHUNK = 200  # seeds in one piece of work
+CHUNK = 100  # seeds in one piece of work, so that progress is shown from the first seconds on
+SECOND = 1_000_000_000  # ns
 # The plot that shows a breach best; else the plot of leaders and ISRs.
 PICTURES = {"no-divergence": "replicas", "no-consumer-loss": "offsets", "no-stale-read": "lag"}
 
@@ -55,7 +56,7 @@ def _space_options(command: Command) -> Command:
     def with_space(variant: str, faults: str | None, settings: tuple[str, ...], **options: Any) -> Any:
         kinds = tuple(kind.strip() for kind in faults.split(",")) if faults else default_kinds(variant)
         for kind in (kind for kind in kinds if kind not in PATTERNS):
-            raise unknown_name("fault", repr(kind), PATTERNS)
+            raise unknown_name("fault", repr(kind), PATTERNS, "`logjudge simulate --help`")
         return command(**options, space=Space(variant, kinds, dict(option(text) for text in settings)))
 
     return with_space
@@ -70,7 +71,13 @@ def _space_options(command: Command) -> Command:
     type=click.Choice(list(INVARIANTS)),
     help="The invariant that must hold.",
 )
-@click.option("--runs", default=10_000, show_default=True, type=click.IntRange(1), help="Number of schedules.")
+@click.option(
+    "--runs",
+    default=2_000,
+    show_default="2000, which take one core about a minute",
+    type=click.IntRange(1),
+    help="Number of schedules.",
+)
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
 @click.option(
     "--jobs",
@@ -165,9 +172,12 @@ def search(
     work = [(space, seeds[start : start + CHUNK], invariants, stop) for start in range(0, len(seeds), CHUNK)]
     total = Explored()
     progress("searching", 0, len(seeds), "schedules")
+    began = time.monotonic()
     for part in _on_spark(work, session, progress) if session else _run(work, jobs):
         total.add(part)
-        progress("searching", total.runs, len(seeds), "schedules")
+        left = (time.monotonic() - began) / total.runs * (len(seeds) - total.runs)
+        unit = f"schedules, about {duration(round(left) * SECOND)} left" if left >= 1 else "schedules"
+        progress("searching", total.runs, len(seeds), unit)
         if stop and total.first:
             break
     return total

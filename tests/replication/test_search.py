@@ -92,6 +92,16 @@ def test_the_result_does_not_depend_on_the_number_of_processes(monkeypatch: pyte
     assert one == two
 
 
+def test_a_search_shows_how_long_it_still_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logjudge.cli.search.CHUNK", 10)
+    clock = iter(range(0, 100, 20))  # a chunk takes 20 s
+    monkeypatch.setattr("logjudge.cli.search.time.monotonic", lambda: next(clock))
+    seen: list[tuple[int, str]] = []
+    search(Space("kip-320"), range(30), (LOSS,), 1, progress=lambda _, done, __, unit: seen.append((done, unit)))
+    left = ["schedules", "schedules, about 40 s left", "schedules, about 20 s left", "schedules"]
+    assert seen == list(zip((0, 10, 20, 30), left, strict=True))
+
+
 def test_an_interrupt_ends_the_search_with_all_its_processes() -> None:
     """A terminal sends it to the whole process group, not only to the first process."""
     options = ["--variant", "kip-320", "--runs", "100000", "--jobs", "2"]
