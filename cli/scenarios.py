@@ -17,7 +17,7 @@ from ..histories.simulation.index_page import index_page
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.pages import digest, page
 from ..histories.simulation.request import adjusted, write_simulated
-from ..histories.simulation.scenarios import load, names
+from ..histories.simulation.scenarios import by_theme, load, names
 from ..models.exploration.compare import table
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
@@ -41,9 +41,17 @@ class _Catalogue(click.Group):
 def command(ctx: click.Context) -> None:
     """List the catalogue; `scenarios run NAME` simulates one scenario."""
     if ctx.invoked_subcommand is None:
-        width = max(len(name) for name in names())
-        for name in names():
-            click.echo(f"{name:<{width}}  {load(name).title}")
+        ctx.invoke(list_all)
+
+
+@command.command("list")
+def list_all() -> None:
+    """List the catalogue by theme, as without a command."""
+    width = max(map(len, names()))
+    for number, (theme, scenarios) in enumerate(by_theme().items()):
+        click.echo(("\n" if number else "") + theme)
+        for one in scenarios:
+            click.echo(f"  {one.name:<{width}}  {one.title}")
 
 
 @command.command("run")

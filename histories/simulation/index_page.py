@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .pages import GENERATED
 from .request import adjusted
-from .scenarios import load, names
+from .scenarios import by_theme, load
 from .truth_file import read_before_loss, truth
 
 _SCENARIO = "min-insync-1"
@@ -31,14 +31,17 @@ what proves it, and [examples/unclean-election](../../examples/unclean-election)
 
 def index_page() -> str:
     """Markdown; the same scenarios give the same text."""
-    listed = [f"- [{name}]({name}.md): {load(name).title}" for name in names()]
+    listed = [
+        "\n".join([f"## {theme}\n", *(f"- [{one.name}]({one.name}.md): {one.title}" for one in scenarios)])
+        for theme, scenarios in by_theme().items()
+    ]
     parts = [
         GENERATED,
         "# Scenarios",
         "Each page has a story, a picture, and the outcome of one simulated run. `logjudge scenarios run NAME` runs it,"
         "\nalso with another variant (`--variant`) or other settings (`--set`). [What unclean elections cost and save]"
         "(#unclean-elections-availability-against-loss) is at the end.",
-        "\n".join(listed),
+        *listed,
         _TRADE_OFF + "\n" + "\n".join(_trade_off()),
         _ADVICE,
     ]

@@ -63,7 +63,9 @@ def digest(text: str) -> str:
 
 def _bare(scenario: Scenario) -> Scenario:
     """Without the parts that the page shows elsewhere."""
-    return replace(scenario, title="", story="", source="", picture="swimlane", breaks=(), causes=(), trace=None)
+    return replace(
+        scenario, title="", story="", source="", theme="", picture="swimlane", breaks=(), causes=(), trace=None
+    )
 
 
 def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:

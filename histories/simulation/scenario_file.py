@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ KEYS = (
     "title",
     "story",
     "source",
+    "theme",
     "picture",
     "trace_ms",
     "breaks",
@@ -77,6 +79,7 @@ def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
         title=_typed(data, "title", str, "", source),
         story=_typed(data, "story", str, "", source).strip(),
         source=_typed(data, "source", str, "", source),
+        theme=_typed(data, "theme", str, "", source),
         picture=_typed(data, "picture", str, "swimlane", source),
         breaks=_invariants(data, source),
         causes=_list(data, "causes", str, source),
@@ -106,9 +109,15 @@ def _list(table: Mapping[str, Any], key: str, kind: type, source: str) -> tuple[
 def _invariants(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
     named = _list(data, "breaks", str, source)
     for name in named:
-        if name not in INVARIANTS:
-            raise InputError(source, f"the invariant {_shown(name)}", f"one of {', '.join(INVARIANTS)}")
+        _check_name("invariant", name, INVARIANTS, "`logjudge search --help` lists all invariants", source)
     return named
+
+
+def _check_name(what: str, name: str, known: Iterable[str], listing: str, source: str) -> None:
+    """Raise InputError with the known names that are close to this one, unless it is known."""
+    if name not in known:
+        close = " or ".join(get_close_matches(name, known, cutoff=0.5))
+        raise InputError(source, f"the {what} {_shown(name)}", close or "a known one", listing)
 
 
 def _trace(data: Mapping[str, Any], source: str) -> tuple[int, int] | None:
@@ -156,8 +165,7 @@ def _fault(entry: Mapping[str, Any], source: str) -> Fault:
         if key not in FAULT_KEYS:
             raise InputError(source, f"the key {key!r} of a fault", f"one of {', '.join(FAULT_KEYS)}")
     kind = _typed(entry, "kind", str, "", source)
-    if kind not in FAULTS:
-        raise InputError(source, f"the fault {kind!r}", f"one of {', '.join(sorted(FAULTS))}")
+    _check_name("fault", kind, FAULTS, "`logjudge simulate --help` lists all faults", source)
     return Fault(
         at=_microseconds(entry.get("at_ms", 0), source),
         kind=kind,
@@ -185,6 +193,7 @@ def dump(scenario: Scenario) -> str:
         f"seed = {scenario.seed}",
         *_entries(
             source=scenario.source,
+            theme=scenario.theme,
             picture="" if scenario.picture == "swimlane" else scenario.picture,
             breaks=scenario.breaks,
             causes=scenario.causes,

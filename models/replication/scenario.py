@@ -35,6 +35,7 @@ class Scenario:
     title: str = ""
     story: str = ""
     source: str = ""
+    theme: str = ""  # the heading under which the catalogue lists it
     picture: str = "swimlane"  # the plot on its page
     breaks: tuple[str, ...] = ()  # the invariants that this run breaks; all others hold
     causes: tuple[str, ...] = ()  # the causes of its acknowledged losses

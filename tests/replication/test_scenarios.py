@@ -23,7 +23,7 @@ from logjudge.histories.simulation.index_page import index_page
 from logjudge.histories.simulation.outcome import outcome
 from logjudge.histories.simulation.pages import digest, page
 from logjudge.histories.simulation.scenario_file import FAULT_KEYS, KEYS, dump, parse
-from logjudge.histories.simulation.scenarios import load, names
+from logjudge.histories.simulation.scenarios import THEMES, by_theme, load, names
 from logjudge.models.exploration.invariants import INVARIANTS
 from logjudge.models.exploration.narrative import narrate_scenario
 from logjudge.models.exploration.truth import losses
@@ -108,6 +108,12 @@ def test_the_picture_is_generated(name: str, tmp_path: Path) -> None:
 )
 def test_a_narrative_has_the_faults_and_what_clients_did(name: str, line: str) -> None:
     assert line in (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_a_member_that_starts_late_has_not_crashed_before() -> None:
+    text = (DOCS / "group-static-fenced.md").read_text(encoding="utf-8")
+    assert "c1 crashes" not in text
+    assert text.index("c0 owns partitions 0, 1") < text.index("c1 owns partitions 0, 1")
 
 
 def test_no_page_is_left_over() -> None:
@@ -244,8 +250,15 @@ def test_a_broken_invariant_names_all_neighbouring_offsets() -> None:
 
 
 def test_the_list_names_every_scenario() -> None:
-    result = invoke("scenarios")
-    assert [line.split()[0] for line in result.output.splitlines()] == names()
+    output = invoke("scenarios").output
+    assert invoke("scenarios", "list").output == output
+    listed = {
+        theme: [line.split()[0] for line in lines]
+        for theme, *lines in (part.splitlines() for part in output.split("\n\n"))
+    }
+    assert listed == {theme: [one.name for one in scenarios] for theme, scenarios in by_theme().items()}
+    assert all(listed.values())
+    assert sorted(name for group in listed.values() for name in group) == names()
 
 
 @pytest.mark.parametrize(
@@ -304,6 +317,7 @@ def test_the_index_has_every_scenario_and_the_trade_off_of_unclean_elections() -
     links = re.findall(r"\]\(([^)#]*)[^)]*\)", text)
     assert {f"{name}.md" for name in names()} <= set(links)
     assert all((DOCS / link).exists() for link in filter(None, links))
+    assert re.findall("^## (.*)", text, re.MULTILINE)[:-1] == list(THEMES)
     rows = [re.split(r" *\| *", line)[1:5] for line in text.splitlines() if re.match(r"\| (true|false)", line)]
     seconds = [float(row[2].removesuffix(" s")) for row in rows]
     lost = [int(row[3].split(";")[0]) for row in rows]

@@ -8,6 +8,25 @@ from ....models.replication.scenario import Scenario
 from ...errors import unknown_name
 from ..scenario_file import parse
 
+THEMES = (
+    "Replication and the high watermark",
+    "Truncation and leader epochs",
+    "Elections and durability",
+    "Controllers",
+    "Placement and reassignment",
+    "Groups",
+    "Consumers and their offsets",
+    "Transactions",
+    "Storage",
+    "Producers and the network",
+)
+
+
+def by_theme() -> dict[str, list[Scenario]]:
+    """All scenarios by theme, in the order of THEMES; those of a theme in alphabetical order."""
+    scenarios = [load(name) for name in names()]
+    return {theme: [scenario for scenario in scenarios if scenario.theme == theme] for theme in THEMES}
+
 
 def names() -> list[str]:
     """The names of all scenarios, in alphabetical order."""
