@@ -183,6 +183,7 @@ class Config:
     handle_time: int = setting(0, "simulation.handle.ms")
     isolation: str = setting("read_uncommitted", "isolation.level", choices=("read_uncommitted", "read_committed"))
     start_late: int = setting(0, "simulation.consumer.start.ms")
+    consumers_stagger: int = setting(0, "simulation.consumer.stagger.ms")
     producers_start: int = setting(1 * SECOND, "simulation.producer.start.ms")
     # how much later each producer starts than the one before it
     producers_stagger: int = setting(0, "simulation.producer.stagger.ms")

@@ -43,8 +43,8 @@ class Run:
         assigned = assign_replicas(config.assignment, cluster.broker_ids, *size, config.assignment_start, config.racks)
         cluster.quorum.create(assigned)
         cluster.ledger.states = list(cluster.quorum.states)
-        for consumer in cluster.consumers:
-            loop.at(CONSUMERS_START + config.start_late, consumer.start)
+        for number, consumer in enumerate(cluster.consumers):
+            loop.at(CONSUMERS_START + config.start_late + number * config.consumers_stagger, consumer.start)
         for number, producer in enumerate(cluster.producers):
             loop.at(config.producers_start + number * config.producers_stagger, producer.start)
         for fault in self._faults:
