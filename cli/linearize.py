@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ from ..models.specifications import MODELS
 from .engines import Spark, engine_options
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, report_failure, worst_exit
 from .options import AnyPath, quiet_option
-from .progress import Progress, note
+from .progress import Progress, note, note_if_slow
 
 EXITS = {"ok": EXIT_VALID, "illegal": EXIT_BREACH, "broken": EXIT_USAGE, "unknown": EXIT_UNKNOWN, "crashed": EXIT_CRASH}
 LARGE = 32 << 20  # bytes; larger files may take minutes, so stderr shows the progress
+LOADING = 2.0  # seconds; loading the compiled search from disk takes half a second
 
 
 def _on_spark(spark: Spark, quiet: bool) -> Callable[..., tuple[Judgement, Minimal | None]]:
@@ -50,12 +51,22 @@ def _read(name: str, format_name: str | None) -> History:
 def _judge(name: str, format_name: str | None, request: Request) -> tuple[Judgement, Minimal | None]:
     """The judgement of a local file, and the minimal failure of an illegal one, if requested."""
     history = _read(name, format_name)
+    _compile()
     model = request.model or model_for({operation.action.f for operation in history.operations}, name).name
     judgement = judge_history(model, history, request.timeout, request.memory)
     part = judgement.part
     if not request.minimal or part is None or judgement.result.verdict != "illegal":
         return judgement, None
     return judgement, minimal_failure(judgement.model, history.operations, part)
+
+
+@cache
+def _compile() -> None:
+    """Compiles the search, or loads it, before anything is timed."""
+    from ..models.porcupine import warm_up
+
+    with note_if_slow("compiling the search, once for this installation: some 20 s", LOADING):
+        warm_up()
 
 
 def _outcome(judgement: Judgement, shrunk: Minimal | None) -> dict[str, Any]:
@@ -125,8 +136,6 @@ def command(
 
     Exit code: 0 if all are, 1 if any is not, 2 if a file cannot be read, 3 if time or memory ran out.
     """
-    from ..models.porcupine import warm_up
-
     if picture is not None and len(files) > 1:
         raise UsageError("--picture draws one file; found several files")
     if spark is None and any(map(is_uri, files)):
@@ -139,7 +148,6 @@ def command(
     judge: Callable[..., tuple[Judgement, Minimal | None]] = _judge
     if spark is not None:
         judge = _on_spark(spark, as_json)
-    warm_up()
     outcomes: dict[str, dict[str, Any]] = {}
     for name in files:
         try:

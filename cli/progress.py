@@ -6,7 +6,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from threading import Timer
 from types import TracebackType
 from typing import Any
 
@@ -30,6 +31,18 @@ def note(text: str) -> None:
     """Prints a remark on stderr, which --quiet leaves out."""
     if not _IS_SILENT.get():
         print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def note_if_slow(text: str, seconds: float) -> Iterator[None]:
+    """A context that prints a remark on stderr, as `note` does, if it lasts longer than that."""
+    timer = Timer(seconds, copy_context().run, [note, text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Progress:

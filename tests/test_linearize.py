@@ -6,13 +6,16 @@ import gzip
 import json
 import subprocess
 import sys
+import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 import pytest
 from logjudge.analysis.engines import spark
 from logjudge.analysis.engines.spark import linearize as spark_linearize
-from logjudge.cli.linearize import _judge
+from logjudge.cli.linearize import _compile, _judge
+from logjudge.cli.progress import silenced
 from logjudge.histories.errors import LogjudgeError, MissingComponentError, UsageError
 from logjudge.histories.operation_history import read_operations
 from operation_files import DATA, OK_LINES, run, write
@@ -246,3 +249,16 @@ def test_the_help_is_quick_and_the_library_light() -> None:
     """numba is loaded when the compiled search is needed, not before."""
     code = "import sys, logjudge.models.porcupine, logjudge.cli.linearize; assert 'numba' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_slow_compilation_is_announced_unless_quiet(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("logjudge.cli.linearize.LOADING", 0.0)
+    monkeypatch.setattr("logjudge.models.porcupine.warm_up", lambda: time.sleep(0.2))
+    for quiet in (True, False):
+        _compile.cache_clear()
+        with silenced() if quiet else nullcontext():
+            _compile()
+        printed = capfd.readouterr().err
+        assert printed == "" if quiet else printed.startswith("compiling the search, once")

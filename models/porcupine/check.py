@@ -7,7 +7,7 @@ shortcuts keep the verdict.
 
 Why numba: with known steps, a configuration costs 1.0 to 1.7 us in the compiled search. In plain Python without limits
 it costs 4.5 to 5 us, or 16 us with pending operations (histories of 80 and of 20,000 operations, one core). Compiling
-takes 12 s once and is cached on disk; loading takes 0.5 s, so easy histories of user models do without it.
+takes some 20 s once and is cached on disk; loading takes 0.5 s, so easy histories of user models do without it.
 """
 
 from __future__ import annotations
