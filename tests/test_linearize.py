@@ -26,7 +26,7 @@ def test_json_is_the_verdicts_and_seconds() -> None:
     paths = [str(DATA / name) for name in verdicts if name.endswith(".log")]
     result = run(*paths, "--model", "register", "--json")
     assert result.return_value == 1
-    report = json.loads(result.output)
+    report = json.loads(result.stdout)
     assert list(report) == ["files"]
     assert {Path(name).name: each["verdict"] for name, each in report["files"].items()} == {
         name: verdict for name, verdict in verdicts.items() if name.endswith(".log")
