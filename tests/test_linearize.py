@@ -43,7 +43,7 @@ def test_the_model_follows_from_the_format(name: str, code: int) -> None:
 
 
 def test_a_breach_is_reported_with_its_line() -> None:
-    output = run(DATA / "etcd_057.log", "--minimal").output
+    output = run(DATA / "etcd_057.log", "--minimal").stdout
     assert "e-" not in output.splitlines()[0]  # a short time is shown in ms
     assert "cannot be linearized: line 153: process 12 read → 4" in output
     assert "possible states before it: " in output
