@@ -1,7 +1,7 @@
 """Decodes the records of `__consumer_offsets`, by a table of their schemas.
 
 A key and a value each begin with an int16: the kind of the record, and the version of the value. Names, types and
-versions are those of Kafka 4.1's group-coordinator/src/main/resources/common/message/*.json (OffsetCommitKey and
+versions are those of Kafka 4.4's group-coordinator/src/main/resources/common/message/*.json (OffsetCommitKey and
 Value, GroupMetadataKey and Value; both keys 0 and 1 are of offsets), and in them the assignment of a member is that of
 clients/src/main/resources/common/message/ConsumerProtocolAssignment.json. Versions 4 and later of a value are flexible:
 record_schema.py.

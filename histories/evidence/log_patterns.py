@@ -27,7 +27,7 @@ class Pattern:
     """One wording of one kind of event."""
 
     kind: str
-    versions: str  # the first and last known minor version with this wording; "+": up to 4.1 at least
+    versions: str  # the first and last known minor version with this wording; "+": up to 4.4 at least
     literal: str  # a part of each line that the regular expression matches
     expression: str
 

@@ -2,7 +2,7 @@
 
 A frame has unsigned varints for its version (1), the record's type and the record's version, then the fields in
 order. Strings, arrays and UUIDs are compact (KIP-482), and tagged fields follow. Names, types and versions are those
-of Kafka 4.1's metadata/src/main/resources/common/metadata/*.json, which are valid back to 3.0. Fields that a later
+of Kafka 4.4's metadata/src/main/resources/common/metadata/*.json, which are valid back to 3.0. Fields that a later
 version appends cannot be skipped, so a record of an unknown version is damage.
 """
 
@@ -36,7 +36,7 @@ FEATURE = (Field("name", "string"), Field("minSupportedVersion", "int16"), Field
 SCHEMAS: dict[int, RecordSchema] = {
     0: RecordSchema(
         "REGISTER_BROKER_RECORD",
-        3,
+        4,
         (
             Field("brokerId", "int32"),
             Field("isMigratingZkBroker", "bool", since=2),
@@ -48,6 +48,7 @@ SCHEMAS: dict[int, RecordSchema] = {
             Field("fenced", "bool"),
             Field("inControlledShutdown", "bool", since=1),
             Field("logDirs", "[uuid]", since=3, tag=0),
+            Field("cordonedLogDirs", "[uuid]", since=4, tag=1),
         ),
     ),
     1: RecordSchema("UNREGISTER_BROKER_RECORD", 0, (Field("brokerId", "int32"), Field("brokerEpoch", "int64"))),
@@ -104,13 +105,14 @@ SCHEMAS: dict[int, RecordSchema] = {
     12: RecordSchema("FEATURE_LEVEL_RECORD", 0, (Field("name", "string"), Field("featureLevel", "int16"))),
     17: RecordSchema(
         "BROKER_REGISTRATION_CHANGE_RECORD",
-        2,
+        3,
         (
             Field("brokerId", "int32"),
             Field("brokerEpoch", "int64"),
             Field("fenced", "int8", tag=0, default=0),
             Field("inControlledShutdown", "int8", since=1, tag=1, default=0),
             Field("logDirs", "[uuid]", since=2, tag=2),
+            Field("cordonedLogDirs", "[uuid]", since=3, tag=3),
         ),
     ),
     23: RecordSchema("BEGIN_TRANSACTION_RECORD", 0, ()),
@@ -120,7 +122,7 @@ SCHEMAS: dict[int, RecordSchema] = {
 }
 
 # Types without data of partitions or brokers: quotas, tokens, ACLs, producer ids, no-ops, controllers.
-IGNORED = frozenset((6, 10, 11, 13, 14, 15, 16, 18, 19, 20, 21, 22, 26, 27))
+IGNORED = frozenset((6, 10, 11, 13, 14, 15, 16, 18, 19, 20, 21, 22, 26, 27, 29))
 
 
 def decode(data: bytes) -> tuple[int, int, dict[str, Any] | None]:

@@ -1,6 +1,6 @@
 """Decodes the records of `__transaction_state`, by tables of their fields.
 
-Names, types, versions and tags are those of Kafka 4.1's transaction-coordinator/src/main/resources/common/message/
+Names, types, versions and tags are those of Kafka 4.4's transaction-coordinator/src/main/resources/common/message/
 (TransactionLogKey.json, TransactionLogValue.json); before 3.8 they were in core's. Version 0 of a value is that of 0.11
 to 3.7, version 1 is flexible (KIP-915, KIP-890). States are those of TransactionState.java (before 4.0
 TransactionMetadata.scala).

@@ -19,6 +19,8 @@ from logjudge.histories.evidence.metadata_records import decode
 from logjudge.histories.evidence.wire_cursor import MalformedRecordError
 from polars.testing import assert_frame_equal
 
+from .conftest import DATA
+
 TOPIC, UUID = "orders", "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -89,6 +91,15 @@ def test_a_change_without_its_beginning_is_damage():
     frame, damage = replay_records([change(5, isr=[1])])
     assert frame.height == 0
     assert damage["kind"].to_list() == ["order"]
+
+
+def test_records_of_kafka_4_4_are_read():
+    """Its brokers name cordoned log directories (KIP-1066): later versions of two records, with a tagged field each."""
+    frame, damage = read_cluster_metadata(DATA / "kraft-4.4" / "__cluster_metadata-0")
+    assert damage.is_empty()
+    unclean = frame.filter(kind="change", recovering=True, topic="orders").row(0, named=True)
+    assert (unclean["partition"], unclean["leader"], unclean["isr"], unclean["leader_epoch"]) == (0, 2, [2], 2)
+    assert frame["kind"].value_counts().filter(kind="register")["count"].item() == 6
 
 
 @given(st.binary(max_size=60))

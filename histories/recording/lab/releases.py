@@ -38,6 +38,9 @@ class Release:
 
 
 RELEASES = {
+    "4.4": Release("4.4.0", "2.13", _LOG4J_2),
+    "4.3": Release("4.3.1", "2.13", _LOG4J_2),
+    "4.2": Release("4.2.2", "2.13", _LOG4J_2),
     "4.1": Release("4.1.1", "2.13", _LOG4J_2),
     "4.0": Release("4.0.1", "2.13", _LOG4J_2),
     "3.9": Release("3.9.1", "2.13", _RELOAD4J, has_log4j_2=False),
