@@ -17,11 +17,11 @@ import polars as pl
 
 from .coordinator_log import Row, replay_log
 from .group_records import (
-    CurrentAssignment,
-    GroupEpoch,
-    GroupMetadata,
-    MemberMetadata,
-    OffsetCommit,
+    CURRENT_KEY,
+    EPOCH_KEY,
+    GROUP_KEY,
+    MEMBER_KEY,
+    OFFSET_KEYS,
     assigned_partitions,
     decode,
 )
@@ -51,27 +51,34 @@ class _Replay:
             self.rows += [{**row, "at": raw.offset} for row in rows if is_commit]
             return
         record = decode(raw.key or b"", raw.value)
-        if isinstance(record, OffsetCommit):
-            is_open = producer is not None and record.value is not None
-            (self.open.setdefault(producer, []) if is_open else self.rows).append(_commit(record, where))
-        elif isinstance(record, GroupMetadata):
-            self._group(record, where)
-        elif isinstance(record, GroupEpoch):
-            kind = "group-removed" if record.epoch is None else "generation"
-            self.rows.append({**where, "kind": kind, "group": record.group, "generation": record.epoch})
-        elif isinstance(record, MemberMetadata) and record.value is not None:
-            about = {"client": record.value["clientId"], "instance": record.value["instanceId"]}
-            self.members[record.group, record.member] = about
-        elif isinstance(record, CurrentAssignment):
-            self._current(record, where)
+        if record is None:
+            return
+        group, member, value = record.key["group"], record.key.get("member", ""), record.value
+        if record.kind in OFFSET_KEYS:
+            is_open = producer is not None and value is not None
+            (self.open.setdefault(producer, []) if is_open else self.rows).append(_commit(record.key, value, where))
+        elif value is None and record.kind in (GROUP_KEY, EPOCH_KEY):
+            self.rows.append({**where, "kind": "group-removed", "group": group})
+        elif value is not None and record.kind == GROUP_KEY:
+            self._generation(group, value, where)
+        elif value is not None and record.kind == EPOCH_KEY:
+            self.rows.append({**where, "kind": "generation", "group": group, "generation": value["epoch"]})
+        elif value is not None and record.kind == MEMBER_KEY:
+            self.members[group, member] = {"client": value["clientId"], "instance": value["instanceId"]}
+        elif record.kind == CURRENT_KEY:
+            self._current(group, member, value or {}, where)
 
-    def _current(self, record: CurrentAssignment, where: Row) -> None:
-        """Rows of the partitions that a member owns now and did not own before, and of those that it gave up."""
-        member = (record.group, record.member)
-        before, now = self.owned.get(member, set()), record.owned
-        self.owned[member] = now
-        names = {"group": record.group, "member": record.member, **self.members.get(member, {})}
-        names["generation"] = record.value["memberEpoch"] if record.value else None
+    def _current(self, group: str, member: str, value: Row, where: Row) -> None:
+        """Rows of the partitions that a member owns now and did not own before, and of those that it gave up.
+
+        It owns those that it has yet to revoke, too.
+        """
+        listed = [*value.get("assignedPartitions", ()), *value.get("partitionsPendingRevocation", ())]
+        now = {(topic["topicId"], partition) for topic in listed for partition in topic["partitions"]}
+        before = self.owned.get((group, member), set())
+        self.owned[group, member] = now
+        names = {"group": group, "member": member, **self.members.get((group, member), {})}
+        names["generation"] = value.get("memberEpoch")
         for kind, places in (("released", before - now), ("owned", now - before)):
             self.rows += [
                 {**where, "kind": kind, **names, "topic": self.topics[topic], "partition": partition}
@@ -79,14 +86,11 @@ class _Replay:
                 if topic in self.topics
             ]
 
-    def _group(self, record: GroupMetadata, where: Row) -> None:
-        if record.value is None:
-            self.rows.append({**where, "kind": "group-removed", "group": record.group})
-            return
-        generation, members = record.value["generation"], record.value["members"]
-        of_group = {"group": record.group, "generation": generation}
+    def _generation(self, group: str, value: Row, where: Row) -> None:
+        """Rows of a generation of the classic protocol, and of the partitions that it assigns."""
+        of_group, members = {"group": group, "generation": value["generation"]}, value["members"]
         self.rows.append({**where, "kind": "generation", **of_group, "members": len(members)})
-        if record.value["protocolType"] != "consumer":  # Connect and others assign no partitions
+        if value["protocolType"] != "consumer":  # Connect and others assign no partitions
             return
         for member in members:
             names = {"member": member["memberId"], "client": member["clientId"], "instance": member["groupInstanceId"]}
@@ -96,13 +100,13 @@ class _Replay:
             ]
 
 
-def _commit(record: OffsetCommit, where: Row) -> Row:
-    row = {**where, "group": record.group, "topic": record.topic, "partition": record.partition}
-    if record.value is None:
-        return {**row, "kind": "removed"}
-    epoch, time = record.value["leaderEpoch"], record.value["commitTimestamp"]
-    committed = {"offset": record.value["offset"], "leader_epoch": epoch if epoch >= 0 else None, "time": time}
-    return {**row, "kind": "committed", **committed}
+def _commit(key: Row, value: Row | None, where: Row) -> Row:
+    """The row of a committed offset, or of its removal."""
+    if value is None:
+        return {**where, **key, "kind": "removed"}
+    epoch = value["leaderEpoch"] if value["leaderEpoch"] >= 0 else None
+    time = value["commitTimestamp"]
+    return {**where, **key, "kind": "committed", "offset": value["offset"], "leader_epoch": epoch, "time": time}
 
 
 def read_group_log(folder: Path, topics: Iterable[tuple[str, str]] = ()) -> tuple[pl.DataFrame, pl.DataFrame]:

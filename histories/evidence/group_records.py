@@ -12,13 +12,11 @@ Groups of KIP-848 have records of their own, whose values are flexible from thei
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .record_schema import Field, read_fields, read_key, read_versioned
 from .wire_cursor import WireCursor
 
-FLEXIBLE_SINCE = LATEST = 4  # of the values that are known; a later version may have fields that cannot be passed over
 OFFSET_KEYS, GROUP_KEY = (0, 1), 2
 EPOCH_KEY, MEMBER_KEY, CURRENT_KEY = 3, 5, 8  # of KIP-848
 
@@ -77,84 +75,42 @@ CURRENT_VALUE = (
     Field("assignedPartitions", "[]", of=OWNED_TOPIC),
     Field("partitionsPendingRevocation", "[]", of=OWNED_TOPIC),
 )
-LATEST_EPOCH_VALUE = 1  # of ConsumerGroupMetadata; the other values of KIP-848 have only version 0
 
 
-@dataclass(frozen=True)
-class OffsetCommit:
-    """A group's committed offset of a partition; `value` None: it was removed."""
+class Schema(NamedTuple):
+    """The fields of a kind of records: those of its key, those of its value, and the versions of the value."""
 
-    group: str
-    topic: str
-    partition: int
+    key: tuple[Field, ...]
+    value: tuple[Field, ...]
+    latest: int  # that is known; a later version may have fields that cannot be passed over
+    flexible_since: int
+
+
+SCHEMAS = {
+    **dict.fromkeys(OFFSET_KEYS, Schema(OFFSET_KEY, OFFSET_VALUE, 4, 4)),
+    GROUP_KEY: Schema(GROUP_KEY_FIELDS, GROUP_VALUE, 4, 4),
+    EPOCH_KEY: Schema(GROUP_KEY_FIELDS, EPOCH_VALUE, 1, 0),
+    MEMBER_KEY: Schema(MEMBER_KEY_FIELDS, MEMBER_VALUE, 0, 0),
+    CURRENT_KEY: Schema(MEMBER_KEY_FIELDS, CURRENT_VALUE, 0, 0),
+}
+
+
+class GroupRecord(NamedTuple):
+    """A record: its kind, and the fields of its key and of its value. Without a value it removes what the key names."""
+
+    kind: int
+    key: dict[str, Any]
     value: dict[str, Any] | None
-
-
-@dataclass(frozen=True)
-class GroupMetadata:
-    """A group's generation and members; `value` None: the group was removed."""
-
-    group: str
-    value: dict[str, Any] | None
-
-
-@dataclass(frozen=True)
-class GroupEpoch:
-    """The epoch of a group of KIP-848; None: the group was removed."""
-
-    group: str
-    epoch: int | None
-
-
-@dataclass(frozen=True)
-class MemberMetadata:
-    """A member of a group of KIP-848; `value` None: it was removed."""
-
-    group: str
-    member: str
-    value: dict[str, Any] | None
-
-
-@dataclass(frozen=True)
-class CurrentAssignment:
-    """The partitions that a member of a group of KIP-848 owns, at its epoch; `value` None: it was removed."""
-
-    group: str
-    member: str
-    value: dict[str, Any] | None
-
-    @property
-    def owned(self) -> set[tuple[str, int]]:
-        """Topic id and partition of all that it owns, with the partitions that it has yet to revoke."""
-        value = self.value or {}
-        topics = [*value.get("assignedPartitions", ()), *value.get("partitionsPendingRevocation", ())]
-        return {(topic["topicId"], partition) for topic in topics for partition in topic["partitions"]}
-
-
-GroupRecord = OffsetCommit | GroupMetadata | GroupEpoch | MemberMetadata | CurrentAssignment
 
 
 def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
     """The record; None: of another kind, such as target assignments or share groups. Raises MalformedRecordError."""
     kind = WireCursor(key).integer(2)
-    if kind in OFFSET_KEYS:
-        named = read_key(key, OFFSET_KEY)
-        content = None if value is None else read_versioned(value, OFFSET_VALUE, LATEST, FLEXIBLE_SINCE)
-        return OffsetCommit(named["group"], named["topic"], named["partition"], content)
-    if kind == GROUP_KEY:
-        named = read_key(key, GROUP_KEY_FIELDS)
-        content = None if value is None else read_versioned(value, GROUP_VALUE, LATEST, FLEXIBLE_SINCE)
-        return GroupMetadata(named["group"], content)
-    if kind == EPOCH_KEY:
-        named = read_key(key, GROUP_KEY_FIELDS)
-        content = None if value is None else read_versioned(value, EPOCH_VALUE, LATEST_EPOCH_VALUE, 0)
-        return GroupEpoch(named["group"], None if content is None else content["epoch"])
-    if kind in (MEMBER_KEY, CURRENT_KEY):
-        named = read_key(key, MEMBER_KEY_FIELDS)
-        fields, made = (MEMBER_VALUE, MemberMetadata) if kind == MEMBER_KEY else (CURRENT_VALUE, CurrentAssignment)
-        content = None if value is None else read_versioned(value, fields, 0, 0)
-        return made(named["group"], named["member"], content)
-    return None
+    if kind not in SCHEMAS:
+        return None
+    schema = SCHEMAS[kind]
+    content = None if value is None else read_versioned(value, schema.value, schema.latest, schema.flexible_since)
+    return GroupRecord(kind, read_key(key, schema.key), content)
 
 
 def assigned_partitions(assignment: bytes | None) -> list[tuple[str, int]]:

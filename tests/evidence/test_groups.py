@@ -110,10 +110,11 @@ def test_agrees_with_kafkas_decoder_record_by_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", range(5))
 def test_all_versions_of_values(version: int) -> None:
     commit = decode(offset_key("g", "x", 3, kind=version % 2), offset_value(version, 42))
-    assert (commit.group, commit.topic, commit.partition, commit.value["offset"]) == ("g", "x", 3, 42)
+    assert commit.key == {"group": "g", "topic": "x", "partition": 3}
+    assert commit.value["offset"] == 42
     assert commit.value["commitTimestamp"] == STARTED
     group = decode(number(2, 2) + text("g"), group_value(version, 6, {"m1": [("x", 0)], "m2": []}))
-    assert (group.group, group.value["generation"]) == ("g", 6)
+    assert (group.key["group"], group.value["generation"]) == ("g", 6)
     assert [member["memberId"] for member in group.value["members"]] == ["m1", "m2"]
     assert decode(offset_key("g", "x", 3), None).value is None
     assert decode(number(10, 2) + text("g"), b"") is None  # of a share group
