@@ -199,7 +199,7 @@ def _lines_of(split: Split) -> Iterator[bytes]:
 
 
 def _chunks(path: Path, compression: str, max_bytes: int = 16 * _CHUNK_BYTES) -> Iterator[bytes]:
-    """A file's bytes, decompressed: of gzip at max_line `max_bytes` at a time.
+    """A file's bytes, decompressed: of gzip at most `max_bytes` at a time.
 
     Raises OSError or ValueError where the file is damaged or truncated.
     """
@@ -245,7 +245,7 @@ def decompress(payload: bytes, compression: str, max_bytes: int) -> bytes:
 
 
 def _gunzip(chunks: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
-    """The bytes of all members, at max_line `max_bytes` at a time.
+    """The bytes of all members, at most `max_bytes` at a time.
 
     Uses zlib, as the gzip module drops what it read before a truncation.
     """

@@ -12,7 +12,6 @@ from ..errors import LogjudgeError
 from ..evidence.layout import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from .collect import collect, sources_of
 from .lab.handle import Lab
-from .open_operations import Plain
 from .record_deletion import delete_records
 from .scenarios import LabScenario
 from .session import Session
@@ -20,6 +19,14 @@ from .topics import metadata
 
 WAIT_SECONDS = 240.0
 COORDINATED_BY = {"coordinator": OFFSETS_TOPIC, "transaction-coordinator": TRANSACTIONS_TOPIC}  # roles of leaders
+# Steps on whole nodes: the kind of the fault that each begins or ends, its signal, and the state of the nodes after it.
+NODE_STEPS = {
+    "kill": ("kill", "SIGKILL", "dead"),
+    "stop": ("shutdown", "SIGTERM", "dead"),
+    "start": ("restart", "", ""),
+    "pause": ("pause", "", "paused"),
+    "resume": ("pause", "", ""),
+}
 Step = dict[str, Any]
 
 
@@ -30,17 +37,12 @@ class Nemesis:
         self.session, self.lab, self.scenario = session, lab, scenario
         self._stopping = threading.Event()
         self._roles: dict[str, list[str]] = {}
-        self._dead: list[str] = []
-        self._paused: list[str] = []
+        self._states: dict[str, str] = {}  # of nodes: dead, paused, or empty
         self._network: list[tuple[str, dict[str, Any]]] = []  # faults of links and disks that last
         self.steps: dict[str, Callable[[Step], None]] = {
             "wait": self._wait,
             "look": lambda _: self._look(),
-            "kill": self._kill,
-            "stop": self._stop,
-            "start": self._start,
-            "pause": self._pause,
-            "resume": self._resume,
+            **dict.fromkeys(NODE_STEPS, self._change_nodes),
             "isolate": self._isolate,
             "lose-acks": self._lose_acks,
             "heal": lambda _: self._heal_network(),
@@ -74,11 +76,11 @@ class Nemesis:
 
     def heal(self) -> None:
         """End every fault that lasts."""
-        if self._paused:
-            self._resume({"nodes": self._paused})
+        if paused := self._in_state("paused"):
+            self._change_nodes({"do": "resume", "nodes": paused})
         self._heal_network()
-        if self._dead:
-            self._start({"nodes": self._dead})
+        if dead := self._in_state("dead"):
+            self._change_nodes({"do": "start", "nodes": dead})
         self._note()
 
     def snapshot(self, name: str) -> None:
@@ -125,37 +127,19 @@ class Nemesis:
         """The first partition as each broker describes it."""
         return [view[0] for view in self.session.views.of(self.session.load.topic)]
 
-    def _carry_out(self, request: str, step: Step, record: Callable[..., Plain], kind: str, **about: str) -> list[str]:
-        """Request a step from the lab, and record it as a fault or the end of one. Returns the step's nodes."""
-        nodes = self._nodes(step)
-        with record(kind, nodes=nodes, **about) as recorded:
-            self.lab.request(request, nodes=nodes)
+    def _change_nodes(self, step: Step) -> None:
+        """Request a step on whole nodes from the lab, and record it as a fault, or as the end of one."""
+        kind, signal, state = NODE_STEPS[step["do"]]
+        nodes, recorder = self._nodes(step), self.session.recorder
+        record = recorder.fault if state else recorder.heal
+        with record(kind, nodes=nodes, **({"signal": signal} if signal else {})) as recorded:
+            self.lab.request(step["do"], nodes=nodes)
             recorded.ok()
-        return nodes
-
-    def _kill(self, step: Step) -> None:
-        nodes = self._carry_out("kill", step, self.session.recorder.fault, "kill", signal="SIGKILL")
-        self._paused = [node for node in self._paused if node not in nodes]
-        self._dead += nodes
+        self._states.update(dict.fromkeys(nodes, state))
         self._note()
 
-    def _stop(self, step: Step) -> None:
-        self._dead += self._carry_out("stop", step, self.session.recorder.fault, "shutdown", signal="SIGTERM")
-        self._note()
-
-    def _start(self, step: Step) -> None:
-        nodes = self._carry_out("start", step, self.session.recorder.heal, "restart")
-        self._dead = [node for node in self._dead if node not in nodes]
-        self._note()
-
-    def _pause(self, step: Step) -> None:
-        self._paused += self._carry_out("pause", step, self.session.recorder.fault, "pause")
-        self._note()
-
-    def _resume(self, step: Step) -> None:
-        nodes = self._carry_out("resume", step, self.session.recorder.heal, "pause")
-        self._paused = [node for node in self._paused if node not in nodes]
-        self._note()
+    def _in_state(self, state: str) -> list[str]:
+        return [node for node, own in self._states.items() if own == state]
 
     def _isolate(self, step: Step) -> None:
         about = {"nodes": self._nodes(step), "clients": step.get("clients", False)}
@@ -225,10 +209,9 @@ class Nemesis:
         self.session.partitions = count
 
     def _note(self) -> None:
-        lasting = {"dead": self._dead, "paused": self._paused}
-        self.session.progress.faults = {name: list(nodes) for name, nodes in lasting.items() if nodes} | {
-            kind: list(map(str, about["nodes"])) for kind, about in self._network
-        }
+        lasting = {state: nodes for state in ("dead", "paused") if (nodes := self._in_state(state))}
+        of_network = {kind: list(map(str, about["nodes"])) for kind, about in self._network}
+        self.session.progress.faults = lasting | of_network
 
 
 def collect_evidence(lab: Lab, folder: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import index
 from time import monotonic_ns
-from types import TracebackType
 from typing import Any, Self
 
 from ..errors import UsageError
@@ -45,9 +44,7 @@ class OpenOperation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._outcome:
             return
         if error is not None:

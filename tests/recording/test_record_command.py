@@ -291,3 +291,26 @@ def test_a_faulty_scenario_file_is_one_sentence(tmp_path: Path, content: str, me
 def test_the_nemesis_carries_out_every_step_that_a_scenario_may_have() -> None:
     unused: Any = None
     assert Nemesis(unused, unused, load("clean")).steps.keys() == STEPS.keys()
+
+
+def test_faults_of_nodes_are_recorded_and_ended(tmp_path: Path) -> None:
+    """A node that was killed while it was paused is only started again."""
+    requests = []
+    lab: Any = SimpleNamespace(request=lambda do, nodes: requests.append((do, *nodes)))
+    recorder = Recorder(tmp_path / "run")
+    session: Any = SimpleNamespace(recorder=recorder, progress=Progress())
+    nemesis = Nemesis(session, lab, load("clean"))
+    for do, node in (("pause", "1"), ("pause", "2"), ("kill", "1"), ("stop", "3")):
+        nemesis.steps[do]({"do": do, "nodes": [node]})
+    assert session.progress.faults == {"dead": ["1", "3"], "paused": ["2"]}
+    nemesis.heal()
+    assert session.progress.faults == {}
+    assert requests[4:] == [("resume", "2"), ("start", "1", "3")]
+    events = [json.loads(line) for line in (recorder.finish() / "history.jsonl").read_text().splitlines()]
+    done = [(event["f"], event["fault"]) for event in events if event["type"] == "invoke"]
+    assert done[2:] == [
+        ("fault", {"kind": "kill", "nodes": ["1"], "signal": "SIGKILL"}),
+        ("fault", {"kind": "shutdown", "nodes": ["3"], "signal": "SIGTERM"}),
+        ("heal", {"kind": "pause", "nodes": ["2"]}),
+        ("heal", {"kind": "restart", "nodes": ["1", "3"]}),
+    ]

@@ -36,10 +36,10 @@ class Keeper:
         self._requests: dict[str, Callable[[Request], Awaitable[Any]]] = {
             "status": self._status,
             "start": self._start,
-            "stop": self._stop,
-            "kill": self._kill,
-            "pause": self._pause,
-            "resume": self._resume,
+            "stop": lambda request: cluster.stop(self._names(request)),
+            "kill": lambda request: cluster.kill(self._names(request)),
+            "pause": lambda request: self._send(request, signal.SIGSTOP),
+            "resume": lambda request: self._send(request, signal.SIGCONT),
             "links": self._links,
             "heal": self._heal,
             "truncate": self._truncate,
@@ -93,19 +93,9 @@ class Keeper:
         if request.get("wait", True):
             await self.cluster.wait_ready(names)
 
-    async def _stop(self, request: Request) -> None:
-        await self.cluster.stop(self._names(request))
-
-    async def _kill(self, request: Request) -> None:
-        await self.cluster.kill(self._names(request))
-
-    async def _pause(self, request: Request) -> None:
+    async def _send(self, request: Request, number: signal.Signals) -> None:
         for name in self._names(request):
-            self.cluster.nodes[name].send(signal.SIGSTOP)
-
-    async def _resume(self, request: Request) -> None:
-        for name in self._names(request):
-            self.cluster.nodes[name].send(signal.SIGCONT)
+            self.cluster.nodes[name].send(number)
 
     async def _links(self, request: Request) -> list[str]:
         forward, backward = Mode(**request["forward"]), Mode(**request["backward"])
