@@ -176,41 +176,36 @@ def forms(text: str, exact: bool = False, unwrap: bool = False) -> Iterator[tupl
     The stack is explicit, as a hostile text would exceed Python's recursion limit.
     """
     stack: list[_Frame] = []
-    wrapper: int | None = None
-    words: dict[str, Any] = {}
+    bottom = 0  # 1 inside the vector around all forms, which is the lowest frame
+    atoms: dict[str, Any] = {}
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         if kind == "skip":
             continue
-        token = match.group()
-        position = match.start()
-        if kind == "atom" and exact:
-            form = words.get(token, _TOKEN)
-            if form is _TOKEN:
-                form = _exact(_atom(token, position), token)
-                if len(words) < MAX_CACHED_ATOMS:
-                    words[token] = form
-        elif kind == "atom":
-            form = _atom(token, position)
+        token, position = match.group(), match.start()
+        if kind == "atom" and token in atoms:
+            form = atoms[token]
         elif kind in ("open", "discard", "tag"):
-            if unwrap and token == "[" and not stack:
-                wrapper, unwrap = position, False
-                continue
-            if len(stack) >= MAX_DEPTH:
+            if len(stack) >= bottom + MAX_DEPTH:
                 raise EdnError(f"a form {MAX_DEPTH + 1} levels deep", f"at most {MAX_DEPTH}", position)
+            if unwrap and token == "[" and not stack:
+                bottom, unwrap = 1, False
             stack.append(_Frame(token, position, []))
             continue
         elif kind == "close":
-            if wrapper is not None and token == "]" and not stack:
-                wrapper = None
+            begin = stack[-1].position if stack else position
+            form, position = _close(stack, token, position), begin
+            if len(stack) < bottom:
+                bottom = 0
                 continue
-            position = stack[-1].position if stack else position
-            form = _close(stack, token, match.start())
-            if exact and isinstance(form, Map) and any(frame.opener in _CLOSERS for frame in stack):
+            if exact and isinstance(form, Map) and any(frame.opener in _CLOSERS for frame in stack[bottom:]):
                 form = FrozenMap(form.items())
         else:
-            form = _leaf(str(kind), token, position)
-            form = _exact(form, token) if exact else form
+            form = _atom(token, position) if kind == "atom" else _leaf(str(kind), token, position)
+            if exact and form is not None and type(form) not in (int, str):
+                form = Word(token)
+            if exact and kind == "atom" and len(atoms) < MAX_CACHED_ATOMS:
+                atoms[token] = form
         while stack and stack[-1].opener not in _CLOSERS:
             frame = stack.pop()
             if frame.opener == "#_":
@@ -218,19 +213,13 @@ def forms(text: str, exact: bool = False, unwrap: bool = False) -> Iterator[tupl
             if not exact:
                 form, position = Tagged(frame.opener[1:], form), frame.position
         else:
-            if stack:
+            if len(stack) > bottom:
                 stack[-1].forms.append(form)
             else:
                 unwrap = False
                 yield position, form
-    if stack or wrapper is not None:
-        opener, begin = (stack[-1].opener, stack[-1].position) if stack else ("[", wrapper or 0)
-        raise EdnError(f"the end of the text inside {opener}", "its end", begin)
-
-
-def _exact(form: Any, token: str) -> Any:
-    """A scalar that is only equal to itself."""
-    return form if form is None or type(form) in (int, str) else Word(token)
+    if stack:
+        raise EdnError(f"the end of the text inside {stack[-1].opener}", "its end", stack[-1].position)
 
 
 def _close(stack: list[_Frame], token: str, position: int) -> Any:
