@@ -41,12 +41,7 @@ LATER = {
     "gone": (style.PAPER, "no record is there now", "----"),
     "several": (style.GREEN, "several of these", "//"),
 }
-SEEN = {
-    "read": (style.BLUE, ""),
-    "lost": (style.RED, ""),
-    "both": (style.RED, "xxxx"),
-    "several": (style.SKY, "//"),
-}
+SEEN = {"read": (style.BLUE, ""), "lost": (style.RED, ""), "both": (style.RED, "xxxx"), "several": (style.SKY, "//")}
 SEVERE = ("lost-read", "lost", "duplicate", "unread")
 MAX_READERS = 8
 MAX_CAUSES = 40
@@ -251,10 +246,5 @@ def _legend(axis: Axes, offsets: dict[str, Any], readers: list[dict[str, Any]], 
         colour = style.QUIET if cause == "unknown" else CAUSE
         handles.append(_patch(colour, "", f"cause: {style.printable(cause, 40)}"))
     axis.legend(
-        handles=handles,
-        loc="lower left",
-        bbox_to_anchor=(0, 1.0),
-        ncols=3,
-        borderaxespad=0.2,
-        handlelength=1.6,
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, borderaxespad=0.2, handlelength=1.6
     )

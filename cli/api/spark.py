@@ -30,12 +30,7 @@ class SparkResult(Result):
 
 
 def check(
-    spark: Session,
-    source: Any,
-    allow: Names = (),
-    only: Names = (),
-    skip: Names = (),
-    **options: Unpack[Options],
+    spark: Session, source: Any, allow: Names = (), only: Names = (), skip: Names = (), **options: Unpack[Options]
 ) -> SparkResult | list[SparkResult]:
     """Judge a run in the user's Spark session. Its settings, views and active session stay as they are.
 

@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from .coordinator_log import Row, replay_log
-from .group_records import (
-    CURRENT_KEY,
-    EPOCH_KEY,
-    GROUP_KEY,
-    MEMBER_KEY,
-    OFFSET_KEYS,
-    assigned_partitions,
-    decode,
-)
+from .group_records import CURRENT_KEY, EPOCH_KEY, GROUP_KEY, MEMBER_KEY, OFFSET_KEYS, assigned_partitions, decode
 from .tables import GROUPS
 
 if TYPE_CHECKING:

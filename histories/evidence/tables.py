@@ -96,18 +96,10 @@ CHECKPOINTS: Schema = {
 }
 
 # One row for each line of a leader-epoch-checkpoint.
-EPOCHS: Schema = {
-    "leader_epoch": pl.Int32,
-    "start_offset": pl.Int64,
-    "line": pl.Int64,
-}
+EPOCHS: Schema = {"leader_epoch": pl.Int32, "start_offset": pl.Int64, "line": pl.Int64}
 
 # The entries of meta.properties, partition.metadata and quorum-state, as text.
-PROPERTIES: Schema = {
-    "key": pl.String,
-    "value": pl.String,
-    "line": pl.Int64,
-}
+PROPERTIES: Schema = {"key": pl.String, "value": pl.String, "line": pl.Int64}
 
 # One row for each record of __cluster_metadata about a partition, a broker or a topic's configuration.
 METADATA: Schema = {

@@ -108,11 +108,7 @@ def partitions_of(found: Any) -> list[Fields]:
 def _position(item: Any, given: Any = None) -> Fields:
     fields = _fields(item, _POSITION, _POSITION, _EXPECTED_POSITION)
     offset = fields.get("offset") if given is None else getattr(given, "offset", given)
-    position: Fields = {
-        "topic": fields["topic"],
-        "partition": int(fields["partition"]),
-        "offset": offset_of(offset),
-    }
+    position: Fields = {"topic": fields["topic"], "partition": int(fields["partition"]), "offset": offset_of(offset)}
     if fields.get("start") is not None:
         position["start"] = int(fields["start"])
     return position

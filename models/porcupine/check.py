@@ -309,10 +309,7 @@ class _Check:
 
 
 def check_operations(
-    model: Model[State],
-    operations: Sequence[Operation],
-    timeout: float | None = None,
-    memory: int | None = None,
+    model: Model[State], operations: Sequence[Operation], timeout: float | None = None, memory: int | None = None
 ) -> Result:
     """Decide whether the operations are linearizable with respect to the model.
 

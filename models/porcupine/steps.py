@@ -53,11 +53,7 @@ class Steps:
     """The steps that a search needs: the model is called once for each pair of a state and an action."""
 
     def __init__(
-        self,
-        model: Model[Any],
-        actions: Sequence[Action],
-        observes: Ints,
-        encoding: Encoding | None = None,
+        self, model: Model[Any], actions: Sequence[Action], observes: Ints, encoding: Encoding | None = None
     ) -> None:
         self.model, self.actions, self.observes = model, actions, observes
         self.encoding = encoding  # if given, the steps are compiled, and the model is never called

@@ -42,12 +42,7 @@ VERDICTS = {
 }
 PERMITTED = "No breach except those that the configuration or --allow permits."
 PARTLY = "No breach of the rules that were judged."  # if the caller skipped some rules
-_INK = {
-    style.INK: "currentColor",
-    style.PAPER: "var(--paper)",
-    style.RULE: "var(--rule)",
-    style.FAINT: "var(--faint)",
-}
+_INK = {style.INK: "currentColor", style.PAPER: "var(--paper)", style.RULE: "var(--rule)", style.FAINT: "var(--faint)"}
 
 
 def write_report(
