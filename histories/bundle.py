@@ -108,48 +108,44 @@ def _open_run(
     check_path(path, EXPECTED)
     _refuse_other_folders(path)
     evidence = _evidence(path, reader, pieces)
+    files = _histories(path, evidence)
+    if not files and not evidence:
+        raise InputError(str(path), "a folder without a history or brokers' files", EXPECTED)
+    config, config_name = _read_config(path)
+    splits: list[Split] = []
+    formats: set[str] = set()
+    empty: list[str] = []
+    for file in files:
+        own: Sequence[Split] = ()
+        if len(files) == 1 or head_of(file):
+            format_name, own = _splits_of(file, reader, contents, len(splits), split_bytes)
+            formats.add(format_name)
+            splits += own
+        if not own and len(files) > 1:
+            empty.append(_shown_path(file, path))
+    if empty and not formats:
+        raise InputError(str(path), f"{len(empty)} empty histories", EXPECTED)
+    if not files and "started_at" not in config:
+        # Without a history the start of the run is not recorded: times count from 1970.
+        config = {**config, "started_at": UNDATED}
+    settings = Settings(str(config.get("name") or config_name), dialect_of(formats, str(path)), config)
+    size = sum(file.stat().st_size for file in files)
+    run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty))
+    return replace(run, files=tuple(dict.fromkeys(run.shown)))
+
+
+def _histories(path: Path, evidence: tuple[Part, ...]) -> list[Path]:
+    """The histories at a path, which are not evidence. Raises InputError for one that cannot be opened."""
+    files = [] if evidence else [path]
     if path.is_dir():
         taken = {part.path for part in evidence}  # a segment and a server.log have endings of histories
         files = [file for file in _history_files(path) if not taken & {file, file.parent}]
         # A broker's folder of logs has some that are no evidence, such as those of requests, and empty ones.
         files = [file for file in files if not evidence or file.suffix not in LOGS or _is_log_history(head_of(file))]
-    else:
-        files = [] if evidence else [path]
     for file in files:
         check_path(file, EXPECTED)
         _check_encoding(file)
-    if not files and not evidence:
-        raise InputError(str(path), "a folder without a history or brokers' files", EXPECTED)
-    config, config_name = _read_config(path)
-    splits: list[Split] = []
-    readers = set()
-    empty: list[str] = []
-    for file in files:
-        first = len(splits)
-        if magic_of(file) == PARQUET_MAGIC:
-            from .readers.parquet import inspect_parquet  # pyarrow takes a while to load
-
-            groups, dialect = inspect_parquet(file)
-            readers.add(dialect)
-            splits += [Split(first + group, str(file), "parquet", "", group, group + 1) for group in range(groups)]
-        elif (head := head_of(file)) or len(files) == 1:
-            _check_compression(file, head)
-            name = reader or reader_of(head, str(file), contents)
-            readers.add(name)
-            splits += _splits_of(file, name, first, split_bytes)
-        if len(splits) == first and len(files) > 1:
-            empty.append(_shown_path(file, path))
-    dialect = dialect_of(readers, str(path))
-    name = str(config.get("name") or config_name)
-    if not files and "started_at" not in config:
-        # Without a history the start of the run is not recorded: times count from 1970.
-        config = {**config, "started_at": UNDATED}
-    settings = Settings(name, dialect, config)
-    if empty and not readers:
-        raise InputError(str(path), f"{len(empty)} empty histories", EXPECTED)
-    size = sum(file.stat().st_size for file in files)
-    run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty))
-    return replace(run, files=tuple(dict.fromkeys(run.shown)))
+    return files
 
 
 def _check_encoding(path: Path) -> None:
@@ -269,11 +265,21 @@ def _is_log_history(head: bytes) -> bool:
     return name is not None and READERS[name].CONTENT == LOG
 
 
-def _splits_of(file: Path, reader: str, first: int, split_bytes: int) -> Sequence[Split]:
-    size = file.stat().st_size
-    if compression := compression_of(file):
-        return [Split(first, str(file), reader, compression, 0, size)]
-    return plain_splits(str(file), size, reader, first, split_bytes)
+def _splits_of(
+    file: Path, reader: str | None, contents: tuple[str, ...], first: int, split_bytes: int
+) -> tuple[str, Sequence[Split]]:
+    """The format of a history (the dialect of a Parquet file), and its splits, numbered from `first`."""
+    if magic_of(file) == PARQUET_MAGIC:
+        from .readers.parquet import inspect_parquet  # pyarrow takes a while to load
+
+        groups, dialect = inspect_parquet(file)
+        return dialect, [Split(first + n, str(file), "parquet", "", n, n + 1) for n in range(groups)]
+    head, compression, size = head_of(file), compression_of(file), file.stat().st_size
+    _check_compression(file, head)
+    name = reader or reader_of(head, str(file), contents)
+    if compression:
+        return name, [Split(first, str(file), name, compression, 0, size)]
+    return name, plain_splits(str(file), size, name, first, split_bytes)
 
 
 def plain_splits(path: str, size: int, reader: str, first: int, split_bytes: int = SPLIT_BYTES) -> list[Split]:

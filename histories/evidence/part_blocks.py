@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,9 +29,9 @@ def read_part(part: Part) -> list[Block]:
     if part.kind in _READERS:
         return list(_READERS[part.kind](part))
     table, read = _TABLES[part.kind]
-    frame, damage = read(part.path)
+    frame, damage = read(part)
     # Brokers rebuild their files about producers from the log: damage there, or in a whole folder, is of no partition.
-    damaged = part if part.kind in ("offsets", "epochs", "properties") else replace(part, topic=None, partition=None)
+    damaged = part if part.kind in ("epochs", "properties") else replace(part, topic=None, partition=None)
     return [*_blocks(table, part, frame), *_blocks("damage", damaged, damage)]
 
 
@@ -77,18 +77,6 @@ def _read_headers(part: Part) -> Iterator[Block]:
     yield from _blocks("damage", part, segment.damage)
 
 
-def _read_log(part: Part) -> Iterator[Block]:
-    frame, damage = read_server_log(part.path, part.start, part.end, part.first_line, part.source)
-    yield from _blocks("log_events", part, frame)
-    yield from _blocks("damage", part, damage)
-
-
-def _read_groups(part: Part) -> Iterator[Block]:
-    rows, damage = read_group_log(part.path, part.topics)
-    yield from _blocks("groups", part, rows)
-    yield from _blocks("damage", replace(part, topic=None, partition=None), damage)
-
-
 def _read_dump(part: Part) -> Iterator[Block]:
     for dump in read_dump(part.path):
         topic, partition = dump.topic or part.topic, dump.partition
@@ -105,20 +93,20 @@ def _read_nothing(part: Part) -> Iterator[Block]:
 
 
 # Kinds of parts with one table of rows and one of damage.
-_TABLES = {
-    "metadata": ("metadata", read_cluster_metadata),
-    "transactions": ("transactions", read_transaction_log),
-    "txnindex": ("aborted", read_aborted_index),
-    "snapshot": ("producers", read_producer_snapshot),
-    "offsets": ("checkpoints", read_offset_checkpoint),
-    "epochs": ("epochs", read_epoch_checkpoint),
-    "properties": ("properties", read_properties),
+_TABLES: dict[str, tuple[str, Callable[[Part], tuple[pl.DataFrame, pl.DataFrame]]]] = {
+    "metadata": ("metadata", lambda part: read_cluster_metadata(part.path)),
+    "groups": ("groups", lambda part: read_group_log(part.path, part.topics)),
+    "transactions": ("transactions", lambda part: read_transaction_log(part.path)),
+    "txnindex": ("aborted", lambda part: read_aborted_index(part.path)),
+    "snapshot": ("producers", lambda part: read_producer_snapshot(part.path)),
+    "offsets": ("checkpoints", lambda part: read_offset_checkpoint(part.path)),
+    "epochs": ("epochs", lambda part: read_epoch_checkpoint(part.path)),
+    "properties": ("properties", lambda part: read_properties(part.path)),
+    "log": ("log_events", lambda part: read_server_log(part.path, part.start, part.end, part.first_line, part.source)),
 }
 _READERS = {
     "segment": _read_segment,
     "headers": _read_headers,
-    "log": _read_log,
-    "groups": _read_groups,
     "dump": _read_dump,
     "left-out": _read_nothing,
     "unreadable": _read_nothing,
