@@ -163,15 +163,11 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     if options["as_json"] and options["form"]:
         raise UsageError(f"found --json and --format {options['form']}, expected one of them: both print to stdout")
     rules = select_rules(options["only"], options["skip"], options["allow"])
-    names, targets = _targets(runs, out)
-    indexed = len(runs) > 1 and not is_uri(out or "")
-    if indexed:
+    tasks = _tasks(runs, out, rules, options)
+    has_index = len(runs) > 1 and not is_uri(out or "")
+    if has_index:
         check_index(out or DEFAULT_OUT)
     engine = _engine(runs, spark, options["state"])
-    tasks = [
-        Task(run, name, folder, rules, options, len(runs) > 1)
-        for run, name, folder in zip(runs, names, targets, strict=True)
-    ]
     judged: list[Judged] = []
     for run in _judged(tasks, engine):
         judged.append(run)
@@ -180,15 +176,23 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
             click.echo(render(run.report, run.folder, run.seconds))
             if engine.remark:
                 click.echo(engine.remark, err=True)
-    index = write_index(out or DEFAULT_OUT, judged) if indexed else None
+    index = write_index(out or DEFAULT_OUT, judged) if has_index else None
     if len(runs) > 1 and not is_quiet(options):
         click.echo(render_runs(judged, index))
     _print_for_machines(judged, options)
-    if not options["quiet"] and not any(map(is_uri, (*runs, *targets))):
+    if not options["quiet"] and not any(map(is_uri, (*runs, out or ""))):
         _hint(judged, spark)
     if options["opens"]:
-        _open([index] if index else [Path(folder) / "report.html" for folder in targets])
+        _open([index] if index else [Path(task.folder) / "report.html" for task in tasks])
     return worst_exit(EXITS["crashed" if run.is_bug else run.verdict] for run in judged)
+
+
+def _tasks(runs: tuple[str, ...], out: str | None, rules: tuple[str, ...], options: dict[str, Any]) -> list[Task]:
+    """A task for each run. The results of a single run go to --out, those of several to folders below it."""
+    names, base = names_of(runs), (out or DEFAULT_OUT).rstrip("/")
+    folders = [out] if out and len(runs) == 1 else [f"{base}/{name}" for name in names]
+    places = zip(runs, names, folders, strict=True)
+    return [Task(run, name, folder, rules, options, len(runs) > 1) for run, name, folder in places]
 
 
 def _judged(tasks: list[Task], engine: Engine) -> Iterator[Judged]:
@@ -215,15 +219,6 @@ def _engine(runs: tuple[str, ...], spark: Spark | None, state: Path | None) -> E
 def _is_engine_chosen() -> bool:
     source = click.get_current_context().get_parameter_source
     return any(source(name) is not ParameterSource.DEFAULT for name in ("engine", "is_spark"))
-
-
-def _targets(runs: tuple[str, ...], out: str | None) -> tuple[list[str], list[str]]:
-    """Names and output folders of the runs: --out for a single run, else a folder below it for each."""
-    names = names_of(runs)
-    if out and len(runs) == 1:
-        return names, [out]
-    base = (out or DEFAULT_OUT).rstrip("/")
-    return names, [f"{base}/{name}" for name in names]
 
 
 def _open(files: list[Path]) -> None:

@@ -1,9 +1,10 @@
-"""Draws the plots of a report: in a process that loads matplotlib meanwhile and draws on all cores, if one was started.
+"""Draws the plots of a report, in a second process: the painter.
 
 Loading matplotlib takes as long as judging a small run, and drawing holds the interpreter's lock. So `start_painter`
-starts `python -m logjudge.plots.painting`. It reads requests as JSON lines from its standard input, forks a process for
-each core, and writes a line for each finished figure. It ends when its input ends, also if logjudge is killed. Figures
-that it does not draw are drawn here, so errors are raised where they are expected.
+starts `python -m logjudge.plots.painting`, which loads matplotlib while a run is judged. The painter reads a request as
+one line of JSON from its standard input, forks a process for each core, and writes a line for each finished figure. It
+ends when its input ends, also if logjudge is killed. `painted` draws what the painter does not: without a painter all
+figures, else those that failed, so that it raises their errors.
 """
 
 from __future__ import annotations
