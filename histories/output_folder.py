@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from .errors import UsageError
 from .files import is_uri, local_path
@@ -21,6 +21,9 @@ MAX_NAME_BYTES = 200  # of the target's name in the name of its temporary folder
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux, renameat2(2)
 _RENAME_SWAP = 2  # macOS, renamex_np(2)
 _ENDINGS = re.compile(r"(\.(jsonl|json|edn|parquet|log|txt|gz|zst))+$")
+
+
+Filled = TypeVar("Filled")
 
 
 class Contents(NamedTuple):
@@ -121,10 +124,11 @@ def _is_fixed(folder: Path) -> bool:
     return is_current or os.path.ismount(whole) or not os.access(whole.parent, os.W_OK | os.X_OK)
 
 
-def write_whole(folder: Path, fill: Callable[[Path], None], contents: Contents = RESULT) -> None:
+def write_whole(folder: Path, fill: Callable[[Path], Filled], contents: Contents = RESULT) -> Filled:
     """Fills a temporary folder, then exchanges it with the target in one step, so that a kill loses neither.
 
-    If the file system does not support this, files are moved one by one, `contents.last` last. Raises UsageError.
+    If the file system does not support this, files are moved one by one, `contents.last` last. Returns what `fill`
+    returns. Raises UsageError.
     """
     check_target(folder, contents)
     if folder.name in ("", ".."):
@@ -139,12 +143,13 @@ def write_whole(folder: Path, fill: Callable[[Path], None], contents: Contents =
     with scratch_folder(parent, _scratch_prefix(folder)) as scratch:
         whole = scratch / "whole"
         whole.mkdir()
-        fill(whole)
+        filled = fill(whole)
         whole.chmod(mode)
         if not folder.exists():
             whole.rename(folder)
         elif is_fixed or not _exchange(whole, folder):
             move_into(folder, whole, contents)
+    return filled
 
 
 def move_into(folder: Path, whole: Path, contents: Contents) -> None:

@@ -176,17 +176,12 @@ class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
     ) -> None:
         """As confluent_kafka.Consumer.subscribe."""
         self._recorder.subscribe(self._process, topics)
-
-        def assigned(_: Any, partitions: list[Any]) -> None:
-            self._assigned(partitions, on_assign)
-
-        def revoked(_: Any, partitions: list[Any]) -> None:
-            self._revoked(partitions, on_revoke)
-
-        def lost(_: Any, partitions: list[Any]) -> None:
-            self._revoked(partitions, on_lost or on_revoke)
-
-        super().subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=lost)
+        super().subscribe(
+            topics,
+            on_assign=lambda _, partitions: self._assigned(partitions, on_assign),
+            on_revoke=lambda _, partitions: self._revoked(partitions, on_revoke),
+            on_lost=lambda _, partitions: self._revoked(partitions, on_lost or on_revoke),
+        )
 
     def assign(self, partitions: list[Any]) -> None:
         """As confluent_kafka.Consumer.assign."""

@@ -124,10 +124,7 @@ class Session:
 
     def start(self, clients: Iterable[Client]) -> None:
         """Run clients, each in a thread."""
-        for client in clients:
-            thread = threading.Thread(target=self._run, args=(client.run,), name=client.name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._threads += [self.background(client.run, client.name) for client in clients]
 
     def background(self, work: Callable[[], None], name: str) -> threading.Thread:
         """Run something beside the clients; an error of it ends the recording."""

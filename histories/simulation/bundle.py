@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,9 @@ class Written:
 
     folder: Path
     cluster: Cluster
-    snapshots: dict[str, int] = field(default_factory=dict)  # name -> simulated microseconds
-    divergence: dict[str, Divergence] = field(default_factory=dict)
-    lines: int = 0
-    last_send: int = 0  # simulated microseconds
-    truth: dict[str, Any] = field(default_factory=dict)
+    lines: int
+    last_send: int  # simulated microseconds
+    truth: dict[str, Any]
 
 
 def write_bundle(scenario: Scenario, folder: Path) -> Written:
@@ -71,11 +69,11 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
     config = scenario.config()  # raises ConfigError before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     brokers = folder / "brokers"
-    written: list[Written] = []
     logs: list[LogWriter | MetadataLog] = []
+    snapshots: dict[str, int] = {}  # name -> simulated microseconds
+    divergent: dict[str, Divergence] = {}  # by snapshot
 
     def prepare(cluster: Cluster) -> None:
-        written.append(Written(folder, cluster))
         recorder.sources = cluster.copies.sources
         logs.append(LogWriter(brokers, _wording(cluster)))
         if not cluster.rules.era.zookeeper:
@@ -86,13 +84,11 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
             log.on_event(event)
 
     def snapshot(cluster: Cluster, name: str) -> None:
-        result = written[0]
         found = divergence(cluster, divergences(cluster))
-        if not found or len(result.snapshots) >= MAX_SNAPSHOTS:
+        if not found or len(snapshots) >= MAX_SNAPSHOTS:
             return
-        label = name if name not in result.snapshots else f"{name}-{len(result.snapshots) + 1}"
-        result.snapshots[label] = cluster.loop.now
-        result.divergence[label] = found
+        label = name if name not in snapshots else f"{name}-{len(snapshots) + 1}"
+        snapshots[label], divergent[label] = cluster.loop.now, found
         _write_disks(cluster, folder / "snapshots" / label / "brokers")
 
     with (folder / "history.jsonl").open("w", encoding="ascii", newline="\n") as out:
@@ -101,14 +97,12 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
         recorder.flush()
     for log in logs:
         log.close()
-    result = written[0]
-    result.lines, result.last_send = recorder.lines, recorder.last_send
     _write_disks(cluster, brokers)
-    result.divergence["final"] = divergence(cluster, divergences(cluster))
-    result.truth = truth(cluster, scenario, result.divergence)
-    _write_json(folder / "truth.json", result.truth)
-    _write_json(folder / "run.json", _run_json(scenario, result))
-    return result
+    divergent["final"] = divergence(cluster, divergences(cluster))
+    known = truth(cluster, scenario, divergent)
+    _write_json(folder / "truth.json", known)
+    _write_json(folder / "run.json", _run_json(scenario, cluster, snapshots))
+    return Written(folder, cluster, recorder.lines, recorder.last_send, known)
 
 
 def _wording(cluster: Cluster) -> Wording:
@@ -122,8 +116,7 @@ def _write_disks(cluster: Cluster, brokers: Path) -> None:
         write_disk(cluster, broker, brokers / str(broker.id) / "data")
 
 
-def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
-    cluster = written.cluster
+def _run_json(scenario: Scenario, cluster: Cluster, snapshots: dict[str, int]) -> dict[str, Any]:
     config, era = cluster.config, cluster.rules.era
     of_groups = CONSUMER_GROUP_NAMES if config.has_member_epochs else ()
     broker_names = (*BROKER_NAMES, *(ZOOKEEPER_NAMES if era.zookeeper else KRAFT_NAMES), *of_groups)
@@ -152,7 +145,7 @@ def _run_json(scenario: Scenario, written: Written) -> dict[str, Any]:
             for b in cluster.broker_ids
         },
         "processes": _processes(cluster, config),
-        "snapshots": {name: {"time": time * 1000} for name, time in written.snapshots.items()},
+        "snapshots": {name: {"time": time * 1000} for name, time in snapshots.items()},
         "final": cluster.final,
         "seed": scenario.seed,
         "variant": scenario.variant,

@@ -1,7 +1,5 @@
 """The log lines of Kafka 4.1 for the events of a run. Those of 3.x differ in details."""
 
-# ruff: noqa: ARG002  an event has everything that any era's log line needs
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -153,10 +151,6 @@ class KraftWording(Wording):
             f"Out of sync replicas: {behind}"
         )
         yield Line(text, PARTITION)
-
-    def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> Iterator[Line]:
-        """Only at DEBUG since 2.8."""
-        yield from ()
 
     def isr_updated(self, node: int, partition: int, isr: Any, version: int) -> Iterator[Line]:
         text = (

@@ -98,9 +98,7 @@ def late_faults(scenario: Scenario, written: Written) -> list[str]:
 
 def write_simulated(scenario: Scenario, out: Path) -> Written:
     """Simulate into a new folder, or over an earlier bundle of the simulator. Raises UsageError."""
-    written: list[Written] = []
     try:
-        write_whole(out, lambda scratch: written.append(write_bundle(scenario, scratch)), SIMULATED)
+        return replace(write_whole(out, lambda scratch: write_bundle(scenario, scratch), SIMULATED), folder=out)
     except ConfigError as error:
         raise UsageError(str(error)) from error
-    return replace(written[0], folder=out)

@@ -121,9 +121,6 @@ class ZookeeperWording(Wording):
     def _isr(self, node: int, partition: int, text: str) -> Iterator[Line]:
         yield Line(f"Partition {self.old(partition)} on broker {node}: {text}", PARTITION)
 
-    def isr_updated(self, node: int, partition: int, isr: Any, version: int) -> Iterator[Line]:
-        yield from ()
-
     def elected(self, node: int, partition: int, old: PartitionState, new: PartitionState) -> Iterator[Line]:
         if new.leader < 0:
             text = (

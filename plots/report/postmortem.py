@@ -150,7 +150,6 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
         "moments": moments,
         "moments_left_out": moments_left_out,
         "faults": faults_before(listed, figures),
-        "faults_left_out": figures["faults_left_out"],
         "root_causes": [root_cause_of(incident, figures["started_at"]) for incident in causes[:MAX_ROOT_CAUSES]],
         "root_causes_left_out": max(len(causes) - MAX_ROOT_CAUSES, 0),
         "impact_by_cause": impact_by_cause(incidents),
@@ -159,7 +158,6 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
         "undated": verdict["input"]["started_at"] is None and not verdict["counts"].get("operations"),
         "sign": sign and {"time": sign[0], "clock": clock(figures["started_at"], sign[0]), "finding": sign[1]},
         "figures": figures,
-        "partitions_left_out": figures["partitions_left_out"],
     }
 
 
