@@ -97,14 +97,12 @@ def is_leader_collected(logs: ReplicaLogs) -> bool:
     return stretches(logs, logs.last, logs.leader).height > 0 or logs.segments.filter(logs.is_of_leader).height > 0
 
 
-def why_not_collected(logs: ReplicaLogs) -> str:
-    """A clause that states why the log of the leader at the end of the run is missing; empty if it was collected."""
+def missing_leader_log(logs: ReplicaLogs) -> str:
+    """A clause that names what is missing to have the leader's log at the end of the run; empty if it was collected."""
     if logs.last != FINAL:
         return f"no log of {logs.name} was collected at the end of the run"
     if logs.leader is None:
         return f"the last leader of {logs.name} is not known"
-    return (
-        ""
-        if is_leader_collected(logs)
-        else f"the log of broker {logs.leader}, the last leader of {logs.name}, is missing"
-    )
+    if is_leader_collected(logs):
+        return ""
+    return f"the log of broker {logs.leader}, the last leader of {logs.name}, is missing"

@@ -19,7 +19,7 @@ from ..partitions.coordinators import (
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, stretches
-from ..replicas.resolved_outcomes import why_not_collected
+from ..replicas.resolved_outcomes import missing_leader_log
 from ..timelines.facts import SECOND
 from ..wording import brokers, definite, short, span
 from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding, seconds, where
@@ -60,7 +60,7 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
     is_used = len(p.sends) or len(p.reads) or len(p.marks)  # by a recorded client
     if logs is None or not is_used or not logs.batches["transactional"].any():
         return
-    if missing := why_not_collected(logs):
+    if missing := missing_leader_log(logs):
         yield Unknown(f"{missing}, so open transactions are not known")
         return
     for row in transactions_in_log(p).filter(pl.col("outcome").is_null()).iter_rows(named=True):

@@ -10,7 +10,7 @@ from ...histories.references import kip
 from ...histories.tables import Evidence, Finding
 from ..extremes import greatest, least
 from ..partitions.partition import Partition
-from ..replicas.resolved_outcomes import why_not_collected
+from ..replicas.resolved_outcomes import missing_leader_log
 from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, pieces_of
 from ..wording import plural, short, some
 from .rule import NO_BROKER_FILES, Result, Rule, Unknown
@@ -40,7 +40,7 @@ def torn_transaction(p: Partition) -> Iterator[Result]:
     acknowledged.
     """
     if p.has_transactions and p.replica_logs is not None:
-        if missing := why_not_collected(p.replica_logs):
+        if missing := missing_leader_log(p.replica_logs):
             yield Unknown(f"{missing}, so its transactions cannot be compared with those of other partitions")
         elif p.replica_logs.is_leader_damaged:
             yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")

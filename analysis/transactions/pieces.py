@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.evidence.tables import FINAL, Schema
+from ...histories.evidence.tables import Schema
 from ..partitions.partition import Partition, once
 from ..replicas.replica_logs import with_aborted
-from ..replicas.resolved_outcomes import is_leader_collected
+from ..replicas.resolved_outcomes import missing_leader_log
 
 COMMITTED, ABORTED, ABSENT = "committed", "aborted", "absent"
 MAX_PIECES = 1_000  # of a partition
@@ -77,11 +77,11 @@ def beside(odd: Iterable[pl.DataFrame], expected: Expected) -> pl.DataFrame:
 
 @once
 def pieces_of(p: Partition) -> Pieces:
-    """The pieces of a partition in the leader's last log; none without it."""
+    """The pieces of a partition in the leader's last log; none without it, or if markers may be missing there."""
     logs = p.replica_logs
-    if not p.has_transactions or logs is None or logs.last != FINAL or p.generation is not None:
+    if not p.has_transactions or p.generation is not None or logs is None:
         return NO_PIECES
-    if logs.is_leader_damaged or not is_leader_collected(logs):
+    if missing_leader_log(logs) or logs.is_leader_damaged:
         return NO_PIECES
     is_named = pl.col("value").is_not_null() & ~pl.col("value").is_in(p.tombstones.implode())
     # A value that was sent twice identifies no record.
