@@ -20,10 +20,10 @@ from ..results import Results
 from ..rules import DIALECTS
 from ..rules.cycles import find_cycles
 from ..screening.condense import borders_of, wanted_of
-from ..screening.range_facts import Rows
-from ..screening.ranges import Facts, Proof, can_be_proved, proof_of, range_facts, ranges_of, rows_of
-from ..screening.retained import Condensed, Others, condensed, suspects_of_range, together, with_others
-from ..screening.suspects import Suspects
+from ..screening.range_facts import Facts, Rows, range_facts, rows_of
+from ..screening.ranges import Proof, can_be_proved, proof_of, ranges_of
+from ..screening.retained import Condensed, Others, condensed, together, with_others
+from ..screening.suspects import Suspects, suspects_of_range
 from ..stages import (
     REFERRING_TABLES,
     Parts,

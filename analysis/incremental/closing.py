@@ -21,8 +21,8 @@ from ..figures.series import bins_of, bins_over
 from ..partitions.marks import IS_COMMIT, IS_LOG_END
 from ..partitions.unit import Tables
 from ..screening.groups import group_of, groups_of, handlers_of
-from ..screening.range_facts import SAMPLE, RangeFacts, Rows, RunOfReads, of_one
-from ..screening.ranges import moves_of, rows_of
+from ..screening.range_facts import SAMPLE, RangeFacts, Rows, RunOfReads, of_one, rows_of
+from ..screening.ranges import in_order_of_time
 from .key_set import KeySet, keys_of
 
 LATENESS_NS = 10_000_000_000  # marks are dropped when they are older, as events of other processes may come later
@@ -164,7 +164,7 @@ def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: p
         known_since=min(fact.known_since for fact in closed),
         invoked_until=max(fact.invoked_until for fact in closed),
         sent_by=[(process, first, lasts[process]) for process, first in firsts.items()],
-        runs=_joined([run for fact in closed for run in fact.runs], [r for fact in others for r in fact.runs], marks),
+        runs=_joined(closed, others, marks),
         found=[value for fact in closed for value in fact.found],
         unhandled=[*unhandled.items()],
         unread=_spanning([fact.unread for fact in closed]),
@@ -179,15 +179,15 @@ def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: p
     )
 
 
-def _joined(closed: list[RunOfReads], others: list[RunOfReads], marks: pl.DataFrame) -> list[RunOfReads]:
+def _joined(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: pl.DataFrame) -> list[RunOfReads]:
     """The closed runs, each with those that follow it without a move of the consumer or another run between them."""
-    tagged = [(run, True) for run in closed] + [(run, False) for run in (*others, *moves_of(marks))]
-    tagged.sort(key=lambda item: (item[0].process, item[0].began, item[0].ended))
+    are_closed = {run for fact in closed for run in fact.runs}
     found: list[RunOfReads] = []
-    for (_, is_closed), runs in groupby(tagged, key=lambda item: (item[0].process, item[1])):
-        if is_closed:
-            first, *_, last = [next(runs)[0]] * 2 + [run for run, _ in runs]
-            found.append(first._replace(ended=last.ended, position=last.position))
+    for events in in_order_of_time([*closed, *others], marks):
+        for is_closed, runs in groupby(events, key=are_closed.__contains__):
+            if is_closed:
+                own = list(runs)
+                found.append(own[0]._replace(ended=own[-1].ended, position=own[-1].position))
     return found
 
 

@@ -16,8 +16,8 @@ from ..engines.threads import on_all_cores
 from ..partitions.offset_ranges import REST
 from ..partitions.unit import Common
 from ..screening.premises import UNREAD
-from ..screening.range_facts import RangeFacts, Rows
-from ..screening.ranges import Facts, Proof, can_be_proved, proof_of, range_facts, ranges_of, rows_of
+from ..screening.range_facts import Facts, RangeFacts, Rows, range_facts, rows_of
+from ..screening.ranges import Proof, can_be_proved, proof_of, ranges_of
 from ..screening.screen import chosen_rules
 from .closing import Closed, contradicts
 from .reading import Reading

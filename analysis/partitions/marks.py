@@ -14,6 +14,8 @@ IS_LOG_END = (_KIND == "end_offsets") & _IS_OK & _HAS_OFFSET
 IS_POSITION = _KIND.is_in(["assign", "seek"]) & _IS_OK & _HAS_OFFSET  # where a consumer reads on
 IS_HANDLED = (_KIND == "handle") & (pl.col("outcome") != "fail")
 IS_OF_GROUP = (_KIND == "commit") | (_KIND.is_in(["assign", "revoke"]) & pl.col("group"))
+# A group's committed offset: from a commit, or assigned by the group, which shows an earlier commit.
+IS_COMMITTED = IS_COMMIT | ((_KIND == "assign") & pl.col("group") & _IS_OK & _HAS_OFFSET)
 IS_MOVE = _KIND.is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail")  # it sets or clears a position
 # The position after a move; null: not known, as after a revocation, or a seek without a known outcome.
 POSITION = pl.when((_KIND != "revoke") & _IS_OK).then("offset")

@@ -26,24 +26,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import groupby
 
 import numpy as np
 import polars as pl
 
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64
-from ..partitions.foreign_clock import HOUR_NS, UNITS
-from ..partitions.marks import IS_COMMIT, IS_OF_GROUP
+from ..partitions.marks import IS_COMMITTED, IS_OF_GROUP
 from ..partitions.unit import Common
+from .clocks import clocks_of, has_other_unit, was_set_back
 from .groups import group_of
 from .premises import GROUPS, PROVED
-from .range_facts import Key, RangeFacts, Rows, RunOfReads
+from .range_facts import Facts, Key, RangeFacts, Rows, RunOfReads
 from .range_summary import final_reads_in, latency_in
-from .ranges import Facts, maybe_expired, moves_of, only_grows, repeated_hashes
+from .ranges import in_order_of_time, maybe_expired, only_grows, repeated_hashes
 from .retained import Wanted
 from .screen import chosen_rules
-from .suspects import Borders, Clock, Spans, Suspects, clocks_of, jump_between
+from .suspects import Borders, Operations, Spans, Suspects, jump_between
 
 MAX_POLLS = 10_000  # of unknown outcome
 MAX_OFFSETS = 10_000_000  # that are retained
@@ -59,41 +58,23 @@ def borders_of(
 ) -> Borders | None:
     """What each range must know of the others; None if the partition cannot be condensed."""
     facts = {number: ranges[number][0] for number in sorted(ranges)}
-    every = list(facts.values())
-    unplaced = common.unplaced.filter(topic=topic)
-    last_read = max((fact.read[2] for fact in every if fact.read), default=MIN_INT64)
-    final = final_reads_in(every, rest, common, settings) if settings.final else None
-    is_read_by_others = settings.final and not settings.final_processes() and any(fact.read for fact in every)
-    has_odd_rest = not only_grows(rest, common.context, settings) or bool(unplaced["txn"].any())
-    has_other_rules = bool(chosen_rules(settings) - set(PROVED))
-    is_split = any(fact.counts["reads"] and not fact.runs for fact in every)  # into too many runs
+    every = [*facts.values()]
     hashes = repeated_hashes([*ranges.values()], rest)
-    if has_odd_rest or is_read_by_others or has_other_rules or is_split or hashes is None:
+    if hashes is None or not _can_be_condensed(topic, every, rest, common, settings):
         return None
-    if any(fact.sent_since for fact in every) and maybe_expired(topic, every, rest, last_read, settings):
-        return None
-    spans = _jumps([run for fact in every for run in fact.runs], [*moves_of(rest.marks)])
-    polls = _polls(facts, common.context)
+    spans = _jumps(every, rest.marks)
+    polls = _open_polls(facts, common.context)
     clocks = clocks_of(rest.marks.select("process", "invoked", "invoked_at").drop_nulls())
     if spans is None or polls is None or clocks is None:
         return None
-    known = np.array([fact.known_since for fact in every] + [MAX_INT64])
-    above = np.minimum.accumulate(known[::-1])[::-1][1:]
-    sent_by: dict[str, list[tuple[int, Key, Key]]] = defaultdict(list)
-    for number, fact in facts.items():
-        for process, first, last in fact.sent_by:
-            sent_by[process].append((number, first, last))
+    final = final_reads_in(every, rest, common, settings) if settings.final else None
     limits = _limits(every, rest.marks, settings)
-    has_final = final is not None and len(final) > 0
-    final_ends = [fact.final[0] + 1 for fact in every if fact.final]
-    has_polls = bool((common.context["kind"] == "poll").any())
-    is_certain = final is not None and not (final["start"] > 0).any() and not has_polls
+    unplaced = common.unplaced.filter(topic=topic)
     return Borders(
-        numbers=[*facts],
-        has_final=has_final,
-        lost_below=max(final_ends, default=0) if is_certain else 0,
-        known_above=above.tolist(),
-        sent_by=dict(sent_by),
+        has_final=final is not None and len(final) > 0,
+        lost_below=0 if final is None else _lost_below(every, final, common.context),
+        known_above=_known_above(facts),
+        sent_by=_sent_by(facts),
         judges_groups=bool(limits) and not {*GROUPS}.isdisjoint(unproved),
         limits=limits,
         spans=[*spans, *_lowered_commits(rest.marks, settings)],
@@ -105,40 +86,74 @@ def borders_of(
     )
 
 
+def _can_be_condensed(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common, settings: Settings) -> bool:
+    """Whether the partition has only what the module's docstring allows, as far as its facts show it."""
+    if not only_grows(rest, common.context, settings) or common.unplaced.filter("txn", topic=topic).height:
+        return False
+    if chosen_rules(settings) - set(PROVED):  # a new rule may need other rows
+        return False
+    if settings.final and not settings.final_processes() and any(fact.read for fact in facts):
+        return False  # an ordinary consumer's reads may be the final ones
+    if any(fact.counts["reads"] and not fact.runs for fact in facts):
+        return False  # there are too many runs
+    last_read = max((fact.read[2] for fact in facts if fact.read), default=MIN_INT64)
+    return not any(fact.sent_since for fact in facts) or not maybe_expired(topic, facts, rest, last_read, settings)
+
+
+def _lost_below(facts: Sequence[RangeFacts], final: pl.DataFrame, context: pl.DataFrame) -> int:
+    """The offset below which a record is lost that the final reads lack; 0 if an open poll may have returned it."""
+    if (final["start"] > 0).any() or (context["kind"] == "poll").any():
+        return 0
+    return max((fact.final[0] + 1 for fact in facts if fact.final), default=0)
+
+
+def _known_above(facts: Mapping[int, RangeFacts]) -> dict[int, int]:
+    """By range the time (ns) since when a record or an end above it was known."""
+    found, since = {}, MAX_INT64
+    for number in sorted(facts, reverse=True):
+        found[number] = since
+        since = min(since, facts[number].known_since)
+    return found
+
+
+def _sent_by(facts: Mapping[int, RangeFacts]) -> dict[str, list[tuple[int, Key, Key]]]:
+    sent_by: dict[str, list[tuple[int, Key, Key]]] = defaultdict(list)
+    for number, fact in facts.items():
+        for process, first, last in fact.sent_by:
+            sent_by[process].append((number, first, last))
+    return dict(sent_by)
+
+
 def _lowered_commits(marks: pl.DataFrame, settings: Settings) -> Spans:
     """The offsets over which a group's committed offset went back: whether a member read them again is its cause."""
-    is_assigned = IS_OF_GROUP & (pl.col("kind") == "assign") & pl.col("offset").is_not_null()
-    claims = marks.filter(IS_COMMIT | is_assigned).with_columns(group_of(settings)).sort("completed", "at", "index")
-    before = claims.with_columns(before=pl.col("offset").cum_max().over("group"))
-    lowered = before.filter(pl.col("offset") < pl.col("before"))
-    return [(max(offset - 1, 0), before) for offset, before in lowered.select("offset", "before").unique().iter_rows()]
+    committed = marks.filter(IS_COMMITTED).with_columns(group_of(settings)).sort("completed", "at", "index")
+    greatest = pl.col("offset").cum_max().over("group").alias("greatest")
+    lowered = committed.select("offset", greatest).filter(pl.col("offset") < pl.col("greatest")).unique()
+    return [(max(offset - 1, 0), greatest) for offset, greatest in lowered.iter_rows()]
 
 
 def _limits(facts: Iterable[RangeFacts], marks: pl.DataFrame, settings: Settings) -> dict[str, int]:
     """The offset below which each group with commits or assignments must have handled all records."""
-    active = marks.filter(IS_OF_GROUP).with_columns(group_of(settings))
-    limits = dict.fromkeys(active["group"].unique().sort().to_list(), 0)
-    claims = active.filter(IS_COMMIT | ((pl.col("kind") == "assign") & pl.col("offset").is_not_null()))
-    firsts: dict[str, int] = {}
-    alone = {*active["process"]}
-    for run in (run for fact in facts for run in fact.runs if run.first is not None):
+    members = marks.filter(IS_OF_GROUP).select("process", group_of(settings))
+    processes = {*members["process"]}
+    first_read: dict[str, int] = {}
+    for run in (run for fact in facts for run in fact.runs):
         group = settings.group_of(run.process)
-        if group or run.process in alone:
-            firsts[group] = min(firsts.get(group, MAX_INT64), run.first or 0)
-    for group, offset in [*claims.select("group", "offset").iter_rows(), *firsts.items()]:
-        if group in limits:
-            limits[group] = max(limits[group], offset)
-    return limits
+        if run.first is not None and (group or run.process in processes):
+            first_read[group] = min(first_read.get(group, MAX_INT64), run.first)
+    committed = marks.filter(IS_COMMITTED).group_by(group_of(settings)).agg(pl.col("offset").max())
+    limits = dict(committed.iter_rows())
+    groups = members["group"].unique().sort()
+    return {group: max(limits.get(group, 0), first_read.get(group, 0)) for group in groups}
 
 
-def _jumps(runs: Iterable[RunOfReads], moves: Iterable[RunOfReads]) -> Spans | None:
+def _jumps(facts: Iterable[RangeFacts], marks: pl.DataFrame) -> Spans | None:
     """The offsets of jumps between runs of reads; None if two runs of a process overlap in time."""
-    events = sorted([*runs, *moves], key=lambda event: (event.process, event.began, event.ended))
     spans: Spans = []
-    for _, of_process in groupby(events, key=lambda event: event.process):
+    for events in in_order_of_time(facts, marks):
         before: RunOfReads | None = None  # the event that ended last
         last: RunOfReads | None = None  # the run that did
-        for event in of_process:
+        for event in events:
             if event.first is not None:
                 if last is not None and event.began <= last.ended:
                     return None
@@ -150,8 +165,8 @@ def _jumps(runs: Iterable[RunOfReads], moves: Iterable[RunOfReads]) -> Spans | N
     return spans
 
 
-def _polls(facts: Mapping[int, RangeFacts], context: pl.DataFrame) -> dict[int, list[tuple[str, Key]]] | None:
-    """By range the polls of unknown outcome whose process read there just before or afterwards; None: too many."""
+def _open_polls(facts: Mapping[int, RangeFacts], context: pl.DataFrame) -> Operations | None:
+    """Polls of unknown outcome, in the ranges where their process read just before or afterwards; None: too many."""
     polls = context.filter(kind="poll").select("process", "invoked").drop_nulls().unique()
     if len(polls) > MAX_POLLS:
         return None
@@ -160,10 +175,11 @@ def _polls(facts: Mapping[int, RangeFacts], context: pl.DataFrame) -> dict[int, 
         for run in fact.runs:
             began, ended = read[run.process].get(number, (run.began, run.ended))
             read[run.process][number] = min(began, run.began), max(ended, run.ended)
-    found: dict[int, list[tuple[str, Key]]] = defaultdict(list)
+    found: Operations = defaultdict(list)
     for process, invoked in polls.iter_rows():
-        for number in _beside(read.get(process, {}), (invoked, MAX_INT64, MAX_INT64)):
-            found[number].append((process, (invoked, MAX_INT64, MAX_INT64)))
+        key = (invoked, MAX_INT64, MAX_INT64)
+        for number in _beside(read.get(process, {}), key):
+            found[number].append((process, key))
     return dict(found)
 
 
@@ -177,24 +193,22 @@ def _beside(spans: Mapping[int, tuple[Key, Key]], key: Key) -> set[int]:
 
 def wanted_of(found: Mapping[int, Suspects | None], borders: Borders) -> Wanted | None:
     """What each range retains, from the suspects of all; None if the partition cannot be condensed."""
-    suspects = {number: of_range for number, of_range in sorted(found.items()) if of_range is not None}
-    every = list(suspects.values())
-    if len(every) < len(found) or _has_other_clock(every, borders.clocks):
+    suspects = {number: one for number, one in sorted(found.items()) if one is not None}
+    every = [*suspects.values()]
+    if len(every) < len(found) or has_other_unit(times for one in every for times in one.last_times):
+        return None
+    if was_set_back([*borders.clocks, *(clock for one in every for clock in one.clocks)]):
         return None
     values = [*dict.fromkeys(value for one in every for value in one.values), *borders.others]
-    missed = {value for one in every for value in one.missed}
-    if borders.judges_groups and (any(one.has_stale_end for one in every) or not missed.isdisjoint(values)):
-        return None
-    missed_hashes = pl.Series("value", sorted(missed), dtype=pl.String).hash().to_numpy().view(np.int64)
-    if borders.judges_groups and np.isin(missed_hashes, borders.repeated).any():
+    if borders.judges_groups and _has_unclear_groups(every, values, borders):
         return None
     spans = [*borders.spans, *(span for one in every for span in one.spans)]
     spans = [(max(first, 0), min(end, MAX_INT64)) for first, end in spans]
     if sum(end - first for first, end in spans) + sum(len(one.offsets) for one in every) > MAX_OFFSETS:
         return None
-    offsets = np.concatenate([np.empty(0, np.int64), *(one.offsets for one in every)])
-    offsets = np.concatenate([offsets, *(np.arange(first, end) for first, end in spans)])
-    sends: dict[int, list[tuple[str, Key]]] = defaultdict(list)
+    jumped = (np.arange(first, end) for first, end in spans)
+    offsets = np.concatenate([np.empty(0, np.int64), *(one.offsets for one in every), *jumped])
+    sends: Operations = defaultdict(list)
     for one in every:
         for number, keys in one.sends.items():
             sends[number] += keys
@@ -203,47 +217,27 @@ def wanted_of(found: Mapping[int, Suspects | None], borders: Borders) -> Wanted 
         values=values,
         hashes=borders.repeated,
         keys=[*dict.fromkeys(key for one in every for key in one.keys)],
-        times=_highest_before({number: one.plain_since for number, one in suspects.items()}, every),
+        times=_highest_before(suspects),
         sends=dict(sends),
         polls=borders.polls,
         latency=borders.latency,
     )
 
 
-def _has_other_clock(suspects: Sequence[Suspects], of_marks: list[Clock]) -> bool:
-    """Whether a process may have another clock than the others, or one that was set back (foreign_clock.py)."""
-    clocks = sorted([*of_marks, *(clock for one in suspects for clock in one.clocks)], key=_place)
-    for _, own in groupby(clocks, key=lambda clock: (clock.process, clock.split)):
-        same = list(own)
-        begins = [clock.places[0] for clock in same]
-        latest = np.maximum.accumulate([clock.times[1] for clock in same])
-        for clock in same:
-            before = int(np.searchsorted(begins, clock.places[1], "left")) - 1
-            if before >= 0 and latest[before] - clock.times[0] >= HOUR_NS and len(same) > 1:
-                return True
-    last: dict[str, tuple[int, int, int]] = {}
-    for process, *times in (item for one in suspects for item in one.last_times):
-        plain, odd, until = last.get(process, (MIN_INT64, MAX_INT64, MIN_INT64))
-        last[process] = max(times[0], plain), min(times[1], odd), max(times[2], until)
-    low = max((plain for plain, _, _ in last.values()), default=0) / 2
-    high = max((max(plain, until) for plain, _, until in last.values()), default=0) * 1.1
-    return any(
-        low <= plain * factor <= high or (odd <= until and odd * factor <= high and low <= until * factor)
-        for plain, odd, until in last.values()
-        for factor in UNITS.values()
-    )
+def _has_unclear_groups(suspects: Sequence[Suspects], values: Collection[str], borders: Borders) -> bool:
+    """Whether a group's commit may be beyond the end, or it missed a value that may also be at another offset."""
+    missed = {value for one in suspects for value in one.missed}
+    hashes = pl.Series("value", sorted(missed), dtype=pl.String).hash().to_numpy().view(np.int64)
+    has_stale_end = any(one.has_stale_end for one in suspects)
+    return has_stale_end or not missed.isdisjoint(values) or bool(np.isin(hashes, borders.repeated).any())
 
 
-def _place(clock: Clock) -> tuple[str, int, int]:
-    return clock.process, clock.split, clock.places[0]
-
-
-def _highest_before(plain_since: Mapping[int, int], suspects: Iterable[Suspects]) -> dict[int, list[int]]:
+def _highest_before(suspects: Mapping[int, Suspects]) -> dict[int, list[int]]:
     """The times of contradictions, by the highest range with a plain record that was known before."""
-    left = np.unique([time for one in suspects for time in one.times])
+    left = np.unique([time for one in suspects.values() for time in one.times])
     found: dict[int, list[int]] = {}
-    for number in sorted(plain_since, reverse=True):
-        is_here = left > plain_since[number]
+    for number in sorted(suspects, reverse=True):
+        is_here = left > suspects[number].plain_since
         if is_here.any():
             found[number] = left[is_here].tolist()
             left = left[~is_here]

@@ -9,7 +9,7 @@ import polars as pl
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
 from ..partitions.entries import Ints
-from ..partitions.marks import IS_COMMIT, IS_OF_GROUP
+from ..partitions.marks import IS_COMMITTED, IS_OF_GROUP
 
 
 def group_of(settings: Settings) -> pl.Expr:
@@ -57,14 +57,11 @@ def contradicting_groups(
     `first_read`: the least offset (tp, group, offset) that each group read. It passed over an `unhandled` record below
     that, a commit, or an assigned offset.
     """
-    active = marks.filter(IS_OF_GROUP).with_columns(group_of(settings))
-    yield active.filter(group="")  # which of these share a group is not known
-    commits = active.filter(IS_COMMIT)
-    assigned = active.filter(kind="assign", outcome="ok")
-    committed = pl.concat([commits, assigned.drop_nulls("offset")]).sort("completed", "at", "index")
+    yield groups_of(marks, settings).filter(group="")  # which of these members share a group is not known
+    committed = marks.filter(IS_COMMITTED).with_columns(group_of(settings)).sort("completed", "at", "index")
     yield committed.filter(pl.col("offset") < pl.col("offset").shift().over("tp", "group"))
-    yield commits.join(final, on="tp").filter(pl.col("offset") > pl.col("end"))
-    claimed = pl.concat([frame.select("tp", "group", "offset") for frame in (commits, assigned, first_read)])
+    yield committed.filter(kind="commit").join(final, on="tp").filter(pl.col("offset") > pl.col("end"))
+    claimed = pl.concat([frame.select("tp", "group", "offset") for frame in (committed, first_read)])
     limits = claimed.group_by("tp", "group").agg(limit=pl.col("offset").max())
     yield unhandled.join(limits, on=["tp", "group"]).filter(pl.col("offset") < pl.col("limit"))
 

@@ -16,11 +16,12 @@ import numpy.typing as npt
 import polars as pl
 
 from ...histories.settings import Settings
-from ...histories.tables import MAX_INT64, MIN_INT64
+from ...histories.tables import MAX_INT64, MIN_INT64, no_rows, without_key
 from ..figures.series import bins_over, latency, over_time, span_of
 from ..partitions.entries import Ints, Mask
 from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END, is_final_read
 from ..partitions.observations import last_heal
+from ..partitions.unit import OBSERVED, Common, Tables
 from .groups import ends_are_known, groups_of, handlers_of, unhandled_records
 from .premises import GROUPS, IS_ODD_MARK, IS_ODD_SEND, POLLS, PROVED, SENDS, TIME, UNREAD
 from .summaries import handled_again
@@ -88,51 +89,58 @@ class RangeFacts(NamedTuple):
         return cls(**values, runs=runs, sent_by=sent_by)
 
 
+Facts = tuple[RangeFacts, Hashes]
+
+
 def _key(numbers: list[int]) -> Key:
     time, place, index = numbers
     return time, place, index
 
 
-def facts_of(
-    rows: Rows, rest: Rows, first: int, end: int, context: pl.DataFrame, settings: Settings
-) -> tuple[RangeFacts, Hashes]:
-    """The facts of the offsets from `first` to `end` (exclusive), and the sorted hashes of the values sent there.
+def rows_of(tables: Tables) -> Rows:
+    """The sends, reads and marks among the tables."""
+    own = {name: [no_rows(without_key(schema)), *tables.get(name, ())] for name, schema in OBSERVED.items()}
+    return Rows(**{name: pl.concat(frames) for name, frames in own.items()})
+
+
+def range_facts(tables: Tables, rest: Rows, number: int, common: Common, settings: Settings) -> Facts:
+    """The facts of the range of that number (partitions/offset_ranges.py), and the sorted hashes of the values sent.
 
     `rest` are the rows of the partition without an offset, and its marks.
     """
-    unproved: set[str] = set()
+    first, end = number * settings.range_offsets, (number + 1) * settings.range_offsets
+    context, rows = common.context, rows_of(tables)
     sends = rows.sends if rows.sends["offset"].is_sorted() else rows.sends.sort("offset", maintain_order=True)
     reads = by_time(rows.reads)
+    rows = Rows(sends, reads, rows.marks)
     matched = _match(sends, reads, first, end)
     indeterminate = _match_indeterminate(reads.filter(pl.Series(matched.entry < 0)), rest.sends)
-    if _is_irregular(rows) or not matched.agrees or indeterminate is None or _has_equal_neighbours(sends["offset"]):
-        unproved.update(PROVED)
     found = _NONE_FOUND if indeterminate is None else indeterminate
     ends = rest.marks.filter(IS_LOG_END & pl.col("offset").is_between(first, end, closed="left"))
-    known, later = _known_and_later(sends, matched.first_read, found, ends)
-    if not _grows_with_time(known, later):
-        unproved.update(ORDERED_BY_TIME)
-    (sent_by, is_in_order), runs = _sent_by(sends), _runs_of(reads)
-    if not is_in_order:
-        unproved.update(SENDS)
-    if runs is None:
-        unproved.update(POLLS)
     commits = rest.marks.filter(IS_COMMIT & pl.col("offset").is_between(first, end, closed="right"))
-    if not ends_are_known(commits, known.offsets + 1, known.times):
-        unproved.update(GROUPS)
+    known, later = _known_and_later(sends, matched.first_read, found, ends)
+    (sent_by, is_in_order), runs = _sent_by(sends), _runs_of(reads)
+    one_record_each = matched.agrees and indeterminate is not None and not (sends["offset"].diff() == 0).any()
+    premises = {
+        PROVED: one_record_each and not _is_irregular(rows),
+        ORDERED_BY_TIME: _grows_with_time(known, later),
+        SENDS: is_in_order,
+        POLLS: runs is not None,
+        GROUPS: ends_are_known(commits, known.offsets + 1, known.times),
+    }
     is_final = are_final(reads, last_heal(context), settings)
     in_final = np.zeros(len(sends), np.bool_)
     in_final[matched.entry[is_final & (matched.entry >= 0)]] = True
     unread = sends["offset"].filter(pl.Series(matched.first_read == MAX_INT64))
     facts = RangeFacts(
-        unproved=sorted(unproved),
+        unproved=sorted({rule for rules, holds in premises.items() if not holds for rule in rules}),
         counts={"sends": len(sends), "reads": len(reads), "handled_again": handled_again(rows.marks, settings)},
         known_since=int(known.times.min()) if len(known.times) else MAX_INT64,
         invoked_until=int(later.times.max()) if len(later.times) else MIN_INT64,
         sent_by=sent_by,
         runs=runs or [],
         found=found["value"].to_list(),
-        unhandled=_unhandled(Rows(sends, reads, rows.marks), found, rest, context, settings),
+        unhandled=_unhandled(rows, found, rest, context, settings),
         unread=_extent(unread),
         in_final=bool(in_final.all()),
         final=_last_and_times(reads.filter(pl.Series(is_final))),
@@ -140,7 +148,7 @@ def facts_of(
         sent_since=_extent(sends["invoked"]),
         stamped_since=_extent(pl.concat([frame["timestamp"].drop_nulls() for frame in (sends, reads)]), lowest=0),
         latencies=_latencies(sends, reads),
-        figures=plain_figures_of(Rows(sends, reads, rows.marks), matched.first_read),
+        figures=plain_figures_of(rows, matched.first_read),
         hash_check=int(pl.Series([HASH_CHECK]).hash()[0]),
     )
     return facts, np.sort(sends["value"].hash().to_numpy())
@@ -177,11 +185,6 @@ def _is_irregular(rows: Rows) -> bool:
     odd_reads = rows.reads.select((pl.col("txn") | has_no_end).any()).item()
     odd_marks = rows.marks.select(IS_ODD_MARK.any()).item()
     return bool(odd_sends or odd_reads or odd_marks)
-
-
-def _has_equal_neighbours(ordered: pl.Series) -> bool:
-    values = ordered.to_numpy()
-    return bool((values[1:] == values[:-1]).any())
 
 
 class _Matched(NamedTuple):

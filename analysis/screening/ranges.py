@@ -7,18 +7,18 @@ and between them, which the facts show. A test compares both with the rules, wit
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from ...histories.settings import Settings
-from ...histories.tables import MAX_INT64, MIN_INT64, no_rows, without_key
+from ...histories.tables import MAX_INT64, MIN_INT64
 from ..partitions.generation_parts import topics_with_deletions
 from ..partitions.marks import IS_COMMIT, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
 from ..partitions.offset_ranges import REST, range_of
-from ..partitions.unit import OBSERVED, Common, Tables
+from ..partitions.unit import OBSERVED, Common
 from .groups import contradicting_groups
 from .premises import (
     GROUPS,
@@ -33,14 +33,12 @@ from .premises import (
     has_unknown_deletion,
     is_maybe_expired,
 )
-from .range_facts import ORDER, ORDERED_BY_TIME, Hashes, RangeFacts, Rows, RunOfReads, facts_of, of_one
+from .range_facts import ORDER, ORDERED_BY_TIME, Facts, Hashes, RangeFacts, Rows, RunOfReads, of_one
 from .range_summary import final_reads_in, summary_of
 from .screen import chosen_rules
 
 MAX_REST = 200_000  # rows of a partition that belong to no range
 BUCKETS = 64  # of hashes that are compared at a time
-
-Facts = tuple[RangeFacts, Hashes]
 
 
 class Proof(NamedTuple):
@@ -48,13 +46,6 @@ class Proof(NamedTuple):
 
     summary: dict[str, Any] | None
     unproved: frozenset[str]
-
-
-def range_facts(tables: Tables, rest: Rows, number: int, common: Common, settings: Settings) -> Facts:
-    """The facts of the range of that number (partitions/offset_ranges.py)."""
-    first = number * settings.range_offsets
-    end = first + settings.range_offsets
-    return facts_of(rows_of(tables), rest, first, end, common.context, settings)
 
 
 def proof_of(
@@ -78,12 +69,6 @@ _HAS_END = IS_LOG_END | (IS_COMMIT & (pl.col("offset") > 0))
 def _range_of_end(settings: Settings) -> pl.Expr:
     """The range to which an end offset or a commit belongs; a commit belongs to the record before it."""
     return range_of(pl.col("offset") - IS_COMMIT.cast(pl.Int64), settings.range_offsets)
-
-
-def rows_of(tables: Tables) -> Rows:
-    """The sends, reads and marks among the tables."""
-    own = {name: [no_rows(without_key(schema)), *tables.get(name, ())] for name, schema in OBSERVED.items()}
-    return Rows(**{name: pl.concat(frames) for name, frames in own.items()})
 
 
 def can_be_proved(topic: str, tables: Collection[str], rest: int, common: Common, settings: Settings) -> bool:
@@ -117,7 +102,7 @@ def unproved_rules(topic: str, ranges: Sequence[Facts], rest: Rows, common: Comm
         unproved.update(ORDERED_BY_TIME)
     if not _sends_follow(facts):
         unproved.update(SENDS)
-    if not _reads_follow([run for fact in facts for run in fact.runs], rest.marks):
+    if not _reads_follow(facts, rest.marks):
         unproved.update(POLLS)
     if rest.marks["group_generation"].is_not_null().any():
         unproved.update(MEMBERS)
@@ -217,21 +202,26 @@ def _sends_follow(facts: Sequence[RangeFacts]) -> bool:
     return True
 
 
-def _reads_follow(runs: list[RunOfReads], marks: pl.DataFrame) -> bool:
+def _reads_follow(facts: Iterable[RangeFacts], marks: pl.DataFrame) -> bool:
     """Whether each run of reads begins at its consumer's position, if that is known, and is over before the next one.
 
     A process has a position after a run, and after an assignment or a seek to an offset.
     """
-    events = sorted([*runs, *moves_of(marks)], key=lambda event: (event.process, event.began, event.ended))
-    for _, of_process in groupby(events, key=lambda event: event.process):
-        for before, after in pairwise(of_process):
-            is_jump = None not in (after.first, before.position) and after.first != before.position
-            if is_jump or after.began <= before.ended:
-                return False
+    for before, after in chain.from_iterable(map(pairwise, in_order_of_time(facts, marks))):
+        is_jump = None not in (after.first, before.position) and after.first != before.position
+        if is_jump or after.began <= before.ended:
+            return False
     return True
 
 
-def moves_of(marks: pl.DataFrame) -> Iterator[RunOfReads]:
+def in_order_of_time(facts: Iterable[RangeFacts], marks: pl.DataFrame) -> Iterator[list[RunOfReads]]:
+    """The runs of reads and the moves of each process."""
+    runs = [*(run for fact in facts for run in fact.runs), *_moves_of(marks)]
+    runs.sort(key=lambda run: (run.process, run.began, run.ended))
+    yield from (list(own) for _, own in groupby(runs, key=lambda run: run.process))
+
+
+def _moves_of(marks: pl.DataFrame) -> Iterator[RunOfReads]:
     """The moves of consumers among the marks, as runs without reads."""
     moves = marks.filter(IS_MOVE)
     rows = moves.select("process", pl.col("completed").fill_null(MAX_INT64), *ORDER[1:], position=POSITION)

@@ -19,9 +19,8 @@ from ..partitions.entries import Ints, Mask
 from ..partitions.observations import last_heal
 from ..partitions.unit import Common, Tables
 from .range_facts import INVOKED, ORDER, Key, Rows, plain_figures_of
-from .ranges import rows_of
 from .summaries import handled_again
-from .suspects import Borders, Cells, Suspects, suspects_in
+from .suspects import Cells, Operations
 
 MAX_DRAWN = 100  # wanted offsets of a range: then figures have all records of the polls that returned these
 STRETCH = 1 << 12  # plain offsets with witnesses of their own, at most
@@ -35,8 +34,8 @@ class Wanted(NamedTuple):
     hashes: Ints  # of values, as int64
     keys: list[str]  # the last send with each is retained
     times: dict[int, list[int]]  # by range (ns): the highest record that was known before is retained
-    sends: dict[int, list[tuple[str, Key]]]  # by range: the sends before and behind these
-    polls: dict[int, list[tuple[str, Key]]]  # by range: the reads before and behind these
+    sends: Operations  # the sends before and behind these
+    polls: Operations  # the reads before and behind these
     latency: float | None  # the lower quartile (ns) of the partition
 
 
@@ -61,23 +60,9 @@ class Condensed(NamedTuple):
     others: OtherRows
 
 
-def _cells_of(tables: Tables, number: int, settings: Settings) -> Cells:
-    first = number * settings.range_offsets
-    return Cells.of(rows_of(tables), first, first + settings.range_offsets)
-
-
-def suspects_of_range(
-    tables: Tables, rest: Rows, number: int, topic: str, borders: Borders, common: Common, settings: Settings
-) -> Suspects | None:
-    """The suspects of the range of that number; None if the partition cannot be condensed."""
-    unplaced = common.unplaced.filter(topic=topic).select(rest.sends.columns)
-    cells = _cells_of(tables, number, settings)
-    return suspects_in(cells, rest, unplaced, number, borders, (common.context, settings))
-
-
 def condensed(tables: Tables, number: int, wanted: Wanted, common: Common, settings: Settings) -> Condensed:
     """The retained rows of the range of that number."""
-    cells = _cells_of(tables, number, settings)
+    cells = Cells.of(tables, number, settings)
     keep = _retained(cells, number, wanted, last_heal(common.context))
     _retain_witnesses(cells, keep)
     of_send, of_read, of_mark = (

@@ -20,36 +20,28 @@ from ..partitions.entries import Ints, Mask
 from ..partitions.foreign_clock import HOUR_NS
 from ..partitions.marks import IS_HANDLED, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
 from ..partitions.observations import last_heal
+from ..partitions.unit import Common, Tables
+from .clocks import Clock, LastTimes, clocks_of, last_times_of
 from .groups import group_of, handlers_of, missed_records
 from .premises import IS_ODD_MARK
-from .range_facts import INVOKED, ORDER, Key, Rows, are_final, by_time, of_one
+from .range_facts import INVOKED, ORDER, Key, Rows, are_final, by_time, of_one, rows_of
 
 MAX_LATE_SENDS = 1_000  # of a process in a range, before which it sent to higher ranges
 Spans = list[tuple[int, int]]  # of offsets: the first and the end (exclusive)
-About = tuple[pl.DataFrame, Settings]  # the context and the settings of the run
-
-
-class Clock(NamedTuple):
-    """The operations of a process in a range and a split: their places, and the times (ns) of their invocations."""
-
-    process: str
-    split: int
-    places: tuple[int, int]
-    times: tuple[int, int]
+Operations = dict[int, list[tuple[str, Key]]]  # by range: processes, and the times of their operations
 
 
 class Borders(NamedTuple):
     """What the facts of all ranges tell each of them about the others (condense.py: borders_of)."""
 
-    numbers: list[int]  # of the ranges, in order
     has_final: bool
     lost_below: int  # an acknowledged record below this offset that the final reads lack is lost; 0: not certain
-    known_above: list[int]  # ns, by range: since when a record or an end above it was known
+    known_above: dict[int, int]  # ns, by range: since when a record or an end above it was known
     sent_by: dict[str, list[tuple[int, Key, Key]]]  # by process: range, first and last send
     judges_groups: bool  # whether a rule about groups is unproved
     limits: dict[str, int]  # by group: the offset below which it must have handled all records
     spans: Spans  # that hold a consumer's jump
-    polls: dict[int, list[tuple[str, Key]]]  # by range: open polls, whose process read there before or afterwards
+    polls: Operations  # open polls, in the ranges where their process read before or afterwards
     repeated: Ints  # hashes of values that were sent twice, as int64
     others: list[str]  # values that were sent to an unknown partition
     clocks: list[Clock]  # of the rows in no range
@@ -64,10 +56,10 @@ class Suspects(NamedTuple):
     values: list[str]  # which reads returned at another offset than their send's
     keys: list[str]  # of sends at these offsets
     times: list[int]  # ns: operations that contradict what was known before: the highest record then is the witness
-    sends: dict[int, list[tuple[str, Key]]]  # by range: sends whose predecessor may be there
+    sends: Operations  # sends whose predecessor may be in that range
     plain_since: int  # ns: since when a plain record of the range was known
     clocks: list[Clock]
-    last_times: list[tuple[str, int, int, int]]  # ns, by process: the last of a plain record; first and last of others
+    last_times: list[LastTimes]
     has_stale_end: bool
     missed: list[str]  # values that a group passed over, and that must be lost
 
@@ -89,10 +81,11 @@ class Cells:
     is_odd: Mask  # has records, but not one plain send that all reads returned
 
     @classmethod
-    def of(cls, rows: Rows, first: int, end: int) -> Cells:
-        """The cells of the offsets from `first` to `end` (exclusive)."""
+    def of(cls, tables: Tables, number: int, settings: Settings) -> Cells:
+        """The cells of the range of that number."""
+        rows, size = rows_of(tables), settings.range_offsets
         sends, reads = rows.sends.sort("offset", maintain_order=True), by_time(rows.reads)
-        size = end - first
+        first = number * size
         of_send, of_read = (frame["offset"].to_numpy() - first for frame in (sends, reads))
         row_of_send = np.full(size, -1, np.int64)
         row_of_send[of_send] = np.arange(len(sends))
@@ -118,22 +111,23 @@ class Cells:
         return np.asarray(self.marks["offset"].to_numpy() - self.first)
 
 
-def suspects_in(
-    cells: Cells, rest: Rows, unplaced: pl.DataFrame, number: int, borders: Borders, about: About
+def suspects_of_range(
+    tables: Tables, rest: Rows, number: int, topic: str, borders: Borders, common: Common, settings: Settings
 ) -> Suspects | None:
-    """The suspects of the range with that number; None: its partition cannot be condensed.
+    """The suspects of the range of that number; None if its partition cannot be condensed.
 
-    rest: the rows of the partition in no range. unplaced: sends to an unknown partition of the topic.
+    `rest`: the rows of the partition in no range.
     """
-    context, settings = about
+    cells = Cells.of(tables, number, settings)
     sends, reads = cells.sends, cells.reads
-    if _is_irregular(cells) or (clocks := _clocks(cells)) is None:
+    if _is_irregular(cells) or (clocks := clocks_of(_invocations(cells))) is None:
         return None
-    late = _late(cells, rest, unplaced, borders.known_above[borders.numbers.index(number)])
+    unplaced = common.unplaced.filter(topic=topic).select(rest.sends.columns)
+    late = _late(cells, pl.concat([rest.sends, unplaced]), rest.marks, borders.known_above[number])
     order = _out_of_order(sends, number, borders)
     # The reads that prove that a record was not lost.
-    is_proof = are_final(reads, last_heal(context), settings) if borders.has_final else np.ones(len(reads), bool)
-    missed = _missed_by_groups(cells, is_proof, rest, borders, about)
+    is_proof = are_final(reads, last_heal(common.context), settings) if borders.has_final else np.ones(len(reads), bool)
+    missed = _missed_by_groups(cells, is_proof, rest.marks, borders, common.context, settings)
     if late is None or order is None or missed is None:
         return None
     unordered, in_higher_ranges = order
@@ -153,7 +147,7 @@ def suspects_in(
         sends=in_higher_ranges,
         plain_since=int(plain.min()) if len(plain) else MAX_INT64,
         clocks=clocks,
-        last_times=_last_times(cells),
+        last_times=last_times_of(_completions(cells)),
         has_stale_end=late.has_stale_end,
         missed=missed,
     )
@@ -166,40 +160,17 @@ def _is_irregular(cells: Cells) -> bool:
     return bool(odd_sends or cells.reads["txn"].any() or odd_marks)
 
 
-def _clocks(cells: Cells) -> list[Clock] | None:
-    """The clocks of all processes; None if one may have been set back by an hour (foreign_clock.py)."""
+def _invocations(cells: Cells) -> pl.DataFrame:
     columns = ("process", "invoked", "invoked_at")
-    rows = pl.concat([frame.select(columns) for frame in (cells.sends, cells.reads, cells.marks)]).drop_nulls()
-    return clocks_of(rows)
+    return pl.concat([frame.select(columns) for frame in (cells.sends, cells.reads, cells.marks)]).drop_nulls()
 
 
-def clocks_of(operations: pl.DataFrame) -> list[Clock] | None:
-    """The clocks in rows of (process, invoked, invoked_at); None if one may have been set back by an hour."""
-    time, place = pl.col("invoked"), pl.col("invoked_at")
-    spans = operations.group_by("process", split=place // (1 << 32)).agg(
-        place.min().alias("low"), place.max().alias("high"), time.min().alias("begun"), time.max().alias("ended")
-    )
-    if len(spans.filter(pl.col("ended") - pl.col("begun") >= HOUR_NS)):
-        ordered = operations.sort("invoked_at", maintain_order=True)
-        back = ordered.select(back=time.cum_max().over("process", place // (1 << 32)) - time)
-        if len(back.filter(pl.col("back") >= HOUR_NS)):
-            return None
-    columns = spans.select("process", "split", "low", "high", "begun", "ended").iter_rows()
-    return [Clock(process, split, (low, high), (begun, ended)) for process, split, low, high, begun, ended in columns]
-
-
-def _last_times(cells: Cells) -> list[tuple[str, int, int, int]]:
+def _completions(cells: Cells) -> pl.DataFrame:
     rows = [
         frame.select("process", "completed", is_odd=pl.Series(cells.is_odd[cell]))
         for frame, cell in ((cells.sends, cells.cell_of_send), (cells.reads, cells.cell_of_read))
     ]
-    odd = pl.col("completed").filter("is_odd")
-    times = pl.concat(rows).drop_nulls().group_by("process")
-    return times.agg(
-        plain=pl.col("completed").filter(~pl.col("is_odd")).max().fill_null(MIN_INT64),
-        first=odd.min().fill_null(MAX_INT64),
-        last=odd.max().fill_null(MIN_INT64),
-    ).rows()
+    return pl.concat(rows).drop_nulls()
 
 
 class _Late(NamedTuple):
@@ -208,10 +179,13 @@ class _Late(NamedTuple):
     has_stale_end: bool
 
 
-def _late(cells: Cells, rest: Rows, unplaced: pl.DataFrame, known_above: int) -> _Late | None:
-    """Sends and end offsets that were invoked after a higher record was known; None if that was an hour before."""
+def _late(cells: Cells, senders: pl.DataFrame, marks: pl.DataFrame, known_above: int) -> _Late | None:
+    """Sends and end offsets that were invoked after a higher record was known; None if that was an hour before.
+
+    `senders`: the sends without a recorded offset, which are at the offsets where their values were read.
+    """
     size = len(cells.row_of_send)
-    ends = rest.marks.filter(IS_LOG_END & (pl.col("offset") - cells.first).is_between(0, size, closed="left"))
+    ends = marks.filter(IS_LOG_END & (pl.col("offset") - cells.first).is_between(0, size, closed="left"))
     of_end, requested = ends["offset"].to_numpy() - cells.first, ends["invoked"].fill_null(MIN_INT64).to_numpy()
     known = cells.known.copy()
     is_above = of_end > 0
@@ -219,10 +193,9 @@ def _late(cells: Cells, rest: Rows, unplaced: pl.DataFrame, known_above: int) ->
     np.minimum.at(known, of_end[is_above] - 1, returned[is_above])
     # By cell: since when a record or an end at or above it was known. The last is that of all higher ranges.
     since = np.minimum(np.append(np.minimum.accumulate(known[::-1])[::-1], MAX_INT64), known_above)
-    # Sends without a recorded offset are at the offsets where their values were read.
-    senders = pl.concat([frame.filter(pl.col("outcome") != "fail") for frame in (rest.sends, unplaced)])
     unmatched = cells.reads.select("value", cell=pl.Series(cells.cell_of_read)).filter(pl.Series(~cells.is_match))
-    found = unmatched.join(senders.select("value", "invoked"), on="value").drop_nulls()
+    possible = senders.filter(pl.col("outcome") != "fail").select("value", "invoked")
+    found = unmatched.join(possible, on="value").drop_nulls()
     cell = np.concatenate([cells.cell_of_send, found["cell"].to_numpy()])
     invoked = np.concatenate([cells.sends["invoked"].fill_null(MIN_INT64).to_numpy(), found["invoked"].to_numpy()])
     if len(cell) and (invoked - np.minimum(since[cell + 1], cells.known[cell])).max() >= HOUR_NS:
@@ -232,12 +205,10 @@ def _late(cells: Cells, rest: Rows, unplaced: pl.DataFrame, known_above: int) ->
     return _Late(np.unique(cell[is_late]), times.tolist(), bool(is_stale.any()))
 
 
-def _out_of_order(
-    sends: pl.DataFrame, number: int, borders: Borders
-) -> tuple[Ints, dict[int, list[tuple[str, Key]]]] | None:
+def _out_of_order(sends: pl.DataFrame, number: int, borders: Borders) -> tuple[Ints, Operations] | None:
     """The offsets of sends before or behind which their producer's offsets go back.
 
-    And by higher range: the sends whose predecessor may be there. None: there are too many.
+    And the sends whose predecessor may be in a higher range. None: there are too many.
     """
     if not len(sends):
         return np.empty(0, np.int64), {}
@@ -245,7 +216,7 @@ def _out_of_order(
     ordered = sends.filter("acknowledged").select(columns).sort("process", *INVOKED).with_row_index("row")
     back = ordered.filter(pl.col("offset") < pl.col("offset").shift().over("process"))["row"].to_numpy()
     rows = {*back.tolist(), *(back - 1).tolist()}
-    wanted: dict[int, list[tuple[str, Key]]] = {}
+    wanted: Operations = {}
     for (process,), own in ordered.group_by("process", maintain_order=True):
         keys: list[Key] = []
         for above, begun, ended in borders.sent_by.get(str(process), ()):
@@ -282,12 +253,13 @@ def jump_between(position: int, offset: int) -> tuple[int, int]:
     return min(position, offset), offset + 1
 
 
-def _missed_by_groups(cells: Cells, is_proof: Mask, rest: Rows, borders: Borders, about: About) -> list[str] | None:
+def _missed_by_groups(
+    cells: Cells, is_proof: Mask, marks: pl.DataFrame, borders: Borders, context: pl.DataFrame, settings: Settings
+) -> list[str] | None:
     """The values of records that a group passed over, all of them lost; None if one is not certainly lost.
 
     Where a group missed a record that was there, its cause depends on all polls of the group.
     """
-    context, settings = about
     if not borders.judges_groups or not borders.limits:
         return []
     groups = of_one(pl.DataFrame({"group": [*borders.limits], "limit": [*borders.limits.values()]}))
@@ -295,7 +267,7 @@ def _missed_by_groups(cells: Cells, is_proof: Mask, rest: Rows, borders: Borders
     records = of_one(pl.concat([frame.select(key) for frame in (cells.sends, cells.reads)]).unique())
     handlers = handlers_of(context)
     # Of the consumers without a group.id only those that committed, or were assigned the partition, are members.
-    active = rest.marks.filter(IS_OF_GROUP)["process"].unique()
+    active = marks.filter(IS_OF_GROUP)["process"].unique()
     is_member = (group_of(settings) != "") | pl.col("process").is_in(active.implode())
     done = of_one(cells.marks.filter(IS_HANDLED) if handlers else cells.reads).filter(is_member)
     missed = missed_records(groups, records, done, handlers, settings).filter(pl.col("offset") < pl.col("limit"))

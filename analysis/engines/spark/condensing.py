@@ -20,8 +20,9 @@ from ....histories.settings import Settings
 from ...batches import Unit
 from ...partitions.offset_ranges import REST
 from ...screening.condense import wanted_of
-from ...screening.ranges import rows_of
-from ...screening.retained import Wanted, condensed, suspects_of_range
+from ...screening.range_facts import rows_of
+from ...screening.retained import Wanted, condensed
+from ...screening.suspects import suspects_of_range
 from .batching import common_of
 from .blocks import BLOCK, in_turn, pack, to_batches, unpack
 

@@ -21,10 +21,10 @@ from ...batches import Unit
 from ...partitions.offset_ranges import REST, by_range
 from ...partitions.unit import OBSERVED, Common, Tables
 from ...screening.condense import borders_of
-from ...screening.range_facts import RangeFacts
-from ...screening.ranges import MAX_REST, Facts, can_be_proved, proof_of, range_facts, ranges_of, rows_of
-from ...screening.retained import suspects_of_range
+from ...screening.range_facts import Facts, RangeFacts, range_facts, rows_of
+from ...screening.ranges import MAX_REST, can_be_proved, proof_of, ranges_of
 from ...screening.screen import chosen_rules
+from ...screening.suspects import suspects_of_range
 from .batching import batch_of, common_of
 from .blocks import BLOCK, SCHEMA, Map, in_turn, of_no_partition, pack, rows_in, to_batches, unpack
 from .condensing import UNIT, by_range_of, condense, grouped, is_of, literal
