@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,9 +18,10 @@ from .batches import Unit, by_unit
 from .figures import MAX_PARTITIONS, badness, own_figures_of
 from .finding_order import SEVERITIES
 from .incidents.explaining import explain
+from .partitions.common import Common
 from .partitions.foreign_clock import clock_set_back
 from .partitions.partition import Partition
-from .partitions.unit import OBSERVED, Common, Tables, partitions_of
+from .partitions.unit import OBSERVED, Tables, partitions_of
 from .rules import RULES, Judgement, Rule
 from .rules.cycles import RULES_OF_CYCLES, Found, judge_cycles
 from .rules.torn import judge_torn, torn_transaction
@@ -41,15 +42,16 @@ RAW_EVIDENCE = pl.List(
 )
 
 
-class Judged(NamedTuple):
-    """Findings and summaries of a unit, the dependencies between its transactions (DEPENDENCIES), and what became of
+@dataclass
+class Judged:
+    """Findings and summaries of units, the dependencies between their transactions (DEPENDENCIES), and what became of
     them (transactions/pieces.py)."""
 
-    findings: list[Finding]
-    summaries: list[dict[str, Any]]
-    dependencies: list[pl.DataFrame]
-    odd: list[pl.DataFrame]
-    expected: list[Expected]
+    findings: list[Finding] = field(default_factory=list)
+    summaries: list[dict[str, Any]] = field(default_factory=list)
+    dependencies: list[pl.DataFrame] = field(default_factory=list)
+    odd: list[pl.DataFrame] = field(default_factory=list)
+    expected: list[Expected] = field(default_factory=list)
 
 
 def judge_unit(
@@ -57,7 +59,6 @@ def judge_unit(
     partition: int,
     tables: Tables,
     common: Common,
-    settings: Settings,
     each: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map,
     unproved: Collection[str] | None = None,
 ) -> Judged:
@@ -66,9 +67,9 @@ def judge_unit(
     `each` applies a function to all items, like `map`; it may run several at once. The rules that are not
     `unproved` are known to report nothing (screening); None: all rules judge.
     """
-    found = Judged([], [], [], [], [])
+    found = Judged()
     worst: list[_JudgedPartition] = []
-    for judged in each(partial(_judged, unproved=unproved), partitions_of(topic, partition, tables, common, settings)):
+    for judged in each(partial(_judged, unproved=unproved), partitions_of(topic, partition, tables, common)):
         found.findings.extend(judged.findings)
         found.dependencies.extend([judged.dependencies] if len(judged.dependencies) else [])
         found.odd.extend([judged.pieces.odd] if len(judged.pieces.odd) else [])
@@ -169,7 +170,7 @@ class ScreenedBatch(NamedTuple):
     unproved: dict[Unit, frozenset[str]]
 
 
-def screen_batch(small: Tables, apart: Collection[Unit], common: Common, settings: Settings) -> ScreenedBatch:
+def screen_batch(small: Tables, apart: Collection[Unit], common: Common) -> ScreenedBatch:
     """Screens the partitions with few rows of a batch (`small`, with columns topic and partition).
 
     Units that have rows `apart` from these are left as they are.
@@ -177,7 +178,7 @@ def screen_batch(small: Tables, apart: Collection[Unit], common: Common, setting
     if not small:
         return ScreenedBatch([], [], {})
     whole = {name: pl.concat([no_rows(OBSERVED[name]), *small.get(name, ())]) for name in OBSERVED}
-    screened = screening.screen_batch(whole, apart, common.context, common.unplaced, common.shared, settings)
+    screened = screening.screen_batch(whole, apart, common)
     valid = pl.DataFrame([*screened.valid], schema={"topic": pl.String, "partition": pl.Int32}, orient="row")
     left = [
         (unit, name, own)

@@ -43,9 +43,9 @@ def lint(run: Run) -> Lint:
     silent = processes_without_completion(gathered)
     results = gathered.results
     went_back = times_going_back(gathered)
-    unproved = screen_small(gathered, settings)
+    unproved = screen_small(gathered)
     for unit in sorted(gathered.units):
-        judged = judge_unit(*unit, gathered.units[unit], gathered.common, settings, unproved=unproved.get(unit))
+        judged = judge_unit(*unit, gathered.units[unit], gathered.common, unproved=unproved.get(unit))
         results.add_judged(to_frame(judged.findings), judged.summaries)
     results.refuse_unusable()
     assumptions = verdict_of(results)["assumptions"]

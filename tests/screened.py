@@ -37,7 +37,7 @@ def screened(run: Run) -> Screening:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(screen, "MIN_PARTITIONS", 1)
         patch.setattr(screen, "MAX_DRAWN", 0)
-        found = [screen_batch(small, (), gathered.common, run.settings) for small in gathered.small]
+        found = [screen_batch(small, (), gathered.common) for small in gathered.small]
     summaries = {_key(one): without_figures(one) for batch in found for one in batch.summaries}
     return Screening(summaries, {tuple(unit): rules for batch in found for unit, rules in batch.unproved.items()})
 

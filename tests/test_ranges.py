@@ -75,7 +75,7 @@ def test_no_finding_of_the_corpus_is_proved_away(offsets: int, combined_corpus: 
         run = one.results.run
         run = replace(run, settings=replace(run.settings, range_offsets=offsets, large_rows=0, batches=0))
         gathered = local.gather(run)
-        proved = local._prove_large(gathered.units, gathered.common, run.settings, lambda *_: None)
+        proved = local._prove_large(gathered.units, gathered.common, lambda *_: None)
         valid += count_proved({unit: proof for unit, proof, *_ in proved}, one.results)
     assert valid > 25
 

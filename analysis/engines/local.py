@@ -14,8 +14,9 @@ from ...histories.settings import Settings
 from ...histories.tables import CONTEXT, SENDS
 from ..batches import Unit, batches_of
 from ..kernel import Judged, judge_pieces, judge_unit, judge_whole_run, screen_batch, to_frame
+from ..partitions.common import Common
 from ..partitions.offset_ranges import REST
-from ..partitions.unit import Common, Tables
+from ..partitions.unit import Tables
 from ..results import Results
 from ..rules import DIALECTS
 from ..rules.cycles import find_cycles
@@ -105,7 +106,8 @@ class Gathering:
         """The rows taken so far."""
         self.results.context = _concat(self._context, CONTEXT).sort("completed", "at")
         tables = {table: pl.concat(frames) for table, frames in self._shared.items()}
-        common = Common(self.results.context, _concat(self._unplaced, SENDS), tables)
+        settings = self.results.run.settings
+        common = Common(settings, self.results.context, _concat(self._unplaced, SENDS), tables)
         return Gathered(self.results, self.units, [self._small[batch] for batch in sorted(self._small)], common)
 
 
@@ -121,28 +123,28 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     run = replace(run, settings=replace(run.settings, batches=batches_of(run)))
     gathered = gather(run, progress)
     results, units, common = gathered.results, gathered.units, gathered.common
-    unproved = screen_small(gathered, run.settings)
+    unproved = screen_small(gathered)
     partly: dict[Unit, Others] = {}
-    for unit, proof, ranges, rest in _prove_large(units, common, run.settings, progress):
+    for unit, proof, ranges, rest in _prove_large(units, common, progress):
         if proof.summary is not None:
             results.add_judged(pl.DataFrame(), [proof.summary])
             units.drop(unit)
             continue
         unproved[unit] = proof.unproved
-        if (others := _condense(units, unit, ranges, rest, proof.unproved, common, run.settings)) is not None:
+        if (others := _condense(units, unit, ranges, rest, proof.unproved, common)) is not None:
             partly[unit] = others
-    judge_units(gathered, unproved, run.settings, progress, partly)
+    judge_units(gathered, unproved, progress, partly)
     return results
 
 
-def screen_small(gathered: Gathered, settings: Settings) -> dict[Unit, Collection[str]]:
+def screen_small(gathered: Gathered) -> dict[Unit, Collection[str]]:
     """Adds the small partitions that are plainly valid to the results, and all others to the units.
 
     Returns the rules that must judge each of these others.
     """
     unproved: dict[Unit, Collection[str]] = {}
     for small in gathered.small:
-        screened = screen_batch(small, gathered.units.keys(), gathered.common, settings)
+        screened = screen_batch(small, gathered.units.keys(), gathered.common)
         for unit, table, rows in screened.left:
             gathered.units.add(unit, table, rows)
         gathered.results.add_judged(pl.DataFrame(), screened.summaries)
@@ -153,7 +155,6 @@ def screen_small(gathered: Gathered, settings: Settings) -> dict[Unit, Collectio
 def judge_units(
     gathered: Gathered,
     unproved: Mapping[Unit, Collection[str]],
-    settings: Settings,
     progress: Progress,
     partly: Mapping[Unit, Others] | None = None,
 ) -> None:
@@ -168,10 +169,10 @@ def judge_units(
     across, each = (map, on_all_cores) if len(order) == 1 else (on_all_cores, map)
 
     def judge(unit: Unit) -> Judged:
-        judged = judge_unit(*unit, units.pop(unit), common, settings, each, unproved.get(unit))
+        judged = judge_unit(*unit, units.pop(unit), common, each, unproved.get(unit))
         return _with_others(judged, partly.get(unit) if partly else None)
 
-    whole = Judged([], [], [], [], [])
+    whole = Judged()
     for done, judged in enumerate(across(judge, order)):
         progress("judging", done, len(order), "partitions")
         results.add_judged(to_frame(judged.findings), judged.summaries)
@@ -180,17 +181,16 @@ def judge_units(
         whole.expected.extend(judged.expected)
     if whole.odd:
         found = [beside(whole.odd, one) for one in whole.expected]
-        results.add_of_run(*judge_pieces(whole.odd, found, results.losses(), settings))
+        results.add_of_run(*judge_pieces(whole.odd, found, results.losses(), common.settings))
     if whole.dependencies:
-        cycles = find_cycles(pl.concat(whole.dependencies), settings)
-        results.add_of_run(*judge_whole_run(cycles, settings))
+        cycles = find_cycles(pl.concat(whole.dependencies), common.settings)
+        results.add_of_run(*judge_whole_run(cycles, common.settings))
 
 
 def judge_stored(
     units: ObservationStore,
     unit: Unit,
     common: Common,
-    settings: Settings,
     unproved: Collection[str] | None = None,
     others: Others | None = None,
 ) -> Judged:
@@ -199,49 +199,66 @@ def judge_stored(
     If something was proved before: by the rules that are `unproved`, and with the `others` of a condensed unit.
     """
     if unproved is None:
-        for _, proof, ranges, rest in _prove_large(units, common, settings):
+        for _, proof, ranges, rest in _prove_large(units, common):
             if proof.summary is not None:
-                return Judged([], [proof.summary], [], [], [])
+                return Judged(summaries=[proof.summary])
             unproved = proof.unproved
-            others = _condense(units, unit, ranges, rest, unproved, common, settings)
+            others = _condense(units, unit, ranges, rest, unproved, common)
     tables = units.pop(unit)
     if others is not None:
         tables = {name: [rows] for name, rows in together([tables]).items()}
-    return _with_others(judge_unit(*unit, tables, common, settings, unproved=unproved), others)
+    return _with_others(judge_unit(*unit, tables, common, unproved=unproved), others)
 
 
 def _with_others(judged: Judged, others: Others | None) -> Judged:
     """The judgement of a unit whose other rows were left out."""
     if others is None:
         return judged
-    return judged._replace(summaries=[with_others(one, others) for one in judged.summaries])
+    return replace(judged, summaries=[with_others(one, others) for one in judged.summaries])
 
 
 def _prove_large(
-    units: ObservationStore, common: Common, settings: Settings, progress: Progress = lambda *_: None
+    units: ObservationStore, common: Common, progress: Progress = lambda *_: None
 ) -> Iterator[tuple[Unit, Proof, dict[int, Facts], Rows]]:
     """Proves large partitions by their ranges, without all of their rows in memory: with the facts and other rows."""
-    rows = min(WORTH_PROVING, settings.large_rows)
-    large = [
+    least = min(WORTH_PROVING, common.settings.large_rows)
+    large = [unit for unit in provable(units, common) if units.rows_of(unit) > least]
+    rests = {unit: rows_of(units.range_of(unit, REST)) for unit in large}
+    ranges = {unit: ranges_of(units.ranges_of(unit), rests[unit], common.settings) for unit in large}
+    facts = facts_of_ranges(units, ranges, rests, common, progress)
+    for unit in large:
+        of_unit = facts.pop(unit)
+        yield unit, proof_of(*unit, [*of_unit.values()], rests[unit], common), of_unit, rests[unit]
+
+
+def provable(units: ObservationStore, common: Common) -> list[Unit]:
+    """The units of which ranges can prove something, in order."""
+    return [
         unit
         for unit in sorted(units)
-        if units.rows_of(unit) > rows
-        and can_be_proved(unit.topic, units.tables_of(unit), units.rows_of(unit, REST), common, settings)
+        if can_be_proved(unit.topic, units.tables_of(unit), units.rows_of(unit, REST), common)
     ]
-    rests = {unit: rows_of(units.range_of(unit, REST)) for unit in large}
-    items = [(unit, number) for unit in large for number in ranges_of(units.ranges_of(unit), rests[unit], settings)]
 
-    def prove(item: tuple[Unit, int]) -> Facts:
+
+def facts_of_ranges(
+    units: ObservationStore,
+    ranges: Mapping[Unit, Iterable[int]],
+    rests: Mapping[Unit, Rows],
+    common: Common,
+    progress: Progress,
+) -> dict[Unit, dict[int, Facts]]:
+    """The facts of these ranges of units, on all cores; `rests` are their rows in no range."""
+    items = [(unit, number) for unit, numbers in ranges.items() for number in numbers]
+
+    def facts_of(item: tuple[Unit, int]) -> Facts:
         unit, number = item
-        return range_facts(units.range_of(unit, number), rests[unit], number, common, settings)
+        return range_facts(units.range_of(unit, number), rests[unit], number, common)
 
-    ranges: dict[Unit, dict[int, Facts]] = {unit: {} for unit in large}
-    for done, ((unit, number), facts) in enumerate(zip(items, on_all_cores(prove, items), strict=True)):
+    facts: dict[Unit, dict[int, Facts]] = {unit: {} for unit in ranges}
+    for done, ((unit, number), found) in enumerate(zip(items, on_all_cores(facts_of, items), strict=True)):
         progress("judging", done, len(items), "ranges")
-        ranges[unit][number] = facts
-    for unit in large:
-        facts_of = ranges.pop(unit)
-        yield unit, proof_of(*unit, [*facts_of.values()], rests[unit], common, settings), facts_of, rests[unit]
+        facts[unit][number] = found
+    return facts
 
 
 def _condense(
@@ -251,15 +268,14 @@ def _condense(
     rest: Rows,
     unproved: Collection[str],
     common: Common,
-    settings: Settings,
 ) -> Others | None:
     """Replaces the rows of a unit by those from which the rules judge it; None if they need all rows."""
-    borders = borders_of(unit.topic, ranges, rest, unproved, common, settings)
+    borders = borders_of(unit.topic, ranges, rest, unproved, common)
     if borders is None:
         return None
 
     def suspects(number: int) -> Suspects | None:
-        return suspects_of_range(units.range_of(unit, number), rest, number, unit.topic, borders, common, settings)
+        return suspects_of_range(units.range_of(unit, number), rest, number, unit.topic, borders, common)
 
     found = dict(zip(ranges, on_all_cores(suspects, ranges), strict=True))
     wanted = wanted_of(found, borders)
@@ -267,7 +283,7 @@ def _condense(
         return None
 
     def retained(number: int) -> Condensed:
-        return condensed(units.range_of(unit, number), number, wanted, common, settings)
+        return condensed(units.range_of(unit, number), number, wanted, common)
 
     parts = list(on_all_cores(retained, ranges))
     tables = together([units.range_of(unit, REST), *(part.tables for part in parts)])

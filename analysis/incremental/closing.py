@@ -16,8 +16,10 @@ from ...histories.settings import Settings
 from ...histories.tables import MIN_INT64
 from ..batches import Unit
 from ..engines.store import ObservationStore
+from ..extremes import greatest
 from ..figures.merge import latency_of, series_of
 from ..figures.series import bins_of, bins_over
+from ..partitions.common import Common
 from ..partitions.marks import IS_COMMIT, IS_LOG_END
 from ..partitions.unit import Tables
 from ..screening.groups import group_of, groups_of, handlers_of
@@ -58,12 +60,12 @@ def is_late(closed: Closed, table: str, rows: pl.DataFrame, settings: Settings) 
     return bool(rows.select((concerns | is_old | is_final).any()).item())
 
 
-def contradicts(closed: Closed, sent: pl.Series, rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
+def contradicts(closed: Closed, sent: pl.Series, rest: Rows, common: Common) -> bool:
     """Whether new rows contradict closed ranges: a value `sent` again, another outcome of a send, or a new group."""
     possible = rest.sends.filter(pl.col("outcome") != "fail")["value"]
     return (
-        closed.groups != _groups(rest.marks, settings)
-        or closed.handlers != handlers_of(context)
+        closed.groups != _groups(rest.marks, common.settings)
+        or closed.handlers != handlers_of(common.context)
         or not {*closed.facts.found} <= {*possible}
         or closed.values.holds_any(keys_of(sent))
     )
@@ -80,13 +82,13 @@ class ProvedPartition(NamedTuple):
 
 
 def close_ranges(
-    proved: ProvedPartition, open_values: Collection[str], max_ranges: int, context: pl.DataFrame, settings: Settings
+    proved: ProvedPartition, open_values: Collection[str], max_ranges: int, common: Common
 ) -> tuple[Closed, Tables] | None:
     """The closed offsets of a proved partition, and the rows without a range that the next call needs; None: nothing.
 
     A reader that is more than `max_ranges` behind keeps no further range open.
     """
-    facts, before, rest = proved.facts, proved.closed, rows_of(proved.tables)
+    settings, facts, before, rest = common.settings, proved.facts, proved.closed, rows_of(proved.tables)
     below = _closed_end(facts, before, rest, open_values, max_ranges, settings)
     if not below:
         return None
@@ -101,7 +103,7 @@ def close_ranges(
     for name, number in counts.items():
         merged.counts[name] = merged.counts.get(name, 0) + number
     until = max(until, before.dropped_until if before else MIN_INT64)
-    known = Closed(below, merged, values, until, _groups(marks, settings), handlers_of(context))
+    known = Closed(below, merged, values, until, _groups(marks, settings), handlers_of(common.context))
     return known, {**proved.tables, "marks": [marks]}
 
 
@@ -218,8 +220,7 @@ def _without_closed_marks(
 
     The others are old end offsets, empty polls, and old commits but the last of each group. Moves of consumers stay.
     """
-    newest = marks["completed"].max()
-    until = (newest if isinstance(newest, int) else MIN_INT64) - LATENESS_NS
+    until = greatest(marks["completed"], MIN_INT64) - LATENESS_NS
     groups = marks.with_columns(group_of(settings))
     last = groups.filter(IS_COMMIT).sort("completed", "at", "index").unique("group", keep="last")
     is_below = (IS_LOG_END & (pl.col("offset") < below)) | (IS_COMMIT & (pl.col("offset") <= below)) | _IS_EMPTY
@@ -228,5 +229,4 @@ def _without_closed_marks(
     retained = marks.join(dropped, on=_IDENTITY, how="anti", maintain_order="left")
     commits = len(dropped.filter(kind="commit"))
     counts = {"end_offsets": len(dropped.filter(IS_LOG_END)), "groups": commits, "commits": commits}
-    latest = dropped.filter(~_IS_EMPTY)["completed"].max()
-    return retained, latest if isinstance(latest, int) else MIN_INT64, counts
+    return retained, greatest(dropped.filter(~_IS_EMPTY)["completed"], MIN_INT64), counts

@@ -68,7 +68,7 @@ def judge_appended(run: Run, state: State | None, file: str, progress: Progress 
             for number, (name, position) in enumerate(zip(ordered, first, strict=True))
         )
         reading = read_appended(replace(run, splits=splits), first, carried, progress)
-        return reading, None if reading.contradiction else prove(reading, carried.closed, run.settings, progress)
+        return reading, None if reading.contradiction else prove(reading, carried.closed, progress)
 
     first = [positions.get(name, Position()) if carried else Position() for name in ordered]
     reading, proofs = read(carried or Carried(), first)
@@ -78,8 +78,8 @@ def judge_appended(run: Run, state: State | None, file: str, progress: Progress 
         reading, proofs = read(Carried(), first)
     proofs = proofs or {}
     results = reading.gathered.results
-    following = _carried(reading, proofs, carried.closed if carried else {}, run.settings)
-    _judge(reading, proofs, run.settings, progress)
+    following = _carried(reading, proofs, carried.closed if carried else {})
+    _judge(reading, proofs, progress)
     reached = {
         name: position_at(paths[name], ends[name], results.lines_of(number)) for number, name in enumerate(ordered)
     }
@@ -116,7 +116,7 @@ def _with_ranges(run: Run, size: int) -> Run:
     return replace(run, bytes=size, settings=replace(run.settings, batches=0, range_offsets=offsets))
 
 
-def _judge(reading: Reading, proofs: Mapping[Unit, Proved], settings: Settings, progress: Progress) -> None:
+def _judge(reading: Reading, proofs: Mapping[Unit, Proved], progress: Progress) -> None:
     """Adds the summaries of proved partitions to the results, and judges the others."""
     gathered = reading.gathered
     unproved: dict[Unit, frozenset[str]] = {}
@@ -127,18 +127,16 @@ def _judge(reading: Reading, proofs: Mapping[Unit, Proved], settings: Settings, 
         unjudged = {rule: [PENDING] for rule in RULES if rule in proved.undecided}
         gathered.results.add_judged(pl.DataFrame(), [{**proved.proof.summary, "unjudged": unjudged}])
         gathered.units.drop(unit)
-    judge_units(gathered, unproved, settings, progress)
+    judge_units(gathered, unproved, progress)
 
 
-def _carried(
-    reading: Reading, proofs: Mapping[Unit, Proved], before: Mapping[Unit, Closed], settings: Settings
-) -> Carried | None:
+def _carried(reading: Reading, proofs: Mapping[Unit, Proved], before: Mapping[Unit, Closed]) -> Carried | None:
     """The rows and closed ranges that the next call needs; None if there are too many rows."""
-    units, context = reading.gathered.units, reading.gathered.common.context
+    units, common = reading.gathered.units, reading.gathered.common
     is_over = ~pl.col("at").is_in(reading.open_at.implode())
     rows = reading.rows
     closed: dict[Unit, Closed] = {}
-    max_ranges = MAX_CARRIED_ROWS // 4 // (settings.range_offsets * max(len(proofs), 1))
+    max_ranges = MAX_CARRIED_ROWS // 4 // (common.settings.range_offsets * max(len(proofs), 1))
     max_ranges = max(1, min(MAX_RANGES_BEHIND, max_ranges))
     count = 0
     for unit in sorted(units):
@@ -146,11 +144,11 @@ def _carried(
         rest = units.range_of(unit, REST)
         if proved is not None and proved.proof.summary is not None:
             partition = ProvedPartition(units, unit, proved.facts, rest, before.get(unit))
-            found = close_ranges(partition, reading.open_values, max_ranges, context, settings)
+            found = close_ranges(partition, reading.open_values, max_ranges, common)
             if found is not None:
                 closed[unit], rest = found
                 below = closed[unit].below
-        above = [number for number in units.ranges_of(unit) if (number + 1) * settings.range_offsets > below]
+        above = [number for number in units.ranges_of(unit) if (number + 1) * common.settings.range_offsets > below]
         for tables in (rest, *(units.range_of(unit, number) for number in above)):
             retained = [(unit, name, frame.filter(is_over)) for name in OBSERVED for frame in tables.get(name, ())]
             count += sum(len(frame) for _, _, frame in retained)

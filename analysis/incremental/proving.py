@@ -10,14 +10,13 @@ import polars as pl
 
 from ...histories.settings import Settings
 from ..batches import Unit
-from ..engines.local import Progress
+from ..engines.local import Progress, facts_of_ranges, provable
 from ..engines.store import ObservationStore
-from ..engines.threads import on_all_cores
+from ..partitions.common import Common
 from ..partitions.offset_ranges import REST
-from ..partitions.unit import Common
 from ..screening.premises import UNREAD
-from ..screening.range_facts import Facts, RangeFacts, Rows, range_facts, rows_of
-from ..screening.ranges import Proof, can_be_proved, proof_of, ranges_of
+from ..screening.range_facts import RangeFacts, Rows, rows_of
+from ..screening.ranges import Proof, proof_of, ranges_of
 from ..screening.screen import chosen_rules
 from .closing import Closed, contradicts
 from .reading import Reading
@@ -34,42 +33,25 @@ class Proved(NamedTuple):
     undecided: frozenset[str]  # rules that cannot decide before the end of the run
 
 
-def prove(
-    reading: Reading, closed: Mapping[Unit, Closed], settings: Settings, progress: Progress
-) -> dict[Unit, Proved] | None:
+def prove(reading: Reading, closed: Mapping[Unit, Closed], progress: Progress) -> dict[Unit, Proved] | None:
     """The proofs from ranges for each partition with records; None if rules must judge a partition with closed offsets.
 
     Polls without an outcome only excuse what is missing, so the proofs leave them out (`_undecided`).
     """
     units, common = reading.gathered.units, reading.gathered.common
     certain = common._replace(context=common.context.filter(pl.col("kind") != "poll"))
-    provable = [
-        unit
-        for unit in sorted(units)
-        if {"sends", "reads"} & units.tables_of(unit)
-        and can_be_proved(unit.topic, units.tables_of(unit), units.rows_of(unit, REST), certain, settings)
-    ]
-    rests = {unit: rows_of(units.range_of(unit, REST)) for unit in provable}
-    items = [(unit, number) for unit in provable for number in _ranges(units, unit, rests[unit], closed, settings)]
-
-    def facts_of(item: tuple[Unit, int]) -> Facts:
-        unit, number = item
-        return range_facts(units.range_of(unit, number), rests[unit], number, certain, settings)
-
-    facts: dict[Unit, dict[int, Facts]] = {unit: {} for unit in provable}
-    for done, ((unit, number), found) in enumerate(zip(items, on_all_cores(facts_of, items), strict=True)):
-        progress("judging", done, len(items), "ranges")
-        facts[unit][number] = found
+    recorded = [unit for unit in provable(units, certain) if {"sends", "reads"} & units.tables_of(unit)]
+    rests = {unit: rows_of(units.range_of(unit, REST)) for unit in recorded}
+    ranges = {unit: _ranges(units, unit, rests[unit], closed, common.settings) for unit in recorded}
+    facts = facts_of_ranges(units, ranges, rests, certain, progress)
     proofs: dict[Unit, Proved] = {}
-    for unit in provable:
+    for unit in recorded:
         before, rest = closed.get(unit), rests[unit]
-        ranges = [*([(before.facts, _NO_HASHES)] if before else []), *facts[unit].values()]
-        proof = proof_of(*unit, ranges, rest, certain, settings)
-        if before and proof.summary is None:
+        whole = [*([(before.facts, _NO_HASHES)] if before else []), *facts[unit].values()]
+        proof = proof_of(*unit, whole, rest, certain)
+        if before and (proof.summary is None or contradicts(before, _sends(units, unit, rest), rest, common)):
             return None
-        if before and contradicts(before, _sends(units, unit, rest), rest, common.context, settings):
-            return None
-        undecided = _undecided(proof, [fact for fact, _ in ranges], common, settings)
+        undecided = _undecided(proof, [fact for fact, _ in whole], common)
         proofs[unit] = Proved(proof, {number: fact for number, (fact, _) in facts[unit].items()}, rest, undecided)
     return proofs if closed.keys() <= proofs.keys() else None
 
@@ -89,9 +71,9 @@ def _sends(units: ObservationStore, unit: Unit, rest: Rows) -> pl.Series:
     return pl.concat([frame["value"] for own in tables for frame in own.get("sends", ())] + [rest.sends["value"]])
 
 
-def _undecided(proof: Proof, facts: list[RangeFacts], common: Common, settings: Settings) -> frozenset[str]:
+def _undecided(proof: Proof, facts: list[RangeFacts], common: Common) -> frozenset[str]:
     """The rules that cannot decide yet: a poll without an outcome may have returned unread records."""
     is_final = proof.summary is not None and proof.summary["final"] is not None
     has_polls = bool((common.context["kind"] == "poll").any())
     is_open = has_polls and not is_final and any(fact.unread for fact in facts)
-    return frozenset(UNREAD) & chosen_rules(settings) if is_open else frozenset()
+    return frozenset(UNREAD) & chosen_rules(common.settings) if is_open else frozenset()

@@ -11,7 +11,6 @@ import polars as pl
 
 from ...histories.bundle import open_run
 from ...histories.errors import UsageError
-from ...histories.settings import Settings
 from ...histories.tables import Finding
 from ..batches import Unit, batches_of, by_unit
 from ..engines.local import Gathered, Progress, gather
@@ -36,12 +35,12 @@ class Inspected:
         self.run = open_run(path, reader)
         self.run = replace(self.run, settings=replace(self.run.settings, batches=batches_of(self.run)))
         self._gathered: Gathered = gather(self.run, progress, offset)
-        self._unproved = _with_small(self._gathered, self.run.settings)
+        self._unproved = _with_small(self._gathered)
         self.results.refuse_unusable()
         found = [
             p
             for unit in sorted(self._gathered.units)
-            for p in partitions_of(*unit, self._gathered.units[unit], self._gathered.common, self.run.settings)
+            for p in partitions_of(*unit, self._gathered.units[unit], self._gathered.common)
         ]
         # If a run only has server logs, all partitions are only named there; then these are shown.
         known = [p for p in found if not p.is_named_only] or found
@@ -100,8 +99,7 @@ class Inspected:
 
     def clocks(self) -> list[str]:
         """Comparisons of each broker's clock with the history's, as sentences."""
-        common = self._gathered.common
-        return [clock.description for clock in clocks_of(common.shared, common.context, self.run.settings).values()]
+        return [clock.description for clock in clocks_of(self._gathered.common).values()]
 
     def located(self, record: Record) -> Record:
         """The record, with its places of the history replaced by file and line."""
@@ -110,11 +108,11 @@ class Inspected:
         return record
 
 
-def _with_small(gathered: Gathered, settings: Settings) -> dict[Unit, Collection[str]]:
+def _with_small(gathered: Gathered) -> dict[Unit, Collection[str]]:
     """Adds all small partitions to the units. Returns the rules that must judge each; none in a plainly valid one."""
     unproved: dict[Unit, Collection[str]] = {}
     for small in gathered.small:
-        screened = screen_batch(small, gathered.units.keys(), gathered.common, settings)
+        screened = screen_batch(small, gathered.units.keys(), gathered.common)
         unproved |= {Unit(one["topic"], one["partition"]): () for one in screened.summaries}
         unproved |= screened.unproved
         for table, frames in small.items():

@@ -17,6 +17,7 @@ from ..replicas.replica_logs import ReplicaLogs, replica_logs_of
 from ..replicas.resolved_outcomes import resolve_outcomes
 from ..timelines.building import build_timeline
 from ..timelines.timeline import Builder, Timeline
+from .common import Common
 
 Frames = Mapping[str, pl.DataFrame]
 
@@ -114,14 +115,15 @@ def resolved_sends(sends: pl.DataFrame, logs: ReplicaLogs, confirmed: Sequence[i
     return sends_resolved.drop("row", "offset_in_log", "is_aborted"), int(resolved_count)
 
 
-def timeline_of(
-    logs: ReplicaLogs, frames: Frames, shared: Frames, context: pl.DataFrame, settings: Settings
-) -> Timeline:
+def timeline_of(logs: ReplicaLogs, frames: Frames, common: Common) -> Timeline:
     """The dated facts about a partition: from the metadata, the brokers' logs, the files and the history's faults."""
-    clocks, config = clocks_of(shared, context, settings), dict(settings.topic(logs.topic))
-    builder = Builder(logs, clocks, faults_of(context), config=config, started=started_ms(settings))
-    here = _table_or_empty(shared, "metadata").filter(pl.col("topic").is_null() | (pl.col("topic") == logs.topic))
-    everywhere = _table_or_empty(shared, "log_events").filter(pl.col("topic").is_null())
+    settings, faults = common.settings, faults_of(common.context)
+    config = dict(settings.topic(logs.topic))
+    builder = Builder(logs, clocks_of(common), faults, config=config, started=started_ms(settings))
+    here = _table_or_empty(common.shared, "metadata").filter(
+        pl.col("topic").is_null() | (pl.col("topic") == logs.topic)
+    )
+    everywhere = _table_or_empty(common.shared, "log_events").filter(pl.col("topic").is_null())
     system = settings.config.get("system")
     return build_timeline(
         builder,
@@ -131,9 +133,10 @@ def timeline_of(
     )
 
 
-def clocks_of(shared: Frames, context: pl.DataFrame, settings: Settings) -> dict[str, Clock]:
+def clocks_of(common: Common) -> dict[str, Clock]:
     """The offset of each broker's clock from the history's clock."""
-    return clock_offsets(_table_or_empty(shared, "log_events"), faults_of(context), started_ms(settings))
+    log_events = _table_or_empty(common.shared, "log_events")
+    return clock_offsets(log_events, faults_of(common.context), started_ms(common.settings))
 
 
 def started_ms(settings: Settings) -> int | None:

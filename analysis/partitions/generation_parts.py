@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
 from ..extremes import greatest, least
 from ..wording import plural
+from .common import Common
 from .evidence import clocks_of, snapshot_times, started_ms
 from .generation_split import OBSERVED, Frames, Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
@@ -37,9 +37,11 @@ class Recorded(NamedTuple):
 
     topic: str
     tables: Frames
-    shared: Frames
-    context: pl.DataFrame
-    settings: Settings
+    common: Common
+
+    def nanoseconds(self, ms: pl.Expr) -> pl.Expr:
+        """A time in ms since the epoch as ns since the start of the run."""
+        return (ms - (started_ms(self.common.settings) or 0)) * 1_000_000
 
 
 def parts_of(recorded: Recorded) -> Generations | None:
@@ -54,19 +56,19 @@ def parts_of(recorded: Recorded) -> Generations | None:
     return Generations(_parts(recorded, certain), _parts(recorded, found))
 
 
-def topics_with_deletions(topics: Iterable[str], shared: Frames, context: pl.DataFrame, settings: Settings) -> set[str]:
+def topics_with_deletions(topics: Iterable[str], common: Common) -> set[str]:
     """The topics with a recorded deletion, of partitions without brokers' files."""
-    if "metadata" not in shared and not context["detail"].str.contains("-topic", literal=True).any():
+    if "metadata" not in common.shared and not common.context["detail"].str.contains("-topic", literal=True).any():
         return set()
-    return {topic for topic in topics if _has_deletion(_generations(Recorded(topic, {}, shared, context, settings)))}
+    return {topic for topic in topics if _has_deletion(_generations(Recorded(topic, {}, common)))}
 
 
 def _generations(recorded: Recorded) -> list[TopicGeneration]:
-    topic, tables, shared, context, settings = recorded
-    copies = copies_of(tables.get("properties"), snapshot_times(settings))
-    metadata = shared.get("metadata")
-    changes, is_complete = ([], False) if metadata is None else recorded_changes(topic, metadata, started_ms(settings))
-    faults = faults_on(topic, context)
+    topic, tables, common = recorded
+    copies = copies_of(tables.get("properties"), snapshot_times(common.settings))
+    metadata, started = common.shared.get("metadata"), started_ms(common.settings)
+    changes, is_complete = ([], False) if metadata is None else recorded_changes(topic, metadata, started)
+    faults = faults_on(topic, common.context)
     found = generations_of(changes, faults, copies, is_complete)
     if _has_deletion(found) or not (logged := _logged_copies(recorded)):
         return found
@@ -75,7 +77,7 @@ def _generations(recorded: Recorded) -> list[TopicGeneration]:
 
 def _logged_copies(recorded: Recorded) -> list[TopicCopy]:
     """The topic ids of the partition in the brokers' own logs, where a broker led it; none if all are the same."""
-    if "log_events" not in recorded.tables or started_ms(recorded.settings) is None:
+    if "log_events" not in recorded.tables or started_ms(recorded.common.settings) is None:
         return []
     lines = recorded.tables["log_events"].with_columns(topic_id=_LOGGED_ID).drop_nulls(["topic_id", "time"])
     led = lines.filter((pl.col("kind") == "leader") & (pl.col("topic_id") != ""))
@@ -152,7 +154,7 @@ def _is_observed(part: Part, generations: int) -> bool:
 
 def _positions_of_evidence(recorded: Recorded, generations: list[TopicGeneration]) -> dict[str, pl.Series]:
     """The generation (a position) of each row of the brokers' evidence, by table."""
-    tables, times = recorded.tables, snapshot_times(recorded.settings)
+    tables, times = recorded.tables, snapshot_times(recorded.common.settings)
     copies = copies_of(tables.get("properties"), times)
     located = {name: frame for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME) and len(frame)}
     out: dict[str, pl.Series] = {}
@@ -163,7 +165,7 @@ def _positions_of_evidence(recorded: Recorded, generations: list[TopicGeneration
             joined = frame.join(by_copy, on=["snapshot", "broker"], how="left", maintain_order="left")
             out[name] = joined["generation"]
     if "metadata" in tables:
-        time = _nanoseconds(pl.col("time"), recorded.settings)
+        time = recorded.nanoseconds(pl.col("time"))
         out["metadata"] = positions_of_records(tables["metadata"], generations, time, pl.col("topic_id"))
     if "log_events" in tables:
         time = _time_of_log_line(recorded)
@@ -173,24 +175,19 @@ def _positions_of_evidence(recorded: Recorded, generations: list[TopicGeneration
 
 def _time_of_log_line(recorded: Recorded) -> pl.Expr:
     """The time of a line in a broker's log (ns), by the history's clock."""
-    clocks = clocks_of(recorded.shared, recorded.context, recorded.settings)
-    ahead = {name: clock.offset for name, clock in clocks.items()}  # ms
+    ahead = {name: clock.offset for name, clock in clocks_of(recorded.common).items()}  # ms
     offset = pl.col("broker").replace_strict(ahead, default=0, return_dtype=pl.Int64) if ahead else 0
-    return _nanoseconds(pl.col("time") - offset, recorded.settings)
-
-
-def _nanoseconds(ms: pl.Expr, settings: Settings) -> pl.Expr:
-    """A time in ms since the epoch as ns since the start of the run."""
-    return (ms - (started_ms(settings) or 0)) * 1_000_000
+    return recorded.nanoseconds(pl.col("time") - offset)
 
 
 def _shared_of(recorded: Recorded, generations: Sequence[TopicGeneration], position: int) -> Frames:
     """The evidence that belongs to no partition; of the topic's metadata records only those of this generation."""
-    if "metadata" not in recorded.shared:
-        return recorded.shared
-    metadata, time = recorded.shared["metadata"], _nanoseconds(pl.col("time"), recorded.settings)
+    shared = recorded.common.shared
+    if "metadata" not in shared:
+        return shared
+    metadata, time = shared["metadata"], recorded.nanoseconds(pl.col("time"))
     is_here = positions_of_records(metadata, generations, time, pl.col("topic_id")) == position
-    return {**recorded.shared, "metadata": metadata.filter(pl.col("topic").ne_missing(recorded.topic) | is_here)}
+    return {**shared, "metadata": metadata.filter(pl.col("topic").ne_missing(recorded.topic) | is_here)}
 
 
 def _note_ambiguous(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
 from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
+from .common import Common
 from .coordinators import confirmed_producers, coordinated
 from .evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
 from .generation_parts import Recorded, parts_of
@@ -17,28 +18,17 @@ from .generation_split import Part
 from .partition import Partition
 from .topic_generations import TopicGeneration, without_other_changes
 
-if TYPE_CHECKING:
-    from ...histories.settings import Settings
-
 Tables = dict[str, list[pl.DataFrame]]
 OBSERVED = {"sends": SENDS, "reads": READS, "marks": MARKS}
+# Tables that the generations of a topic do not split, and their fields of Partition.
+BESIDE_LOGS = {name: name for name in ("groups", "aborted", "producers", "passed")} | {"transactions": "coordinated"}
 
 
-class Common(NamedTuple):
-    """The input that all units share: context, sends without a known partition, and evidence without a partition."""
-
-    context: pl.DataFrame
-    unplaced: pl.DataFrame
-    shared: Mapping[str, pl.DataFrame]
-
-
-def partitions_of(
-    topic: str, partition: int, tables: Tables, common: Common, settings: Settings
-) -> Iterator[Partition]:
+def partitions_of(topic: str, partition: int, tables: Tables, common: Common) -> Iterator[Partition]:
     """The partitions of a unit, each with its observations and its collected logs."""
     whole = {name: pl.concat(frames) for name, frames in tables.items() if frames}
-    if settings.dialect != "jepsen":
-        yield from _native_partitions(topic, partition, whole, common, settings)
+    if common.settings.dialect != "jepsen":
+        yield from _native_partitions(topic, partition, whole, common)
         return
     full = {name: whole.get(name, no_rows(schema)) for name, schema in OBSERVED.items()}
     confirmed = _confirmed(full["sends"], full["reads"])
@@ -46,32 +36,25 @@ def partitions_of(
     split = {name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()}
     for name in topics:
         own: dict[str, Any] = {table: split[table].get((name,), pl.DataFrame()) for table in OBSERVED}
-        yield Partition(name, 0, settings, **own, context=common.context, confirmed=confirmed)
+        yield Partition(name, 0, common.settings, **own, context=common.context, confirmed=confirmed)
 
 
 def _native_partitions(
-    topic: str, partition: int, whole: Mapping[str, pl.DataFrame], common: Common, settings: Settings
+    topic: str, partition: int, whole: Mapping[str, pl.DataFrame], common: Common
 ) -> Iterator[Partition]:
     """The partition, or one Partition for each generation of a topic that was deleted."""
     observed = {name: whole.get(name, no_rows(without_key(schema))) for name, schema in OBSERVED.items()}
-    named = {
-        "groups": "groups",
-        "coordinated": "transactions",
-        "aborted": "aborted",
-        "producers": "producers",
-        "passed": "passed",
-    }
-    beside_logs: dict[str, Any] = {name: whole[table] for name, table in named.items() if table in whole}
-    whole = {name: frame for name, frame in whole.items() if name not in named.values()} | observed
-    generations = parts_of(Recorded(topic, whole, common.shared, common.context, settings))
+    beside_logs: dict[str, Any] = {field: whole[name] for name, field in BESIDE_LOGS.items() if name in whole}
+    whole = {name: frame for name, frame in whole.items() if name not in BESIDE_LOGS} | observed
+    generations = parts_of(Recorded(topic, whole, common))
     if generations is None:
-        yield _native(topic, partition, whole, common, settings, **beside_logs)
+        yield _native(topic, partition, whole, common, **beside_logs)
         return
 
     def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:
         own = common._replace(shared=part.shared)
         about: dict[str, Any] = {"generation": part.generation, "ambiguous": part.ambiguous, "otherwise": otherwise}
-        return _native(topic, partition, part.tables, own, settings, **about)
+        return _native(topic, partition, part.tables, own, **about)
 
     otherwise = [of_part(part) for part in generations.otherwise]
     for part in generations.parts:
@@ -83,11 +66,11 @@ def _native(
     partition: int,
     whole: Mapping[str, pl.DataFrame],
     common: Common,
-    settings: Settings,
     generation: TopicGeneration | None = None,
     **about: Any,
 ) -> Partition:
     """The partition with its evidence. Faults after the deletion of its generation are left out."""
+    settings, context = common.settings, common.context
     logs = collected_logs(topic, partition, whole, settings)
     deleted = generation.deleted if generation is not None else None
     if logs is not None and deleted is not None:
@@ -95,15 +78,12 @@ def _native(
     sends, resolved_count = whole["sends"], 0
     if logs is not None:
         known = coordinated(about["coordinated"], settings) if "coordinated" in about else None
-        confirmed = () if known is None else confirmed_producers(logs, known)
-        sends, resolved_count = resolved_sends(sends, logs, confirmed)
-    unplaced = common.unplaced.filter(topic=topic).select(list(without_key(SENDS)))
+        sends, resolved_count = resolved_sends(sends, logs, () if known is None else confirmed_producers(logs, known))
     timeline = None
     if logs is not None or is_mentioned(whole):
         held = logs or replica_logs_of(topic, partition, {})
-        seen = common.context if generation is None else without_other_changes(topic, common.context, generation)
-        timeline = timeline_of(held, whole, common.shared, seen, settings)
-    context = common.context
+        seen = context if generation is None else without_other_changes(topic, context, generation)
+        timeline = timeline_of(held, whole, common._replace(context=seen))
     if deleted is not None:
         later = pl.col("kind").is_in(["fault", "heal"]) & (pl.col("invoked") >= deleted.earliest)
         context = context.filter(~later.fill_null(False))
@@ -115,7 +95,7 @@ def _native(
         whole["reads"],
         whole["marks"],
         context=context,
-        unplaced=unplaced,
+        unplaced=common.unplaced.filter(topic=topic).select(list(without_key(SENDS))),
         replica_logs=logs,
         timeline=timeline,
         resolved_count=resolved_count,

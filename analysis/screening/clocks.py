@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ...histories.tables import MAX_INT64, MIN_INT64
+from ...histories.tables import MIN_INT64
 from ..partitions.foreign_clock import HOUR_NS, UNITS
 
 
@@ -26,12 +26,12 @@ class Clock(NamedTuple):
 
 
 class LastTimes(NamedTuple):
-    """The completions (ns) of a process in a range: the last of a plain record, the first and the last of others."""
+    """The completions (ns) of a process in a range: the last one of a plain record, the first and the last of all."""
 
     process: str
-    plain: int
-    first_odd: int
-    last_odd: int
+    plain: int  # MIN_INT64: none
+    first: int
+    last: int
 
 
 def clocks_of(operations: pl.DataFrame) -> list[Clock] | None:
@@ -65,12 +65,9 @@ def was_set_back(clocks: Iterable[Clock]) -> bool:
 
 def last_times_of(rows: pl.DataFrame) -> list[LastTimes]:
     """The last times in rows of (process, completed, is_odd)."""
-    odd = pl.col("completed").filter("is_odd")
-    times = rows.group_by("process").agg(
-        plain=pl.col("completed").filter(~pl.col("is_odd")).max().fill_null(MIN_INT64),
-        first=odd.min().fill_null(MAX_INT64),
-        last=odd.max().fill_null(MIN_INT64),
-    )
+    time = pl.col("completed")
+    plain = time.filter(~pl.col("is_odd")).max().fill_null(MIN_INT64)
+    times = rows.group_by("process").agg(plain=plain, first=time.min(), last=time.max())
     return [LastTimes(*row) for row in times.iter_rows()]
 
 
@@ -79,13 +76,10 @@ def has_other_unit(times: Iterable[LastTimes]) -> bool:
     of_process: dict[str, LastTimes] = {}
     for one in times:
         other = of_process.get(one.process, one)
-        plain, last_odd = max(one.plain, other.plain), max(one.last_odd, other.last_odd)
-        of_process[one.process] = LastTimes(one.process, plain, min(one.first_odd, other.first_odd), last_odd)
+        plain, first, last = max(one.plain, other.plain), min(one.first, other.first), max(one.last, other.last)
+        of_process[one.process] = LastTimes(one.process, plain, first, last)
     low = max((own.plain for own in of_process.values()), default=0) / 2
-    high = max((max(own.plain, own.last_odd) for own in of_process.values()), default=0) * 1.1
-    for own in of_process.values():
-        for factor in UNITS.values():
-            is_odd = own.first_odd <= own.last_odd and own.first_odd * factor <= high and low <= own.last_odd * factor
-            if is_odd or low <= own.plain * factor <= high:
-                return True
-    return False
+    high = max((own.last for own in of_process.values()), default=0) * 1.1
+    # Of the records that are not plain, some do not count.
+    ends = [(own.plain if own.plain > MIN_INT64 else own.first, own.last) for own in of_process.values()]
+    return any(first * factor <= high and low <= last * factor for first, last in ends for factor in UNITS.values())

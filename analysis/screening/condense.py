@@ -32,8 +32,8 @@ import polars as pl
 
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ..partitions.common import Common
 from ..partitions.marks import IS_COMMITTED, IS_OF_GROUP
-from ..partitions.unit import Common
 from .clocks import clocks_of, has_other_unit, was_set_back
 from .groups import group_of
 from .premises import GROUPS, PROVED
@@ -54,20 +54,20 @@ def borders_of(
     rest: Rows,
     unproved: Collection[str],
     common: Common,
-    settings: Settings,
 ) -> Borders | None:
     """What each range must know of the others; None if the partition cannot be condensed."""
+    settings = common.settings
     facts = {number: ranges[number][0] for number in sorted(ranges)}
     every = [*facts.values()]
     hashes = repeated_hashes([*ranges.values()], rest)
-    if hashes is None or not _can_be_condensed(topic, every, rest, common, settings):
+    if hashes is None or not _can_be_condensed(topic, every, rest, common):
         return None
     spans = _jumps(every, rest.marks)
     polls = _open_polls(facts, common.context)
     clocks = clocks_of(rest.marks.select("process", "invoked", "invoked_at").drop_nulls())
     if spans is None or polls is None or clocks is None:
         return None
-    final = final_reads_in(every, rest, common, settings) if settings.final else None
+    final = final_reads_in(every, rest, common) if settings.final else None
     limits = _limits(every, rest.marks, settings)
     unplaced = common.unplaced.filter(topic=topic)
     return Borders(
@@ -86,9 +86,10 @@ def borders_of(
     )
 
 
-def _can_be_condensed(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common, settings: Settings) -> bool:
+def _can_be_condensed(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common) -> bool:
     """Whether the partition has only what the module's docstring allows, as far as its facts show it."""
-    if not only_grows(rest, common.context, settings) or common.unplaced.filter("txn", topic=topic).height:
+    settings = common.settings
+    if not only_grows(rest, common) or common.unplaced.filter("txn", topic=topic).height:
         return False
     if chosen_rules(settings) - set(PROVED):  # a new rule may need other rows
         return False

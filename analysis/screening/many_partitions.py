@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from ...histories.settings import Settings
 from ...histories.tables import MIN_INT64
 from ..cached import cached_property
+from ..partitions.common import Common
 from ..partitions.marks import IS_LOG_END, IS_POSITION, is_final_read
 from ..partitions.observations import last_heal
-
-if TYPE_CHECKING:
-    from ...histories.settings import Settings
 
 KEY = ("topic", "partition")
 TABLES = ("sends", "reads", "marks")
@@ -33,13 +31,11 @@ class ManyPartitions:
     settings: Settings
 
     @classmethod
-    def of(
-        cls, tables: Mapping[str, pl.DataFrame], context: pl.DataFrame, unplaced: pl.DataFrame, settings: Settings
-    ) -> ManyPartitions:
+    def of(cls, tables: Mapping[str, pl.DataFrame], common: Common) -> ManyPartitions:
         """The partitions in the tables sends, reads and marks, which have the columns topic and partition."""
         keys = pl.concat([tables[name].select(KEY).unique() for name in TABLES]).unique().sort(KEY).with_row_index("tp")
         numbered = {name: tables[name].join(keys, on=KEY).drop(KEY) for name in TABLES}
-        return cls(keys=keys, **numbered, context=context, unplaced=unplaced, settings=settings)
+        return cls(keys, **numbered, context=common.context, unplaced=common.unplaced, settings=common.settings)
 
     def without(self, numbers: Collection[int]) -> ManyPartitions:
         """The same without the partitions of these numbers."""

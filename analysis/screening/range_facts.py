@@ -18,10 +18,11 @@ import polars as pl
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64, no_rows, without_key
 from ..figures.series import bins_over, latency, over_time, span_of
+from ..partitions.common import Common
 from ..partitions.entries import Ints, Mask
 from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END, is_final_read
 from ..partitions.observations import last_heal
-from ..partitions.unit import OBSERVED, Common, Tables
+from ..partitions.unit import OBSERVED, Tables
 from .groups import ends_are_known, groups_of, handlers_of, unhandled_records
 from .premises import GROUPS, IS_ODD_MARK, IS_ODD_SEND, POLLS, PROVED, SENDS, TIME, UNREAD
 from .summaries import handled_again
@@ -103,13 +104,13 @@ def rows_of(tables: Tables) -> Rows:
     return Rows(**{name: pl.concat(frames) for name, frames in own.items()})
 
 
-def range_facts(tables: Tables, rest: Rows, number: int, common: Common, settings: Settings) -> Facts:
+def range_facts(tables: Tables, rest: Rows, number: int, common: Common) -> Facts:
     """The facts of the range of that number (partitions/offset_ranges.py), and the sorted hashes of the values sent.
 
     `rest` are the rows of the partition without an offset, and its marks.
     """
+    settings, context, rows = common.settings, common.context, rows_of(tables)
     first, end = number * settings.range_offsets, (number + 1) * settings.range_offsets
-    context, rows = common.context, rows_of(tables)
     sends = rows.sends if rows.sends["offset"].is_sorted() else rows.sends.sort("offset", maintain_order=True)
     reads = by_time(rows.reads)
     rows = Rows(sends, reads, rows.marks)

@@ -6,23 +6,20 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from ...histories.settings import Settings
 from ..figures.merge import latency_of, series_of
 from ..figures.series import bins_of, bins_over, outcomes, span_of, unplaced_outcomes
+from ..partitions.common import Common
 from ..partitions.marks import COUNTS, IS_LOG_END
 from ..partitions.observations import last_heal
-from ..partitions.unit import Common
 from .many_partitions import final_reads_of
 from .range_facts import RangeFacts, Rows, of_one
 from .summaries import NO_FIGURES, Record, plain_figures, plain_summary
 
 
-def summary_of(
-    topic: str, partition: int, facts: Sequence[RangeFacts], rest: Rows, common: Common, settings: Settings
-) -> Record:
+def summary_of(topic: str, partition: int, facts: Sequence[RangeFacts], rest: Rows, common: Common) -> Record:
     """The summary of a partition with no unproved rules."""
     figures = _figures(topic, facts, rest, common)
-    final = final_reads_in(facts, rest, common, settings)
+    final = final_reads_in(facts, rest, common)
     return plain_summary(
         (topic, partition),
         _counts(facts, rest),
@@ -30,7 +27,7 @@ def summary_of(
         latency_in(facts, rest),
         final.drop("tp").row(0, named=True) if len(final) else None,
         figures,
-        settings,
+        common.settings,
     )
 
 
@@ -54,14 +51,14 @@ def _counts(facts: Sequence[RangeFacts], rest: Rows) -> dict[str, int]:
     }
 
 
-def final_reads_in(facts: Sequence[RangeFacts], rest: Rows, common: Common, settings: Settings) -> pl.DataFrame:
+def final_reads_in(facts: Sequence[RangeFacts], rest: Rows, common: Common) -> pl.DataFrame:
     """`final_reads_of` the partition: one row, or none."""
     reads = [fact.final for fact in facts if fact.final]
     returned = of_one(pl.DataFrame(reads, dict.fromkeys(("last", "first", "until"), pl.Int64), orient="row"))
     passes = returned.group_by("tp").agg(
         end=pl.col("last").max() + 1, first=pl.col("first").min(), until=pl.col("until").max()
     )
-    return final_reads_of(passes, of_one(rest.marks), last_heal(common.context), settings.final_processes())
+    return final_reads_of(passes, of_one(rest.marks), last_heal(common.context), common.settings.final_processes())
 
 
 def _figures(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common) -> Record:

@@ -15,10 +15,11 @@ import polars as pl
 
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ..partitions.common import Common
 from ..partitions.generation_parts import topics_with_deletions
 from ..partitions.marks import IS_COMMIT, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
 from ..partitions.offset_ranges import REST, range_of
-from ..partitions.unit import OBSERVED, Common
+from ..partitions.unit import OBSERVED
 from .groups import contradicting_groups
 from .premises import (
     GROUPS,
@@ -48,14 +49,12 @@ class Proof(NamedTuple):
     unproved: frozenset[str]
 
 
-def proof_of(
-    topic: str, partition: int, ranges: Sequence[Facts], rest: Rows, common: Common, settings: Settings
-) -> Proof:
+def proof_of(topic: str, partition: int, ranges: Sequence[Facts], rest: Rows, common: Common) -> Proof:
     """The proof of a partition from the facts of all its ranges."""
-    unproved = unproved_rules(topic, ranges, rest, common, settings)
+    unproved = unproved_rules(topic, ranges, rest, common)
     if unproved:
         return Proof(None, frozenset(unproved))
-    return Proof(summary_of(topic, partition, [facts for facts, _ in ranges], rest, common, settings), frozenset())
+    return Proof(summary_of(topic, partition, [facts for facts, _ in ranges], rest, common), frozenset())
 
 
 def ranges_of(numbers: Iterable[int], rest: Rows, settings: Settings) -> list[int]:
@@ -71,31 +70,32 @@ def _range_of_end(settings: Settings) -> pl.Expr:
     return range_of(pl.col("offset") - IS_COMMIT.cast(pl.Int64), settings.range_offsets)
 
 
-def can_be_proved(topic: str, tables: Collection[str], rest: int, common: Common, settings: Settings) -> bool:
+def can_be_proved(topic: str, tables: Collection[str], rest: int, common: Common) -> bool:
     """Whether ranges can prove something of a partition.
 
     It has no brokers' files, transactions or deletions of its topic, and few rows in the `rest`, which is in no range.
     """
+    settings = common.settings
     transactional = common.unplaced.filter(pl.col("txn"))["topic"].eq(topic).any()
-    deleted = topic in topics_with_deletions([topic], common.shared, common.context, settings)
+    deleted = topic in topics_with_deletions([topic], common)
     is_plain = settings.dialect == "native" and {*tables} <= {*OBSERVED} and rest <= MAX_REST
     return is_plain and not (transactional or deleted or settings.compacted(topic))
 
 
-def unproved_rules(topic: str, ranges: Sequence[Facts], rest: Rows, common: Common, settings: Settings) -> set[str]:
+def unproved_rules(topic: str, ranges: Sequence[Facts], rest: Rows, common: Common) -> set[str]:
     """The rules that must judge the partition. `rest`: its rows that belong to no range."""
-    facts = [fact for fact, _ in ranges]
+    settings, facts = common.settings, [fact for fact, _ in ranges]
     unproved = chosen_rules(settings) - set(PROVED)
     unproved.update(rule for fact in facts for rule in fact.unproved)
-    if not only_grows(rest, common.context, settings) or not _values_are_unique(ranges, rest):
+    if not only_grows(rest, common) or not _values_are_unique(ranges, rest):
         unproved.update(PROVED)
     has_read = any(fact.read for fact in facts)
     if settings.final and not settings.final_processes() and has_read:
         unproved.update((*LOSS, *GROUPS))
-    final = final_reads_in(facts, rest, common, settings)
+    final = final_reads_in(facts, rest, common)
     if (final["start"] > 0).any():
         unproved.update((*LOSS, *GROUPS))
-    if not _is_read(topic, facts, rest, bool(len(final)), common, settings):
+    if not _is_read(topic, facts, rest, bool(len(final)), common):
         unproved.update(UNREAD)
     known = np.minimum.accumulate([fact.known_since for fact in reversed(facts)])[::-1]
     if any(later < fact.invoked_until for fact, later in zip(facts[:-1], known[1:], strict=True)):
@@ -125,14 +125,14 @@ def _groups_follow(
     return not any(map(len, contradicting_groups(of_one(rest.marks), first_read, unhandled, final, settings)))
 
 
-def only_grows(rest: Rows, context: pl.DataFrame, settings: Settings) -> bool:
+def only_grows(rest: Rows, common: Common) -> bool:
     """Whether nothing is deleted, and all that belongs to no range are indeterminate or failed sends, and marks."""
     if len(rest.reads):
         return False
-    is_beyond = _HAS_END & (_range_of_end(settings) == REST)
+    is_beyond = _HAS_END & (_range_of_end(common.settings) == REST)
     odd_sends = rest.sends.select((IS_ODD_SEND | pl.col("acknowledged")).any()).item()
     odd_marks = rest.marks.select((IS_ODD_MARK | is_beyond).any()).item()
-    return not odd_sends and not odd_marks and not has_unknown_deletion(context)
+    return not odd_sends and not odd_marks and not has_unknown_deletion(common.context)
 
 
 def repeated_hashes(ranges: Sequence[Facts], rest: Rows) -> Hashes | None:
@@ -160,9 +160,7 @@ def _values_are_unique(ranges: Sequence[Facts], rest: Rows) -> bool:
     return repeated is not None and not len(repeated) and len(found) == len(set(found))
 
 
-def _is_read(
-    topic: str, facts: Sequence[RangeFacts], rest: Rows, has_final: bool, common: Common, settings: Settings
-) -> bool:
+def _is_read(topic: str, facts: Sequence[RangeFacts], rest: Rows, has_final: bool, common: Common) -> bool:
     """Whether the final reads returned all acknowledged records; without them, consumers read all but the last ones,
     and no open poll or retention may explain why these were not read.
     """
@@ -176,7 +174,7 @@ def _is_read(
         return False
     until = max((until for _, _, until in reads), default=MIN_INT64)
     has_open_poll = common.context["kind"].is_in(["poll"]).any()
-    return not has_open_poll and not maybe_expired(topic, facts, rest, until, settings)
+    return not has_open_poll and not maybe_expired(topic, facts, rest, until, common.settings)
 
 
 def maybe_expired(topic: str, facts: Sequence[RangeFacts], rest: Rows, until: int, settings: Settings) -> bool:

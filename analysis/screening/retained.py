@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..figures.merge import latency_of, series_of
 from ..figures.series import bins_of
+from ..partitions.common import Common
 from ..partitions.entries import Ints, Mask
 from ..partitions.observations import last_heal
-from ..partitions.unit import Common, Tables
+from ..partitions.unit import Tables
 from .range_facts import INVOKED, ORDER, Key, Rows, plain_figures_of
 from .summaries import handled_again
 from .suspects import Cells, Operations
@@ -60,9 +60,9 @@ class Condensed(NamedTuple):
     others: OtherRows
 
 
-def condensed(tables: Tables, number: int, wanted: Wanted, common: Common, settings: Settings) -> Condensed:
+def condensed(tables: Tables, number: int, wanted: Wanted, common: Common) -> Condensed:
     """The retained rows of the range of that number."""
-    cells = Cells.of(tables, number, settings)
+    cells = Cells.of(tables, number, common.settings.range_offsets)
     keep = _retained(cells, number, wanted, last_heal(common.context))
     _retain_witnesses(cells, keep)
     of_send, of_read, of_mark = (
@@ -73,7 +73,8 @@ def condensed(tables: Tables, number: int, wanted: Wanted, common: Common, setti
     )
     retained = {"sends": [sends], "reads": [reads], "marks": [marks], "passed": [_passed(cells, keep)]}
     left = Rows(cells.sends.filter(~of_send), cells.reads.filter(~of_read), cells.marks.filter(~of_mark))
-    counts = {"sends": len(left.sends), "reads": len(left.reads), "handled_again": handled_again(left.marks, settings)}
+    again = handled_again(left.marks, common.settings)
+    counts = {"sends": len(left.sends), "reads": len(left.reads), "handled_again": again}
     figures = plain_figures_of(left, cells.first_read[cells.cell_of_send[~of_send.to_numpy()]])
     return Condensed({name: frames for name, frames in retained.items() if len(frames[0])}, OtherRows(counts, figures))
 

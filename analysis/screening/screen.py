@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ...histories.settings import Settings
+from ..partitions.common import Common
 from ..partitions.generation_parts import topics_with_deletions
 from ..rules import RULES
 from .many_partitions import ManyPartitions
@@ -55,23 +56,16 @@ def chosen_rules(settings: Settings) -> set[str]:
     return native & set(settings.rules) if settings.rules else native
 
 
-def screen_batch(
-    tables: Frames,
-    apart: Collection[Key],
-    context: pl.DataFrame,
-    unplaced: pl.DataFrame,
-    shared: Frames,
-    settings: Settings,
-) -> Screened:
+def screen_batch(tables: Frames, apart: Collection[Key], common: Common) -> Screened:
     """Screens the partitions of a batch, but not those that have tables `apart`. The largest ones are drawn.
 
     Topics that were deleted, or whose transactions wrote to an unknown partition, are not screened.
     """
     topics = {topic for frame in tables.values() for topic in frame["topic"].unique()}
-    transactional = unplaced.filter("txn")["topic"].drop_nulls()
-    left_out = {*transactional, *topics_with_deletions(topics, shared, context, settings)}
+    transactional = common.unplaced.filter("txn")["topic"].drop_nulls()
+    left_out = {*transactional, *topics_with_deletions(topics, common)}
     screened = {name: rows.filter(~pl.col("topic").is_in(left_out)) for name, rows in tables.items()}
-    many = ManyPartitions.of(screened, context, unplaced, settings)
+    many = ManyPartitions.of(screened, common)
     many = many.without(many.numbers_of(apart))
-    drawn = -(-MAX_DRAWN // max(settings.batches, 1))
+    drawn = -(-MAX_DRAWN // max(common.settings.batches, 1))
     return screen(many, many.largest(drawn)) if len(many.keys) >= MIN_PARTITIONS else Screened([], {})

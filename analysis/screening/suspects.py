@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ..partitions.common import Common
 from ..partitions.entries import Ints, Mask
 from ..partitions.foreign_clock import HOUR_NS
 from ..partitions.marks import IS_HANDLED, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
 from ..partitions.observations import last_heal
-from ..partitions.unit import Common, Tables
+from ..partitions.unit import Tables
 from .clocks import Clock, LastTimes, clocks_of, last_times_of
 from .groups import group_of, handlers_of, missed_records
 from .premises import IS_ODD_MARK
@@ -81,9 +81,9 @@ class Cells:
     is_odd: Mask  # has records, but not one plain send that all reads returned
 
     @classmethod
-    def of(cls, tables: Tables, number: int, settings: Settings) -> Cells:
-        """The cells of the range of that number."""
-        rows, size = rows_of(tables), settings.range_offsets
+    def of(cls, tables: Tables, number: int, size: int) -> Cells:
+        """The cells of the range of that number and size."""
+        rows = rows_of(tables)
         sends, reads = rows.sends.sort("offset", maintain_order=True), by_time(rows.reads)
         first = number * size
         of_send, of_read = (frame["offset"].to_numpy() - first for frame in (sends, reads))
@@ -112,13 +112,14 @@ class Cells:
 
 
 def suspects_of_range(
-    tables: Tables, rest: Rows, number: int, topic: str, borders: Borders, common: Common, settings: Settings
+    tables: Tables, rest: Rows, number: int, topic: str, borders: Borders, common: Common
 ) -> Suspects | None:
     """The suspects of the range of that number; None if its partition cannot be condensed.
 
     `rest`: the rows of the partition in no range.
     """
-    cells = Cells.of(tables, number, settings)
+    settings = common.settings
+    cells = Cells.of(tables, number, settings.range_offsets)
     sends, reads = cells.sends, cells.reads
     if _is_irregular(cells) or (clocks := clocks_of(_invocations(cells))) is None:
         return None
@@ -127,7 +128,7 @@ def suspects_of_range(
     order = _out_of_order(sends, number, borders)
     # The reads that prove that a record was not lost.
     is_proof = are_final(reads, last_heal(common.context), settings) if borders.has_final else np.ones(len(reads), bool)
-    missed = _missed_by_groups(cells, is_proof, rest.marks, borders, common.context, settings)
+    missed = _missed_by_groups(cells, is_proof, rest.marks, borders, common)
     if late is None or order is None or missed is None:
         return None
     unordered, in_higher_ranges = order
@@ -254,7 +255,7 @@ def jump_between(position: int, offset: int) -> tuple[int, int]:
 
 
 def _missed_by_groups(
-    cells: Cells, is_proof: Mask, marks: pl.DataFrame, borders: Borders, context: pl.DataFrame, settings: Settings
+    cells: Cells, is_proof: Mask, marks: pl.DataFrame, borders: Borders, common: Common
 ) -> list[str] | None:
     """The values of records that a group passed over, all of them lost; None if one is not certainly lost.
 
@@ -265,12 +266,12 @@ def _missed_by_groups(
     groups = of_one(pl.DataFrame({"group": [*borders.limits], "limit": [*borders.limits.values()]}))
     key = ["offset", "value"]
     records = of_one(pl.concat([frame.select(key) for frame in (cells.sends, cells.reads)]).unique())
-    handlers = handlers_of(context)
+    handlers = handlers_of(common.context)
     # Of the consumers without a group.id only those that committed, or were assigned the partition, are members.
     active = marks.filter(IS_OF_GROUP)["process"].unique()
-    is_member = (group_of(settings) != "") | pl.col("process").is_in(active.implode())
+    is_member = (group_of(common.settings) != "") | pl.col("process").is_in(active.implode())
     done = of_one(cells.marks.filter(IS_HANDLED) if handlers else cells.reads).filter(is_member)
-    missed = missed_records(groups, records, done, handlers, settings).filter(pl.col("offset") < pl.col("limit"))
+    missed = missed_records(groups, records, done, handlers, common.settings).filter(pl.col("offset") < pl.col("limit"))
     lost = cells.sends.filter("acknowledged").join(cells.reads.filter(pl.Series(is_proof)), on=key, how="anti")
     is_lost = missed["offset"] < borders.lost_below
     if not is_lost.all() or len(missed.join(lost, on=key, how="anti")):

@@ -7,6 +7,7 @@ import json
 import polars as pl
 import pytest
 from logjudge.analysis.partitions import generation_parts
+from logjudge.analysis.partitions.common import Common
 from logjudge.analysis.partitions.generation_split import copy_positions, split_observed
 from logjudge.analysis.partitions.topic_generations import (
     CREATE,
@@ -157,7 +158,8 @@ def test_ids_in_brokers_logs_are_generations_where_nothing_else_records_a_deleti
 
     def generations(rows: list[dict[str, object]]) -> list[tuple[str | None, Span | None, bool]]:
         tables = {"log_events": complete(pl.DataFrame(rows), {**LOCATION, **LOG_EVENTS})}
-        return shown(generation_parts._generations(generation_parts.Recorded("x", tables, tables, context, settings)))
+        common = Common(settings, context, pl.DataFrame(), tables)
+        return shown(generation_parts._generations(generation_parts.Recorded("x", tables, common)))
 
     assert [(id_, span) for id_, span, _ in generations(events)] == [(OLD, Span(4 * S, 9 * S)), (NEW, None)]
     assert len(generations(events[:2])) == 1

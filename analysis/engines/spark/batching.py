@@ -14,7 +14,8 @@ from ....histories.settings import Settings
 from ....histories.tables import CONTEXT, SENDS
 from ...batches import Unit
 from ...kernel import judge_whole_run, screen_batch, to_frame
-from ...partitions.unit import Common, Tables
+from ...partitions.common import Common
+from ...partitions.unit import Tables
 from ...rules.cycles import find_cycles
 from ...screening.retained import OtherRows, Others
 from ..local import judge_stored
@@ -65,9 +66,9 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
             else:
                 home = small if row["kind"] == "small" else shared
                 home.setdefault(row["name"] or row["kind"], []).append(unpack(row["payload"]))
-        common = common_of(shared)
+        common = common_of(shared, settings)
         units: dict[Unit, Tables] = {unit: {} for unit in packed}
-        screened = screen_batch(small, {*units, *unproved}, common, settings)
+        screened = screen_batch(small, {*units, *unproved}, common)
         for unit, name, rows in screened.left:
             units.setdefault(unit, {}).setdefault(name, []).append(rows)
         unproved |= screened.unproved
@@ -85,7 +86,7 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
                 store.add(unit, name, unpack(payload))
             left = partly.get(unit)
             others = Others([one for one, _ in left], left[0][1]) if left else None
-            judged = in_pool(judge_stored, store, unit, common, settings, unproved.get(unit), others)
+            judged = in_pool(judge_stored, store, unit, common, unproved.get(unit), others)
             yield from to_batches(_results(to_frame(judged.findings), judged.summaries))
             if settings.dialect == "jepsen" and judged.dependencies:  # one unit: all of its cycles are here
                 found = find_cycles(pl.concat(judged.dependencies), settings)
@@ -100,11 +101,11 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
     return judge
 
 
-def common_of(tables: Tables) -> Common:
+def common_of(tables: Tables, settings: Settings) -> Common:
     """The rows that all partitions share, from their blocks by table."""
     context = pl.concat([pl.DataFrame(schema=CONTEXT), *tables.pop("context", [])]).sort("completed", "at")
     unplaced = pl.concat([pl.DataFrame(schema=SENDS), *tables.pop("unplaced", [])])
-    return Common(context, unplaced, {table: pl.concat(frames) for table, frames in tables.items()})
+    return Common(settings, context, unplaced, {table: pl.concat(frames) for table, frames in tables.items()})
 
 
 def _results(findings: pl.DataFrame, summaries: list[dict[str, Any]]) -> list[Row]:

@@ -29,7 +29,8 @@ from .blocks import BLOCK, in_turn, pack, to_batches, unpack
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from ...partitions.unit import Common, Tables
+    from ...partitions.common import Common
+    from ...partitions.unit import Tables
     from ...screening.suspects import Borders, Suspects
 
 UNIT = ("topic", "partition")
@@ -111,7 +112,7 @@ def is_of(units: list[Unit]) -> Column:
     return reduce(lambda one, other: one | other, is_one, F.lit(False))
 
 
-def _group_of(batches: Iterator[pa.RecordBatch]) -> tuple[Tables, Tables, Common]:
+def _group_of(batches: Iterator[pa.RecordBatch], settings: Settings) -> tuple[Tables, Tables, Common]:
     """The tables of a range, those of the partition in no range, and those of all partitions."""
     tables: Tables = {}
     rest: Tables = {}
@@ -119,7 +120,7 @@ def _group_of(batches: Iterator[pa.RecordBatch]) -> tuple[Tables, Tables, Common
     homes = {"observations": tables, "rest": rest}
     for row in in_turn(batches):
         homes.get(row["kind"], shared).setdefault(row["name"] or row["kind"], []).append(unpack(row["payload"]))
-    return tables, rest, common_of(shared)
+    return tables, rest, common_of(shared, settings)
 
 
 def _suspecting(settings_json: str, borders: Mapping[Unit, Borders]) -> Callable[..., Iterator[pa.RecordBatch]]:
@@ -129,9 +130,8 @@ def _suspecting(settings_json: str, borders: Mapping[Unit, Borders]) -> Callable
     def suspect(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topic, partition, number = (value.as_py() for value in key)
         own = pickle.loads(packed)[topic, partition]
-        tables, rest, common = _group_of(batches)
-        settings = Settings.from_json(settings_json)
-        found = suspects_of_range(tables, rows_of(rest), number, topic, own, common, settings)
+        tables, rest, common = _group_of(batches, Settings.from_json(settings_json))
+        found = suspects_of_range(tables, rows_of(rest), number, topic, own, common)
         yield from to_batches([("suspects", topic, partition, "", number, pickle.dumps(found))])
 
     return suspect
@@ -144,8 +144,8 @@ def _retaining(settings_json: str, wanted: Mapping[Unit, Wanted]) -> Callable[..
     def retain(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topic, partition, number = (value.as_py() for value in key)
         own = pickle.loads(packed)[topic, partition]
-        tables, _, common = _group_of(batches)
-        part = condensed(tables, number, own, common, Settings.from_json(settings_json))
+        tables, _, common = _group_of(batches, Settings.from_json(settings_json))
+        part = condensed(tables, number, own, common)
         named = [(name, rows) for name, frames in part.tables.items() for rows in frames]
         yield from to_batches([("condensed", topic, partition, name, number, pack(rows)) for name, rows in named])
         others = pickle.dumps((part.others, own.latency))

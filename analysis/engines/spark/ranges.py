@@ -12,14 +12,14 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from ....histories.bundle import Run
 from ....histories.settings import Settings
 from ...batches import Unit
+from ...partitions.common import Common
 from ...partitions.offset_ranges import REST, by_range
-from ...partitions.unit import OBSERVED, Common, Tables
+from ...partitions.unit import OBSERVED, Tables
 from ...screening.condense import borders_of
 from ...screening.range_facts import Facts, RangeFacts, range_facts, rows_of
 from ...screening.ranges import MAX_REST, can_be_proved, proof_of, ranges_of
@@ -120,21 +120,23 @@ class _Group(NamedTuple):
     facts: dict[int, Facts]
 
 
-def _group_of(batches: Iterator[pa.RecordBatch]) -> _Group:
-    group = _Group({}, {}, Common(pl.DataFrame(), pl.DataFrame(), {}), {})
+def _group_of(batches: Iterator[pa.RecordBatch], settings: Settings) -> _Group:
+    tables: Tables = {}
+    rest: Tables = {}
     shared: Tables = {}
+    facts: dict[int, Facts] = {}
     for row in in_turn(batches):
         payload = row["payload"]
         if row["kind"] == "facts":
             length = int(row["name"])
             hashes = np.frombuffer(payload, np.uint64, offset=length)
-            group.facts[row["turn"]] = RangeFacts.of_json(payload[:length]), hashes
+            facts[row["turn"]] = RangeFacts.of_json(payload[:length]), hashes
         elif row["kind"] in ("observations", "rest"):
-            home = group.rest if row["kind"] == "rest" else group.tables
+            home = rest if row["kind"] == "rest" else tables
             home.setdefault(row["name"], []).append(unpack(payload))
         else:
             shared.setdefault(row["name"] or row["kind"], []).append(unpack(payload))
-    return group._replace(common=common_of(shared))
+    return _Group(tables, rest, common_of(shared, settings), facts)
 
 
 def _stating(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
@@ -142,8 +144,8 @@ def _stating(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
 
     def state(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topic, partition, number = (value.as_py() for value in key)
-        group, settings = _group_of(batches), Settings.from_json(settings_json)
-        facts, hashes = range_facts(group.tables, rows_of(group.rest), number, group.common, settings)
+        group = _group_of(batches, Settings.from_json(settings_json))
+        facts, hashes = range_facts(group.tables, rows_of(group.rest), number, group.common)
         text = facts.to_json().encode()
         text += b" " * (-len(text) % 8)  # so that the hashes are aligned
         yield from to_batches([("facts", topic, partition, str(len(text)), number, text + hashes.tobytes())])
@@ -156,19 +158,19 @@ def _concluding(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
 
     def conclude(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topic, partition = (value.as_py() for value in key)
-        group, settings = _group_of(batches), Settings.from_json(settings_json)
+        settings = Settings.from_json(settings_json)
+        group = _group_of(batches, settings)
         rest, unproved = rows_of(group.rest), [*chosen_rules(settings)]
-        if can_be_proved(topic, OBSERVED, len(rest.sends) + len(rest.reads) + len(rest.marks), group.common, settings):
+        if can_be_proved(topic, OBSERVED, len(rest.sends) + len(rest.reads) + len(rest.marks), group.common):
             empty = set(ranges_of(group.facts, rest, settings)) - set(group.facts)
-            found = {number: range_facts({}, rest, number, group.common, settings) for number in empty} | group.facts
+            found = {number: range_facts({}, rest, number, group.common) for number in empty} | group.facts
             ranges = {number: found[number] for number in sorted(found)}
-            proof = proof_of(topic, partition, [*ranges.values()], rest, group.common, settings)
+            proof = proof_of(topic, partition, [*ranges.values()], rest, group.common)
             unproved = sorted(proof.unproved)
-            borders = borders_of(topic, ranges, rest, proof.unproved, group.common, settings) if unproved else None
+            borders = borders_of(topic, ranges, rest, proof.unproved, group.common) if unproved else None
             if borders is not None:
                 of_empty = {
-                    number: suspects_of_range({}, rest, number, topic, borders, group.common, settings)
-                    for number in empty
+                    number: suspects_of_range({}, rest, number, topic, borders, group.common) for number in empty
                 }
                 handed = [("borders", 0, borders), *(("suspects", *item) for item in of_empty.items())]
                 rows = [(kind, topic, partition, "", number, pickle.dumps(one)) for kind, number, one in handed]
