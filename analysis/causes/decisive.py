@@ -7,6 +7,8 @@ elected, and the leader changes between the leader that acknowledged them and th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..timelines.facts import SECOND, Fact
 from ..timelines.timeline import Timeline
 from .cases import Lost
@@ -35,7 +37,7 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
 
 def _isr_changes(timeline: Timeline, since: int, until: int) -> list[tuple[int, frozenset[str], Fact]]:
     """The last ISR change until `since`, and the changes between `since` and `until`."""
-    dated = [(time, isr, fact) for time, isr, fact in timeline.isr if time is not None and time < until]
+    dated = timeline.isr_between(until=until - 1)
     changed = [
         entry
         for i, entry in enumerate(dated)
@@ -60,21 +62,19 @@ def _terms_between(timeline: Timeline, chain: list[Fact], until: int) -> list[Fa
     return [fact for term in terms for fact in term.facts[:1] if fact.time is not None and fact.time <= until]
 
 
-def _returns(timeline: Timeline, chain: list[Fact], until: int) -> list[Fact]:
+def _returns(timeline: Timeline, chain: list[Fact], until: int) -> Iterator[Fact]:
     """How each leader that a chain shows dead or out of reach came back before it was elected."""
-    returned = []
     for elected in chain:
         if elected.kind not in ("elected", "elected-unclean", "begins") or elected.time is None or elected.time > until:
             continue
         deaths = {event.fact for event in timeline.died(elected.broker)}
         stops = [fact for fact in chain if fact in deaths or _is_fault_on(fact, elected.broker)]
-        hits = [fact.time for fact in stops if fact.time is not None]
+        times = sorted(
+            (fact.time for fact in stops if fact.time is not None and fact.time < elected.time), reverse=True
+        )
         # The controller may fence the old session of a broker that has already returned.
-        for since in sorted((time for time in hits if time < elected.time), reverse=True):
-            if back := _ends_of_absence(timeline, elected.broker, since, elected.time):
-                returned += back[-1:]
-                break
-    return returned
+        ends = (_ends_of_absence(timeline, elected.broker, since, elected.time) for since in times)
+        yield from next(filter(None, ends), [])[-1:]
 
 
 def _is_fault_on(fact: Fact, broker: str | None) -> bool:

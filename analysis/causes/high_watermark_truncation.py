@@ -182,8 +182,8 @@ def _clean_election_facts(timeline: Timeline, new: Term) -> list[Fact]:
     """The facts that an election was clean; empty without proof."""
     if known := in_isr_before_election(new):
         return known
-    dated = [(isr, fact) for _, isr, fact in timeline.isr if new.time and fact.time and fact.time < new.time]
-    reported = [fact for isr, fact in dated[-1:] if new.leader in isr]
+    before = timeline.isr_between(until=new.time - 1) if new.time is not None else []
+    reported = [fact for _, isr, fact in before[-1:] if new.leader in isr]
     configured = clean_by_configuration(timeline)
     # In ZooKeeper the ISR keeps an absent broker, so the configuration is the better proof if it is known.
     return configured or reported

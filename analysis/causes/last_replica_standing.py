@@ -41,21 +41,17 @@ REMEDY = (
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the only in-sync replica lost the records in a power failure, and then led again."""
     found = find_leader_change(timeline, lost)
-    if found.new is None or found.new_leader is None or found.old_leader is None:
+    broker, successor = found.new_leader, found.successor
+    if broker is None or found.old_leader is None:
         return needs(*found.missing)
-    broker = found.new_leader
-    together = missing_if_failed_together(timeline, lost, broker)
-    if together:
-        # Another in-sync replica may have had the records.
+    # Another in-sync replica may have had the records.
+    if together := missing_if_failed_together(timeline, lost, broker):
         return needs(*together)
-    successor = found.successor
     if successor is not None and successor.elected_uncleanly:
         return NOT_THE_CASE
-    had: list[Fact] = []
-    if found.old_leader != broker:
-        had = had_records(timeline, broker, lost)
-        if not had:
-            return NOT_THE_CASE
+    had = had_records(timeline, broker, lost) if found.old_leader != broker else []
+    if found.old_leader != broker and not had:
+        return NOT_THE_CASE
     if rollback_facts(timeline, broker, lost):
         return NOT_THE_CASE  # the records were flushed, so no power failure lost them
     short = short_log_facts(timeline, broker, lost, lost.first)
@@ -69,31 +65,38 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(f"whether {' or '.join(f'broker {other}' for other in joined)}, then in the ISR, had the records")
     alone = _facts_alone_in_isr(timeline, found, broker, lost)
     if not alone or _lost_while_others_in_isr(timeline, broker, lost, successor.time if successor else None):
-        isr = sorted(found.new.electable or ())
+        isr = sorted(found.new.electable or ()) if found.new else []
         known = f"; its log lost the records, but the ISR was [{', '.join(isr)}]" if isr else ""
         return needs(
             f"evidence that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}"
         )
-    changed = [fact for _, fact in timeline.faults_on(broker, ("truncate", *DAMAGING)) if fact.partition == lost.name]
-    was_damaged = any(fact.kind == f"fault-{kind}" for fact in changed for kind in DAMAGING)
+    return _proved(timeline, found, lost, had, alone, short)
+
+
+def _proved(
+    timeline: Timeline, found: LeaderChange, lost: Lost, had: list[Fact], alone: list[Fact], short: list[Fact]
+) -> Attempt:
+    """The chain with the facts that the broker had the records, was alone in the ISR, and has a short log now."""
+    broker, successor = found.new_leader or "", found.successor
+    elected = successor.time if successor else None
     shrunk = sole_isr_facts(timeline, broker, lost.last_acked)
-    until = lost.last_acked if shrunk or successor is None else successor.time
-    absent = [
-        fact for other in sorted(_members(timeline) - {broker}) for fact in reasons_absent(timeline, other, until)
-    ]
+    until = lost.last_acked if shrunk or successor is None else elected
+    absent = [reasons_absent(timeline, other, until) for other in sorted(_members(timeline) - {broker})]
+    changed = [fact for _, fact in timeline.faults_on(broker, ("truncate", *DAMAGING)) if fact.partition == lost.name]
     facts = chain(
         found.began,
         had,
         shrunk or sole_isr_facts(timeline, broker, until),
         alone,
-        absent,
+        *absent,
         acknowledgement(lost),
-        death_facts(timeline, broker, successor.time if successor else None),
+        death_facts(timeline, broker, elected),
         changed,
         short,
-        found.succeeded if successor else found.new.facts[-1:],
+        found.succeeded if successor or not found.new else found.new.facts[-1:],
         found.start_of_successor,
     )
+    was_damaged = any(fact.kind == f"fault-{kind}" for fact in changed for kind in DAMAGING)
     of_disk = [CHECKSUMS] if was_damaged else flush_measures(timeline)
     return Attempt(True, facts, [*_measures_for_a_second_replica(timeline, lost, bool(shrunk)), *of_disk])
 
@@ -117,15 +120,10 @@ def _facts_alone_in_isr(timeline: Timeline, found: LeaderChange, broker: str, lo
     if successor is not None and successor.electable is not None:
         return successor.facts[:1] if successor.electable == {broker} else []
     alone = sole_isr_facts(timeline, broker, lost.last_acked)
-    if alone or len(isr_at_acknowledgement(timeline, lost)) > 1:
+    if alone or successor is not None or lost.last_acked is None or len(isr_at_acknowledgement(timeline, lost)) > 1:
         return alone
-    again = [
-        fact
-        for time, isr, fact in timeline.isr
-        if isr == {broker} and time is not None and lost.last_acked is not None and time >= lost.last_acked
-    ]
     # It led again with itself as the ISR before any other could leave, so the ISR was the same when it died.
-    return again[:1] if successor is None else []
+    return [fact for _, isr, fact in timeline.isr_between(lost.last_acked - 1) if isr == {broker}][:1]
 
 
 def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:
@@ -135,8 +133,8 @@ def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elect
     loads = [end.time or 0 for end in ends if (lost.last_acked or 0) < (end.time or 0) <= (elected or 0)]
     if len(loads) < 2:
         return False
-    reported = [(time, isr) for time, isr, _ in timeline.isr if time is not None and time <= loads[0]]
-    since, together = reported[-1] if reported else (0, frozenset({broker}))
+    reported = timeline.isr_between(until=loads[0])
+    since, together = reported[-1][:2] if reported else (0, frozenset({broker}))
     # Not every controller reports that the ISR shrank when a broker died.
     noticed = [e for e in timeline.events if e.kind == "died" and e.fact.place is None and e.time is not None]
     return together - {e.broker for e in noticed if since <= (e.time or 0) <= loads[0]} > {broker}
@@ -146,5 +144,4 @@ def _others_in_isr(timeline: Timeline, broker: str, since: int | None, until: in
     """The other brokers that were in the ISR between two times."""
     if since is None or until is None:
         return []
-    reported = [isr for time, isr, _ in timeline.isr if time is not None and since < time < until]
-    return sorted({other for isr in reported for other in isr} - {broker})
+    return sorted({other for _, isr, _ in timeline.isr_between(since, until - 1) for other in isr} - {broker})

@@ -122,9 +122,8 @@ def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int)
 
 def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[Fact]:
     """The last fact that the broker was in the ISR after the records were acknowledged, or else when they were."""
-    dated = [(isr, fact) for time, isr, fact in timeline.isr if time is not None and lost.stored < time < until]
-    later = [fact for isr, fact in reversed(dated) if broker in isr]
-    return later[:1] or had_records(timeline, broker, lost)
+    later = [fact for _, isr, fact in timeline.isr_between(lost.stored, until - 1) if broker in isr]
+    return later[-1:] or had_records(timeline, broker, lost)
 
 
 def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: int) -> int:

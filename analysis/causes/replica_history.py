@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import takewhile
+from itertools import islice, takewhile
+from typing import NamedTuple
 
 import polars as pl
 
@@ -105,8 +106,8 @@ def isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
 
 def isr_at(timeline: Timeline, at: int | None) -> frozenset[str]:
     """The last ISR reported by a time, including brokers that had died; empty if not recorded."""
-    known = [isr for time, isr, _ in timeline.isr if at is not None and time is not None and time <= at]
-    return known[-1] if known else frozenset()
+    known = [] if at is None else timeline.isr_between(until=at)
+    return known[-1][1] if known else frozenset()
 
 
 def had_sole_isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> bool | None:
@@ -114,7 +115,7 @@ def had_sole_isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> bool | No
     if lost.first_acked is None or lost.last_acked is None:
         return None
     before = isr_at(timeline, lost.first_acked)
-    during = [isr for time, isr, _ in timeline.isr if time is not None and lost.first_acked < time <= lost.last_acked]
+    during = [isr for _, isr, _ in timeline.isr_between(lost.first_acked, lost.last_acked)]
     if any(len(isr) == 1 for isr in (before, *during, isr_at_acknowledgement(timeline, lost))):
         return True
     return False if before else None
@@ -173,13 +174,13 @@ def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     committed = lost.acks == {"all"} or (lost.read is not None and lost.read == lost.count)
     if not committed or lost.first_acked is None or lost.last_acked is None:
         return []
-    dated = [(isr, fact) for time, isr, fact in timeline.isr if time is not None and time <= lost.last_acked]
-    if not dated or broker not in dated[-1][0]:
+    reported = timeline.isr_between(until=lost.last_acked)[-1:]
+    if not any(broker in isr for _, isr, _ in reported):
         return []
     # The ISR keeps a dead broker until its session ends. Only the history's clock is exact enough to order a death.
     until = max(lost.first_acked, lost.last_acked - SECOND)
     latest = [e.kind for time, e in timeline.life_of(broker) if e.fact.place is not None and time < until]
-    return [] if latest[-1:] == ["died"] else [dated[-1][1]]
+    return [] if latest[-1:] == ["died"] else [fact for _, _, fact in reported]
 
 
 def snapshots_with_records(timeline: Timeline, broker: str | None, lost: Lost) -> list[Fact]:
@@ -191,43 +192,52 @@ def snapshots_with_records(timeline: Timeline, broker: str | None, lost: Lost) -
     return [e.fact for e in timeline.ends_of(broker, "snapshot") if e.snapshot in names][:1]
 
 
+class _Restart(NamedTuple):
+    """The first restart of a broker after an acknowledgement, by the history (ns); without one, the acknowledgement."""
+
+    died: int
+    started: int
+    loads: int  # a log that was loaded later belongs to this start or a later one
+
+    @staticmethod
+    def of(timeline: Timeline, broker: str, acknowledged: int) -> _Restart:
+        recorded = [(time, e.kind) for time, e in timeline.life_of(broker) if e.fact.place is not None]
+        died = min((time for time, kind in recorded if kind == "died" and time >= acknowledged), default=acknowledged)
+        starts = [time for time, kind in recorded if kind == "started"]
+        started = min((time for time in starts if time >= died), default=died)
+        earlier = max((time for time in starts if time < died), default=-MAX_INT64)
+        return _Restart(died, started, max(started - SECOND, (earlier + started) // 2))
+
+
 def short_log_facts(timeline: Timeline, broker: str, lost: Lost, max_end: int) -> list[Fact]:
     """The facts that a log ended at or below `max_end` after the records were acknowledged, without a truncation."""
-    # Brokers' clocks may differ a little from the history's, which dates the acknowledgement and the death.
     if lost.last_acked is None:
         return []
-    recorded = [(time, e.kind) for time, e in timeline.life_of(broker) if e.fact.place is not None]
-    died = [time for time, kind in recorded if kind == "died"]
-    since = min((time for time in died if time >= lost.last_acked), default=lost.last_acked)
-    up = [time for time, kind in recorded if kind == "started"]
-    restarted = min((time for time in up if time >= since), default=since)
-    earlier = max((time for time in up if time < since), default=-MAX_INT64)
-    loads = max(restarted - SECOND, (earlier + restarted) // 2)  # a load belongs to the nearest start
-    loaded = [end.end for end in timeline.ends_of(broker, "loaded") if end.time is not None and end.time > loads]
-    if loaded and loaded[0] > max_end:
+    restart = _Restart.of(timeline, broker, lost.last_acked)
+    loaded = [end for end in timeline.ends_of(broker, "loaded") if end.time is not None and end.time > restart.loads]
+    if loaded and loaded[0].end > max_end:
         return []  # later loads belong to later starts
-    cuts = [cut.time for cut in truncations(timeline, broker, lost, lost.last_acked, max_end) if cut.time is not None]
-    grown = [e.time for e in timeline.ends if e.broker == broker and e.end > max_end and e.time is not None]
+    # Brokers' clocks may differ a little from the history's, which also dates snapshots.
+    died = restart.died - SECOND
+    found: list[LogEnd] = []
+    for kind, since in (("corruption", died), ("loaded", restart.loads), ("snapshot", max(died, lost.last_acked))):
+        later = [end for end in timeline.ends_of(broker, kind) if end.time is not None and end.time > since]
+        short = (end for end in later if end.end <= max_end and not _is_truncated(timeline, end, lost, max_end))
+        if kind == "snapshot":
+            short = (end for end in short if not may_have_followed(timeline, broker, restart.started, end.time or 0))
+        found += islice(short, 1)
+    copied = {end.snapshot for end in found if end.snapshot is not None}
+    marks = timeline.ends_of(broker, "high-watermark")
+    return [end.fact for end in (*found, *(mark for mark in marks if mark.snapshot in copied and mark.end > max_end))]
 
-    def is_cut(at: int) -> bool:
-        # A log that grew above `max_end` again after a truncation is not short because of it.
-        return any(cut <= at and not any(cut < time < at for time in grown) for cut in cuts)
 
-    # Snapshots have times of the history's clock, so they need no tolerance.
-    begins = {"corruption": since - SECOND, "loaded": loads, "snapshot": max(since - SECOND, lost.last_acked)}
-    out = []
-    for kind, begin in begins.items():
-        for end in timeline.ends_of(broker, kind):
-            late = end.time is not None and end.time > begin
-            followed = kind == "snapshot" and may_have_followed(timeline, broker, restarted, end.time or 0)
-            if end.end <= max_end and late and not followed and not is_cut(end.time or 0):
-                out.append(end)
-                break
-    copied = {end.snapshot for end in out if end.snapshot is not None}
-    marks = [
-        mark for mark in timeline.ends_of(broker, "high-watermark") if mark.snapshot in copied and mark.end > max_end
-    ]
-    return [end.fact for end in (*out, *marks)]
+def _is_truncated(timeline: Timeline, short: LogEnd, lost: Lost, max_end: int) -> bool:
+    """Whether a log is short because of a truncation: it has not grown above `max_end` again since."""
+    at = short.time or 0
+    cuts = truncations(timeline, short.broker, lost, lost.last_acked, max_end)
+    grown = [e.time for e in timeline.ends if e.broker == short.broker and e.end > max_end and e.time is not None]
+    times = [cut.time for cut in cuts if cut.time is not None and cut.time <= at]
+    return any(not any(cut < time < at for time in grown) for cut in times)
 
 
 def missing_if_failed_together(timeline: Timeline, lost: Lost, last_leader: str | None = None) -> list[str]:

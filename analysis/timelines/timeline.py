@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...histories.evidence.clock import Clock, Fault
+from ...histories.tables import MAX_INT64, MIN_INT64
 from ..replicas.replica_logs import ReplicaLogs
 from .facts import SECOND, Fact
 
@@ -187,6 +188,10 @@ class Timeline:
     def ends_of(self, broker: str | None, *kinds: str) -> list[LogEnd]:
         """The log ends of a broker that have one of these kinds, in order of time."""
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]
+
+    def isr_between(self, since: int = MIN_INT64, until: int = MAX_INT64) -> list[tuple[int, frozenset[str], Fact]]:
+        """The dated reports of the ISR after one time and up to another (ns)."""
+        return [(time, isr, fact) for time, isr, fact in self.isr if time is not None and since < time <= until]
 
     def faults_on(self, broker: str, kinds: Collection[str]) -> list[tuple[Fault, Fact]]:
         """The faults of these kinds that hit a broker, each with its fact."""
