@@ -39,12 +39,9 @@ def epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     controllers.
     Not a breach: A checkpoint entry without a batch, at the log end or over a gap.
     """
-    batches = (
-        logs.batches.lazy()
-        .filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))
-        .sort("base_offset", "byte", maintain_order=True)
-        .with_columns(position=pl.int_range(pl.len()).over(COPY), before=pl.col("leader_epoch").shift().over(COPY))
-        .collect()
+    sound = logs.batches.filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))
+    batches = sound.sort("base_offset", "byte", maintain_order=True).with_columns(
+        position=pl.int_range(pl.len()).over(COPY), before=pl.col("leader_epoch").shift().over(COPY)
     )
     yield from _decreasing_epochs(logs, batches)
     yield from _epochs_against_checkpoint(logs, batches)
@@ -67,44 +64,28 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
     An entry without a batch (at the log end, or over a gap) is no breach, nor is a batch below the first entry. A batch
     with an epoch later than the last entry means that the checkpoint was copied before the segment.
     """
-    entries = (
-        logs.epochs.lazy()
-        .sort("start_offset", "leader_epoch")
-        .select(
-            *(*COPY, "start_offset"),
-            expected="leader_epoch",
-            newest=pl.col("leader_epoch").max().over(COPY),
-            entry_line="line",
-            entry_file="file",
-        )
+    newest = pl.col("leader_epoch").max().over(COPY)
+    entries = logs.epochs.sort("start_offset", "leader_epoch").select(
+        *(*COPY, "start_offset"), expected="leader_epoch", newest=newest, entry_line="line", entry_file="file"
     )
-    wrong = (
-        batches.lazy()
-        .join_asof(
-            entries,
-            left_on="base_offset",
-            right_on="start_offset",
-            by=COPY,
-            strategy="backward",
-            check_sortedness=False,  # both are sorted
-        )
-        .join(logs.extents.lazy().select(*COPY, "start"), on=COPY, how="left", maintain_order="left")
-        .filter(
-            (pl.col("expected") != pl.col("leader_epoch"))
-            & (pl.col("base_offset") >= pl.col("start").fill_null(0))
-            & ~((pl.col("leader_epoch") > pl.col("newest")) & (pl.col("expected") == pl.col("newest")))
-        )
-        .collect()
+    dated = batches.join_asof(  # both are sorted
+        entries, left_on="base_offset", right_on="start_offset", by=COPY, check_sortedness=False
+    )
+    wrong = dated.join(logs.extents.select(*COPY, "start"), on=COPY, how="left", maintain_order="left").filter(
+        (pl.col("expected") != pl.col("leader_epoch"))
+        & (pl.col("base_offset") >= pl.col("start").fill_null(0))
+        & ~((pl.col("leader_epoch") > pl.col("newest")) & (pl.col("expected") == pl.col("newest")))
     )
     for run in (run for copy in wrong.partition_by(COPY) for run in runs(copy, "position", "leader_epoch", "expected")):
         row = {**run.row(0, named=True), "last_offset": run["last_offset"][-1]}
         batch = f"batches of epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
+        entry = f"epoch {row['expected']} at offset {row['start_offset']}"
         sentence = (
             f"{in_snapshot(row['snapshot'])} the leader-epoch-checkpoint of broker {row['broker']} for {logs.name}"
-            f" begins epoch {row['expected']} at offset {row['start_offset']}, but the broker's log has {batch}"
+            f" begins {entry}, but the broker's log has {batch}"
         )
-        description = f"epoch {row['expected']} begins at offset {row['start_offset']}"
-        entry_line = Evidence(description, source=row["entry_file"], line=row["entry_line"])
+        begins = f"epoch {row['expected']} begins at offset {row['start_offset']}"
+        entry_line = Evidence(begins, source=row["entry_file"], line=row["entry_line"])
         yield _batch_finding(logs, sentence, row, batch, entry_line)
 
 
@@ -326,16 +307,10 @@ def _damage(logs: ReplicaLogs, row: Row, severity: str) -> Finding:
 
 
 def _batches_out_of_order(logs: ReplicaLogs) -> Iterator[Result]:
-    before = pl.col("last_offset", "file").shift().over(COPY, order_by=("file", "byte"))
-    odd = (
-        logs.batches.lazy()
-        .filter("crc_ok")
-        .with_columns(before.name.suffix("_before"))
-        .filter(pl.col("base_offset") != pl.col("last_offset_before") + 1)
-        .rename({"last_offset_before": "before"})
-        .sort("snapshot", "broker", "file", "byte")
-        .collect()
-    )
+    before = pl.col("last_offset").alias("before"), pl.col("file").alias("file_before")
+    follows = (column.shift().over(COPY, order_by=("file", "byte")) for column in before)
+    odd = logs.batches.filter("crc_ok").with_columns(follows).filter(pl.col("base_offset") != pl.col("before") + 1)
+    odd = odd.sort("snapshot", "broker", "file", "byte")
     for row in odd.filter(pl.col("base_offset") <= pl.col("before")).iter_rows(named=True):
         batch = f"a batch of {span(row['base_offset'], row['last_offset'])} comes after offset {row['before']}"
         sentence = f"{row['file']} at byte {row['byte']}: {batch}"

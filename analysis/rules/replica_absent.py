@@ -7,6 +7,7 @@ record has its key, or, if keys are not recorded, the log cleaner has been over 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import polars as pl
 
@@ -14,6 +15,7 @@ from ...histories.references import REPLICATION
 from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..extremes import greatest
 from ..partitions.adjacent_runs import adjacent_runs, coexisting, events, generations
+from ..partitions.ranges import ranges_in
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
 from ..wording import brokers, plural, quoted, span
 from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding
@@ -44,30 +46,27 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
     if not acked.height:
         return
-    bounds = logs.extents.filter(snapshot=logs.last)
-    if not bounds.height:
+    last = _LastLogs.of(logs)
+    if not last.bounds.height:
         yield Unknown(f"no log of {logs.name} was collected")
         return
     if not logs.last_is_dated:
         yield Unknown(f"the time at which the logs of {logs.name} {in_snapshot(logs.last)} were copied is not recorded")
         return
-    leader = logs.leader if logs.leader in set(bounds["broker"]) else None
-    acked = _expected(logs, acked, bounds)
-    absent = _absent(logs, acked, leader)
+    acked = _expected(last, acked)
+    absent = _absent(last, acked)
     if not absent.height:
         return
-    absent = absent.join(_legally_absent(logs, bounds, absent, sends, leader), on="send", how="anti")
-    damaged = absent.join(_in_damage(logs, absent, leader), on="send", how="semi")
-    outdated = absent.join(damaged, on="send", how="anti").filter(pl.col("held").fill_null(False))
+    absent = absent.join(_legally_absent(last, absent, sends), on="send", how="anti")
+    is_damaged = pl.col("send").is_in(_in_damage(last, absent)["send"].implode())
+    outdated = absent.filter(~is_damaged, pl.col("held").fill_null(False))
     if outdated.height:
-        is_elsewhere = not outdated["everywhere"].any()
-        where = f"not in the log of broker {leader}, the leader" if is_elsewhere else "in no collected log"
         yield Unknown(
             f"the final reads of {logs.name} returned {plural(outdated.height, 'acknowledged record')} that"
-            f" {'is' if outdated.height == 1 else 'are'} {where}, so the logs were copied before the run"
-            " ended, or changed after it"
+            f" {'is' if outdated.height == 1 else 'are'} {_where_absent(last, outdated)}, so the logs were copied"
+            " before the run ended, or changed after it"
         )
-        absent = pl.concat([damaged, absent.filter(~_is_outdated(bounds, leader)).join(damaged, on="send", how="anti")])
+        absent = absent.filter(is_damaged | ~_is_outdated(last))
     erased = absent.join(_maybe_erased(logs, absent, sends), on="send", how="semi")
     if erased.height:
         yield Unknown(
@@ -75,34 +74,54 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
             " the key was sent, and its offset is not known"
         )
         absent = absent.join(erased, on="send", how="anti")
-    unsure = absent.join(_maybe_present(logs, bounds, absent, leader), on="send", how="semi")
+    unsure = absent.filter(is_damaged | pl.lit(last.may_lack_leader))
     if unsure.height:
-        yield Unknown(_unsure_reason(logs, unsure, bounds, leader))
+        yield Unknown(_unsure_reason(last, unsure))
     for run in _runs(acked, absent.join(unsure, on="send", how="anti")):
-        yield _absence(logs, run, leader)
+        yield _absence(last, run)
 
 
-def _expected(logs: ReplicaLogs, acked: pl.DataFrame, bounds: pl.DataFrame) -> pl.DataFrame:
+class _LastLogs(NamedTuple):
+    """The logs of the last snapshot, and the leader if its log is among them."""
+
+    logs: ReplicaLogs
+    bounds: pl.DataFrame  # rows of `extents`
+    leader: str | None
+
+    @staticmethod
+    def of(logs: ReplicaLogs) -> _LastLogs:
+        bounds = logs.extents.filter(snapshot=logs.last)
+        return _LastLogs(logs, bounds, logs.leader if logs.leader in set(bounds["broker"]) else None)
+
+    @property
+    def may_lack_leader(self) -> bool:
+        """Whether the leader's log may be one that was not collected."""
+        replicas = set(self.logs.replicas)
+        return self.leader is None and (not replicas or bool(replicas - set(self.bounds["broker"])))
+
+    def judged(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows of the leader's log, or of all logs if that is not known."""
+        return rows if self.leader is None else rows.filter(broker=self.leader)
+
+
+def _expected(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
     """The acknowledged sends that the logs of the last snapshot must hold, as far as time shows."""
-    copied = logs.times.get(logs.last)
+    copied = last.logs.times.get(last.logs.last)
     if copied is not None:
         acked = acked.filter(pl.col("completed") < copied)
-    if not logs.at_rest:
+    if not last.logs.at_rest:
         # Brokers wrote during the copy: records behind the end of the copied logs may have come later.
-        acked = acked.filter(pl.col("offset") < bounds["end"].max())
+        acked = acked.filter(pl.col("offset") < last.bounds["end"].max())
     return acked
 
 
-def _absent(logs: ReplicaLogs, acked: pl.DataFrame, leader: str | None) -> pl.DataFrame:
+def _absent(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
     """The sends that no log holds (`everywhere`), and those that the leader's log does not hold."""
-    held = logs.last_records.filter(pl.col("control").is_null()).select("offset", "value", "broker")
+    held = last.logs.last_records.filter(pl.col("control").is_null()).select("offset", "value", "broker")
     anywhere = _without(acked, held)
-    in_leader = _without(acked, held.filter(broker=leader)) if leader else anywhere.clear()
-    return (
-        pl.concat([anywhere, in_leader.join(anywhere, on="send", how="anti")])
-        .with_columns(everywhere=pl.col("send").is_in(anywhere["send"].implode()))
-        .sort("offset", "send", nulls_last=True)
-    )
+    absent = _without(acked, last.judged(held))
+    is_everywhere = pl.col("send").is_in(anywhere["send"].implode())
+    return absent.with_columns(everywhere=is_everywhere).sort("offset", "send", nulls_last=True)
 
 
 def _without(acked: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
@@ -113,29 +132,21 @@ def _without(acked: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([values, gone])
 
 
-def _legally_absent(
-    logs: ReplicaLogs, bounds: pl.DataFrame, absent: pl.DataFrame, sends: pl.DataFrame, leader: str | None
-) -> pl.DataFrame:
+def _legally_absent(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
     """The numbers of absent sends that retention, delete-records or compaction explain."""
-    records = logs.last_records
-    own = bounds.filter(broker=leader) if leader else bounds
-    start = own["start"].min()
+    logs = last.logs
+    start = last.judged(last.bounds)["start"].min()
     below = absent.filter(pl.col("offset") < start) if start is not None else absent.clear()
     legal = [below.select("send")]
-    cleaned = bounds["cleaned"].max()
+    cleaned = last.bounds["cleaned"].max()
     if logs.compacted is not False and (logs.compacted or cleaned is not None):
         # A later record with the key explains it: in a log, or in the history, as its tombstone may be gone.
-        later = pl.concat(
-            [
-                records.filter(pl.col("control").is_null()).select("key", "offset"),
-                sends.filter(pl.col("offset").is_not_null()).select("key", "offset"),
-            ]
-        )
-        latest = later.drop_nulls("key").group_by("key").agg(latest=pl.col("offset").max())
+        records = logs.last_records.filter(pl.col("control").is_null())
+        later = pl.concat([frame.select("key", "offset") for frame in (records, sends)]).drop_nulls()
+        latest = later.group_by("key").agg(latest=pl.col("offset").max())
         keyed = absent.join(latest, on="key", how="left")
-        legal.append(keyed.filter(pl.col("latest") > pl.col("offset")).select("send"))
         # Compaction removes a tombstone itself once delete.retention.ms has passed.
-        legal.append(keyed.filter(pl.col("value").is_null()).select("send"))
+        legal.append(keyed.filter((pl.col("latest") > pl.col("offset")) | pl.col("value").is_null()).select("send"))
         if cleaned is not None and absent["key"].null_count() == absent.height:
             legal.append(absent.filter(pl.col("offset") < cleaned).select("send"))
     return pl.concat(legal).unique()
@@ -151,37 +162,21 @@ def _maybe_erased(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) 
     return absent.join(latest, on="key").filter(pl.col("until") >= pl.col("invoked")).select("send")
 
 
-def _is_outdated(bounds: pl.DataFrame, leader: str | None) -> pl.Expr:
+def _is_outdated(last: _LastLogs) -> pl.Expr:
     """Whether these logs are too old to show a send: the final reads returned it, or it is behind their end."""
-    end = (bounds.filter(broker=leader) if leader else bounds)["end"].max()
+    end = last.judged(last.bounds)["end"].max()
     return pl.col("held").fill_null(False) | pl.col("offset").is_null() | (pl.col("offset") >= end)
 
 
-def _maybe_present(logs: ReplicaLogs, bounds: pl.DataFrame, absent: pl.DataFrame, leader: str | None) -> pl.DataFrame:
-    """The numbers of absent sends that may be in a damaged range, or in a log that was not collected."""
-    hidden = [_in_damage(logs, absent, leader)]
-    if leader is None and (not logs.replicas or set(logs.replicas) - set(bounds["broker"])):
-        hidden.append(absent.select("send"))
-    return pl.concat(hidden).unique()
+def _in_damage(last: _LastLogs, absent: pl.DataFrame) -> pl.DataFrame:
+    """The absent sends at damaged offsets."""
+    damage = last.judged(last.logs.damage.filter(pl.col("first_offset").is_not_null(), snapshot=last.logs.last))
+    ranges = ranges_in(damage.with_columns(pl.col("last_offset").fill_null(MAX_INT64)))
+    return absent.filter(pl.Series(ranges.hold(absent["offset"].fill_null(-1).to_numpy())))
 
 
-def _in_damage(logs: ReplicaLogs, absent: pl.DataFrame, leader: str | None) -> pl.DataFrame:
-    """The numbers of absent sends at damaged offsets of the leader's log, or of any if the leader is not known."""
-    damage = logs.damage.filter(pl.col("first_offset").is_not_null(), snapshot=logs.last)
-    if leader is not None:
-        damage = damage.filter(broker=leader)
-    hidden = [
-        absent.filter(
-            (pl.col("offset") >= row["first_offset"])
-            & (pl.lit(row["last_offset"] is None) | (pl.col("offset") <= (row["last_offset"] or 0)))
-        ).select("send")
-        for row in damage.iter_rows(named=True)
-    ]
-    return pl.concat([absent.select("send").clear(), *hidden]).unique()
-
-
-def _unsure_reason(logs: ReplicaLogs, unsure: pl.DataFrame, bounds: pl.DataFrame, leader: str | None) -> str:
-    collected_logs = brokers(sorted(bounds["broker"]))
+def _unsure_reason(last: _LastLogs, unsure: pl.DataFrame) -> str:
+    leader, collected_logs = last.leader, brokers(sorted(last.bounds["broker"]))
     why = (
         f"broker {leader}'s log is damaged there"
         if leader is not None
@@ -189,7 +184,12 @@ def _unsure_reason(logs: ReplicaLogs, unsure: pl.DataFrame, bounds: pl.DataFrame
     )
     count = plural(unsure.height, "acknowledged record")
     where = "in the collected logs" if unsure["everywhere"].any() else f"readable on broker {leader}, the leader"
-    return f"{count} of {logs.name} {'is' if unsure.height == 1 else 'are'} not {where}, but {why}"
+    return f"{count} of {last.logs.name} {'is' if unsure.height == 1 else 'are'} not {where}, but {why}"
+
+
+def _where_absent(last: _LastLogs, absent: pl.DataFrame) -> str:
+    is_elsewhere = not absent["everywhere"].any()
+    return f"not in the log of broker {last.leader}, the leader" if is_elsewhere else "in no collected log"
 
 
 def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -204,24 +204,21 @@ def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:
         yield from adjacent_runs(event, between, "everywhere")
 
 
-def _absence(logs: ReplicaLogs, run: pl.DataFrame, leader: str | None) -> Finding:
-    offsets = run["offset"].drop_nulls()
-    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (None, None)
+def _absence(last: _LastLogs, run: pl.DataFrame) -> Finding:
+    logs, offsets = last.logs, run["offset"].drop_nulls()
+    first, end = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (None, None)
     holders = logs.last_records.join(run.select("value"), on="value", how="semi")["broker"].unique().sort()
     count = plural(run.height, "acknowledged record")
-    at = f" ({span(first, last)})" if first is not None and last is not None else ""
-    places = (
-        "on no replica"
-        if run["everywhere"][0]
-        else (f"only on {brokers(holders)}, and not in the log of broker {leader}, the leader")
-    )
+    at = f" ({span(first, end)})" if first is not None and end is not None else ""
+    only = f"only on {brokers(holders)}, and not in the log of broker {last.leader}, the leader"
+    places = "on no replica" if run["everywhere"][0] else only
     acknowledged = f"{quoted(run['value'][0])} was acknowledged"
     acknowledged += f" at offset {first}" if first is not None else " without an offset"
     return finding(
         logs,
         f"{count} of {logs.name}{at} {in_snapshot(logs.last)} {'is' if run.height == 1 else 'are'} {places}",
-        (first, last),
-        [Evidence(acknowledged, place=run["place"][0]), *_records_instead(logs, first, leader), *_earlier(logs, run)],
+        (first, end),
+        [Evidence(acknowledged, place=run["place"][0]), *_records_instead(last, first), *_earlier(logs, run)],
         count=run.height,
         values=run["value"].drop_nulls(),
         processes=run["process"].drop_nulls().unique().sort(),
@@ -230,17 +227,15 @@ def _absence(logs: ReplicaLogs, run: pl.DataFrame, leader: str | None) -> Findin
     )
 
 
-def _records_instead(logs: ReplicaLogs, first: int | None, leader: str | None) -> list[Evidence]:
+def _records_instead(last: _LastLogs, first: int | None) -> list[Evidence]:
     """The record that is now at the first absent offset."""
     if first is None:
         return []
-    now = logs.last_records.filter(offset=first)
-    if leader is not None:
-        now = now.filter(broker=leader)
+    now = last.judged(last.logs.last_records.filter(offset=first))
     if not now.height:
-        end = greatest(stretches(logs, logs.last)["last_offset"], None)
-        last = "they are empty" if end is None else f"their last record is at {end}"
-        return [Evidence(f"the logs have no record at offset {first}; {last}")]
+        end = greatest(stretches(last.logs, last.logs.last)["last_offset"], None)
+        rest = "they are empty" if end is None else f"their last record is at {end}"
+        return [Evidence(f"the logs have no record at offset {first}; {rest}")]
     row = now.row(0, named=True)
     epoch = f" in leader epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
     description = f"broker {row['broker']} has {quoted(row['value'])} at offset {first}, written{epoch}"

@@ -15,6 +15,7 @@ import polars as pl
 
 from ...histories.references import kip
 from ...histories.tables import Evidence, Finding
+from ..extremes import greatest
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, runs
 from ..wording import brokers, quoted, span
 from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding
@@ -43,15 +44,17 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
     Unknown when: Neither a history nor a checkpointed high watermark shows whether the records were committed. Damaged
     offsets are not compared.
     """
-    bounds = logs.extents
     for snapshot in logs.snapshots:
-        records = logs.records.filter(pl.col("snapshot") == snapshot)
-        marks = _high_watermarks(bounds, snapshot)
+        bounds = logs.extents.filter(snapshot=snapshot)
+        marks = dict(bounds.select("broker", "high_watermark").iter_rows())
         for run in divergences(logs, snapshot):
-            divergence = _divergence(logs, snapshot, records, run, sends, marks)
+            divergence = _divergence(logs, snapshot, run, sends, marks)
             yield _finding(logs, divergence, bounds)
-            names = [broker for side in divergence.sides for broker in side]
-            if divergence.uncommitted and not sends.height and any(marks.get(name) is None for name in names):
+            if (
+                divergence.uncommitted
+                and not sends.height
+                and any(marks.get(name) is None for name in divergence.brokers)
+            ):
                 yield Unknown(
                     f"replicas of {logs.name} differ, and neither a history nor a checkpointed high watermark shows"
                     " whether the records were committed"
@@ -76,26 +79,26 @@ class Divergence(NamedTuple):
     uncommitted: bool  # no record of a losing side is known to be committed
     lost: pl.DataFrame  # the sends that are known to be committed, and are not on the winning side
 
+    @property
+    def brokers(self) -> list[str]:
+        """The brokers of all sides."""
+        return [broker for side in self.sides for broker in side]
+
 
 def _divergence(
-    logs: ReplicaLogs,
-    snapshot: str,
-    records: pl.DataFrame,
-    run: pl.DataFrame,
-    sends: pl.DataFrame,
-    marks: dict[str, int | None],
+    logs: ReplicaLogs, snapshot: str, run: pl.DataFrame, sends: pl.DataFrame, marks: dict[str, int | None]
 ) -> Divergence:
     first, last = int(run["offset"][0]), int(run["offset"][-1])
     sides = _sides(run["brokers"][0].to_list(), run["sides"][0].split("|"))
-    within = records.filter(pl.col("offset").is_between(first, last))
+    within = logs.records.filter(pl.col("offset").is_between(first, last), snapshot=snapshot)
     winner = _winning_side(logs, snapshot, within, first, sides)
     # A retry may have written the dead leader's record again at the same offset: only one copy was acknowledged.
     of_winner = pl.col("broker").is_in([] if winner is None else sides[winner])
     elected = within.filter(of_winner)["value"].drop_nulls().implode()
     proved = [_known_committed(within, side, sends).filter(~pl.col("value").is_in(elected)) for side in sides]
     committed = [
-        any((marks.get(broker) or 0) > first for broker in side) or proved[number].height > 0
-        for number, side in enumerate(sides)
+        any((marks.get(broker) or 0) > first for broker in side) or own.height > 0
+        for side, own in zip(sides, proved, strict=True)
     ]
     losing = [number for number in range(len(sides)) if number != winner]
     breach = any(committed[number] for number in losing) if winner is not None else sum(committed) > 1
@@ -119,24 +122,17 @@ def _winning_side(
     The first of them may be older: a disk restored from a copy leads again behind what the copy holds.
     Without leader epochs, the side that agrees with the last leader's log. None if neither is known.
     """
-    epochs = [within.filter(pl.col("broker").is_in(side))["leader_epoch"].max() for side in sides]
-    known = [epoch for epoch in epochs if isinstance(epoch, int)]
+    epochs = [greatest(within.filter(pl.col("broker").is_in(side))["leader_epoch"], None) for side in sides]
+    known = [epoch for epoch in epochs if epoch is not None]
     if len(known) == len(sides) and known.count(max(known)) == 1:
         return known.index(max(known))
-    final = logs.last_records.filter(offset=first)
-    if logs.leader is not None:
-        final = final.filter(broker=logs.leader)
-    digests = final["digest"].unique()
-    if len(digests) != 1 or (logs.last == snapshot and logs.leader is None):
+    if logs.last == snapshot and logs.leader is None:
         return None
-    at = within.filter(offset=first)
-    same = [number for number, side in enumerate(sides) if _digest(at, side) == digests[0]]
-    return same[0] if len(same) == 1 else None
-
-
-def _digest(at: pl.DataFrame, side: list[str]) -> int | None:
-    digests = at.filter(broker=side[0])["digest"]
-    return digests[0] if len(digests) else None
+    of_leader = pl.lit(True) if logs.leader is None else pl.col("broker") == logs.leader
+    digests = logs.last_records.filter(of_leader, offset=first)["digest"].unique()
+    alike = {*within.filter(pl.col("digest").is_in(digests.implode()), offset=first)["broker"]}
+    same = [number for number, side in enumerate(sides) if side[0] in alike]
+    return same[0] if len(digests) == len(same) == 1 else None
 
 
 def _known_committed(within: pl.DataFrame, side: list[str], sends: pl.DataFrame) -> pl.DataFrame:
@@ -144,12 +140,6 @@ def _known_committed(within: pl.DataFrame, side: list[str], sends: pl.DataFrame)
     proved = sends.filter(pl.col("acknowledged") | pl.col("read").fill_null(False))
     held = within.filter(broker=side[0]).select("offset", "value")
     return proved.join(held, on=["offset", "value"], how="semi").sort("offset")
-
-
-def _high_watermarks(bounds: pl.DataFrame, snapshot: str) -> dict[str, int | None]:
-    """The checkpointed high watermark of each broker in a snapshot."""
-    at = bounds.filter(snapshot=snapshot)
-    return dict(zip(at["broker"], at["high_watermark"], strict=True))
 
 
 def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) -> Finding:
@@ -170,12 +160,12 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
         logs,
         sentence,
         (first, last),
-        _evidence(divergence, bounds.filter(snapshot=snapshot)),
+        _evidence(divergence, bounds),
         count=divergence.offsets,
         severity="note" if divergence.uncommitted else "violation",
         values=lost["value"].drop_nulls() if winner is not None else (),
         processes=lost["process"].drop_nulls().unique().sort() if winner is not None else (),
-        brokers=sorted(broker for side in sides for broker in side),
+        brokers=sorted(divergence.brokers),
         snapshot=snapshot,
     )
 
@@ -189,7 +179,7 @@ def _differ_in_epochs_only(records: pl.DataFrame) -> bool:
 def _evidence(divergence: Divergence, bounds: pl.DataFrame) -> Iterator[Evidence]:
     """The record of each replica at the first diverging offset, and the last offset at which all agree."""
     first = divergence.first
-    for broker in (broker for side in divergence.sides for broker in side):
+    for broker in divergence.brokers:
         here = (pl.col("broker") == broker) & (pl.col("offset") == first)
         record = divergence.records.filter(here).row(0, named=True)
         description = f"broker {broker} has at offset {first} "
