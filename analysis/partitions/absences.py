@@ -109,10 +109,10 @@ def replaced(p: Partition) -> pl.DataFrame:
     Columns: value; surely (false: it is only possibly later); since (ns): when the first such record was sent.
     """
     keyed = pl.col("key").is_not_null() & (pl.col("outcome") != "fail")
-    written = pl.concat([frame.filter(keyed) for frame in (p.sends, p.unplaced)], how="diagonal")
     read = p.entries.filter(pl.col("times") > 0).select("value", read_offset="offset").unique("value")
     keyed_sends = (
-        written.filter(pl.col("key").is_duplicated())
+        p.possible_sends.filter(keyed)
+        .filter(pl.col("key").is_duplicated())
         .join(read, on="value", how="left", maintain_order="left")
         .with_columns(
             pl.coalesce("offset", "read_offset").alias("offset"),

@@ -128,6 +128,11 @@ class Observations(TopicPartition):
         return sends.sort("invoked", "invoked_at", "index")
 
     @cached_property
+    def possible_sends(self) -> pl.DataFrame:
+        """All sends that may have written here: those without a recorded partition, too."""
+        return pl.concat([self.sends, self.unplaced]) if len(self.unplaced) else self.sends
+
+    @cached_property
     def repeated_values(self) -> int:
         """The number of sends that repeat the value of an earlier send: such a value identifies no send."""
         values = self.sends["value"].drop_nulls()

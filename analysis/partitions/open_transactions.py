@@ -24,12 +24,10 @@ def hidden_from(p: Observations, processes: tuple[str, ...], end: int, until: in
     # Brokers' files resolve outcomes that no client knew (ok but not acknowledged), at an unknown time.
     is_known = (pl.col("outcome") == "fail") | pl.col("acknowledged")
     ended = pl.when(is_known).then(pl.col("completed").fill_null(MAX_INT64)).otherwise(MAX_INT64)
-    columns = ("at", "offset")
     is_open = pl.col("txn") & (ended >= until) & (pl.col("invoked") <= until)
-    steps = pl.concat([frame.filter(is_open).select(columns) for frame in (p.sends, p.unplaced)])
+    steps = p.possible_sends.filter(is_open).select("at", "offset")
     # A transaction was not open if the reads passed one of its records.
-    passed = steps.filter(pl.col("offset") < end)
-    steps = steps.join(passed, on="at", how="anti")
+    steps = steps.join(steps.filter(pl.col("offset") < end), on="at", how="anti")
     if not len(steps):
         return MAX_INT64
     first = least(steps["offset"], MAX_INT64)

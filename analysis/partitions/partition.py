@@ -30,11 +30,15 @@ class Partition(Observations):
     # Pairs of a kind of evidence that rules need, and why it may belong to another generation of the topic.
     ambiguous: Sequence[tuple[str, str]] = ()
 
+    @property
+    def uncommitted_readers(self) -> list[str]:
+        """The processes that read uncommitted records, as far as run.json sets it."""
+        return [name for name in self.settings.processes if self.settings.reads_uncommitted(name)]
+
     @cached_property
     def _index(self) -> tuple[pl.DataFrame, Ints, Ints]:
-        uncommitted = [name for name in self.settings.processes if self.settings.reads_uncommitted(name)]
         final = list(self.final.processes) if self.final else []
-        return index_entries(self.sends, self.reads, final, uncommitted, self.last_heal)
+        return index_entries(self.sends, self.reads, final, self.uncommitted_readers, self.last_heal)
 
     @cached_property
     def entries(self) -> pl.DataFrame:

@@ -37,16 +37,14 @@ _ORDERS = {
     ),
     "-realtime": (", with real-time order", ", or one ended before the other began"),
 }
+_COMMITTED = "{p.isolation.level=read_committed q.isolation.level=read_committed} "
 _EXAMPLES = {
     "G0": "p:(a@0,e@2).. q:(b@1) p:..(a@0,e@2)",
     "G0-process": "p:(a@3) p:(b@1)",
     "G0-realtime": "p:(a@3) q:(b@1)",
-    "G1c": "{p.isolation.level=read_committed q.isolation.level=read_committed}"
-    " p:(a@0,<b@1).. q:(b@1,<a@0) p:..(a@0,<b@1)",
-    "G1c-process": "{p.isolation.level=read_committed q.isolation.level=read_committed}"
-    " p:(a@0,<b@1).. q:(<a@0) q:(b@1) p:..(a@0,<b@1)",
-    "G1c-realtime": "{p.isolation.level=read_committed q.isolation.level=read_committed}"
-    " p:(a@0,<b@1).. q:(<a@0) r:(b@1) p:..(a@0,<b@1)",
+    "G1c": _COMMITTED + "p:(a@0,<b@1).. q:(b@1,<a@0) p:..(a@0,<b@1)",
+    "G1c-process": _COMMITTED + "p:(a@0,<b@1).. q:(<a@0) q:(b@1) p:..(a@0,<b@1)",
+    "G1c-realtime": _COMMITTED + "p:(a@0,<b@1).. q:(<a@0) r:(b@1) p:..(a@0,<b@1)",
 }
 
 

@@ -109,13 +109,12 @@ def duplicate(p: Partition) -> Iterator[Result]:
     twice = p.entries.filter(pl.col("value").is_duplicated())
     if p.repeated_values or len(p.unplaced):
         # Two sends may each have written it once; the assumptions report that values are not unique.
-        values = pl.concat([p.sends["value"], p.unplaced["value"]])
+        values = p.possible_sends["value"]
         twice = twice.filter(~pl.col("value").is_in(values.filter(values.is_duplicated()).implode()))
     if not len(twice):
         return
     shown = _places_of(twice, p).sort("offset").partition_by("value", as_dict=True)
-    sends = pl.concat([frame.select("value", "process") for frame in (p.sends, p.unplaced)])
-    sent = sends.join(twice, on="value", how="semi", maintain_order="left")
+    sent = p.possible_sends.join(twice, on="value", how="semi", maintain_order="left").select("value", "process")
     senders = dict(sent.reverse().iter_rows())  # the first sender, if several sent it
     excused = without_idempotence(p, twice["value"])
     for (value,), rows in twice.group_by("value", maintain_order=True):

@@ -131,7 +131,7 @@ def _placed(p: Partition) -> pl.DataFrame:
     ).with_columns(how=pl.lit(" acknowledged"))
     if not len(p.elsewhere):
         return acked.select(columns)
-    sent = pl.concat([p.sends, p.unplaced]).filter(~pl.col("value").is_duplicated())
+    sent = p.possible_sends.filter(~pl.col("value").is_duplicated())
     lost = sent.filter(pl.col("offset").is_null() & (pl.col("outcome") != "fail") & ~pl.col("synthetic"))
     read = (
         lost.drop("offset", "at")

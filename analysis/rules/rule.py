@@ -141,8 +141,8 @@ def _nameless(p: Partition) -> pl.DataFrame:
     """`sends_of`, with null as the value of a tombstone, as the logs have it; also tombstones of unknown outcome."""
     sends = nameless(sends_of(p), p.tombstones) if len(p.tombstones) else sends_of(p)
     may_be = pl.col("value").is_null() & ~pl.col("acknowledged") & (pl.col("outcome") != "fail")
-    unsure = [frame.filter(may_be) for frame in (p.sends, p.unplaced)]
-    return pl.concat([sends, *(complete_sends(one.rename({"at": "place"})) for one in unsure if len(one))])
+    unsure = p.possible_sends.filter(may_be)
+    return pl.concat([sends, complete_sends(unsure.rename({"at": "place"}))]) if len(unsure) else sends
 
 
 @once

@@ -143,7 +143,7 @@ def without_idempotence(p: Partition, values: pl.Series) -> set[tuple[str, str]]
     Evidence is the producer's configuration, acks 0 or 1 (KIP-98 needs acks=all), or a record without a producer id.
     """
     wanted = pl.col("value").is_in(values.drop_nulls().unique().implode())
-    sent = pl.concat([frame.filter(wanted).select("process", "value", "acks") for frame in (p.sends, p.unplaced)])
+    sent = p.possible_sends.filter(wanted).select("process", "value", "acks")
     if not len(sent):
         return set()
     without_id = _without_producer_id(p, sent["value"])

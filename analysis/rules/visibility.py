@@ -38,9 +38,8 @@ def aborted_read(p: Partition) -> Iterator[Result]:
     In Jepsen histories: An ok operation read a value that a failed operation sent.
     """
     read = _reads_of(p, pl.col("all_failed"))
-    uncommitted = [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
     # read_uncommitted may show aborted transactions, but nothing may show a send that never happened.
-    excused = pl.col("process").is_in(uncommitted) & pl.col("in_txn")
+    excused = pl.col("process").is_in(p.uncommitted_readers) & pl.col("in_txn")
     read, unknowns = _split_by_isolation(p, read, pl.col("in_txn"))
     yield from unknowns
     for run in _runs(read.filter(~excused), lasting(p)):
@@ -81,7 +80,7 @@ def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
 
 def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Finding:
     first = run.row(0, named=True)
-    sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, but the {outcome}"
+    sentence = f"{_read(p, run)}, but the {outcome}"
     failed = (f"{first['sender']} fails to write {short(first['value'])}", first["sent_at"])
     return _finding(p, run, severity, sentence, failed)
 
@@ -106,7 +105,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
     did not finish, and the read came after the last recorded event of a producer. A process recorded its times in
     another unit or by a clock that is hours off.
     """
-    if not len(p.sends) and not len(p.unplaced):
+    if not len(p.possible_sends):
         return
     unsent = _reads_of(p, pl.col("sender").is_null())
     missing, is_doubtful = _missing(p)
@@ -117,8 +116,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
         unsent = unsent.filter(~is_doubtful)
     for run in _runs(unsent):
         them = "it" if len(run) == 1 else "them"
-        sentence = f"{_readers(run)} read {_values(run)} at {_span(p, run)}, but no recorded send wrote {them}"
-        yield _finding(p, run, "violation", sentence)
+        yield _finding(p, run, "violation", f"{_read(p, run)}, but no recorded send wrote {them}")
     early = _reads_of(p, (pl.col("first_read") < pl.col("sent")) & ~pl.col("in_txn"))
     early = early.filter(pl.col("completed") < pl.col("sent"))
     if len(early) and (clock := foreign_clock(p)):
@@ -130,8 +128,8 @@ def phantom_read(p: Partition) -> Iterator[Result]:
             p,
             run,
             "violation",
-            f"{_readers(run)} read {_values(run)} at {_span(p, run)} at {seconds(first['completed'])}, before"
-            f" {first['sender']} sent it at {seconds(first['sent'])}, if their clocks agree",
+            f"{_read(p, run)} at {seconds(first['completed'])}, before {first['sender']} sent it at"
+            f" {seconds(first['sent'])}, if their clocks agree",
             (f"{first['sender']} sends {short(first['value'])}", first["sent_at"]),
         )
 
@@ -157,8 +155,7 @@ def _end_of_producers(p: Partition) -> tuple[str, pl.Expr]:
 
     The last lines of a killed recorder are missing, while other processes of the run may record for longer.
     """
-    sends = pl.concat([p.sends, p.unplaced])
-    ends = sends.group_by("process").agg(end=pl.max_horizontal("invoked", "completed").max()).drop_nulls()
+    ends = p.possible_sends.group_by("process").agg(end=pl.max_horizontal("invoked", "completed").max()).drop_nulls()
     if not p.settings.unfinished or not len(ends):
         return "", pl.lit(False)
     process, end = ends.sort("end", "process").row(0)
@@ -185,8 +182,7 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
     Unknown when: A transaction polled its own value and run.json does not set isolation.level of the consumer.
     In Jepsen histories: An operation of any outcome polled a value that it sends itself.
     """
-    uncommitted = [name for name in p.settings.processes if p.settings.reads_uncommitted(name)]
-    read = _reads_of(p, pl.col("in_txn")).filter(~pl.col("process").is_in(uncommitted))
+    read = _reads_of(p, pl.col("in_txn")).filter(~pl.col("process").is_in(p.uncommitted_readers))
     own = (pl.col("process") == pl.col("sender")) & (pl.col("at") == pl.col("sent_at"))
     early = (pl.col("completed") < pl.col("sent")).fill_null(False)
     suspect, unknowns = _split_by_isolation(p, read.filter(early | own), ~early)
@@ -198,13 +194,8 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
             if first["at"] == first["sent_at"]
             else f"at {seconds(first['completed'])}, before its transaction began at {seconds(first['sent'])}"
         )
-        yield _finding(
-            p,
-            run,
-            "violation",
-            f"{_readers(run)} read {_values(run)} at {_span(p, run)} {how}",
-            (f"{first['sender']} writes {short(first['value'])}", first["sent_at"]),
-        )
+        written = (f"{first['sender']} writes {short(first['value'])}", first["sent_at"])
+        yield _finding(p, run, "violation", f"{_read(p, run)} {how}", written)
 
 
 @precommitted_read.judged_in_jepsen_by
@@ -268,7 +259,7 @@ def _origins(p: Partition) -> pl.DataFrame:
         return here
     # No send is known to have written here. The value's send may have failed, or its offset is not known.
     unmatched = p.entries.with_row_index("entry").filter(send.is_null()).select("entry", "value", "first_read")
-    every = pl.concat([p.sends, p.unplaced]).join(unmatched, on="value", how="semi")
+    every = p.possible_sends.join(unmatched, on="value", how="semi")
     by_value = every.group_by("value", maintain_order=True).agg(
         sender=pl.col("process").first(),
         sent_at=pl.col("at").first(),
@@ -309,14 +300,8 @@ def _finding(p: Partition, run: pl.DataFrame, severity: str, sentence: str, *mor
     )
 
 
-def _readers(run: pl.DataFrame) -> str:
-    return some(distinct(run["readers"].explode()))
-
-
-def _values(run: pl.DataFrame) -> str:
-    values = run["value"].to_list()
-    return short(values[0]) if len(values) == 1 else f"{plural(len(values), 'value')} ({some_values(values)})"
-
-
-def _span(p: Partition, run: pl.DataFrame) -> str:
-    return where(p, run["offset"][0], run["offset"][-1])
+def _read(p: Partition, run: pl.DataFrame) -> str:
+    """Who read which values where, in words."""
+    values, at = run["value"].to_list(), where(p, run["offset"][0], run["offset"][-1])
+    what = short(values[0]) if len(values) == 1 else f"{plural(len(values), 'value')} ({some_values(values)})"
+    return f"{some(distinct(run['readers'].explode()))} read {what} at {at}"

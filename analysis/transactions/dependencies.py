@@ -67,8 +67,7 @@ def _native(p: Partition) -> pl.DataFrame:
     A plain send is a transaction of one record: realtime-order judges its place. A value that was read before its
     write began is a phantom-read or precommitted-read, and no dependency.
     """
-    sends = pl.concat([frame.select(p.sends.columns) for frame in (p.sends, p.unplaced) if len(frame)] or [p.sends])
-    sends = sends.filter(pl.col("outcome") != "fail", pl.col("value").is_not_null())
+    sends = p.possible_sends.filter(pl.col("outcome") != "fail", pl.col("value").is_not_null())
     writers = sends.select(
         "at",
         _start_unless_synthetic(),
