@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -25,23 +26,14 @@ def explain_truncations(p: Partition) -> list[Record]:
     """
     if p.timeline is None or len(p.sends):
         return []
-    records = _explained(p.timeline)
+    records = list(_explained(p.timeline))
     is_judged = p.topic.startswith("__") or p.context.height > 0
     return [record for record in records if record["cause"] != "unknown"] if is_judged else records
 
 
-def _explained(timeline: Timeline) -> list[Record]:
+def _explained(timeline: Timeline) -> Iterator[Record]:
     topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
-    cuts: dict[tuple[int, int], list[LogEnd]] = {}
-    for cut in timeline.ends:
-        loaded = [end for end in timeline.ends_of(cut.broker, "loaded") if end.time is not None and end.end > cut.end]
-        before = [end for end in loaded if cut.time is not None and (end.time or 0) <= cut.time]
-        if cut.kind == "truncated" and not cut.noop and before:
-            first = first_removed(timeline.replica_logs, cut.end, before[-1].end)
-            if first is not None:
-                cuts.setdefault((first, before[-1].end), []).append(cut)
-    records = []
-    for (first, end), alike in cuts.items():
+    for (first, end), alike in _cuts(timeline).items():
         # A term that began below the cut had written the records by the time of the truncation.
         wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < first]
         written = wrote[-1].time if wrote and (wrote[-1].time or 0) <= (alike[0].time or 0) else None
@@ -50,8 +42,20 @@ def _explained(timeline: Timeline) -> list[Record]:
         who = brokers(sorted({cut.broker for cut in alike}))
         text = f"{who} truncated {span(first, end - 1)} of {lost.name}{_reason_of_truncation(timeline, alike[0])}"
         text += "; no acknowledgements are recorded"
-        records.append({"findings": [], "says": text, "lost": None, **explain_loss(timeline, lost).record()})
-    return records
+        yield {"findings": [], "says": text, "lost": None, **explain_loss(timeline, lost).record()}
+
+
+def _cuts(timeline: Timeline) -> dict[tuple[int, int], list[LogEnd]]:
+    """The truncations of each range of offsets that removed records for good: first offset and end."""
+    cuts: dict[tuple[int, int], list[LogEnd]] = {}
+    for cut in timeline.ends:
+        if cut.kind != "truncated" or cut.noop or cut.time is None:
+            continue
+        loaded = [end for end in timeline.ends_of(cut.broker, "loaded") if end.time is not None and end.end > cut.end]
+        before = [end for end in loaded if (end.time or 0) <= cut.time]
+        if before and (first := first_removed(timeline.replica_logs, cut.end, before[-1].end)) is not None:
+            cuts.setdefault((first, before[-1].end), []).append(cut)
+    return cuts
 
 
 def first_removed(logs: ReplicaLogs, start: int, end: int) -> int | None:

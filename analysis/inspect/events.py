@@ -5,6 +5,7 @@ The same facts as in the chains of causes (timelines/timeline.py), all of them, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -13,6 +14,7 @@ from ...histories.evidence.clock import Fault
 from ...histories.tables import MAX_INT64
 from ..partitions.coordinators import coordinated_transactions, group_evidence, one_by_one, transactions_in_log
 from ..partitions.partition import Partition, once
+from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import Fact
 from ..timelines.timeline import Term, Timeline
 from ..wording import plural, some
@@ -25,28 +27,22 @@ MAX_READERS = 8
 TRANSACTION = "transaction"  # kind of the facts
 
 
-def facts_of_groups(p: Partition) -> list[Fact]:
+def facts_of_groups(p: Partition) -> Iterator[Fact]:
     """Assignments, removed offsets, commits that go back, and the last commit of each group."""
-    facts = []
     for (group,), rows in group_evidence(p).group_by("group", maintain_order=True):
+        for row in rows.filter(kind="assigned").rows(named=True):
+            to = f"to {_member(p, row)}"
+            yield _fact(p, row, f"generation {row['generation']} of group {group} assigned {p.name} {to}")
+        for row in rows.filter(pl.col("kind").is_in(["owned", "released"])).rows(named=True):
+            yield _owned(p, row)
+        for row in rows.filter(kind="removed").rows(named=True):
+            yield _fact(p, row, f"the committed offset of group {group} in {p.name} was removed")
         commits = rows.filter(kind="committed").with_columns(previous=pl.col("offset").shift())
-        count = plural(len(commits), "commit")
-        back = commits.filter(pl.col("offset") < pl.col("previous"))
-        facts += [_assigned(p, row) for row in rows.filter(kind="assigned").rows(named=True)]
-        facts += [_owned(p, row) for row in rows.filter(pl.col("kind").is_in(["owned", "released"])).rows(named=True)]
-        facts += [
-            _fact(p, row, f"the committed offset of group {group} in {p.name} was removed")
-            for row in rows.filter(kind="removed").rows(named=True)
-        ]
-        facts += [
-            _fact(p, row, f"group {group} committed {p.name}@{row['offset']} after @{row['previous']}")
-            for row in back.rows(named=True)
-        ]
-        facts += [
-            _fact(p, row, f"group {group} committed {p.name}@{row['offset']}, the last of {count}")
-            for row in commits.tail(1).rows(named=True)
-        ]
-    return facts
+        for row in commits.filter(pl.col("offset") < pl.col("previous")).rows(named=True):
+            yield _fact(p, row, f"group {group} committed {p.name}@{row['offset']} after @{row['previous']}")
+        for row in commits.tail(1).rows(named=True):
+            count = plural(len(commits), "commit")
+            yield _fact(p, row, f"group {group} committed {p.name}@{row['offset']}, the last of {count}")
 
 
 def commits_past(p: Partition, offset: int) -> list[Fact]:
@@ -56,11 +52,6 @@ def commits_past(p: Partition, offset: int) -> list[Fact]:
         _fact(p, row, f"group {row['group']} passed it with the commit of {p.name}@{row['offset']}")
         for row in beyond.unique("group", keep="first", maintain_order=True).rows(named=True)
     ]
-
-
-def _assigned(p: Partition, row: Row) -> Fact:
-    text = f"generation {row['generation']} of group {row['group']} assigned {p.name} to {_member(p, row)}"
-    return _fact(p, row, text)
 
 
 def _owned(p: Partition, row: Row) -> Fact:
@@ -82,22 +73,17 @@ def _fact(p: Partition, row: Row, sentence: str) -> Fact:
     return Fact(sentence, "group", *source, partition=p.name, offset=row["offset"])
 
 
-def facts_of_transactions(p: Partition) -> list[Fact]:
+def facts_of_transactions(p: Partition) -> Iterator[Fact]:
     """The facts of all transactions that are open or have no end in the log. Of the others a count for each
     transactional id."""
-    facts: list[Fact] = []
-    known = coordinated_transactions(p)
-    for (name,), rows in known.group_by("transactional_id", maintain_order=True):
-        ended = rows.drop_nulls("outcome")
-        if len(ended):
-            counts = ended["outcome"].value_counts().sort("outcome", descending=True).rows()
-            many = " and ".join(f"{count:,} {outcome}" for outcome, count in counts)
-            last = ended.row(-1, named=True)
-            sentence = f"transactional.id {name} ended the last of {plural(len(ended), 'transaction')} in {p.name}"
-            facts.append(_of_coordinator(p, last, f"{sentence}: {many}", "prepared"))
+    known = coordinated_transactions(p).drop_nulls("outcome")
+    for (name,), ended in known.group_by("transactional_id", maintain_order=True):
+        counts = ended["outcome"].value_counts().sort("outcome", descending=True).rows()
+        many = " and ".join(f"{count:,} {outcome}" for outcome, count in counts)
+        sentence = f"transactional.id {name} ended the last of {plural(len(ended), 'transaction')} in {p.name}: {many}"
+        yield _of_coordinator(p, ended.row(-1, named=True), sentence, "prepared")
     for row in transactions_in_log(p).filter(pl.col("outcome").is_null()).iter_rows(named=True):
-        facts += _facts_of(p, row)
-    return facts
+        yield from _facts_of(p, row)
 
 
 def transaction_at(p: Partition, offset: int) -> list[Fact]:
@@ -116,51 +102,46 @@ def _producers_at(p: Partition, offset: int) -> list[int]:
     return logs.records.filter(here)["producer_id"].drop_nulls().to_list()
 
 
-def _facts_of(p: Partition, row: Row) -> list[Fact]:
+def _facts_of(p: Partition, row: Row) -> Iterator[Fact]:
     """The facts of a transaction (a row of IN_LOG): begin, writes, decision, marker, end, readers."""
     known = _coordinated(p).get((row["producer_id"], row["number"]))
-    facts: list[Fact] = []
     if known is not None:
         places = some(known["partitions"], MAX_PARTITIONS)
         ids = f"producer id {known['producer_id']}, timeout {known['timeout_ms'] / 1000:g} s"
         began = f"transactional.id {known['transactional_id']} ({ids}) began a transaction with {places}"
-        facts.append(_of_coordinator(p, known, began, "began"))
+        yield _of_coordinator(p, known, began, "began")
         if known["added_ns"] != known["began_ns"]:
-            facts.append(_of_coordinator(p, known, f"it added {p.name}", "added"))
+            yield _of_coordinator(p, known, f"it added {p.name}", "added")
     if row["first_offset"] is not None:
         last = row["last_offset"]
         span = f"@{row['first_offset']}" + ("" if last == row["first_offset"] else f" to @{last}")
         count = plural(row["records"], "record")
         wrote = f"producer {row['producer_id']} wrote {count} with epoch {row['epoch']} at {p.name}{span}"
-        facts.append(_in_log(p, wrote, row["first_offset"], row["file"], row["byte"]))
+        yield _in_log(p, wrote, row["first_offset"], row["file"], row["byte"])
     if known is not None and known["outcome"] is not None:
-        decided = f"the coordinator decided to {known['outcome']} it"
-        facts.append(_of_coordinator(p, known, decided, "prepared"))
+        yield _of_coordinator(p, known, f"the coordinator decided to {known['outcome']} it", "prepared")
     if row["marker"] is None:
-        facts.append(_in_log(p, f"the log of {p.name} has no marker of it", None, row["file"], row["byte"]))
+        yield _in_log(p, f"the log of {p.name} has no marker of it", None, row["file"], row["byte"])
     else:
         marker = f"its {row['outcome'].upper()} marker is at {p.name}@{row['marker']}"
-        facts.append(_in_log(p, marker, row["marker"], row["marker_file"], row["marker_byte"]))
+        yield _in_log(p, marker, row["marker"], row["marker_file"], row["marker_byte"])
     if known is not None and known["completed_ns"] is not None:
-        facts.append(_of_coordinator(p, known, "the coordinator completed it", "completed"))
-    return [*facts, *_readers(p, row)]
+        yield _of_coordinator(p, known, "the coordinator completed it", "completed")
+    yield from _readers(p, row)
 
 
-def _readers(p: Partition, row: Row) -> list[Fact]:
+def _readers(p: Partition, row: Row) -> Iterator[Fact]:
     """The first read of its records by each consumer."""
     if row["first_offset"] is None or p.replica_logs is None:
-        return []
+        return
     within = pl.col("offset").is_between(row["first_offset"], row["last_offset"])
     own = p.replica_logs.records.filter(p.replica_logs.is_of_leader, within, producer_id=row["producer_id"])
-    own = own.select("offset", "value")
-    ok = p.reads.filter(outcome="ok")
-    read = ok.join(own, on=["offset", "value"], how="semi", maintain_order="left").sort("completed", "at")
+    key, ok = ["offset", "value"], p.reads.filter(outcome="ok")
+    read = ok.join(own.select(key), on=key, how="semi", maintain_order="left").sort("completed", "at")
     first = read.unique("process", keep="first", maintain_order=True).head(MAX_READERS)
-    facts = []
     for process, offset, time, place in first.select("process", "offset", "completed", "at").iter_rows():
         text = f"{process} read {p.name}@{offset}"
-        facts.append(Fact(text, TRANSACTION, time, place=place, partition=p.name, offset=offset))
-    return facts
+        yield Fact(text, TRANSACTION, time, place=place, partition=p.name, offset=offset)
 
 
 @once
@@ -192,7 +173,8 @@ def events_of_partition(p: Partition) -> list[Record]:
     moments: dict[Fact, Record] = {}
     of_groups = [("group", "", fact) for fact in facts_of_groups(p)]
     of_transactions = [("transaction", "", fact) for fact in facts_of_transactions(p)]
-    for kind, how, fact in [*_facts(p.timeline), *of_groups, *of_transactions, *_snapshots(p)]:
+    of_snapshots = [] if p.replica_logs is None else _snapshots(p.replica_logs)
+    for kind, how, fact in [*_facts(p.timeline), *of_groups, *of_transactions, *of_snapshots]:
         merged = p.timeline.merged.get(fact, fact)
         sentence = f"{merged.sentence} [{how}]" if how else merged.sentence
         moments.setdefault(merged, {**merged.record(), "kind": kind, "says": sentence})
@@ -200,29 +182,24 @@ def events_of_partition(p: Partition) -> list[Record]:
     return sorted(moments.values(), key=lambda moment: MAX_INT64 if moment["time"] is None else moment["time"])
 
 
-def _facts(timeline: Timeline) -> list[Moment]:
-    moments = [("topic", "", fact) for fact in timeline.topic_changes]
+def _facts(timeline: Timeline) -> Iterator[Moment]:
+    yield from (("topic", "", fact) for fact in timeline.topic_changes)
     # Kills and restarts are left out here, as each broker's death or start is an event.
-    moments += [
-        ("fault", "", fact)
-        for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
-        if (fault.kind not in ("kill", "restart") or not fault.nodes) and _concerns(fault, timeline)
-    ]
-    moments += [(event.kind, "", event.fact) for event in timeline.events]
+    for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True):
+        if (fault.kind not in ("kill", "restart") or not fault.nodes) and _concerns(fault, timeline):
+            yield "fault", "", fact
+    yield from ((event.kind, "", event.fact) for event in timeline.events)
     for term in timeline.terms.values():
-        moments += _of_term(term)
-    of_terms = {fact for _, _, fact in moments}
-    in_sync = [*(fact for _, _, fact in timeline.isr), *timeline.overruled]
-    moments += [("isr", "", fact) for fact in in_sync if fact not in of_terms]
+        yield from _of_term(term)
+    yield from (("isr", "", fact) for fact in (*(fact for _, _, fact in timeline.isr), *timeline.overruled))
     for end in timeline.ends:
         if end.kind not in ("snapshot", "high-watermark"):
-            kind = "log" if end.kind == "loaded" else "noop" if end.noop else "truncation"
-            moments.append((kind, "", end.fact))
-    moments += [("truncation", "", fact) for fact in timeline.refused_fetches]
-    moments += [("reassignment", "", move.fact) for move in timeline.moves]
-    moments += [("retention", "", fact) for fact in timeline.log_starts]
-    moments += [("fault", "", fact) for fact in timeline.disk_errors]
-    return moments + [("compaction", "", fact) for fact in timeline.cleanings]
+            yield "log" if end.kind == "loaded" else "noop" if end.noop else "truncation", "", end.fact
+    yield from (("truncation", "", fact) for fact in timeline.refused_fetches)
+    yield from (("reassignment", "", move.fact) for move in timeline.moves)
+    yield from (("retention", "", fact) for fact in timeline.log_starts)
+    yield from (("fault", "", fact) for fact in timeline.disk_errors)
+    yield from (("compaction", "", fact) for fact in timeline.cleanings)
 
 
 def _concerns(fault: Fault, timeline: Timeline) -> bool:
@@ -240,15 +217,9 @@ def _of_term(term: Term) -> list[Moment]:
     return [("election", term.how_elected, dated[0]), *moments[1:]] if moments else []
 
 
-def _snapshots(p: Partition) -> list[Moment]:
-    if p.replica_logs is None:
-        return []
-    moments = []
-    for name in p.replica_logs.snapshots:
-        held = p.replica_logs.batches.filter(p.replica_logs.batches["snapshot"] == name)
-        if not name or not held.height:
-            continue
-        brokers = ", ".join(sorted(held["broker"].unique()))
-        sentence = f"snapshot {name} of the logs of brokers {brokers}"
-        moments.append(("snapshot", "", Fact(sentence, "snapshot", p.replica_logs.times.get(name), snapshot=name)))
-    return moments
+def _snapshots(logs: ReplicaLogs) -> Iterator[Moment]:
+    for name in filter(None, logs.snapshots):
+        brokers = sorted(logs.batches.filter(snapshot=name)["broker"].unique())
+        if brokers:
+            sentence = f"snapshot {name} of the logs of brokers {', '.join(brokers)}"
+            yield "snapshot", "", Fact(sentence, "snapshot", logs.times.get(name), snapshot=name)

@@ -6,6 +6,7 @@ refuted by later reads, or concurrent with the final reads; and for retention, w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -90,8 +91,8 @@ def log_start(p: Observations) -> LogStart:
 def log_start_with(p: Observations, collected: int | None) -> LogStart:
     """`log_start`, with the start of the leader's collected log (None: not known, or 0)."""
     history = _History(p)
-    deletions = _starts_of_delete_records(p, history)
-    starts = _starts_of_clients(p, history)
+    deletions = [*_starts_of_delete_records(p, history)]
+    starts = [*_starts_of_clients(p, history)]
     if collected is not None:
         # Files are copied after the final reads: the offsets that these returned were not deleted yet.
         starts.append(StartEvidence(min(collected, history.first_final), True, None))
@@ -124,61 +125,55 @@ def _since_deletion(start: StartEvidence, deletions: list[StartEvidence]) -> Sta
     return start._replace(since=min(explaining, default=MIN_INT64))
 
 
-def _starts_of_delete_records(p: Observations, history: _History) -> list[StartEvidence]:
+def _starts_of_delete_records(p: Observations, history: _History) -> Iterator[StartEvidence]:
     """The starts that delete-records requests of clients, or faults, caused."""
     since, until, reach = history.since, history.until, history.reach
-    starts = []
     # A deletion after the final reads does not explain records missing from them.
     is_in_time = pl.col("invoked") <= (MAX_INT64 if until is None else until)
     faults = p.context.filter(pl.col("outcome") != "fail", is_in_time, kind="fault")
     for detail, begun, done in faults.select("detail", "invoked", "completed").unique().iter_rows():
         if deletions_of(detail) is None:
-            starts.append(StartEvidence(reach, False, done, begun))
+            yield StartEvidence(reach, False, done, begun)
     for row in p.marks.filter(is_in_time, kind="delete-records").iter_rows(named=True):
         before, begun, done = row["offset"], row["invoked"], row["completed"]
         certain = row["outcome"] == "ok" and done is not None and done >= begun and before is not None
         # Without an offset, or with -1, it deletes up to the high watermark of that time, which is not recorded.
         certain = certain and before <= reach and (since is None or done <= since)
         certain = certain and not history.refutes(before, done)
-        starts.append(StartEvidence(reach if before is None else min(before, reach), certain, done, begun))
-    return starts
+        yield StartEvidence(reach if before is None else min(before, reach), certain, done, begun)
 
 
-def _starts_of_clients(p: Observations, history: _History) -> list[StartEvidence]:
+def _starts_of_clients(p: Observations, history: _History) -> Iterator[StartEvidence]:
     """The starts that clients requested; after the final reads the start may have moved again."""
     until = history.until
     returned = p.end_offsets.filter(pl.col("start").is_not_null()).select("start", "offset", "invoked", "completed")
-    starts = []
     for start, end, begun, done in returned.iter_rows():
         certain = start <= end and (until is None or begun <= until) and not history.refutes(start, done)
-        starts.append(StartEvidence(min(start, end), certain, done))
-    return starts
+        yield StartEvidence(min(start, end), certain, done)
 
 
-def _start_of_replicas(p: Observations, history: _History) -> list[StartEvidence]:
+def _start_of_replicas(p: Observations, history: _History) -> Iterator[StartEvidence]:
     """The lowest start of the collected logs, if the leader is unknown. Certain if all replicas were collected."""
-    if p.replica_logs is None or p.replica_logs.leader is not None:
-        return []
-    bounds = p.replica_logs.extents.filter(snapshot=p.replica_logs.last)
-    start = least(bounds["start"], 0)
-    if start <= 0:
-        return []
+    logs = p.replica_logs
+    if logs is None or logs.leader is not None:
+        return
+    bounds = logs.extents.filter(snapshot=logs.last)
     configured = p.settings.topic(p.topic).get("replication.factor")
-    replicas = len(p.replica_logs.replicas) or (configured if isinstance(configured, int) else MAX_INT64)
-    is_complete = bounds["broker"].n_unique() >= replicas
-    return [StartEvidence(min(start, history.first_final), is_complete, None)]
+    replicas = len(logs.replicas) or (configured if isinstance(configured, int) else MAX_INT64)
+    if (start := least(bounds["start"], 0)) > 0:
+        is_complete = bounds["broker"].n_unique() >= replicas
+        yield StartEvidence(min(start, history.first_final), is_complete, None)
 
 
-def _starts_in_server_logs(p: Observations, history: _History) -> list[StartEvidence]:
+def _starts_in_server_logs(p: Observations, history: _History) -> Iterator[StartEvidence]:
     """Log starts in server.log, if the leader's log was not collected. Certain if the broker led at that time.
 
     Followers apply retention on their own, so a follower's line only counts if it repeats the leader's log start.
     """
     if p.timeline is None or (p.replica_logs is not None and is_leader_collected(p.replica_logs)):
-        return []
+        return
     terms = [(term.time, term.leader) for term in p.timeline.terms.values()]
     led = sorted((time, leader) for time, leader in terms if time is not None and leader)
-    starts = []
     for fact in p.timeline.log_starts:
         if fact.offset is None or fact.time is None:
             continue
@@ -186,8 +181,7 @@ def _starts_in_server_logs(p: Observations, history: _History) -> list[StartEvid
         certain = fact.kind == LEADERS_LOG_START or leader == fact.broker
         certain = certain and (history.until is None or fact.time <= history.until) and fact.offset <= history.reach
         certain = certain and not history.refutes(fact.offset, fact.time)
-        starts.append(StartEvidence(min(fact.offset, history.reach), certain, fact.time))
-    return starts
+        yield StartEvidence(min(fact.offset, history.reach), certain, fact.time)
 
 
 def _start_of_retention(p: Observations, history: _History) -> list[StartEvidence]:

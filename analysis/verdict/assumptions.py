@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
@@ -31,34 +31,26 @@ def broken_assumptions(report: Record) -> list[Record]:
 MAX_NAMED = 3  # partitions or brokers in a sentence
 
 
-def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame) -> list[Record]:
+def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame) -> Iterator[Record]:
     """The assumptions about partitions with collected logs, and about damage in files that belong to no partition."""
-    return [*_of_collected_logs(summaries), *_damage_of_files(damage)]
-
-
-def _damage_of_files(damage: pl.DataFrame) -> list[Record]:
+    coverage = [(summary["label"], summary["evidence"]) for summary in summaries if summary.get("evidence")]
+    if coverage:
+        yield _replicas(coverage, _partitions_without_log(summaries))
+        yield _readable(coverage)
+        yield from _clocks(coverage)
+        yield from _resolved_sends(summaries)
     serious = damage.filter(~pl.col("kind").is_in(["torn-tail", "zeros"]))
-    out = []
     left = serious.filter(kind="left-out")
     if len(left):
         listed = "; ".join(f"{row['source']}: {row['reason']}" for row in left.head(MAX_NAMED).iter_rows(named=True))
         sentence = listed + (f" and {len(left) - MAX_NAMED} more (quarantine.jsonl)" if len(left) > MAX_NAMED else "")
-        out.append(assumption("one copy of each log", False, sentence, ()))
+        yield assumption("one copy of each log", False, sentence, ())
     broken = serious.filter(pl.col("kind") != "left-out")
     if len(broken):
         first = broken.unique("source", keep="first", maintain_order=True).sort("source")
         listed = some([f"{row['source']}: {row['reason']}" for row in first.iter_rows(named=True)], separator="; ")
         sentence = f"{plural(len(broken), 'place')} could not be read (quarantine.jsonl): {listed}"
-        out.append(assumption("brokers' common files readable", False, sentence, ()))
-    return out
-
-
-def _of_collected_logs(summaries: list[Record]) -> list[Record]:
-    coverage = [(s["label"], s["evidence"]) for s in summaries if s.get("evidence")]
-    if not coverage:
-        return []
-    replicas = _replicas(coverage, _partitions_without_log(summaries))
-    return [replicas, _readable(coverage), *_clocks(coverage), *_resolved_sends(summaries)]
+        yield assumption("brokers' common files readable", False, sentence, ())
 
 
 def _partitions_without_log(summaries: list[Record]) -> list[str]:
@@ -114,30 +106,29 @@ def _readable(coverage: list[tuple[str, Record]]) -> Record:
     return assumption("damage in brokers' files bounded", True, f"{sentence} are unknown", ())
 
 
-def _clocks(coverage: list[tuple[str, Record]]) -> list[Record]:
-    clocks = {name: about for _, evidence in coverage for name, about in evidence["clocks"].items()}
-    if not clocks:
-        return []
+def _clocks(coverage: list[tuple[str, Record]]) -> Iterator[Record]:
+    name = "brokers' clocks fit the history"
+    clocks = {broker: about for _, evidence in coverage for broker, about in evidence["clocks"].items()}
     conflicts = [clock["description"] for clock in clocks.values() if clock["doubtful"]]
-    if conflicts:
-        return [assumption("brokers' clocks fit the history", False, "; ".join(conflicts[:MAX_NAMED]), ())]
-    unbounded = sorted(name for name, clock in clocks.items() if not clock["bounded"] and not clock["ahead"])
+    unbounded = sorted(broker for broker, clock in clocks.items() if not clock["bounded"] and not clock["ahead"])
+    bounded = sorted(clocks.keys() - set(unbounded))
     shifted = [clock["description"] for clock in clocks.values() if clock["ahead"]]
     sentences = [f"clocks were corrected: {'; '.join(shifted[:MAX_NAMED])}"] if shifted else []
-    bounded = sorted(set(clocks) - set(unbounded))
     if bounded and not shifted:
         sentences.append(f"the faults of the history agree with the logs of {brokers(bounded)}")
     if unbounded:
         sentences.append(f"no event bounds the clock of {brokers(unbounded)}, so it is taken as UTC")
-    return [assumption("brokers' clocks fit the history", True, "; ".join(sentences), ())]
+    if conflicts:
+        yield assumption(name, False, "; ".join(conflicts[:MAX_NAMED]), ())
+    elif clocks:
+        yield assumption(name, True, "; ".join(sentences), ())
 
 
-def _resolved_sends(summaries: list[Record]) -> list[Record]:
-    resolved = sum(summary["counts"]["resolved"] for summary in summaries)
-    if not resolved:
-        return []
-    sends = f"{plural(resolved, 'send')} without a recorded outcome or offset"
-    return [assumption("leaders' logs authoritative", True, f"{sends} are in the leader's log: judged as written", ())]
+def _resolved_sends(summaries: list[Record]) -> Iterator[Record]:
+    if resolved := sum(summary["counts"]["resolved"] for summary in summaries):
+        sends = f"{plural(resolved, 'send')} without a recorded outcome or offset"
+        sentence = f"{sends} are in the leader's log: judged as written"
+        yield assumption("leaders' logs authoritative", True, sentence, ())
 
 
 # The number of units in a second, for clocks that count from 1970.

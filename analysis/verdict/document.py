@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from ...histories.settings import ROLES, Settings
@@ -32,7 +33,7 @@ def verdict_of(results: Results) -> dict[str, Any]:
     settings = results.run.settings
     is_transactional = settings.dialect in DIALECTS
     known = rules_of(settings.dialect)
-    assumptions = [_well_formed(results), *assumptions_of(results)] if is_transactional else _assumptions(results)
+    assumptions = [_well_formed(results), *assumptions_of(results)] if is_transactional else [*_assumptions(results)]
     broken = {rule for item in assumptions if item["holds"] is not True for rule in item["touches"]}
     chosen = settings.rules
     rules = {
@@ -149,77 +150,78 @@ def _is_deleted(summary: dict[str, Any]) -> bool:
     return generation is not None and generation["deleted"] is not None
 
 
-def _assumptions(results: Results) -> list[dict[str, Any]]:
+def _assumptions(results: Results) -> Iterator[dict[str, Any]]:
     """The assumptions of the verdict, as records (see `assumption`)."""
-    counts = results.counts
-    repeated = sum(summary["repeated_values"] for summary in results.summaries)
+    if results.counts.get("operations") or not results.run.evidence:
+        yield from _about_clients(results)
+    else:  # no client is recorded, so the assumptions about clients do not apply
+        yield assumption("clients recorded", False, NO_CLIENTS, ())
+        if results.left_out:
+            yield _well_formed(results)
+    yield from _deleted_topics(results)
+    yield from _missing_settings(results)
+    yield from _insufficient_evidence(results)
+    yield from evidence_assumptions(results.summaries, results.damage())
+
+
+def _about_clients(results: Results) -> Iterator[dict[str, Any]]:
+    counts, summaries, is_native = results.counts, results.summaries, results.run.settings.dialect == "native"
+    yield _well_formed(results)
+    repeated = sum(summary["repeated_values"] for summary in summaries)
+    yield unless_counted(
+        repeated,
+        "values unique",
+        "no value was sent twice to a partition",
+        f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
+        assuming("values"),
+    )
     misreported = counts.get("called failed", 0)
-    backwards = counts.get("completed before invoked", 0)
-    span = _span(results)
-    timeless = span is not None and span[0] == span[1] and counts.get("operations", 0) > 1
-    clock = "no operation completed before it was invoked"
-    if backwards:
-        clock = f"{plural(backwards, 'operation')} completed before being invoked"
-    elif timeless:
-        clock = "all events have the same time, so their order is not known"
-    items = [
-        _well_formed(results),
-        unless_counted(
-            repeated,
-            "values unique",
-            "no value was sent twice to a partition",
-            f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
-            assuming("values"),
-        ),
-        unless_counted(
-            misreported,
-            "timeouts not called failures",
-            "every send recorded as fail has an error that proves the failure",
-            f"{plural(misreported, 'send')} recorded as fail with an error that proves nothing: judged as info",
-            assuming("outcomes"),
-        ),
-        assumption("one clock", not backwards and not timeless, clock, assuming("order" if timeless else "clock")),
-    ]
-    unit = doubtful_unit(span, [summary["latency"] for summary in results.summaries], counts.get("operations", 0))
-    if unit and results.run.settings.dialect == "native":
-        items.append(assumption("times in nanoseconds", False, unit, assuming("clock")))
+    yield unless_counted(
+        misreported,
+        "timeouts not called failures",
+        "every send recorded as fail has an error that proves the failure",
+        f"{plural(misreported, 'send')} recorded as fail with an error that proves nothing: judged as info",
+        assuming("outcomes"),
+    )
+    yield _one_clock(results)
+    unit = doubtful_unit(_span(results), [summary["latency"] for summary in summaries], counts.get("operations", 0))
+    if unit and is_native:
+        yield assumption("times in nanoseconds", False, unit, assuming("clock"))
     if nowhere := counts.get("acknowledged nowhere", 0):
         sentence = f"{plural(nowhere, 'acknowledged send')} without a recorded partition: not checked for loss"
-        items.append(assumption("partitions recorded", False, sentence, assuming("partitions")))
-    if synthetic := sum(summary["counts"]["synthetic"] for summary in results.summaries):
+        yield assumption("partitions recorded", False, sentence, assuming("partitions"))
+    if synthetic := sum(summary["counts"]["synthetic"] for summary in summaries):
         sentence = f"{plural(synthetic, 'send')} without an invocation: the order of sending is not known"
-        items.append(assumption("invocations recorded", False, sentence, assuming("invocations")))
-    if results.run.settings.dialect == "native" and not any(s["counts"]["records"] for s in results.summaries):
+        yield assumption("invocations recorded", False, sentence, assuming("invocations"))
+    if is_native and not any(summary["counts"]["records"] for summary in summaries):
         sentence = "no send was acknowledged and no poll returned a record, so no guarantee was tested"
-        items.append(assumption("clients were served", False, sentence, ()))
-    items += _silent_clients(results)
-    rest = (
-        _deleted_topics(results)
-        + _missing_settings(results)
-        + _insufficient_evidence(results)
-        + evidence_assumptions(results.summaries, results.damage())
-    )
-    if not counts.get("operations") and results.run.evidence:
-        # No client is recorded, so the assumptions about clients do not apply.
-        unread = [_well_formed(results)] if results.left_out else []
-        return [assumption("clients recorded", False, NO_CLIENTS, ()), *unread, *rest]
-    return [*items, *_final_reads(results), *rest]
+        yield assumption("clients were served", False, sentence, ())
+    yield from _silent_clients(results)
+    yield from _final_reads(results)
 
 
-def _silent_clients(results: Results) -> list[dict[str, Any]]:
+def _one_clock(results: Results) -> dict[str, Any]:
+    name, span = "one clock", _span(results)
+    if backwards := results.counts.get("completed before invoked", 0):
+        sentence = f"{plural(backwards, 'operation')} completed before being invoked"
+        return assumption(name, False, sentence, assuming("clock"))
+    if span is not None and span[0] == span[1] and results.counts.get("operations", 0) > 1:
+        return assumption(name, False, "all events have the same time, so their order is not known", assuming("order"))
+    return assumption(name, True, "no operation completed before it was invoked", assuming("clock"))
+
+
+def _silent_clients(results: Results) -> Iterator[dict[str, Any]]:
     """The broken assumptions about clients without an event in the history, which run.json or an empty file names."""
     settings, recorded = results.run.settings, results.context.filter(kind="events")["process"]
-    items = []
     if empty := results.run.empty:
         sentence = f"{some(empty)} {'is' if len(empty) == 1 else 'are'} empty, so what was recorded there is not known"
-        items.append(assumption("clients recorded", False, sentence, tuple(RULES)))
+        yield assumption("clients recorded", False, sentence, tuple(RULES))
     silent = [name for name in settings.processes if name not in recorded and settings.role(name) in DATA_OF_ROLES]
     if settings.dialect == "native" and silent:
         lacking = {need for name in silent for need in DATA_OF_ROLES[settings.role(name)]}
         touched = tuple(rule.name for rule in RULES.values() if lacking & {*rule.needs})
         sentence = f"run.json names {some(silent)}, but the history has no event of them, so what they did is not known"
-        items.append(assumption("clients recorded", False, sentence, touched))
-    return items
+        yield assumption("clients recorded", False, sentence, touched)
 
 
 def _well_formed(results: Results) -> dict[str, Any]:
@@ -231,44 +233,35 @@ def _well_formed(results: Results) -> dict[str, Any]:
     return assumption("lines well formed", left == 0, sentence, tuple(rules_of(results.run.settings.dialect)))
 
 
-def _deleted_topics(results: Results) -> list[dict[str, Any]]:
+def _deleted_topics(results: Results) -> Iterator[dict[str, Any]]:
     """The assumption about deleted topics: their records are legally gone. Empty if no topic was deleted."""
-    deleted: dict[str, list[str]] = {}
-    for summary in results.summaries:
-        if _is_deleted(summary):
-            span = summary["topic_generation"]["deleted"]
-            # Without a history, times count from 1970.
-            when = [] if results.run.settings.undated else [in_words(Span(*span))]
-            deleted.setdefault(summary["topic"], []).extend(when)
-    sentences = [
-        " ".join([f"{topic} was deleted", *([some(list(dict.fromkeys(times)))] if times else [])])
-        for topic, times in deleted.items()
-    ]
-    if not sentences:
-        return []
-    effect = "its records are legally gone, and each topic id is judged as a log of its own"
-    return [assumption("deleted topics judged apart", True, f"{some(sentences)}: {effect}", ())]
+    deleted: dict[str, dict[str, None]] = {}
+    for summary in filter(_is_deleted, results.summaries):
+        times = deleted.setdefault(summary["topic"], {})
+        if not results.run.settings.undated:  # without a history, times count from 1970
+            times[in_words(Span(*summary["topic_generation"]["deleted"]))] = None
+    sentences = [f"{topic} was deleted{' ' if times else ''}{some([*times])}" for topic, times in deleted.items()]
+    if sentences:
+        effect = "its records are legally gone, and each topic id is judged as a log of its own"
+        yield assumption("deleted topics judged apart", True, f"{some(sentences)}: {effect}", ())
 
 
-def _missing_settings(results: Results) -> list[dict[str, Any]]:
+def _missing_settings(results: Results) -> Iterator[dict[str, Any]]:
     """The assumption that run.json sets what verdicts depend on; empty if it does."""
-    missing = sorted({tuple(one) for summary in results.records for one in summary["missing settings"]})
-    if not missing:
-        return []
-    sentence = f"run.json does not set {some(sorted({setting for _, setting in missing}))}, and verdicts depend on that"
-    return [assumption("configuration recorded", False, sentence, tuple(sorted({rule for rule, _ in missing})))]
+    missing = {tuple(one) for summary in results.records for one in summary["missing settings"]}
+    if missing:
+        names = some(sorted({setting for _, setting in missing}))
+        sentence = f"run.json does not set {names}, and verdicts depend on that"
+        yield assumption("configuration recorded", False, sentence, tuple(sorted({rule for rule, _ in missing})))
 
 
-def _insufficient_evidence(results: Results) -> list[dict[str, Any]]:
+def _insufficient_evidence(results: Results) -> Iterator[dict[str, Any]]:
     """The assumption that every rule had enough evidence, with the evidence that is missing; empty if it holds."""
-    reasons: dict[str, list[str]] = {}
-    for summary in results.records:
-        for rule, sentences in summary["unjudged"].items():
-            for sentence in sentences:
-                reasons.setdefault(sentence, []).append(rule)
-    touched = tuple(name for name in RULES if any(name in rules for rules in reasons.values()))
-    sentence = some(list(reasons), separator="; ")
-    return [assumption("evidence sufficient", False, sentence, touched)] if reasons else []
+    unjudged = [summary["unjudged"] for summary in results.records]
+    reasons = dict.fromkeys(sentence for one in unjudged for sentences in one.values() for sentence in sentences)
+    if reasons:
+        touched = tuple(name for name in RULES if any(one.get(name) for one in unjudged))
+        yield assumption("evidence sufficient", False, some([*reasons], separator="; "), touched)
 
 
 def _why_no_final_reader(settings: Settings) -> str:
@@ -284,23 +277,21 @@ def _why_no_final_reader(settings: Settings) -> str:
     return f"as run.json lacks {' and '.join(missing)}"
 
 
-def _final_reads(results: Results) -> list[dict[str, Any]]:
+def _final_reads(results: Results) -> Iterator[dict[str, Any]]:
     """The assumption that final reads covered all acknowledged records; empty if there are none to read."""
-    touched = tuple(name for name, rule in RULES.items() if rule.needs_final)
+    name, touched = "final reads complete", tuple(name for name, rule in RULES.items() if rule.needs_final)
     concerned = _needing_final_reads(results)
-    if results.run.settings.dialect == "jepsen":
-        return [assumption("final reads complete", True, "a Jepsen history counts as final", touched)]
-    if not concerned:
-        return []
-    without = [s["label"] for s in concerned if s["final"] is None]
-    short = [s["label"] for s in concerned if s["final"] and not s["final"]["complete"]]
-    if not without and not short:
-        readers = sorted({name for summary in concerned for name in summary["final"]["processes"]})
-        sentence = f"{', '.join(readers)} read every partition to its end"
-        return [assumption("final reads complete", True, sentence, touched)]
+    without = [summary["label"] for summary in concerned if summary["final"] is None]
+    short = [summary["label"] for summary in concerned if summary["final"] and not summary["final"]["complete"]]
     reasons = []
     if without:
         reasons.append(f"no final read of {some(without)} is recorded, {_why_no_final_reader(results.run.settings)}")
     if short:
         reasons.append(f"{some(short)}: the final reads do not cover the log from start to end")
-    return [assumption("final reads complete", False, "; ".join(reasons), touched)]
+    if results.run.settings.dialect == "jepsen":
+        yield assumption(name, True, "a Jepsen history counts as final", touched)
+    elif reasons:
+        yield assumption(name, False, "; ".join(reasons), touched)
+    elif concerned:
+        readers = sorted({reader for summary in concerned for reader in summary["final"]["processes"]})
+        yield assumption(name, True, f"{', '.join(readers)} read every partition to its end", touched)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ..results import Results
@@ -17,44 +18,41 @@ _OF_ORDER = tuple(
 )
 
 
-def assumptions_of(results: Results) -> list[Record]:
+def assumptions_of(results: Results) -> Iterator[Record]:
     """The assumptions of the verdict beside well-formed lines, each with whether it holds."""
     counts, settings = results.counts, results.run.settings
     repeated, unpaired = counts.get("repeated keys", 0), counts.get(UNPAIRED, 0)
-    items = [
-        unless_counted(
-            repeated,
-            "values unique",
-            "no value was written twice to a key",
-            f"{plural(repeated, 'key')} not judged, as a value was written twice to each, or nil",
-            tuple(ANOMALIES),
-        ),
-        unless_counted(
-            unpaired,
-            "invocations recorded",
-            "every completion has its invocation",
-            f"{plural(unpaired, 'completion')} without an invocation, or whose process had begun several operations:"
-            " their order in time is not known, and lines may be missing",
-            tuple(name for name in ANOMALIES if name.endswith(("-process", "-realtime")) or name == "garbage-read"),
-        ),
-    ]
+    yield unless_counted(
+        repeated,
+        "values unique",
+        "no value was written twice to a key",
+        f"{plural(repeated, 'key')} not judged, as a value was written twice to each, or nil",
+        tuple(ANOMALIES),
+    )
+    yield unless_counted(
+        unpaired,
+        "invocations recorded",
+        "every completion has its invocation",
+        f"{plural(unpaired, 'completion')} without an invocation, or whose process had begun several operations:"
+        " their order in time is not known, and lines may be missing",
+        tuple(name for name in ANOMALIES if name.endswith(("-process", "-realtime")) or name == "garbage-read"),
+    )
     if not counts.get("ok"):
-        items.append(assumption("clients were served", False, "no transaction committed, so nothing was tested", ()))
+        yield assumption("clients were served", False, "no transaction committed, so nothing was tested", ())
     if large := counts.get("keys too large", 0):
         sentence = f"{plural(large, 'key')} with too many readers and writers of one version to compare all of them"
-        items.append(assumption("all dependencies compared", False, sentence, _OF_ORDER))
+        yield assumption("all dependencies compared", False, sentence, _OF_ORDER)
     if unwritten := counts.get("unwritten versions", 0):
-        sentence = f"{plural(unwritten, 'version')} that no transaction wrote"
-        sentence += ": initial values other than nil, or garbage"
-        items.append(assumption("versions written", False, sentence, _OF_ORDER))
+        versions = plural(unwritten, "version")
+        sentence = f"{versions} that no transaction wrote: initial values other than nil, or garbage"
+        yield assumption("versions written", False, sentence, _OF_ORDER)
     if counts.get("orders not known"):
         sentence = (
             "the reads do not show the order of all writes to a key, and the order of time does not explain"
             f" all reads under {settings.model}: anomalies may be missed"
             + (" (--keys infers more)" if settings.dialect == "elle-register" else "")
         )
-        items.append(assumption("order of versions known", False, sentence, _OF_ORDER))
-    return items
+        yield assumption("order of versions known", False, sentence, _OF_ORDER)
 
 
 def consistency_of(rules: Record, model: str) -> Record:
