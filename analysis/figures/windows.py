@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import polars as pl
@@ -39,11 +40,7 @@ def _window_of(p: Partition, finding: Finding) -> dict[str, Any]:
         is_end = pl.col("offset").is_in([finding.first_offset, finding.last_offset]).fill_null(False)
         proven = {*sends.filter(is_end)["at"], *reads.filter(is_end)["at"]}
     lost = set(finding.values) if finding.rule == "lost-write" else set()
-    rows = [
-        *_operations(sends, "send", proven, lost),
-        *_operations(_polls_of(p, reads), "poll", proven, lost),
-        *_operations(marks, "", proven, lost),
-    ]
+    rows = _operations(p, sends, reads, marks, lost, proven)
     rows = _distinct([*rows, *_crashes(p, rows)])
     shown = sorted(rows, key=lambda row: (not row["proof"], row["invoked"], row["process"], row["text"]))
     shown = shown[:MAX_OPERATIONS]
@@ -97,18 +94,27 @@ def _polls_of(p: Partition, reads: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _operations(rows: pl.DataFrame, kind: str, proven: set[int], lost: set[str]) -> list[dict[str, Any]]:
-    """Operations for the plot; `lost`: it wrote or read a record that the finding reports as lost."""
-    return [
-        {
-            **{name: row[name] for name in _COMMON},
-            "kind": kind or row["kind"],
-            "text": _describe(kind or row["kind"], row)[:MAX_TEXT],
-            "proof": row["at"] in proven or row.get("invoked_at") in proven,
-            "lost": bool(lost & {row.get("value"), row.get("last_value")}),
-        }
-        for row in rows.iter_rows(named=True)
-    ]
+def _operations(
+    p: Partition,
+    sends: pl.DataFrame,
+    reads: pl.DataFrame,
+    marks: pl.DataFrame,
+    lost: set[str],
+    proven: Collection[int] = (),
+) -> list[dict[str, Any]]:
+    """Operations for the plot; `lost`: values that the finding reports as lost; `proven`: places that prove it."""
+    tables = (("send", sends), ("poll", _polls_of(p, reads)), ("", marks))
+    return [_operation(kind or row["kind"], row, lost, proven) for kind, rows in tables for row in rows.to_dicts()]
+
+
+def _operation(kind: str, row: dict[str, Any], lost: set[str], proven: Collection[int]) -> dict[str, Any]:
+    return {
+        **{name: row[name] for name in _COMMON},
+        "kind": kind,
+        "text": _describe(kind, row)[:MAX_TEXT],
+        "proof": row["at"] in proven or row.get("invoked_at") in proven,
+        "lost": bool(lost & {row.get("value"), row.get("last_value")}),
+    }
 
 
 def _describe(kind: str, row: dict[str, Any]) -> str:
@@ -131,7 +137,7 @@ def _crashes(p: Partition, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     is_involved = pl.col("process").is_in(sorted({row["process"] for row in rows if row["proof"]}))
     crashes = p.context.filter(is_involved, pl.col("invoked") >= since, kind="crash").sort("invoked", "at")
     first = crashes.unique("process", keep="first", maintain_order=True)
-    return _operations(first, "crash", set(first["at"]), set())
+    return [_operation("crash", row, set(), [row["at"]]) for row in first.to_dicts()]
 
 
 def _shorten(value: str | None) -> str:
@@ -163,11 +169,7 @@ def _adjacent_operations(
     sends = _nearest(p.sends.filter(is_involved), distance, third)
     reads = _nearest(p.reads.unique("at", keep="first", maintain_order=True), distance, third)
     marks = _nearest(p.marks.filter(pl.col("kind").is_in(moves)), distance, third)
-    return [
-        *_operations(sends, "send", set(), lost),
-        *_operations(_polls_of(p, reads), "poll", set(), lost),
-        *_operations(marks, "", set(), lost),
-    ]
+    return _operations(p, sends, reads, marks, lost)
 
 
 def _nearest(rows: pl.DataFrame, distance: pl.Expr, count: int) -> pl.DataFrame:

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ..partitions.ranges import Ranges, merged
+
 Keys = npt.NDArray[np.uint64]
 _NONE = np.empty(0, np.uint64)
 _LAST_NUMBER = r"(0|[1-9][0-9]{0,17})$"
@@ -26,17 +28,11 @@ class KeySet(NamedTuple):
 
     def holds_any(self, keys: Keys) -> bool:
         """Whether one of the keys is in the set."""
-        at = np.searchsorted(self.first, keys, "right") - 1
-        return bool(((at >= 0) & (keys <= self.last[np.maximum(at, 0)])).any()) if len(self.first) else False
+        return bool(Ranges(*self).hold(keys).any())
 
     def with_keys(self, keys: Keys) -> KeySet:
         """The set with more keys."""
-        first, last = np.concatenate([self.first, keys]), np.concatenate([self.last, keys])
-        order = np.argsort(first, kind="stable")
-        first, last = first[order], np.maximum.accumulate(last[order])
-        is_apart = (first[1:] > last[:-1]) & (first[1:] - np.uint64(1) > last[:-1])
-        begins = np.append(True, is_apart)[: len(first)]
-        return KeySet(first[begins], last[np.append(begins[1:], True)[: len(first)]])
+        return KeySet(*merged(*(np.concatenate([ends, keys]) for ends in self)))
 
 
 def keys_of(values: pl.Series) -> Keys:

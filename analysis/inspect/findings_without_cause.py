@@ -34,16 +34,11 @@ def _is_of(one: Finding, lost: Record) -> bool:
 
 def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> list[str]:
     """The reasons why breaches have no cause, as sentences. `with_files`: partitions with collected broker files."""
-    bare: dict[str, None] = {}
-    rules: dict[str, None] = {}
-    for one in breaches:
-        name = f"{one.topic}-{one.partition}"
-        if name in with_files:
-            rules[one.rule] = None
-        else:
-            bare[name] = None
-    without_causes = [rule for rule in rules if rule not in RULES or RULES[rule].explained_as is None]
-    with_causes = [rule for rule in rules if rule not in without_causes]
+    named = [(f"{one.topic}-{one.partition}", one.rule) for one in breaches]
+    bare = dict.fromkeys(name for name, _ in named if name not in with_files)
+    rules = dict.fromkeys(rule for name, rule in named if name in with_files)
+    with_causes = [rule for rule in rules if rule in RULES and RULES[rule].explained_as is not None]
+    without_causes = [rule for rule in rules if rule not in with_causes]
     sentences = []
     if bare:
         sentences.append(f"The run has no broker files of {some(list(bare))}, so the cause is not known.")

@@ -57,6 +57,11 @@ IN_LOG: Schema = {
     "marker_file": pl.String,
     "marker_byte": pl.Int64,
 }
+# Columns of IN_LOG, each with the column of RECORDS that it has of the first record, or of the marker.
+OF_FIRST_RECORD = {"first_offset": "offset"} | {name: name for name in ("leader_epoch", "timestamp", "file", "byte")}
+OF_MARKER = {"marker": "offset", "outcome": "control", "marker_time": "timestamp", "marker_epoch": "producer_epoch"} | {
+    f"marker_{name}": name for name in ("leader_epoch", "file", "byte")
+}
 
 
 @once
@@ -79,26 +84,12 @@ def log_transactions(logs: ReplicaLogs, here: pl.Expr | None = None) -> pl.DataF
     numbered = ordered.with_columns(
         number=is_marker.cast(pl.Int64).cum_sum().over("producer_id") - is_marker.cast(pl.Int64)
     )
-
-    def of(which: pl.Expr, column: str) -> pl.Expr:
-        return pl.col(column).filter(which).first()
-
     grouped = numbered.group_by("producer_id", "number", maintain_order=True).agg(
-        first_offset=of(~is_marker, "offset"),
+        *(pl.col(column).filter(~is_marker).first().alias(name) for name, column in OF_FIRST_RECORD.items()),
+        *(pl.col(column).filter(is_marker).first().alias(name) for name, column in OF_MARKER.items()),
         last_offset=pl.col("last").filter(~is_marker).last(),
         records=(pl.col("last") - pl.col("offset") + 1).filter(~is_marker).sum(),
         epoch=pl.col("producer_epoch").filter(~is_marker).last(),
-        marker_epoch=of(is_marker, "producer_epoch"),
-        leader_epoch=of(~is_marker, "leader_epoch"),
-        marker_leader_epoch=of(is_marker, "leader_epoch"),
-        timestamp=of(~is_marker, "timestamp"),
-        outcome=of(is_marker, "control"),
-        marker=of(is_marker, "offset"),
-        marker_time=of(is_marker, "timestamp"),
-        file=of(~is_marker, "file"),
-        byte=of(~is_marker, "byte"),
-        marker_file=of(is_marker, "file"),
-        marker_byte=of(is_marker, "byte"),
     )
     rows = grouped.select(pl.col(name).cast(kind) for name, kind in IN_LOG.items())
     return rows.sort(pl.coalesce("first_offset", "marker"))

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from .entries import Ints, Mask
+from .entries import Mask
+
+Numbers = npt.NDArray[Any]  # offsets, or other whole numbers of one type
 
 
 class Ranges(NamedTuple):
     """Disjoint ranges of offsets in order: the first and the last of each."""
 
-    first: Ints
-    last: Ints
+    first: Numbers
+    last: Numbers
 
     def cover(self, first: int, last: int) -> bool:
         """Whether one range contains all offsets from `first` to `last`."""
         at = int(np.searchsorted(self.first, first, "right")) - 1
         return at >= 0 and bool(last <= self.last[at])
 
-    def hold(self, offsets: Ints) -> Mask:
+    def hold(self, offsets: Numbers) -> Mask:
         """A mask of the offsets that are in a range."""
         if not len(self.first):
             return np.zeros(len(offsets), bool)
@@ -29,11 +32,12 @@ class Ranges(NamedTuple):
         return (at >= 0) & (offsets <= self.last[np.maximum(at, 0)])
 
 
-def merged(low: Ints, high: Ints) -> Ranges:
+def merged(low: Numbers, high: Numbers) -> Ranges:
     """The union of the ranges low..high, as ranges that do not touch. Ranges with high < low are ignored."""
     order = np.argsort(low[low <= high], kind="stable")
     low, high = low[low <= high][order], np.maximum.accumulate(high[low <= high][order])
-    starts = np.append(True, low[1:] > high[:-1] + 1)[: len(low)]
+    is_apart = (low[1:] > high[:-1]) & (low[1:] - 1 > high[:-1])  # the first condition avoids an underflow
+    starts = np.append(True, is_apart)[: len(low)]
     ends = np.append(starts[1:], True)[: len(low)]
     return Ranges(low[starts], high[ends])
 

@@ -15,7 +15,7 @@ from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.coordinators import committed_at_last, group_evidence
 from ..partitions.entries import Mask
 from ..partitions.indeterminate_polls import indeterminate_polls
-from ..partitions.marks import IS_HANDLED
+from ..partitions.marks import IS_COMMITTED, IS_HANDLED
 from ..partitions.partition import Offsets, Partition
 from ..timelines.facts import SECOND
 from ..wording import definite, plural, short, some, some_values
@@ -48,19 +48,16 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     the record. Only __consumer_offsets shows the commit, and a member of the group recorded nothing.
     """
     recorders = p.context.filter(kind="handles")["process"]
+    offsets = p.entries["offset"].to_numpy()
     for group in groups_of(p):
-        commits = _with_unrecorded(p, group, commits_of(p, group))
-        recorded_end = greatest(commits["offset"], 0)
-        commits = _with_stored(p, group, commits)
+        known = _with_unrecorded(p, group, commits_of(p, group))
+        commits = _with_stored(p, group, known)
         polled = p.reads.filter(group.is_member)
         first, is_reset = _first_position(p, group, polled)
         existed = _existing_for_group(p, group, commits, first, polled)
+        is_passed = existed & (offsets < max(first, int(commits["offset"][-1]) if len(commits) else 0))
         recorded = _handled(p, group, commits)
         handled = recorded if recorders.is_in(group.members).any() else recorded | _polled(p, group)
-        # Missed: an entry that existed, below the last commit or the first position, that no member handled.
-        offsets = p.entries["offset"].to_numpy()
-        committed = int(commits["offset"][-1]) if len(commits) else 0
-        is_passed = existed & (offsets < max(committed, first))
         missed = np.unique(offsets[is_passed & ~handled])
         done = np.setdiff1d(offsets[is_passed], missed)
         if len(recorders) and np.isin(done, offsets[existed & handled & ~recorded]).any():
@@ -69,15 +66,15 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         if is_hidden.any():
             yield Unknown(f"a poll of {p.name} by {group} has no known outcome")
             missed = missed[~is_hidden]
-        # Records that a commit claims and records that the start skipped are separate findings. Where a seek or a
-        # committed offset chose the start, nothing was skipped.
-        claimed = missed[missed >= first]
-        if (claimed >= recorded_end).any() and (silent := _unrecorded_members(p, group)):
+        # What a commit claims, and what the start of the group skipped, are separate findings.
+        claimed, skipped = missed[missed >= first], missed[missed < first]
+        is_only_stored = claimed >= greatest(known["offset"], 0)
+        if is_only_stored.any() and (silent := _unrecorded_members(p, group)):
             yield Unknown(f"members of {group} owned {p.name} and recorded nothing ({some(silent)})")
-            claimed = claimed[claimed < recorded_end]
+            claimed = claimed[~is_only_stored]
         yield from _claimed(p, group, commits, claimed, done)
         if is_reset:
-            yield from _skipped(p, group, missed[missed < first], done)
+            yield from _skipped(p, group, skipped, done)
 
 
 def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> tuple[int, bool]:
@@ -207,7 +204,7 @@ def commit_regression(p: Partition) -> Iterator[Result]:
     for group in groups_or_clients(p):
         recorded = commits_of(p, group)
         yield from lost_commits(p, group, recorded)
-        commits = _with_previous(pl.concat([recorded, _assigned_offsets(p, group)]))
+        commits = _with_previous(p.marks.filter(IS_COMMITTED & group.is_member).sort("completed", "at", "index"))
         is_set_by_application = (pl.col("kind") == "seek") | ((pl.col("kind") == "assign") & ~pl.col("group"))
         moves = p.marks.filter(group.is_member & is_set_by_application & (pl.col("outcome") != "fail"))
         for row in commits.filter(pl.col("offset") < pl.col("previous_offset")).iter_rows(named=True):
@@ -255,12 +252,6 @@ def _went_back(p: Partition, group: Group, row: Row) -> str:
     return f"{row['process']} of {group} committed {at} at {seconds(row['completed'])} after {before}"
 
 
-def _assigned_offsets(p: Partition, group: Group) -> pl.DataFrame:
-    """The assignments by the group from a committed offset, as rows of `p.marks`."""
-    has_offset = pl.col("offset").is_not_null()
-    return p.marks.filter(pl.col("group"), group.is_member, has_offset, kind="assign", outcome="ok")
-
-
 def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     """Each commit with the latest one that completed before it began: of two that overlap, either may be first."""
     previous = commits.sort("completed", "at", "index").select(
@@ -274,9 +265,11 @@ def _with_unrecorded(p: Partition, group: Group, commits: pl.DataFrame) -> pl.Da
 
     Such an offset was committed without a record: an automatic commit of a member that was killed before its callback.
     """
-    assigned = _assigned_offsets(p, group).filter(
+    assigned = p.marks.filter(
+        IS_COMMITTED & group.is_member,
         pl.col("offset") > (commits["offset"][-1] if len(commits) else 0),
         pl.col("invoked") >= (commits["completed"][-1] if len(commits) else MIN_INT64),
+        kind="assign",
     )
     return pl.concat([commits, assigned.sort("completed", "at", "index")])
 

@@ -152,13 +152,12 @@ def _next_in_time(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 def _in_cycles(inferred: pl.DataFrame) -> pl.DataFrame:
     """Two versions of each key whose order has a cycle, with the transactions that show the first step."""
-    every = pl.concat([inferred.select("key", value=end) for end in ("before", "after")]).unique()
-    start = inferred.select("key", pl.lit(INITIAL).alias("before"), "after").filter(pl.col("after") != INITIAL).unique()
-    steps = pl.concat([inferred, start.with_columns(one=pl.lit(-1, pl.Int64), other=pl.lit(-1, pl.Int64))])
-    nodes = pl.concat([every, start.select("key", value="before")]).unique().sort("key", "value").with_row_index("node")
-    for end in ("before", "after"):
-        steps = steps.join(nodes.rename({"value": end, "node": f"{end}_node"}), on=["key", end], how="left")
-    source, target = (steps[f"{end}_node"].cast(pl.Int64).to_numpy() for end in ("before", "after"))
+    # The initial version comes before all others.
+    first = inferred.filter(pl.col("after") != INITIAL).select("key", pl.lit(INITIAL).alias("before"), "after").unique()
+    steps = pl.concat([inferred, first.with_columns(one=pl.lit(-1, pl.Int64), other=pl.lit(-1, pl.Int64))])
+    versions = pl.concat([steps.select("key", value=end) for end in ("before", "after")])
+    nodes = versions.select(pl.struct("key", "value").rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
+    source, target = nodes[: len(steps)], nodes[len(steps) :]
     label = components_of(len(nodes), Edges(source, target), "strong")
     inside = steps.filter(pl.Series(label[source] == label[target], dtype=pl.Boolean) & (pl.col("one") >= 0))
     inside = inside.sort("key", "one", "other").unique("key", keep="first", maintain_order=True)
