@@ -68,17 +68,14 @@ def _returns(timeline: Timeline, chain: list[Fact], until: int) -> Iterator[Fact
         if elected.kind not in ("elected", "elected-unclean", "begins") or elected.time is None or elected.time > until:
             continue
         deaths = {event.fact for event in timeline.died(elected.broker)}
-        stops = [fact for fact in chain if fact in deaths or _is_fault_on(fact, elected.broker)]
+        faults = (fact for fact in chain if fact.kind.startswith("fault-") and elected.broker in (fact.brokers or ()))
+        stops = [*(fact for fact in chain if fact in deaths), *faults]
         times = sorted(
             (fact.time for fact in stops if fact.time is not None and fact.time < elected.time), reverse=True
         )
         # The controller may fence the old session of a broker that has already returned.
         ends = (_ends_of_absence(timeline, elected.broker, since, elected.time) for since in times)
         yield from next(filter(None, ends), [])[-1:]
-
-
-def _is_fault_on(fact: Fact, broker: str | None) -> bool:
-    return fact.kind.startswith("fault-") and broker in (fact.brokers or ())
 
 
 def _ends_of_absence(timeline: Timeline, broker: str | None, since: int, until: int) -> list[Fact]:

@@ -33,7 +33,9 @@ def _window_of(p: Partition, finding: Finding) -> dict[str, Any]:
     values = [*finding.values[:1], *finding.values[-1:]]
     has_value = pl.col("value").is_in(values).fill_null(False)
     sends = p.sends.filter(at_place | has_value | near)
-    reads = _first_two(p.reads.filter(at_place | has_value | near))
+    reads = p.reads.filter(at_place | has_value | near)
+    if len(reads):  # more than two reads of a process, offset and value would show nothing new
+        reads = reads.filter(pl.int_range(pl.len()).over("process", "offset", "value") < 2)
     marks = p.marks.filter(at_place & (pl.col("kind") != "handle"))
     proven = set(places)
     if not places:  # brokers' files prove the finding: the operations on its first and last offset show it
@@ -66,11 +68,6 @@ def _offsets_of(finding: Finding) -> list[int]:
         return []
     last = finding.first_offset if finding.last_offset is None else finding.last_offset
     return sorted({finding.first_offset - 1, finding.first_offset, last, last + 1})
-
-
-def _first_two(reads: pl.DataFrame) -> pl.DataFrame:
-    """The first two reads of each process, offset and value: more would show nothing new."""
-    return reads.filter(pl.int_range(pl.len()).over("process", "offset", "value") < 2) if len(reads) else reads
 
 
 def _polls_of(p: Partition, reads: pl.DataFrame) -> pl.DataFrame:

@@ -62,11 +62,6 @@ def _metadata_of_this_log(metadata: pl.DataFrame, frames: Frames) -> pl.DataFram
     return metadata.clear() if is_stale else metadata
 
 
-def is_mentioned(frames: Frames) -> bool:
-    """Whether the brokers' server logs or the cluster metadata mention a partition."""
-    return any(len(frames.get(table, ())) for table in MENTIONED)
-
-
 def snapshot_times(settings: Settings) -> dict[str, int]:
     """The times (ns) of the dated snapshots, by name."""
     snapshots = settings.config.get("snapshots")

@@ -12,7 +12,7 @@ from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .common import Common
 from .coordinators import confirmed_producers, coordinated
-from .evidence import collected_logs, is_mentioned, resolved_sends, timeline_of
+from .evidence import MENTIONED, collected_logs, resolved_sends, timeline_of
 from .generation_parts import Recorded, parts_of
 from .generation_split import Part
 from .partition import Partition
@@ -80,7 +80,7 @@ def _native(
         known = coordinated(about["coordinated"], settings) if "coordinated" in about else None
         sends, resolved_count = resolved_sends(sends, logs, () if known is None else confirmed_producers(logs, known))
     timeline = None
-    if logs is not None or is_mentioned(whole):
+    if logs is not None or any(len(whole.get(table, ())) for table in MENTIONED):
         held = logs or replica_logs_of(topic, partition, {})
         seen = context if generation is None else without_other_changes(topic, context, generation)
         timeline = timeline_of(held, whole, common._replace(context=seen))

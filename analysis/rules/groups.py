@@ -99,8 +99,8 @@ def _claimed(p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets,
         covering = commits.filter(pl.col("offset") > int(run[-1]))
         covering = covering if len(covering) else commits.tail(1)
         # After a truncation, an earlier commit is of records that had these offsets before.
-        sent = _sent_at(p, int(run[0]))
-        since = covering if sent is None else covering.filter(pl.col("completed") >= sent)
+        sends = p.sends.filter(pl.col("outcome") != "fail", ~_is_lost(p), offset=int(run[0]))
+        since = covering.filter(pl.col("completed") >= least(sends["invoked"], MIN_INT64))
         row = (since if len(since) else covering).row(0, named=True)
         when = "at" if row["kind"] == "commit" else "before"
         proof: Proof = (f"{row['process']} commits {row['offset']}", row["at"])
@@ -118,12 +118,6 @@ def _claimed(p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets,
             "violation",
             proof,
         )
-
-
-def _sent_at(p: Partition, offset: int) -> int | None:
-    """The time (ns) at which the send of the record now at an offset was invoked; None if not recorded."""
-    held = p.sends.filter(pl.col("outcome") != "fail", offset=offset)
-    return least(held.filter(~_is_lost(p))["invoked"], None)
 
 
 def _skipped(p: Partition, group: Group, missed: Offsets, done: Offsets) -> Iterator[Result]:

@@ -296,14 +296,9 @@ def _of_older_generations(p: Partition, group: Group, commits: pl.DataFrame) -> 
 
 def _with_joined(rows: pl.DataFrame, p: Partition, group: Group, at: str) -> pl.DataFrame:
     """Adds `joined`: when (ns) the process of a row last subscribed before the time in the column `at`, if recorded."""
-    subscriptions = p.context.filter(group.is_member, kind="subscribe").sort("invoked")
+    subscribed = p.context.filter(group.is_member, kind="subscribe").select("process", joined="invoked").sort("joined")
     return rows.sort(at).join_asof(
-        subscriptions.select("process", joined="invoked"),
-        left_on=at,
-        right_on="joined",
-        by="process",
-        coalesce=False,
-        check_sortedness=False,
+        subscribed, left_on=at, right_on="joined", by="process", coalesce=False, check_sortedness=False
     )
 
 

@@ -122,13 +122,8 @@ def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
 def _without_crash_between(p: Partition, back: pl.DataFrame) -> pl.DataFrame:
     """The pairs of sends whose producer did not crash between their invocations."""
     crashes = p.context.filter(kind="crash").select("process", crashed="completed")
-    latest = back.sort("invoked", maintain_order=True).join_asof(
-        crashes.drop_nulls().sort("crashed"),
-        left_on="invoked",
-        right_on="crashed",
-        by="process",
-        check_sortedness=False,
-    )
+    pairs, dated = back.sort("invoked", maintain_order=True), crashes.drop_nulls().sort("crashed")
+    latest = pairs.join_asof(dated, left_on="invoked", right_on="crashed", by="process", check_sortedness=False)
     return latest.filter(pl.col("crashed").is_null() | (pl.col("crashed") <= pl.col("previous_invoked")))
 
 

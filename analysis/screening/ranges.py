@@ -85,27 +85,22 @@ def can_be_proved(topic: str, tables: Collection[str], rest: int, common: Common
 def unproved_rules(topic: str, ranges: Sequence[Facts], rest: Rows, common: Common) -> set[str]:
     """The rules that must judge the partition. `rest`: its rows that belong to no range."""
     settings, facts = common.settings, [fact for fact, _ in ranges]
+    final = final_reads_in(facts, rest, common)
+    is_read_by_final = bool(settings.final_processes()) or not settings.final or not any(fact.read for fact in facts)
+    known = np.minimum.accumulate([fact.known_since for fact in reversed(facts)])[::-1]
+    ordered = (fact.invoked_until <= later for fact, later in zip(facts[:-1], known[1:], strict=True))
+    premises = {
+        PROVED: only_grows(rest, common) and _values_are_unique(ranges, rest),
+        (*LOSS, *GROUPS): is_read_by_final and not (final["start"] > 0).any(),
+        UNREAD: _is_read(topic, facts, rest, bool(len(final)), common),
+        ORDERED_BY_TIME: all(ordered),
+        SENDS: _sends_follow(facts),
+        POLLS: _reads_follow(facts, rest.marks),
+        MEMBERS: not rest.marks["group_generation"].is_not_null().any(),
+    }
     unproved = chosen_rules(settings) - set(PROVED)
     unproved.update(rule for fact in facts for rule in fact.unproved)
-    if not only_grows(rest, common) or not _values_are_unique(ranges, rest):
-        unproved.update(PROVED)
-    has_read = any(fact.read for fact in facts)
-    if settings.final and not settings.final_processes() and has_read:
-        unproved.update((*LOSS, *GROUPS))
-    final = final_reads_in(facts, rest, common)
-    if (final["start"] > 0).any():
-        unproved.update((*LOSS, *GROUPS))
-    if not _is_read(topic, facts, rest, bool(len(final)), common):
-        unproved.update(UNREAD)
-    known = np.minimum.accumulate([fact.known_since for fact in reversed(facts)])[::-1]
-    if any(later < fact.invoked_until for fact, later in zip(facts[:-1], known[1:], strict=True)):
-        unproved.update(ORDERED_BY_TIME)
-    if not _sends_follow(facts):
-        unproved.update(SENDS)
-    if not _reads_follow(facts, rest.marks):
-        unproved.update(POLLS)
-    if rest.marks["group_generation"].is_not_null().any():
-        unproved.update(MEMBERS)
+    unproved.update(rule for rules, holds in premises.items() if not holds for rule in rules)
     if rest.marks.select(IS_OF_GROUP.any()).item() and not _groups_follow(facts, rest, unproved, final, settings):
         unproved.update(GROUPS)
     return unproved

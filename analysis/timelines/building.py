@@ -281,23 +281,17 @@ def _high_watermark(builder: Builder, point: dict[str, Any]) -> None:
 def _from_faults(builder: Builder) -> None:
     """Adds the faults of the history, and the deaths and starts of brokers that they caused."""
     for fault in builder.faults:
-        nodes = nodes_of(fault.nodes) if fault.nodes else ""
-        message = _fault_sentence(fault, nodes)
         details = fault.details or {}
         topic, partition = details.get("topic"), details.get("partition")
-        if fault.kind in DISK_FAULTS and fault.type == "fault":
-            logs = "logs" if topic is None else f"{topic}-{partition}" if partition is not None else str(topic)
-            message = DISK_FAULTS[fault.kind].format(logs, nodes)
         if fault.kind in TOPIC_FAULTS and fault.type == "fault" and topic is not None:
             _topic_fault(builder, fault, str(topic))
             continue
         name = None if topic is None or partition is None else f"{topic}-{partition}"
-        kind, hit = f"{fault.type}-{fault.kind}", frozenset(fault.nodes)
         # A fault with a duration begins when it is invoked: a broker that stops in order leaves before that completes.
         is_beginning = fault.type == "fault" and fault.kind not in INSTANT_FAULTS
         time = fault.invoked if is_beginning else fault.completed
-        fact = Fact(message, kind, time, place=fault.place, partition=name, brokers=hit)
-        builder.fault_facts.append(fact)
+        about: dict[str, Any] = {"place": fault.place, "partition": name, "brokers": frozenset(fault.nodes)}
+        builder.fault_facts.append(Fact(_fault_sentence(fault), f"{fault.type}-{fault.kind}", time, **about))
         for node in fault.nodes:
             if fault.type == "fault" and fault.kind in DEATHS:
                 text = f"broker {node} {DEATHS[fault.kind]}"
@@ -308,8 +302,13 @@ def _from_faults(builder: Builder) -> None:
                 builder.events.append(BrokerEvent(again, node, "started"))
 
 
-def _fault_sentence(fault: Fault, nodes: str) -> str:
+def _fault_sentence(fault: Fault) -> str:
     """A fault's start or end: `broker 2 was restarted`, `pause of broker 2 ended`."""
+    nodes, details = nodes_of(fault.nodes) if fault.nodes else "", fault.details or {}
+    if fault.kind in DISK_FAULTS and fault.type == "fault":
+        topic, partition = details.get("topic"), details.get("partition")
+        logs = "logs" if topic is None else f"{topic}-{partition}" if partition is not None else str(topic)
+        return DISK_FAULTS[fault.kind].format(logs, nodes)
     if fault.kind == "restart" and fault.type == "heal":
         return f"{nodes or 'the cluster'} {'were' if len(fault.nodes) > 1 else 'was'} restarted"
     if fault.kind in OF_ADMINISTRATORS:

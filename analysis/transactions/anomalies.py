@@ -62,12 +62,6 @@ def version_in_words(value: str) -> str:
     return f"[{' '.join(map(shown, chosen))}]"
 
 
-def repeated_writes(writes: pl.DataFrame) -> pl.DataFrame:
-    """The keys to which a value was written twice, or nil, the initial state: their versions identify no writer."""
-    counts = writes.group_by("key", "value").len()
-    return counts.filter((pl.col("len") > 1) | (pl.col("value") == "nil")).select("key").unique()
-
-
 def intermediate_reads(history: TxnHistory, writes: pl.DataFrame, reads: pl.DataFrame) -> Iterator[Anomaly]:
     """G1b: a transaction read a version that another one replaced before it ended. `reads`: key, value, txn."""
     replaced = writes.filter(pl.col("step") < pl.col("step").max().over("txn", "key"))

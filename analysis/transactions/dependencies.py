@@ -70,7 +70,7 @@ def _native(p: Partition) -> pl.DataFrame:
     sends = p.possible_sends.filter(pl.col("outcome") != "fail", pl.col("value").is_not_null())
     writers = sends.select(
         "at",
-        _start_unless_synthetic(),
+        pl.when(~pl.col("synthetic").fill_null(False)).then("invoked").fill_null(MIN_INT64).alias("start"),
         pl.when("acknowledged").then("completed").fill_null(MAX_INT64).alias("end"),
         "process",
         "value",
@@ -91,11 +91,6 @@ def _native(p: Partition) -> pl.DataFrame:
     known = log.join(writers.filter("txn"), on="value", maintain_order="left")
     read = _read_from(writers.drop("txn"), reads).filter(pl.col("target_end") >= pl.col("source_start"))
     return pl.concat([_neighbours(known), read])
-
-
-def _start_unless_synthetic() -> pl.Expr:
-    known = pl.when(~pl.col("synthetic").fill_null(False)).then("invoked")
-    return known.fill_null(MIN_INT64).alias("start")
 
 
 def _in_jepsen(p: Partition) -> pl.DataFrame:

@@ -14,7 +14,7 @@ import polars as pl
 
 from ...histories.settings import Settings
 from . import list_append, rw_register
-from .anomalies import Anomaly, collect, repeated_writes
+from .anomalies import Anomaly, collect
 from .txn_history import TxnHistory
 from .version_edges import Versions
 
@@ -29,8 +29,12 @@ class OfKeys(NamedTuple):
 
 
 def without_repeated(history: TxnHistory) -> tuple[TxnHistory, int]:
-    """The history without the keys to which a value was written twice, and their number."""
-    repeated = repeated_writes(history.writes())
+    """The history without the keys whose versions identify no writer, and their number.
+
+    To such a key a value was written twice, or nil, the initial state.
+    """
+    counts = history.writes().group_by("key", "value").len()
+    repeated = counts.filter((pl.col("len") > 1) | (pl.col("value") == "nil")).select("key").unique()
     steps = history.steps.join(repeated, on="key", how="anti", maintain_order="left")
     return replace(history, steps=steps), len(repeated)
 
