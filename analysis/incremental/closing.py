@@ -6,7 +6,8 @@ offset contradicts this (`contradiction`): then the whole history is judged agai
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -100,8 +101,7 @@ def close_ranges(
     marks, until, counts = _without_closed_marks(rest.marks, below, settings)
     others = [facts[number] for number in facts if number not in newly]
     merged = _merged([*([before.facts] if before else []), *(facts[number] for number in newly)], others, rest.marks)
-    for name, number in counts.items():
-        merged.counts[name] = merged.counts.get(name, 0) + number
+    merged = merged._replace(counts=_summed([merged.counts, counts]))
     until = max(until, before.dropped_until if before else MIN_INT64)
     known = Closed(below, merged, values, until, _groups(marks, settings), handlers_of(common.context))
     return known, {**proved.tables, "marks": [marks]}
@@ -146,10 +146,6 @@ def _has_final_reader(facts: Mapping[int, RangeFacts], rest: Rows, settings: Set
 
 def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: pl.DataFrame) -> RangeFacts:
     """The facts of adjacent ranges as those of one range, in bounded size; `others` are the facts of later ranges."""
-    numbers: dict[str, int] = {}
-    for fact in closed:
-        for name, number in fact.counts.items():
-            numbers[name] = numbers.get(name, 0) + number
     firsts: dict[str, Any] = {}
     lasts: dict[str, Any] = {}
     unhandled: dict[str, int] = {}
@@ -162,7 +158,7 @@ def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: p
     latencies = [took for fact in closed for took in fact.latencies]
     return RangeFacts(
         unproved=[],
-        counts=numbers,
+        counts=_summed(fact.counts for fact in closed),
         known_since=min(fact.known_since for fact in closed),
         invoked_until=max(fact.invoked_until for fact in closed),
         sent_by=[(process, first, lasts[process]) for process, first in firsts.items()],
@@ -191,6 +187,13 @@ def _joined(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: p
                 own = list(runs)
                 found.append(own[0]._replace(ended=own[-1].ended, position=own[-1].position))
     return found
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(total)
 
 
 def _spanning(extents: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:

@@ -108,11 +108,40 @@ def replaced(p: Partition) -> pl.DataFrame:
 
     Columns: value; surely (false: it is only possibly later); since (ns): when the first such record was sent.
     """
-    keyed = pl.col("key").is_not_null() & (pl.col("outcome") != "fail")
+    keyed = _sends_with_repeated_keys(p)
+    behind = (
+        keyed.drop_nulls("offset")
+        .group_by("key", "offset")
+        .agg(pl.col("invoked").min())
+        .sort("key", "offset", descending=True)
+        .select("key", "offset", behind=pl.col("invoked").cum_min().shift(1).over("key"))
+    )
+    unplaced = pl.col("offset").is_null()
+    # If one of two records has no offset, the order of time shows the later one.
+    present = pl.col("invoked").filter("present")
+    last, last_unplaced = present.max(), present.filter(unplaced.filter("present")).max()
+    is_later = pl.when(unplaced).then(last.over("key")).otherwise(last_unplaced.over("key")) > pl.col("completed")
+    # A record acknowledged before this one was sent is before it; any other record of its key may be behind it.
+    end = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
+    last_end = end.max().over("key")
+    last_other_end = pl.when(end == last_end).then(end.top_k(2).min().over("key")).otherwise(last_end)
+    last_unplaced_end = end.filter(unplaced).max().over("key")
+    may_be_later = pl.when(unplaced).then(last_other_end).otherwise(last_unplaced_end) >= pl.col("invoked")
+    judged = keyed.join(behind, on=["key", "offset"], how="left", maintain_order="left").with_columns(
+        surely=pl.col("behind").is_not_null() | is_later.fill_null(False), perhaps=may_be_later.fill_null(False)
+    )
+    first_of_key = pl.when("perhaps").then(pl.col("invoked").min().over("key"))
+    dated = judged.with_columns(since=pl.min_horizontal("behind", first_of_key))
+    superseding = dated.filter((pl.col("surely") | pl.col("perhaps")) & pl.col("value").is_not_null())
+    return superseding.group_by("value").agg(pl.col("surely").any(), pl.col("since").min())
+
+
+def _sends_with_repeated_keys(p: Partition) -> pl.DataFrame:
+    """The sends that did not fail and share their key; `offset` is where the record is, `present` if it is known."""
+    keyed = p.possible_sends.filter(pl.col("key").is_not_null() & (pl.col("outcome") != "fail"))
     read = p.entries.filter(pl.col("times") > 0).select("value", read_offset="offset").unique("value")
-    keyed_sends = (
-        p.possible_sends.filter(keyed)
-        .filter(pl.col("key").is_duplicated())
+    return (
+        keyed.filter(pl.col("key").is_duplicated())
         .join(read, on="value", how="left", maintain_order="left")
         .with_columns(
             pl.coalesce("offset", "read_offset").alias("offset"),
@@ -120,28 +149,3 @@ def replaced(p: Partition) -> pl.DataFrame:
             pl.col("completed").fill_null(MAX_INT64),
         )
     )
-    behind = (
-        keyed_sends.drop_nulls("offset")
-        .group_by("key", "offset")
-        .agg(pl.col("invoked").min())
-        .sort("key", "offset", descending=True)
-        .select("key", "offset", behind=pl.col("invoked").cum_min().shift(1).over("key"))
-    )
-    unplaced = pl.col("offset").is_null()
-    last = pl.col("invoked").filter("present")
-    # If one of two records has no offset, the order of time shows the later one.
-    anywhere, nowhere = last.max().over("key"), last.filter(unplaced.filter("present")).max().over("key")
-    later = pl.when(unplaced).then(anywhere).otherwise(nowhere) > pl.col("completed")
-    # A record acknowledged before this one was sent is before it; any other record of its key may be behind it.
-    end = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
-    last_end = end.max().over("key")
-    rest = pl.when(end == last_end).then(end.top_k(2).min().over("key")).otherwise(last_end)
-    perhaps = pl.when(unplaced).then(rest).otherwise(end.filter(unplaced).max().over("key")) >= pl.col("invoked")
-    perhaps = perhaps.fill_null(False)
-    judged = keyed_sends.join(behind, on=["key", "offset"], how="left", maintain_order="left").with_columns(
-        surely=pl.col("behind").is_not_null() | later.fill_null(False),
-        perhaps=perhaps,
-        since=pl.min_horizontal("behind", pl.when(perhaps).then(pl.col("invoked").min().over("key"))),
-    )
-    superseding = judged.filter((pl.col("surely") | "perhaps") & pl.col("value").is_not_null())
-    return superseding.group_by("value").agg(pl.col("surely").any(), pl.col("since").min())

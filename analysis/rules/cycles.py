@@ -164,11 +164,11 @@ def judge_cycles(found: Mapping[str, Found], settings: Settings) -> CyclesJudged
         if shown := tuple(cycle for cycle in others if _why_permitted(cycle, settings)):
             permitted[name] = Cycles(cycles.count - len(cycles.shortest) + len(shown), shown)
 
-    def sentence(about: CycleInWords) -> str:
-        return f"{about.whole()} ({_why_permitted(about.cycle, settings)})"
+    def with_reason(cycle: Cycle) -> CycleInWords:
+        return CycleInWords(cycle, note=_why_permitted(cycle, settings))
 
     violations = findings_of_cycles(found["committed"], dict.fromkeys(TYPES, "violation"))
-    allowed = findings_of_cycles(permitted, dict.fromkeys(TYPES, "permitted"), sentence)
+    allowed = findings_of_cycles(permitted, dict.fromkeys(TYPES, "permitted"), with_reason)
     return CyclesJudged((*violations, *allowed), tuple(missing))
 
 
@@ -191,10 +191,7 @@ def _why_permitted(cycle: Cycle, settings: Settings) -> str:
 
 
 def findings_of_cycles(
-    found: Found,
-    severities: Mapping[str, str],
-    sentence_of: Callable[[CycleInWords], str] | None = None,
-    in_words: Callable[[Cycle], CycleInWords] | None = None,
+    found: Found, severities: Mapping[str, str], in_words: Callable[[Cycle], CycleInWords] | None = None
 ) -> Iterator[tuple[Finding, Drawing]]:
     """A finding and its drawing for each cycle; the last one of a type has the count of the other components."""
     for name, cycles in found.items():
@@ -203,8 +200,7 @@ def findings_of_cycles(
             others = cycles.count - len(cycles.shortest) if is_last else 0
             more = f"; {plural(others, 'more component has', 'more components have')} such a cycle" if others else ""
             about = (in_words or CycleInWords)(cycle)
-            sentence = sentence_of(about) if sentence_of else about.whole()
-            yield _finding(name, about, sentence + more, severities[name], 1 + others), about.drawing()
+            yield _finding(name, about, about.whole() + more, severities[name], 1 + others), about.drawing()
 
 
 def _finding(name: str, about: CycleInWords, sentence: str, severity: str, count: int) -> Finding:
@@ -239,6 +235,7 @@ class CycleInWords:
 
     cycle: Cycle
     in_jepsen: bool = False  # keys in place of partitions, and no times
+    note: str = ""  # behind the whole cycle
 
     @cached_property
     def _names(self) -> dict[int, str]:
@@ -277,7 +274,8 @@ class CycleInWords:
         steps = self.cycle.steps
         following = "other" if len(steps) == 2 else "next, and the last before the first"
         why = "; ".join(map(self.step, steps))
-        return f"{', '.join(map(self.name, steps))}: {why}: each must come before the {following}"
+        note = f" ({self.note})" if self.note else ""
+        return f"{', '.join(map(self.name, steps))}: {why}: each must come before the {following}{note}"
 
     def _where(self, row: dict[str, Any], end: str) -> str:
         offset = "?" if row[f"{end}_offset"] is None else row[f"{end}_offset"]

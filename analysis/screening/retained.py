@@ -175,19 +175,15 @@ def _passed(cells: Cells, keep: Mask) -> pl.DataFrame:
 def with_others(summary: dict[str, Any], left: Others) -> dict[str, Any]:
     """The summary of a condensed partition, with the counts and figures of the rows that were not retained."""
     parts, latency = left
-    sums = {name: sum(part.counts[name] for part in parts) for name in ("sends", "reads", "handled_again")}
-    counts, figures = {**summary["counts"]}, summary["figures"]
-    for name, number in (("sends", sums["sends"]), ("acknowledged", sums["sends"]), ("reads", sums["reads"])):
-        counts[name] += number
-    counts["records"] += sums["sends"] + sums["reads"]
+    sends, reads, again = (sum(part.counts[name] for part in parts) for name in ("sends", "reads", "handled_again"))
+    added = {"sends": sends, "acknowledged": sends, "reads": reads, "records": sends + reads}
+    counts = {name: number + added.get(name, 0) for name, number in summary["counts"].items()}
     summary = {**summary, "counts": counts, "latency": None if latency is None else int(latency)}
-    others = [{"figures": part.figures} for part in parts if part.figures]
-    if not others:
+    every = [{"figures": figures} for figures in (summary["figures"], *(part.figures for part in parts)) if figures]
+    if len(every) == 1:
         return summary
-    bins = bins_of(figures["bins"])
-    impact = {**figures["impact"]}
-    impact["acknowledged"] += sums["sends"]
-    impact["handled_again"] += sums["handled_again"]
-    together = [{"figures": figures}, *others]
-    both = {"series": series_of(together, [], bins), "latency": latency_of(together, bins)}
-    return {**summary, "figures": {**figures, **both, "impact": impact}}
+    figures = summary["figures"]
+    bins, impact = bins_of(figures["bins"]), figures["impact"]
+    added = {"acknowledged": impact["acknowledged"] + sends, "handled_again": impact["handled_again"] + again}
+    both = {"series": series_of(every, [], bins), "latency": latency_of(every, bins)}
+    return {**summary, "figures": {**figures, **both, "impact": {**impact, **added}}}
