@@ -101,6 +101,10 @@ class Lost(TopicPartition):
         """The times (ns) of the first and the last acknowledgement, or end of a transaction, at clients."""
         return self.committed or (self.first_acked, self.last_acked)
 
+    def as_range(self) -> LostRange:
+        """What incidents show of it."""
+        return LostRange(self.topic, self.partition, self.first, self.last, self.count, self.read, *self.reported)
+
     @property
     def stored(self) -> int:
         """The time (ns) at which all of them were in a log; 0 if it is not recorded."""

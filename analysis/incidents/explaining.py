@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ...histories.tables import Finding
-from ..causes.cases import LOSSES, Explanation, Lost, LostRange
+from ..causes.cases import LOSSES, Explanation, Lost
 from ..partitions.partition import Partition
 from ..rules import RULES
 from ..rules.rule import sends_of
@@ -44,8 +44,8 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
     for together, lost, explanation in _explained(p, findings):
         key = _sharing_key(together[0], lost, explanation)
         if key not in shared:
-            about: Record = {"findings": [], "says": together[0].sentence[:MAX_TEXT], "lost": _lost_range(lost)}
-            shared[key] = {**about, **explanation.record()}
+            about: Record = {"findings": [], "says": together[0].sentence[:MAX_TEXT]}
+            shared[key] = {**about, "lost": lost and asdict(lost.as_range()), **explanation.record()}
             records.append(shared[key])
             if explanation.chain:
                 # A consequence of a loss with the same facts shares the explanation of the loss.
@@ -81,10 +81,3 @@ def _sharing_key(finding: Finding, lost: Lost | None, explanation: Explanation) 
     if explanation.chain:
         return explanation.cause, tuple(explanation.chain)
     return finding.rule, finding.severity, explanation.cause, tuple(explanation.missing)
-
-
-def _lost_range(lost: Lost | None) -> Record | None:
-    """A lost range as a record; None for findings that are no losses."""
-    if lost is None:
-        return None
-    return asdict(LostRange(lost.topic, lost.partition, lost.first, lost.last, lost.count, lost.read, *lost.reported))

@@ -121,7 +121,8 @@ def _closed_end(
     """
     size = settings.range_offsets
     below = before.below if before else 0
-    if not facts or _has_final_reader(facts, rest, settings):
+    final = settings.final_processes() if settings.final else []
+    if not facts or any(fact.final for fact in facts.values()) or rest.marks["process"].is_in(final).any():
         return below
     read: dict[str, int] = {}
     for run in (run for fact in (*([before.facts] if before else []), *facts.values()) for run in fact.runs):
@@ -137,11 +138,6 @@ def _closed_end(
             break
         below = end
     return below
-
-
-def _has_final_reader(facts: Mapping[int, RangeFacts], rest: Rows, settings: Settings) -> bool:
-    final = settings.final_processes() if settings.final else []
-    return any(fact.final for fact in facts.values()) or bool(rest.marks["process"].is_in(final).any())
 
 
 def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: pl.DataFrame) -> RangeFacts:

@@ -34,9 +34,10 @@ class LastTimes(NamedTuple):
     last: int
 
 
-def clocks_of(operations: pl.DataFrame) -> list[Clock] | None:
-    """The clocks in rows of (process, invoked, invoked_at); None if one may have been set back by an hour."""
+def clocks_of(*tables: pl.DataFrame) -> list[Clock] | None:
+    """The clocks by which tables of observations were recorded; None if one may have been set back by an hour."""
     time, place = pl.col("invoked"), pl.col("invoked_at")
+    operations = pl.concat([rows.select("process", time, place) for rows in tables]).drop_nulls()
     spans = operations.group_by("process", split=place // (1 << 32)).agg(
         place.min().alias("low"), place.max().alias("high"), time.min().alias("begun"), time.max().alias("ended")
     )

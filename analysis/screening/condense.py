@@ -64,7 +64,7 @@ def borders_of(
         return None
     spans = _jumps(every, rest.marks)
     polls = _open_polls(facts, common.context)
-    clocks = clocks_of(rest.marks.select("process", "invoked", "invoked_at").drop_nulls())
+    clocks = clocks_of(rest.marks)
     if spans is None or polls is None or clocks is None:
         return None
     final = final_reads_in(every, rest, common) if settings.final else None

@@ -121,7 +121,7 @@ def suspects_of_range(
     settings = common.settings
     cells = Cells.of(tables, number, settings.range_offsets)
     sends, reads = cells.sends, cells.reads
-    if _is_irregular(cells) or (clocks := clocks_of(_invocations(cells))) is None:
+    if _is_irregular(cells) or (clocks := clocks_of(sends, reads, cells.marks)) is None:
         return None
     unplaced = common.unplaced.filter(topic=topic).select(rest.sends.columns)
     late = _late(cells, pl.concat([rest.sends, unplaced]), rest.marks, borders.known_above[number])
@@ -159,11 +159,6 @@ def _is_irregular(cells: Cells) -> bool:
     odd_sends = cells.sends.select((pl.col("txn") | pl.col("synthetic") | (pl.col("index") > 0)).any()).item()
     odd_marks = cells.marks.select((IS_ODD_MARK | pl.col("group_generation").is_not_null()).any()).item()
     return bool(odd_sends or cells.reads["txn"].any() or odd_marks)
-
-
-def _invocations(cells: Cells) -> pl.DataFrame:
-    columns = ("process", "invoked", "invoked_at")
-    return pl.concat([frame.select(columns) for frame in (cells.sends, cells.reads, cells.marks)]).drop_nulls()
 
 
 def _completions(cells: Cells) -> pl.DataFrame:
