@@ -74,7 +74,7 @@ def _space_options(command: Command) -> Command:
 @click.option(
     "--runs",
     default=2_000,
-    show_default="2000, which take one core about a minute",
+    show_default="2000: half a minute to two minutes of one core",
     type=click.IntRange(1),
     help="Number of schedules.",
 )
