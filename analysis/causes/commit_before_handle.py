@@ -47,10 +47,7 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
         skipped = f"why {poll['process']} skipped the records"
         return needs(f"{skipped}: it kept running and handled offset {later} of {missed.name}")
     polled_first = f"{poll['process']} polled offset {missed.first} of {missed.name}"
-    facts = [
-        missed.fact({**poll, "first_offset": missed.first}, "polled", polled_first),
-        _end_fact(missed, poll, end),
-    ]
+    facts = [missed.fact({**poll, "first_offset": missed.first}, "polled", polled_first), _end_fact(missed, poll, end)]
     if own:
         text = f"{own['process']} committed offset {own['first_offset']} of {missed.name}"
         facts.append(missed.fact(own, "committed", text))

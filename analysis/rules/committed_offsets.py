@@ -15,7 +15,7 @@ from ..partitions.coordinators import committed_at_last
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.log_start import highest_end
-from ..partitions.partition import Partition
+from ..partitions.partition import Partition, once
 from ..replicas.resolved_outcomes import is_leader_collected
 from .group_commits import Group, commits_of, groups_or_clients
 from .loss import outcomes_of_sends
@@ -54,16 +54,14 @@ def commit_beyond_end(p: Partition) -> Iterator[Result]:
     Unknown when: The commit is beyond everything known of the log, and nothing later shows the log's end. A last stable
     offset shows none, nor do final reads that return nothing or that read a log with transactions.
     """
-    ends: list[KnownEnd] | None = None
     judged = []
     for group in groups_or_clients(p):
         commits = commits_of(p, group)
         if not len(commits):
             continue
-        ends = _certain_ends(p) if ends is None else ends
-        contradicted = _last_contradicted(commits, ends)
+        contradicted = _last_contradicted(commits, _certain_ends(p))
         if contradicted is None:
-            yield from _unknowns(p, group, commits, ends)
+            yield from _unknowns(p, group, commits)
         elif clock := foreign_clock(p):
             yield Unknown(clock)
         else:
@@ -102,11 +100,11 @@ def _last_contradicted(commits: pl.DataFrame, ends: list[KnownEnd]) -> tuple[dic
     return None
 
 
-def _unknowns(p: Partition, group: Group, commits: pl.DataFrame, ends: list[KnownEnd]) -> Iterator[Unknown]:
+def _unknowns(p: Partition, group: Group, commits: pl.DataFrame) -> Iterator[Unknown]:
     """The group's last commit beyond every known offset, if no later end of the log confirms or contradicts it."""
     # Each transaction may add a marker behind the last record.
     markers = p.sends.filter("txn")["at"].n_unique()
-    reached = max([highest_end(p) + markers, *(end.offset for end in ends)])
+    reached = max([highest_end(p) + markers, *(end.offset for end in _certain_ends(p))])
     beyond = commits.filter(pl.col("offset") > reached)
     if len(beyond):
         row = beyond.row(-1, named=True)
@@ -116,12 +114,12 @@ def _unknowns(p: Partition, group: Group, commits: pl.DataFrame, ends: list[Know
         )
 
 
+@once
 def _certain_ends(p: Partition) -> list[KnownEnd]:
     """The certain ends of the log: from end offsets, from final reads, and from the last leader's log."""
     returned = p.log_ends.select("offset", "invoked", "completed", "at").rows()
-    ends = [KnownEnd(offset, begun, done, f"end offset {offset}", at) for offset, begun, done, at in returned]
-    ends = [end for end in ends if not _is_refuted(p, end)] if ends else ends
-    return [*ends, *_final_read_end(p), *_leader_log_end(p)]
+    ends = (KnownEnd(offset, begun, done, f"end offset {offset}", at) for offset, begun, done, at in returned)
+    return [*(end for end in ends if not _is_refuted(p, end)), *_final_read_end(p), *_leader_log_end(p)]
 
 
 def _is_refuted(p: Partition, end: KnownEnd) -> bool:

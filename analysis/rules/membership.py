@@ -139,26 +139,20 @@ def holds_of(p: Partition, group: Group) -> pl.DataFrame:
     ended it), ended_at.
     """
     marks, context = (frame.filter(group.is_member) for frame in (p.marks, p.context))
-    begun = marks.filter(pl.col("kind").is_in(["assign", "owned"]), pl.col("group"), outcome="ok")
-    begun = begun.unique(["process", "at"], keep="first", maintain_order=True)
-    of_all = (pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") == "0")
-    ends = pl.concat(
-        [
-            context.filter(pl.col("kind").is_in(["assign", "crash", "subscribe"]) | of_all),
-            marks.filter(kind="revoke"),
-        ],
-        how="diagonal",
-    ).filter(pl.col("outcome") != "fail")
-    ends = ends.select("process", until="invoked", ended_at="at", is_revoked=pl.col("kind") == "revoke").drop_nulls()
+    is_begin = pl.col("kind").is_in(["assign", "owned"]) & pl.col("group") & (pl.col("outcome") == "ok")
+    begun = marks.filter(is_begin).unique(["process", "at"], keep="first", maintain_order=True)
     holds = begun.select("process", "member", GENERATION, since="completed", at="at")
+    of_all = (pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") == "0")
+    all_ended = context.filter(pl.col("kind").is_in(["assign", "crash", "subscribe"]) | of_all)
+    ended = pl.concat([all_ended, marks.filter(kind="revoke")], how="diagonal").filter(pl.col("outcome") != "fail")
+    ends = ended.select("process", until="invoked", ended_at="at", is_revoked=pl.col("kind") == "revoke").drop_nulls()
     # At one time the order of the lines counts, and an assignment ends what was held before it, not itself.
-    order = {"time": pl.coalesce("since", "until"), "line": pl.coalesce("at", "ended_at")}
-    events = pl.concat([ends, holds], how="diagonal").with_columns(**order)
-    events = events.sort("time", "line", "since", nulls_last=False, maintain_order=True)
-    following = pl.col("until", "ended_at", "is_revoked").fill_null(strategy="backward").over("process")
+    order = (pl.coalesce("since", "until"), pl.coalesce("at", "ended_at"), "since")
+    events = pl.concat([ends, holds], how="diagonal").sort(*order, nulls_last=False, maintain_order=True)
+    next_end = pl.col("until", "ended_at", "is_revoked").fill_null(strategy="backward").over("process")
     return (
-        events.with_columns(following)
-        .filter(pl.col("since").is_not_null())
+        events.with_columns(next_end)
+        .drop_nulls("since")
         .select("process", "member", "generation", "since", "until", "at", "is_revoked", "ended_at")
         .with_columns(pl.col("until").fill_null(MAX_INT64), pl.col("is_revoked").fill_null(False))
     )

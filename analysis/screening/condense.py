@@ -49,11 +49,7 @@ MAX_OFFSETS = 10_000_000  # that are retained
 
 
 def borders_of(
-    topic: str,
-    ranges: Mapping[int, Facts],
-    rest: Rows,
-    unproved: Collection[str],
-    common: Common,
+    topic: str, ranges: Mapping[int, Facts], rest: Rows, unproved: Collection[str], common: Common
 ) -> Borders | None:
     """What each range must know of the others; None if the partition cannot be condensed."""
     settings = common.settings
