@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import polars as pl
 import pytest
 from campaign import IS_CAMPAIGN, examples
 from combined_corpus import BREAKING, JudgedRun, combine
@@ -16,9 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.engines import local
 from logjudge.analysis.figures import merge_figures
+from logjudge.analysis.partitions.foreign_clock import HOUR_NS
 from logjudge.analysis.results import Results
+from logjudge.analysis.screening.clocks import LastTimes, clocks_of, has_other_unit, was_set_back
 from logjudge.analysis.screening.retained import Others
 from logjudge.histories.bundle import Run, open_run
+from logjudge.histories.tables import MIN_INT64
 from notation import parse
 from screened import judged, without_figures
 from test_ranges import judged_by_ranges
@@ -234,3 +238,36 @@ def test_spark_judges_condensed_partitions_the_same(spark: Any, tmp_path: Path) 
     assert there.findings().equals(here.findings())
     plain = json.loads(json.dumps([without_figures(one) for one in here.summaries]))
     assert [without_figures(one) for one in there.summaries] == plain
+
+
+SECOND = 10**9
+ORDINARY = [LastTimes("p", 500 * SECOND, SECOND, 600 * SECOND), LastTimes("q", 590 * SECOND, SECOND, 590 * SECOND)]
+
+
+@pytest.mark.parametrize(
+    ("others", "is_other"),
+    [
+        ([], False),
+        ([LastTimes("r", 590_000, 1_000, 590_000)], True),  # milliseconds
+        ([LastTimes("r", 10_000, 1_000, 10_000), LastTimes("r", 590_000, 11_000, 590_000)], True),  # in two ranges
+        ([LastTimes("r", 10_000, 1_000, 590_000)], True),  # its last record is not plain, and may count or not
+        ([LastTimes("r", MIN_INT64, 300 * SECOND, 590 * SECOND)], False),  # no record of it is plain
+        ([LastTimes("r", 10_000, 1_000, 10_000)], False),  # it ended long before the others in any unit
+    ],
+)
+def test_a_process_in_another_unit_is_noticed(others: list[LastTimes], is_other: bool) -> None:
+    assert has_other_unit([*ORDINARY, *others]) == is_other
+
+
+def invocations(*times: int) -> pl.DataFrame:
+    rows = [("p", time, place) for place, time in enumerate(times)]
+    return pl.DataFrame(rows, schema=["process", "invoked", "invoked_at"], orient="row")
+
+
+def test_a_clock_that_was_set_back_is_noticed_within_a_range_and_between_ranges() -> None:
+    assert clocks_of(invocations(0, HOUR_NS, 0)) is None
+    before, after = (clocks_of(invocations(*times)) or [] for times in ((0, 2 * HOUR_NS), (HOUR_NS // 2, HOUR_NS)))
+    after = [clock._replace(places=(2, 3)) for clock in after]
+    assert was_set_back([*after, *before])
+    assert not was_set_back(before)
+    assert not was_set_back([*before, *(clock._replace(process="q") for clock in after)])
