@@ -72,19 +72,21 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
 
 
 def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
+    """The leader change by the epochs that the first lost offset had when it was written (`then`) and has `now`."""
     then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
     old = timeline.terms.get(then) if then is not None else _term_at(led, lost.first_acked or lost.written, now)
     known = LeaderChange(old)
     if old is None or old.leader is None:
         known = LeaderChange(old, missing=(f"the leader of {lost.name} when the records were acknowledged",))
-    if old is not None and now == old.epoch:
+    if old is not None and now == old.epoch:  # the epoch of the acknowledgement has other records there
         return replace(known, old=_stale_leader(timeline, lost, old) or old, new=old)
     if then is None and now is None and old is not None and (stale := _stale_leader(timeline, lost, old)):
         return replace(known, old=stale, new=old)  # the offsets are beyond the log of the new leader
     after = [term for term in led if old is None or term.epoch > old.epoch]
     held_until = max((term.epoch for term in after if _brings_back(timeline, term, known.old_leader, lost)), default=-1)
     if now is not None and now < max(held_until, -1 if then is None else then):
+        # Records older than the lost ones are there again: their writer never had the lost ones.
         following = [term for term in after if term.epoch > held_until]
         return replace(known, new=_returned_term(timeline.terms.get(now), following, known.old_leader))
     if now is not None:

@@ -103,7 +103,11 @@ def _turn(row: Record) -> int:
 def _key(
     cause: Record, known: list[str], rows: Mapping[str, Record], events: Mapping[str, str], groups: Mapping[Any, _Group]
 ) -> Any:
-    """The key of the group to which an explanation belongs."""
+    """The key of the group to which an explanation belongs.
+
+    A loss goes to its event and cause. A consequence goes to the losses of its event with the same cause (one of an
+    unknown cause: to any of them). Other findings go with those that are alike.
+    """
     event = next((events[name] for name in known if name in events), None)
     if cause["lost"] is not None:
         return event or tuple(known[:1]) or id(cause), cause["cause"]
