@@ -186,10 +186,9 @@ def _resolve_deletions(
     """The generations; topic ids from before and after a deletion of unknown outcome decide whether it took effect."""
     out: list[TopicGeneration] = []
     for number, one in enumerate(found):
-        before = out.pop() if out and out[-1].deleted is None else None
-        current = (
-            one if before is None else replace(before, deleted=one.deleted, is_deletion_certain=one.is_deletion_certain)
-        )
+        current = one
+        if out and out[-1].deleted is None:  # its deletion did not take effect, so this is the same generation
+            current = replace(out.pop(), deleted=one.deleted, is_deletion_certain=one.is_deletion_certain)
         topic_id = current.topic_id
         if current.deleted is not None and not current.is_deletion_certain and topic_id:
             later = [each.topic_id for each in found[number + 1 :] if each.topic_id]
@@ -246,9 +245,9 @@ def faults_on(topic: str, context: pl.DataFrame) -> list[TopicChange]:
             continue
         certain = row["outcome"] == "ok"
         latest = row["completed"] if certain and row["completed"] is not None else MAX_INT64
-        topic_id = fault.get("topic_id")
-        known = topic_id if isinstance(topic_id, str) else None
-        out.append(TopicChange(str(fault["kind"]), Span(row["invoked"], max(row["invoked"], latest)), known, certain))
+        span = Span(row["invoked"], max(row["invoked"], latest))
+        topic_id = fault.get("topic_id") if isinstance(fault.get("topic_id"), str) else None
+        out.append(TopicChange(fault["kind"], span, topic_id, certain))
     return out
 
 
@@ -258,9 +257,8 @@ def without_other_changes(topic: str, context: pl.DataFrame, generation: TopicGe
     is_other = (pl.col("invoked") > generation.existed_until.latest) | (pl.col("completed") < since)
     mentioned = context.filter(is_other & pl.col("detail").str.contains("-topic", literal=True), kind="fault")
     faults = {text: json_object(text) for text in mentioned["detail"].unique()}
-    details = [
-        text for text, fault in faults.items() if fault.get("kind") in (DELETE, CREATE) and fault.get("topic") == topic
-    ]
+    changes = [(DELETE, topic), (CREATE, topic)]
+    details = [text for text, fault in faults.items() if (fault.get("kind"), fault.get("topic")) in changes]
     own = (pl.col("kind") == "fault") & pl.col("detail").is_in(details) & is_other
     return context.filter(~own.fill_null(False))
 
