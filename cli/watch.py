@@ -16,6 +16,7 @@ from ..analysis.wording import plural, printable
 from ..histories.errors import ClusterError, InputError, UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.output_folder import name_of
+from ..histories.settings import read_config
 from ..histories.stream_copy import StreamCopy
 from .check import DEFAULT_OUT, EXITS
 from .engines import Spark, SteppingEngine, engine_options
@@ -171,18 +172,6 @@ class Streamed(Source):
             yield row
 
 
-def config_in(file: Path | None) -> dict[str, Any]:
-    """The content of a run.json. Raises InputError."""
-    from ..histories.settings import config_of
-
-    if file is None:
-        return {}
-    try:
-        return config_of(file.read_bytes(), str(file))
-    except OSError as error:
-        raise InputError(str(file), error.strerror or "no file", "the run's JSON object") from error
-
-
 def refuse_stream_options(reader: str | None, state: Path) -> None:
     """Raises UsageError for --from with another format than ours, and for a state named as the copy beside it."""
     if state.suffix in (".events", ".checkpoint"):
@@ -268,7 +257,8 @@ def _source(run: str, state: Path, options: dict[str, Any]) -> Source:
             raise UsageError(f"found --run-json or --client-config with {run}, expected them for a topic")
         return LocalRun(local_path(run))
     refuse_stream_options(options["reader"], state)
-    config, client = config_in(options["run_json"]), {}
+    config = read_config(options["run_json"]) if options["run_json"] else {}
+    client: dict[str, str] = {}
     if options["client_config"]:
         from ..histories.recording.kafka_clients import read_properties
 

@@ -27,7 +27,7 @@ from .files import (
 )
 from .readers import LOG, READERS, TRANSACTIONS, dialect_of, readers_of, recognise
 from .readers.unrecognised import describe
-from .settings import UNDATED, Settings, config_of
+from .settings import UNDATED, Settings, read_config
 
 EXPECTED = (
     "a history (JSON lines, Parquet, Jepsen's EDN of its kafka workload, the lines of VerifiableProducer or"
@@ -227,15 +227,7 @@ def _read_config(path: Path) -> tuple[dict[str, Any], str]:
     """The content of run.json beside the history, and the run's name if run.json sets none."""
     name = Path(os.path.realpath(path)).name if path.is_dir() else path.name.split(".", 1)[0] or path.name
     file = config_file(path)
-    if file is None:
-        return {}, name
-    expected = "the run's JSON object"
-    check_path(file, expected)
-    try:
-        return config_of(file.read_bytes(), str(file)), name
-    except OSError as error:
-        found = "a folder" if file.is_dir() else reason_of(error)
-        raise InputError(str(file), found, expected) from error
+    return ({} if file is None else read_config(file)), name
 
 
 def reader_of(head: bytes, source: str, contents: tuple[str, ...] = (LOG,)) -> str:

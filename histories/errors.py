@@ -48,6 +48,11 @@ def unknown_name(what: str, found: object, names: Iterable[str], listing: str = 
     return UsageError(f"found {what} {found}{did_you_mean(str(found), known) or (';' if listing else ',')} {others}")
 
 
+def shortened(text: str, max_chars: int = 60) -> str:
+    """The beginning of a text from an input, for a sentence."""
+    return text if len(text) <= max_chars else text[:max_chars] + "…"
+
+
 def describe_error(error: Exception) -> str:
     """The first line of a library's error; the name of its class where it has no text."""
     java = getattr(error, "java_exception", None)  # py4j's own text names only the call

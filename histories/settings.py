@@ -7,12 +7,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from .errors import InputError
+from .files import check_path, reason_of
 
 SEVEN_DAYS_MS = 604_800_000  # Kafka's default of retention.ms
 ROLES = ("producer", "consumer", "producer+consumer", "final", "admin")
+EXPECTED = "the run's JSON object"
 UNDATED = "1970-01-01T00:00:00+00:00"
 
 
@@ -131,6 +134,15 @@ def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def read_config(file: Path) -> dict[str, Any]:
+    """The object in a run.json. Raises InputError."""
+    check_path(file, EXPECTED)
+    try:
+        return config_of(file.read_bytes(), str(file))
+    except OSError as error:
+        raise InputError(str(file), "a folder" if file.is_dir() else reason_of(error), EXPECTED) from error
+
+
 def config_of(content: bytes, source: str) -> dict[str, Any]:
     """The object in run.json. Raises InputError."""
     try:
@@ -139,9 +151,9 @@ def config_of(content: bytes, source: str) -> dict[str, Any]:
     except UnicodeEncodeError as error:
         raise InputError(source, f"{error.object[error.start]!r}, half of a character", "valid Unicode") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(source, f"{error}", "the run's JSON object") from error
+        raise InputError(source, f"{error}", EXPECTED) from error
     if not isinstance(config, dict):
-        raise InputError(source, "JSON that is not an object", "the run's JSON object")
+        raise InputError(source, "JSON that is not an object", EXPECTED)
     version = config.get("format", 1)
     if version != 1:
         raise InputError(source, f"format {version}", "format 1", "use a newer logjudge")

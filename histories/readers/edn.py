@@ -33,6 +33,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from ..errors import shortened
+
 MAX_DEPTH = 100
 MAX_NUMBER = 1000  # characters; Python refuses to convert more than a few thousand digits
 
@@ -319,13 +321,12 @@ def _unescape(body: str, position: int) -> str:
 
 def _shown(token: str) -> str:
     """The token for a message: short and on one line."""
-    return repr(token if len(token) <= 40 else token[:40] + "…")
+    return repr(shortened(token, 40))
 
 
 def excerpt(form: Any) -> str:
     """The form for a message: as EDN, shortened."""
-    text = dumps(form)
-    return text if len(text) <= 60 else text[:60] + "…"
+    return shortened(dumps(form))
 
 
 def by_name(entries: dict[Any, Any]) -> dict[str, Any]:

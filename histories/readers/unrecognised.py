@@ -7,6 +7,8 @@ import shlex
 
 import orjson
 
+from ..errors import shortened
+
 _UNPACK = "unpack it, and name the history or folder inside"
 _RECOMPRESS = "decompress it; .gz and .zst are read as they are"
 _MAGICS = (  # first bytes, what they begin, what to do
@@ -47,7 +49,7 @@ def describe(head: bytes, source: str) -> tuple[str, str]:
     if separator := _separator_of(lines):
         columns = lines[0].rstrip("\r").split(separator)
         return f"a table with {len(columns)} columns, separated by {_SEPARATORS[separator]}", ""
-    return _object_without_fields(lines[0]) or f"a first line like {_shortened(lines[0].strip())!r}", ""
+    return _object_without_fields(lines[0]) or f"a first line like {shortened(lines[0].strip(), _SHOWN)!r}", ""
 
 
 def _encoding_of(head: bytes) -> str | None:
@@ -77,9 +79,5 @@ def _object_without_fields(line: str) -> str | None:
     if not isinstance(value, dict):
         return None
     missing = ", ".join(name for name in _FIELDS if name not in value)
-    fields = f"the fields {_shortened(', '.join(value))}" if value else "no fields"
+    fields = f"the fields {shortened(', '.join(value), _SHOWN)}" if value else "no fields"
     return f"a JSON object with {fields}, without {missing}"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -34,6 +34,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from ..errors import shortened
 from ..tables import EVENTS, Schema
 from .contents import LOG
 from .lines import MalformedError, decode_line, parse_each, texts
@@ -229,5 +230,4 @@ def _string_or_none(entries: dict[str, Any], name: str) -> str | None:
 def _shown(value: Any) -> str:
     if isinstance(value, (dict, list)):  # may be deeply nested or long
         return "an object" if isinstance(value, dict) else "a list"
-    text = orjson.dumps(value).decode()
-    return text if len(text) <= 60 else text[:60] + "…"
+    return shortened(orjson.dumps(value).decode())

@@ -16,7 +16,7 @@ from ...models.replication.faults.fault import Fault
 from ...models.replication.faults.kinds import FAULTS
 from ...models.replication.scenario import LATEST, OWN_VERSION, Scenario
 from ...models.replication.variants import VARIANTS
-from ..errors import InputError, LogjudgeError
+from ..errors import InputError, LogjudgeError, shortened
 
 KEYS = (
     "name",
@@ -94,7 +94,7 @@ _TYPE_NAMES = {str: "text", int: "a whole number", dict: "a table"}
 def _typed(table: Mapping[str, Any], key: str, kind: type, default: Any, source: str) -> Any:
     found = table.get(key, default)
     if type(found) is not kind:  # not isinstance: true is no number
-        raise InputError(source, f"{key} = {_shown(found)}", _TYPE_NAMES[kind])
+        raise InputError(source, f"{key} = {shortened(repr(found))}", _TYPE_NAMES[kind])
     return found
 
 
@@ -102,7 +102,7 @@ def _list(table: Mapping[str, Any], key: str, kind: type, source: str) -> tuple[
     found = table.get(key, [])
     if not isinstance(found, list) or any(type(item) is not kind for item in found):
         form = f"[[{key}]]" if kind is dict else f"a list of {_TYPE_NAMES[kind].removeprefix('a ')}s"
-        raise InputError(source, f"{key} = {_shown(found)}", form)
+        raise InputError(source, f"{key} = {shortened(repr(found))}", form)
     return tuple(found)
 
 
@@ -117,7 +117,7 @@ def _check_name(what: str, name: str, known: Iterable[str], listing: str, source
     """Raise InputError with the known names that are close to this one, unless it is known."""
     if name not in known:
         close = " or ".join(get_close_matches(name, known, cutoff=0.5))
-        raise InputError(source, f"the {what} {_shown(name)}", close or "a known one", listing)
+        raise InputError(source, f"the {what} {shortened(repr(name))}", close or "a known one", listing)
 
 
 def _trace(data: Mapping[str, Any], source: str) -> tuple[int, int] | None:
@@ -125,7 +125,7 @@ def _trace(data: Mapping[str, Any], source: str) -> tuple[int, int] | None:
         return None
     found = data["trace_ms"]
     if not isinstance(found, list) or len(found) != 2:
-        raise InputError(source, f"trace_ms = {_shown(found)}", "two times, as in [1000, 1500]")
+        raise InputError(source, f"trace_ms = {shortened(repr(found))}", "two times, as in [1000, 1500]")
     since, until = (_microseconds(time, source) for time in found)
     return since, until
 
@@ -133,13 +133,8 @@ def _trace(data: Mapping[str, Any], source: str) -> tuple[int, int] | None:
 def _defaults(data: Mapping[str, Any], source: str) -> str:
     named = _typed(data, "defaults", str, OWN_VERSION, source)
     if named not in (LATEST, OWN_VERSION):
-        raise InputError(source, f"defaults = {_shown(named)}", f'"{OWN_VERSION}" or "{LATEST}"')
+        raise InputError(source, f"defaults = {shortened(repr(named))}", f'"{OWN_VERSION}" or "{LATEST}"')
     return str(named)
-
-
-def _shown(found: Any) -> str:
-    text = repr(found)
-    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def flatten(table: Mapping[str, Any], source: str, prefix: str = "") -> dict[str, Any]:
@@ -178,7 +173,7 @@ def _fault(entry: Mapping[str, Any], source: str) -> Fault:
 
 def _microseconds(value: Any, source: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_MS:
-        raise InputError(source, f"the time {_shown(value)}", f"milliseconds, zero to {MAX_MS}")
+        raise InputError(source, f"the time {shortened(repr(value))}", f"milliseconds, zero to {MAX_MS}")
     return round(value * MS)
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ...errors import LogjudgeError, UsageError
 from .cluster import STATE_FILE, Plan, write_plan
@@ -27,6 +27,9 @@ class Lab:
 
     def __init__(self, folder: Path, state: dict[str, Any], keeper: subprocess.Popen[bytes] | None = None) -> None:
         self.folder, self._state, self._keeper = folder, state, keeper
+        self.bootstrap: str = state["bootstrap"]  # the addresses for clients, as `bootstrap.servers`
+        self.version: str = state["kafka"]
+        self.brokers: list[str] = state["brokers"]  # their names
 
     @classmethod
     def start(cls, plan: Plan) -> Lab:
@@ -68,26 +71,6 @@ class Lab:
         except FileNotFoundError as error:
             raise UsageError(f"{folder}: found no lab; `logjudge lab up` starts one") from error
         return cls(folder, state)
-
-    @property
-    def bootstrap(self) -> str:
-        """The addresses for clients, as `bootstrap.servers`."""
-        return cast(str, self._state["bootstrap"])
-
-    @property
-    def version(self) -> str:
-        """Kafka's version."""
-        return cast(str, self._state["kafka"])
-
-    @property
-    def brokers(self) -> list[str]:
-        """The names of the brokers."""
-        return list(self._state["brokers"])
-
-    @property
-    def nodes(self) -> list[str]:
-        """The names of all nodes."""
-        return list(self._state["nodes"])
 
     def request(self, do: str, **fields: Any) -> Any:
         """Send a request to the keeper, and return its response. Raises LogjudgeError with the keeper's error."""
