@@ -325,23 +325,18 @@ class _Watch:
         """One round: judges what was appended, prints a line and writes the page. None: there is no history yet."""
         from ..plots.report.index_pages import SHOWN_ROUNDS, Round, page_of
 
-        began, run = time.monotonic(), self._source.run
+        began = time.monotonic()
         self._source.fetch()
-        size = bytes_of(run)
+        size = bytes_of(self._source.run)
         whole, lines = "", 0
         if self._judged is None or size != self._size:
-            folder = f"{self._out.rstrip('/')}/{self._name}"
-            try:
-                self._judged = judge(Task(str(run), self._name, folder, (), self._options), self._engine)
-            except InputError:
-                if self._judged or has_begun(run) or not run.exists():
-                    raise
+            self._judged = self._judge()
+            if self._judged is None:
                 note(f"{printable(self._name)}: waiting for the first line of a history")
                 return None
             call = self._engine.last
             assert call is not None
-            results = call.results
-            read = sum(map(results.lines_of, results.splits))
+            read = sum(map(call.results.lines_of, call.results.splits))
             whole, lines = call.whole, read - (self._lines or self._engine.lines_before)
             self._lines = read
         report, headline = self._judged.report, self._judged.headline
@@ -355,6 +350,16 @@ class _Watch:
         write_page(self._out, page_of(report, headline, quote(self._name), self._count, self._rounds, self._every))
         note(self._line(report, done))
         return done
+
+    def _judge(self) -> Judged | None:
+        """The run, judged; None if there is no history yet."""
+        run, folder = self._source.run, f"{self._out.rstrip('/')}/{self._name}"
+        try:
+            return judge(Task(str(run), self._name, folder, (), self._options), self._engine)
+        except InputError:
+            if self._judged or has_begun(run) or not run.exists():
+                raise
+            return None
 
     def _line(self, report: dict[str, Any], done: Round) -> str:
         new = f"{plural(done.lines, 'line')} ({done.rate:,.0f} a second)" if done.lines else "no new lines"

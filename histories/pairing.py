@@ -51,7 +51,9 @@ def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
         completed, completed_again = _first_of_each(completed)
         malformed = pl.concat([invoked_again, completed_again])
         joined, found, open_invocations = _join(invoked, completed, same)
-    for name in (name for name in same if f"invoked_{name}" in joined.columns):
+    for name in same:
+        if f"invoked_{name}" not in joined.columns:
+            continue
         differs = found & (joined[name] != joined[f"invoked_{name}"])
         if differs.any():
             other = "the completion of a" if name == "f" else f"a completion with {name}"

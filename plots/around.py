@@ -102,15 +102,9 @@ class Places:
 
     def of(self, time: int) -> float:
         """Interpolates linearly between the known moments; times outside map to the edge."""
-        from bisect import bisect_right
+        import numpy as np
 
-        index = bisect_right(self.moments, time) - 1
-        if index < 0:
-            return -0.02
-        if index >= len(self.moments) - 1:
-            return self.at[-1] + (0.02 if time > self.moments[-1] else 0.0)
-        low, high = self.moments[index], self.moments[index + 1]
-        return self.at[index] + (time - low) / (high - low) * (self.at[index + 1] - self.at[index])
+        return float(np.interp(time, self.moments, self.at, left=-0.02, right=self.at[-1] + 0.02))
 
 
 def _places(shown: list[dict[str, Any]], figures: dict[str, Any]) -> Places:

@@ -48,7 +48,7 @@ from .batch_layout import (
 )
 from .batch_loops import loops_for, read_only
 from .record_frames import passed_frame, record_frame
-from .tables import BATCHES, DAMAGE, PASSED, RECORDS, Row, damage_row, null_where_negative, unreadable_row
+from .tables import BATCHES, DAMAGE, PASSED, RECORDS, Row, damage_row, empty, null_where_negative, unreadable_row
 from .unpacking import CODECS, unpack
 
 if TYPE_CHECKING:
@@ -79,13 +79,9 @@ class _Reading:
     damage: list[Row] = field(default_factory=list)
     passed: list[pl.DataFrame] = field(default_factory=list)
 
-    def segment(self, batches: pl.DataFrame | None = None, records: pl.DataFrame | None = None) -> Segment:
-        return Segment(
-            _empty(BATCHES) if batches is None else batches,
-            _empty(RECORDS) if records is None else records,
-            pl.DataFrame(self.damage, schema=DAMAGE),
-            pl.concat([_empty(PASSED), *self.passed]),
-        )
+    def segment(self, batches: pl.DataFrame, records: pl.DataFrame) -> Segment:
+        passed = pl.concat([empty(PASSED), *self.passed])
+        return Segment(batches, records, pl.DataFrame(self.damage, schema=DAMAGE), passed)
 
     def add_damage(
         self, kind: str, reason: str, header: Ints, first: int | None = None, last: int | None = None
@@ -144,7 +140,7 @@ def _read(path: Path, start: int, end: int | None, reading: _Reading, decoded: b
         data = read_only(np.fromfile(path, dtype=np.uint8, count=max(0, stop - start), offset=min(start, size)))
     except OSError as error:
         reading.damage.append(unreadable_row(error, start))
-        return reading.segment()
+        return reading.segment(empty(BATCHES), empty(RECORDS))
     if decoded and reading.wanted is None and len(data) <= SMALL_RANGE:
         return _parsed_once(data.tobytes(), start, _first_offset_of(path))
     return _parsed(data, _first_offset_of(path), reading, decoded)
@@ -159,7 +155,7 @@ def _parsed(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) ->
     headers, broken = walk_headers(data, reading.at, first_offset)
     reading.damage += broken
     if not len(headers):
-        return reading.segment()
+        return reading.segment(empty(BATCHES), empty(RECORDS))
     crc_ok = (headers[:, CRC2] & 1) == 1
     for index in np.flatnonzero(~crc_ok):
         row = headers[index]
@@ -167,7 +163,7 @@ def _parsed(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) ->
         reason = f"CRC {int(row[CRC2]) >> 1:#010x} does not match the {int(row[SIZE])} bytes of the batch"
         reading.add_damage("crc", reason, row, first, last)
     trusted = trusted_batches(headers, crc_ok, reading.at, reading.damage)
-    records, bases, counts = _empty(RECORDS), headers[:, BASE], headers[:, COUNT]
+    records, bases, counts = empty(RECORDS), headers[:, BASE], headers[:, COUNT]
     if decoded:
         records, bases, counts = _records(data, headers, trusted, reading)
     # An untrusted batch keeps its row with crc_ok false, so that no rule uses it.
@@ -224,10 +220,6 @@ def _first_offset_of(path: Path) -> int:
     return int(path.stem) if path.stem.isdecimal() and len(path.stem) <= 20 else 0
 
 
-def _empty(schema: Any) -> pl.DataFrame:
-    return pl.DataFrame(schema=schema)
-
-
 def _batch_frame(headers: Ints, crc_ok: Any, bases: Ints, counts: Ints, at: int) -> pl.DataFrame:
     column = {name: headers[:, i] for i, name in enumerate(HEADERS)}
     attributes = column["attributes"]
@@ -274,7 +266,7 @@ def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tupl
             bases[index] = inner["offset"][0]
             frames.append(inner)
     if not frames:
-        return _empty(RECORDS), bases, counts
+        return empty(RECORDS), bases, counts
     records = pl.concat(frames)
     if len(frames) > 1 or not records["offset"].is_sorted():
         records = records.sort("byte", "offset", maintain_order=True)
@@ -357,18 +349,18 @@ def _decode_wrapper(data: Bytes, header: Ints, reading: _Reading) -> pl.DataFram
     payload = data[value_at + 4 : value_at + 4 + max(length, 0)].tobytes()
     unpacked = unpack(payload, header, reading.at, reading.damage)
     if unpacked is None:
-        return _empty(RECORDS)
+        return empty(RECORDS)
     inner = np.frombuffer(unpacked, dtype=np.uint8)
     found, broken = walk_headers(inner)
     if broken or not len(found):
         reading.add_damage("decode", "the message set inside the compressed message is broken", header)
-        return _empty(RECORDS)
+        return empty(RECORDS)
     offsets = found[:, BASE] + (wrapper_offset - int(found[-1, BASE]) if magic == 1 else 0)
     if header[ATTRIBUTES] & APPEND_TIME_BIT:
         found[:, BASE_TIMESTAMP] = header[MAX_TIMESTAMP]
     begins = found[:, BYTE].copy()  # contiguous, as the loops are compiled for
     frame = _decode(inner, found, begins, begins + found[:, SIZE], reading, False)
     if frame.height != len(found):
-        return _empty(RECORDS)
+        return empty(RECORDS)
     placed = frame.with_columns(pl.Series("offset", offsets), byte=pl.lit(reading.at + position, pl.Int64))
     return placed.select(pl.col(name).cast(dtype) for name, dtype in RECORDS.items())

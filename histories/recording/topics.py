@@ -58,7 +58,7 @@ def create_topics(admin: Any, topics: Iterable[Topic]) -> None:
             raise _refusal(name, error.args[0]) from error
     end = time.monotonic() + REQUEST_SECONDS
     for topic in wanted:
-        while len(leaders(admin, topic.name)) < topic.partitions or -1 in leaders(admin, topic.name).values():
+        while not _is_led(admin, topic):
             if time.monotonic() > end:
                 raise LogjudgeError(
                     f"topic {topic.name}: no leader after {REQUEST_SECONDS:.0f} s; are enough brokers up?"
@@ -91,9 +91,10 @@ def metadata(admin: Any, topic: str) -> Any:
     return found
 
 
-def leaders(admin: Any, topic: str) -> dict[int, int]:
-    """The leader of each partition; -1 where there is none."""
-    return {number: partition.leader for number, partition in metadata(admin, topic).partitions.items()}
+def _is_led(admin: Any, topic: Topic) -> bool:
+    """Whether every partition of a topic has a leader."""
+    partitions = metadata(admin, topic.name).partitions.values()
+    return len(partitions) >= topic.partitions and all(partition.leader >= 0 for partition in partitions)
 
 
 class BrokerViews:
