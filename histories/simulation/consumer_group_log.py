@@ -20,36 +20,36 @@ from ...models.replication.coordinators.group_requests import (
 from ...models.replication.coordinators.reconciliation import STABLE, UNRELEASED, UNREVOKED
 from ..evidence.group_records import (
     CURRENT_KEY,
-    CURRENT_VALUE,
     EPOCH_KEY,
-    EPOCH_VALUE,
-    GROUP_KEY_FIELDS,
     MEMBER_KEY,
     MEMBER_KEY_FIELDS,
-    MEMBER_VALUE,
     OWNED_TOPIC,
+    SCHEMAS,
     SUBSCRIPTION,
+    Schema,
 )
 from ..evidence.record_schema import Field, write_fields, write_versioned
 from .names import uuid
 
 TARGET_EPOCH_KEY, TARGET_KEY = 6, 7  # records that are not read
-TARGET_VALUE = (Field("topicPartitions", "[]", of=OWNED_TOPIC),)
+WRITTEN = {
+    **SCHEMAS,
+    TARGET_EPOCH_KEY: SCHEMAS[EPOCH_KEY],
+    TARGET_KEY: Schema(MEMBER_KEY_FIELDS, (Field("topicPartitions", "[]", of=OWNED_TOPIC),), 0, 0),
+}
 STATES = {STABLE: 0, UNREVOKED: 1, UNRELEASED: 2}  # MemberState
 
 
 def membership_content(cluster: Cluster, group: str, record: GroupRecord) -> tuple[bytes, bytes | None]:
     """The key and the value of a record about members; a tombstone has no value."""
-    kind, fields, value = _described(cluster, record)
-    of_group = kind in (EPOCH_KEY, TARGET_EPOCH_KEY)
-    key = write_versioned(
-        kind, GROUP_KEY_FIELDS if of_group else MEMBER_KEY_FIELDS, {"group": group, "member": record.member}
-    )
-    return key, None if record.is_tombstone else (0).to_bytes(2, "big") + write_fields(fields, 0, True, value)
+    kind, value = _described(cluster, record)
+    schema = WRITTEN[kind]
+    key = write_versioned(kind, schema.key, {"group": group, "member": record.member})
+    return key, None if record.is_tombstone else (0).to_bytes(2, "big") + write_fields(schema.value, 0, True, value)
 
 
-def _described(cluster: Cluster, record: GroupRecord) -> tuple[int, tuple[Field, ...], dict[str, Any]]:
-    """The kind of a record, and its fields."""
+def _described(cluster: Cluster, record: GroupRecord) -> tuple[int, dict[str, Any]]:
+    """The kind of a record, and the fields of its value."""
     config = cluster.config
 
     def topic(partitions: tuple[int, ...]) -> list[dict[str, Any]]:
@@ -58,36 +58,28 @@ def _described(cluster: Cluster, record: GroupRecord) -> tuple[int, tuple[Field,
 
     if isinstance(record, MemberRecord):
         is_classic = not record.is_tombstone and config.is_classic(record.client)
-        return (
-            MEMBER_KEY,
-            MEMBER_VALUE,
-            {
-                "instanceId": record.instance or None,
-                "clientId": record.client,
-                "clientHost": "/127.0.0.1",
-                "subscribedTopicNames": [config.topic],
-                "rebalanceTimeoutMs": config.max_poll_interval // 1000,
-                "serverAssignor": None if is_classic else config.remote_assignor,
-                **({"classicMemberMetadata": _classic_member(config)} if is_classic else {}),
-            },
-        )
+        return MEMBER_KEY, {
+            "instanceId": record.instance or None,
+            "clientId": record.client,
+            "clientHost": "/127.0.0.1",
+            "subscribedTopicNames": [config.topic],
+            "rebalanceTimeoutMs": config.max_poll_interval // 1000,
+            "serverAssignor": None if is_classic else config.remote_assignor,
+            **({"classicMemberMetadata": _classic_member(config)} if is_classic else {}),
+        }
     if isinstance(record, TargetRecord):
-        return TARGET_KEY, TARGET_VALUE, {"topicPartitions": topic(record.target)}
+        return TARGET_KEY, {"topicPartitions": topic(record.target)}
     if isinstance(record, CurrentRecord):
         current = record.current
-        return (
-            CURRENT_KEY,
-            CURRENT_VALUE,
-            {
-                "memberEpoch": current.epoch,
-                "previousMemberEpoch": current.previous,
-                "state": STATES[current.state],
-                "assignedPartitions": topic(current.assigned),
-                "partitionsPendingRevocation": topic(current.revoking),
-            },
-        )
+        return CURRENT_KEY, {
+            "memberEpoch": current.epoch,
+            "previousMemberEpoch": current.previous,
+            "state": STATES[current.state],
+            "assignedPartitions": topic(current.assigned),
+            "partitionsPendingRevocation": topic(current.revoking),
+        }
     assert isinstance(record, EpochRecord)
-    return TARGET_EPOCH_KEY if record.of_target else EPOCH_KEY, EPOCH_VALUE, {"epoch": record.generation}
+    return TARGET_EPOCH_KEY if record.of_target else EPOCH_KEY, {"epoch": record.generation}
 
 
 def _classic_member(config: Config) -> dict[str, Any]:
