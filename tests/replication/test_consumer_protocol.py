@@ -283,3 +283,9 @@ def test_settings_of_the_other_protocol_are_refused(variant: str, options: dict[
     quick = {name: value for name, value in QUICK.items() if name not in OF_CLASSIC}
     with pytest.raises(ConfigError, match=message):
         Scenario("", variant, options={**quick, **options}).config()
+
+
+def test_a_run_does_not_end_while_a_classic_member_handles_its_last_records() -> None:
+    """It got its partition back a moment before, and read from the committed offset on."""
+    run = space("kip-966", "both-protocols").scenario(9000718).run()
+    assert breaches(run, SETTINGS["both-protocols"].invariants) == {}

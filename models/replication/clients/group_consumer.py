@@ -125,8 +125,8 @@ class GroupConsumer(Consumer):
             return True
         is_at_rest = self._phase == STABLE and not self._needs_rejoin and not self._is_lost
         is_at_rest = is_at_rest and self.count_partitions(self.config.partitions) == self.config.partitions
-        if self.config.has_member_epochs:  # no partition is under way to another member
-            is_at_rest = is_at_rest and all(map(self.group.has_owner, range(self.config.partitions)))
+        if self.config.has_member_epochs:  # no partition is under way to another member, and no record is being handled
+            is_at_rest = is_at_rest and self._polling and all(map(self.group.has_owner, range(self.config.partitions)))
         return is_at_rest and all(ranges[p] is not None and self.position[p] >= ranges[p][1] for p in self.assigned)
 
     # --- polls
