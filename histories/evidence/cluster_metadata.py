@@ -16,14 +16,13 @@ from typing import Any
 
 import polars as pl
 
-from .metadata_records import IGNORED, SCHEMAS, decode
+from .metadata_records import decode
 from .tables import DAMAGE, METADATA, Row, damage_row
 from .wire_cursor import MalformedRecordError
 
 NO_LEADER_CHANGE = -2
 TOPIC_RESOURCE = 2  # ConfigResource.Type.TOPIC
 SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
-TYPES = {schema.name: number for number, schema in SCHEMAS.items()}
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class MetadataRecord:
 
     offset: int
     time: int  # ms
-    type: int
+    type: str  # its name in Kafka
     data: dict[str, Any]
     byte: int | None = None
     file: str | None = None
@@ -71,7 +70,7 @@ class Replay:
         try:
             handler(self, record)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            reason = f"record of type {record.type} at offset {record.offset} cannot be applied: {error}"
+            reason = f"{record.type} at offset {record.offset} cannot be applied: {error}"
             self.broken(record, "decode", reason)
 
     def broken(self, record: MetadataRecord, kind: str, reason: str) -> None:
@@ -124,16 +123,14 @@ def _replay_file(path: Path, replay: Replay, begin: int = 0, at_offset: int | No
         if entry.value is None or entry.is_control or entry.offset < begin:
             continue
         offset = entry.offset if at_offset is None else at_offset
-        record = MetadataRecord(offset, entry.timestamp, -1, {}, entry.byte, path.name)
+        record = MetadataRecord(offset, entry.timestamp, "", {}, entry.byte, path.name)
         try:
-            type_, _, data = decode(entry.value)
+            decoded = decode(entry.value)
         except MalformedRecordError as error:
             replay.broken(record, "decode", str(error))
             continue
-        if data is not None:
-            records.append(replace(record, type=type_, data=data))
-        elif type_ not in IGNORED:
-            replay.broken(record, "decode", f"found metadata record type {type_}, expected a known one")
+        if decoded is not None:
+            records.append(replace(record, type=decoded[0], data=decoded[1]))
     for record in without_aborted(records):
         replay.apply(record)
 
@@ -151,12 +148,12 @@ def without_aborted(records: list[MetadataRecord]) -> list[MetadataRecord]:
     out: list[MetadataRecord] = []
     transaction: list[MetadataRecord] | None = None
     for record in records:
-        if record.type == TYPES["BEGIN_TRANSACTION_RECORD"]:
+        if record.type == "BEGIN_TRANSACTION_RECORD":
             transaction = []
-        elif record.type == TYPES["END_TRANSACTION_RECORD"]:
+        elif record.type == "END_TRANSACTION_RECORD":
             out.extend(transaction or [])
             transaction = None
-        elif record.type == TYPES["ABORT_TRANSACTION_RECORD"]:
+        elif record.type == "ABORT_TRANSACTION_RECORD":
             transaction = None
         elif transaction is not None:
             transaction.append(record)
@@ -263,16 +260,16 @@ def _feature(replay: Replay, record: MetadataRecord) -> None:
 
 
 HANDLERS = {
-    TYPES["REGISTER_BROKER_RECORD"]: _of_broker("register", "brokerId"),
-    TYPES["UNREGISTER_BROKER_RECORD"]: _of_broker("unregister", "brokerId"),
-    TYPES["TOPIC_RECORD"]: _topic,
-    TYPES["PARTITION_RECORD"]: _partition,
-    TYPES["CONFIG_RECORD"]: _config,
-    TYPES["PARTITION_CHANGE_RECORD"]: _partition_change,
-    TYPES["FENCE_BROKER_RECORD"]: _of_broker("fence", "id"),
-    TYPES["UNFENCE_BROKER_RECORD"]: _of_broker("unfence", "id"),
-    TYPES["REMOVE_TOPIC_RECORD"]: _remove_topic,
-    TYPES["FEATURE_LEVEL_RECORD"]: _feature,
-    TYPES["BROKER_REGISTRATION_CHANGE_RECORD"]: _registration_change,
-    TYPES["CLEAR_ELR_RECORD"]: _clear_elr,
+    "REGISTER_BROKER_RECORD": _of_broker("register", "brokerId"),
+    "UNREGISTER_BROKER_RECORD": _of_broker("unregister", "brokerId"),
+    "TOPIC_RECORD": _topic,
+    "PARTITION_RECORD": _partition,
+    "CONFIG_RECORD": _config,
+    "PARTITION_CHANGE_RECORD": _partition_change,
+    "FENCE_BROKER_RECORD": _of_broker("fence", "id"),
+    "UNFENCE_BROKER_RECORD": _of_broker("unfence", "id"),
+    "REMOVE_TOPIC_RECORD": _remove_topic,
+    "FEATURE_LEVEL_RECORD": _feature,
+    "BROKER_REGISTRATION_CHANGE_RECORD": _registration_change,
+    "CLEAR_ELR_RECORD": _clear_elr,
 }

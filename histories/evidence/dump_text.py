@@ -18,7 +18,8 @@ import numpy as np
 import polars as pl
 
 from .batch_loops import loops_for
-from .cluster_metadata import TYPES, MetadataRecord, replay_records
+from .cluster_metadata import MetadataRecord, replay_records
+from .metadata_records import NAMES
 from .tables import BATCHES, DAMAGE, RECORDS, Row, damage_row, unreadable_row
 
 PAIR = re.compile(r"(\w+): (-?\d+|\w+|\[.*?\])(?= |$)")
@@ -193,12 +194,13 @@ def text_digest(key: str | None, value: str | None) -> int:
 def _metadata(state: _State, record: dict[str, Any]) -> None:
     try:
         parsed = json.loads(record["value"])
-        type_, data = TYPES.get(parsed["type"]), parsed["data"]
+        name, data = parsed["type"], parsed["data"]
+        is_known = name in NAMES and isinstance(data, dict)
     except (ValueError, KeyError, TypeError):
         return  # a message of another topic that looks like a metadata record
-    if type_ is not None and isinstance(data, dict):
+    if is_known:
         offset, time = record["offset"], record["timestamp"] or 0
-        state.metadata.append(MetadataRecord(offset, time, type_, data, record["byte"]))
+        state.metadata.append(MetadataRecord(offset, time, name, data, record["byte"]))
 
 
 def _dump(state: _State) -> Dump:

@@ -9,20 +9,17 @@ version appends cannot be skipped, so a record of an unknown version is damage.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from .record_schema import Field, read_fields, varint, write_fields
 from .wire_cursor import MalformedRecordError, WireCursor
 
 
-@dataclass(frozen=True)
 class RecordSchema:
-    """The fields of a type of records."""
+    """A type of records: its name, the highest known version, and its fields."""
 
-    name: str
-    max_version: int  # the highest known
-    fields: tuple[Field, ...]
+    def __init__(self, name: str, max_version: int, *fields: Field) -> None:
+        self.name, self.max_version, self.fields = name, max_version, fields
 
 
 ENDPOINT = (
@@ -37,106 +34,99 @@ SCHEMAS: dict[int, RecordSchema] = {
     0: RecordSchema(
         "REGISTER_BROKER_RECORD",
         4,
-        (
-            Field("brokerId", "int32"),
-            Field("isMigratingZkBroker", "bool", since=2),
-            Field("incarnationId", "uuid"),
-            Field("brokerEpoch", "int64"),
-            Field("endPoints", "[]", of=ENDPOINT),
-            Field("features", "[]", of=FEATURE),
-            Field("rack", "string"),
-            Field("fenced", "bool"),
-            Field("inControlledShutdown", "bool", since=1),
-            Field("logDirs", "[uuid]", since=3, tag=0),
-            Field("cordonedLogDirs", "[uuid]", since=4, tag=1),
-        ),
+        Field("brokerId", "int32"),
+        Field("isMigratingZkBroker", "bool", since=2),
+        Field("incarnationId", "uuid"),
+        Field("brokerEpoch", "int64"),
+        Field("endPoints", "[]", of=ENDPOINT),
+        Field("features", "[]", of=FEATURE),
+        Field("rack", "string"),
+        Field("fenced", "bool"),
+        Field("inControlledShutdown", "bool", since=1),
+        Field("logDirs", "[uuid]", since=3, tag=0),
+        Field("cordonedLogDirs", "[uuid]", since=4, tag=1),
     ),
-    1: RecordSchema("UNREGISTER_BROKER_RECORD", 0, (Field("brokerId", "int32"), Field("brokerEpoch", "int64"))),
-    2: RecordSchema("TOPIC_RECORD", 0, (Field("name", "string"), Field("topicId", "uuid"))),
+    1: RecordSchema("UNREGISTER_BROKER_RECORD", 0, Field("brokerId", "int32"), Field("brokerEpoch", "int64")),
+    2: RecordSchema("TOPIC_RECORD", 0, Field("name", "string"), Field("topicId", "uuid")),
     3: RecordSchema(
         "PARTITION_RECORD",
         2,
-        (
-            Field("partitionId", "int32"),
-            Field("topicId", "uuid"),
-            Field("replicas", "[int32]"),
-            Field("isr", "[int32]"),
-            Field("removingReplicas", "[int32]"),
-            Field("addingReplicas", "[int32]"),
-            Field("leader", "int32"),
-            Field("leaderRecoveryState", "int8", tag=0, default=0),
-            Field("leaderEpoch", "int32"),
-            Field("partitionEpoch", "int32"),
-            Field("directories", "[uuid]", since=1),
-            Field("eligibleLeaderReplicas", "[int32]", since=2, tag=1),
-            Field("lastKnownElr", "[int32]", since=2, tag=2),
-        ),
+        Field("partitionId", "int32"),
+        Field("topicId", "uuid"),
+        Field("replicas", "[int32]"),
+        Field("isr", "[int32]"),
+        Field("removingReplicas", "[int32]"),
+        Field("addingReplicas", "[int32]"),
+        Field("leader", "int32"),
+        Field("leaderRecoveryState", "int8", tag=0, default=0),
+        Field("leaderEpoch", "int32"),
+        Field("partitionEpoch", "int32"),
+        Field("directories", "[uuid]", since=1),
+        Field("eligibleLeaderReplicas", "[int32]", since=2, tag=1),
+        Field("lastKnownElr", "[int32]", since=2, tag=2),
     ),
     4: RecordSchema(
         "CONFIG_RECORD",
         0,
-        (
-            Field("resourceType", "int8"),
-            Field("resourceName", "string"),
-            Field("name", "string"),
-            Field("value", "string"),
-        ),
+        Field("resourceType", "int8"),
+        Field("resourceName", "string"),
+        Field("name", "string"),
+        Field("value", "string"),
     ),
     5: RecordSchema(
         "PARTITION_CHANGE_RECORD",
         2,
-        (
-            Field("partitionId", "int32"),
-            Field("topicId", "uuid"),
-            Field("isr", "[int32]", tag=0),
-            Field("leader", "int32", tag=1, default=-2),
-            Field("replicas", "[int32]", tag=2),
-            Field("removingReplicas", "[int32]", tag=3),
-            Field("addingReplicas", "[int32]", tag=4),
-            Field("leaderRecoveryState", "int8", tag=5, default=-1),
-            Field("eligibleLeaderReplicas", "[int32]", since=2, tag=6),
-            Field("lastKnownElr", "[int32]", since=2, tag=7),
-            Field("directories", "[uuid]", since=1, tag=8),
-        ),
+        Field("partitionId", "int32"),
+        Field("topicId", "uuid"),
+        Field("isr", "[int32]", tag=0),
+        Field("leader", "int32", tag=1, default=-2),
+        Field("replicas", "[int32]", tag=2),
+        Field("removingReplicas", "[int32]", tag=3),
+        Field("addingReplicas", "[int32]", tag=4),
+        Field("leaderRecoveryState", "int8", tag=5, default=-1),
+        Field("eligibleLeaderReplicas", "[int32]", since=2, tag=6),
+        Field("lastKnownElr", "[int32]", since=2, tag=7),
+        Field("directories", "[uuid]", since=1, tag=8),
     ),
-    7: RecordSchema("FENCE_BROKER_RECORD", 0, (Field("id", "int32"), Field("epoch", "int64"))),
-    8: RecordSchema("UNFENCE_BROKER_RECORD", 0, (Field("id", "int32"), Field("epoch", "int64"))),
-    9: RecordSchema("REMOVE_TOPIC_RECORD", 0, (Field("topicId", "uuid"),)),
-    12: RecordSchema("FEATURE_LEVEL_RECORD", 0, (Field("name", "string"), Field("featureLevel", "int16"))),
+    7: RecordSchema("FENCE_BROKER_RECORD", 0, Field("id", "int32"), Field("epoch", "int64")),
+    8: RecordSchema("UNFENCE_BROKER_RECORD", 0, Field("id", "int32"), Field("epoch", "int64")),
+    9: RecordSchema("REMOVE_TOPIC_RECORD", 0, Field("topicId", "uuid")),
+    12: RecordSchema("FEATURE_LEVEL_RECORD", 0, Field("name", "string"), Field("featureLevel", "int16")),
     17: RecordSchema(
         "BROKER_REGISTRATION_CHANGE_RECORD",
         3,
-        (
-            Field("brokerId", "int32"),
-            Field("brokerEpoch", "int64"),
-            Field("fenced", "int8", tag=0, default=0),
-            Field("inControlledShutdown", "int8", since=1, tag=1, default=0),
-            Field("logDirs", "[uuid]", since=2, tag=2),
-            Field("cordonedLogDirs", "[uuid]", since=3, tag=3),
-        ),
+        Field("brokerId", "int32"),
+        Field("brokerEpoch", "int64"),
+        Field("fenced", "int8", tag=0, default=0),
+        Field("inControlledShutdown", "int8", since=1, tag=1, default=0),
+        Field("logDirs", "[uuid]", since=2, tag=2),
+        Field("cordonedLogDirs", "[uuid]", since=3, tag=3),
     ),
-    23: RecordSchema("BEGIN_TRANSACTION_RECORD", 0, ()),
-    24: RecordSchema("END_TRANSACTION_RECORD", 0, ()),
-    25: RecordSchema("ABORT_TRANSACTION_RECORD", 0, ()),
-    28: RecordSchema("CLEAR_ELR_RECORD", 0, (Field("topicName", "string"),)),
+    23: RecordSchema("BEGIN_TRANSACTION_RECORD", 0),
+    24: RecordSchema("END_TRANSACTION_RECORD", 0),
+    25: RecordSchema("ABORT_TRANSACTION_RECORD", 0),
+    28: RecordSchema("CLEAR_ELR_RECORD", 0, Field("topicName", "string")),
 }
 
+NAMES = frozenset(schema.name for schema in SCHEMAS.values())
 # Types without data of partitions or brokers: quotas, tokens, ACLs, producer ids, no-ops, controllers.
 IGNORED = frozenset((6, 10, 11, 13, 14, 15, 16, 18, 19, 20, 21, 22, 26, 27, 29))
 
 
-def decode(data: bytes) -> tuple[int, int, dict[str, Any] | None]:
-    """Type, version and fields of a metadata record; no fields (None) for an ignored type."""
+def decode(data: bytes) -> tuple[str, dict[str, Any]] | None:
+    """The name and the fields of a metadata record; None for one of IGNORED. Raises MalformedRecordError."""
     cursor = WireCursor(data)
     frame, type_, version = cursor.varint(), cursor.varint(), cursor.varint()
     if frame != 1:
         raise MalformedRecordError(f"found frame version {frame}, expected 1")
-    schema = SCHEMAS.get(type_)
-    if schema is None:
-        return type_, version, None
+    if type_ in IGNORED:
+        return None
+    if type_ not in SCHEMAS:
+        raise MalformedRecordError(f"found metadata record type {type_}, expected a known one")
+    schema = SCHEMAS[type_]
     if version > schema.max_version:
         raise MalformedRecordError(f"found {schema.name} of version {version}, expected at most {schema.max_version}")
-    return type_, version, read_fields(cursor, schema.fields, version, flexible=True)
+    return schema.name, read_fields(cursor, schema.fields, version, flexible=True)
 
 
 def encode(name: str, data: Mapping[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.timelines.building import build_timeline
 from logjudge.analysis.timelines.timeline import Builder
 from logjudge.histories.evidence.clock import Fault
-from logjudge.histories.evidence.cluster_metadata import TYPES, MetadataRecord, replay_records
+from logjudge.histories.evidence.cluster_metadata import MetadataRecord, replay_records
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import EPOCHS, LOCATION, LOG_EVENTS, METADATA, empty, located
 
@@ -39,14 +39,14 @@ def epochs(*rows):
 
 def metadata(*changes):
     """Changes of a partition whose leader is 1 and ISR [1, 2]: pairs of seconds and fields."""
-    topic = MetadataRecord(0, START, TYPES["TOPIC_RECORD"], {"name": "orders", "topicId": "x"})
+    topic = MetadataRecord(0, START, "TOPIC_RECORD", {"name": "orders", "topicId": "x"})
     new = {"partitionId": 0, "topicId": "x", "replicas": [1, 2], "isr": [1, 2], "leader": 1}
-    first = MetadataRecord(1, START, TYPES["PARTITION_RECORD"], {**new, "leaderEpoch": 0, "partitionEpoch": 0})
+    first = MetadataRecord(1, START, "PARTITION_RECORD", {**new, "leaderEpoch": 0, "partitionEpoch": 0})
     rest = [
         MetadataRecord(
             i,
             START + at * 1000,
-            TYPES["PARTITION_CHANGE_RECORD"],
+            "PARTITION_CHANGE_RECORD",
             {"partitionId": 0, "topicId": "x", **fields},
         )
         for i, (at, fields) in enumerate(changes, 2)
