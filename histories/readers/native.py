@@ -226,20 +226,14 @@ def check_events(events: pl.DataFrame, numbered: bool = True, placed: bool = Tru
             (col("partition") < 0) | (col("offset") < 0) | (col("offset") > MAX_OFFSET),
             "found a partition or offset below 0 or too large, expected one that a log can have",
         ),
-        (
-            _bad_items(events, "records", of_records),
-            "found a record without topic, partition or offset, expected all three",
-        ),
-        (
-            _bad_items(events, "offsets", ("topic", "partition")),
-            "found an offset without topic or partition, expected both",
-        ),
-        (
-            _bad_items(events, "assignment", ("topic", "partition")),
-            "found an assignment without topic or partition, expected both",
-        ),
-        (_bad_items(events, "ops", ("f",)), "found a step of a transaction without f, expected its function"),
     ]
+    of_items = {
+        "records": (of_records, "found a record without topic, partition or offset, expected all three"),
+        "offsets": (("topic", "partition"), "found an offset without topic or partition, expected both"),
+        "assignment": (("topic", "partition"), "found an assignment without topic or partition, expected both"),
+        "ops": (("f",), "found a step of a transaction without f, expected its function"),
+    }
+    checks += [(_bad_items(events, column, needed), text) for column, (needed, text) in of_items.items()]
     if not events.select(pl.any_horizontal(wrong for wrong, _ in checks).any()).item():
         return complete(events, EVENTS), no_rows(QUARANTINE)
     messages = [pl.when(wrong).then(pl.lit(text) if isinstance(text, str) else text) for wrong, text in checks]

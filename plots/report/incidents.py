@@ -186,16 +186,14 @@ MAX_INCIDENTS = 25
 MAX_FINDINGS = 9  # of an incident
 MAX_MOMENTS = 60
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class IncidentFindings:
     """An incident with its worst findings."""
 
     incident: Incident
-    finding: Row  # the worst
-    others: list[Row]  # the other listed findings
+    finding: Record  # the worst
+    others: list[Record]  # the other listed findings
     left_out: int  # findings that are not listed
 
 
@@ -283,7 +281,7 @@ def _leadership(figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
     return moments
 
 
-def _moments_of(finding: Row, times: Row | None) -> list[tuple[int, str, str]]:
+def _moments_of(finding: Record, times: Record | None) -> list[tuple[int, str, str]]:
     """The moments of a finding as time (ns), kind and text; for a loss its first and last acknowledgement."""
     if times is None or times["to"] is None:
         return []
@@ -300,7 +298,7 @@ def _moments_of(finding: Row, times: Row | None) -> list[tuple[int, str, str]]:
     return [(times["to"], "finding", f"{finding['rule']}: {finding['sentence']}")]
 
 
-def place_of(finding: Row) -> str:
+def place_of(finding: Record) -> str:
     """orders-0@255-630, without parts that are not known."""
     if finding["topic"] is None:
         return ""
@@ -311,7 +309,7 @@ def place_of(finding: Row) -> str:
     return f"{name}@{first}" if last in (None, first) else f"{name}@{first}-{last}"
 
 
-def first_sign(listed: list[IncidentFindings], figures: dict[str, Any]) -> tuple[int, Row] | None:
+def first_sign(listed: list[IncidentFindings], figures: dict[str, Any]) -> tuple[int, Record] | None:
     """The earliest time (ns) at which a client could see a breach, and its finding; acknowledgements do not count."""
     seen = []
     for entry in listed:
