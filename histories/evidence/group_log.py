@@ -49,16 +49,17 @@ class _Replay:
         if record.kind in OFFSET_KEYS:
             is_open = producer is not None and value is not None
             (self.open.setdefault(producer, []) if is_open else self.rows).append(_commit(record.key, value, where))
-        elif value is None and record.kind in (GROUP_KEY, EPOCH_KEY):
-            self.rows.append({**where, "kind": "group-removed", "group": group})
-        elif value is not None and record.kind == GROUP_KEY:
-            self._generation(group, value, where)
-        elif value is not None and record.kind == EPOCH_KEY:
-            self.rows.append({**where, "kind": "generation", "group": group, "generation": value["epoch"]})
-        elif value is not None and record.kind == MEMBER_KEY:
-            self.members[group, member] = {"client": value["clientId"], "instance": value["instanceId"]}
         elif record.kind == CURRENT_KEY:
             self._current(group, member, value or {}, where)
+        elif value is None:
+            if record.kind in (GROUP_KEY, EPOCH_KEY):
+                self.rows.append({**where, "kind": "group-removed", "group": group})
+        elif record.kind == GROUP_KEY:
+            self._generation(group, value, where)
+        elif record.kind == EPOCH_KEY:
+            self.rows.append({**where, "kind": "generation", "group": group, "generation": value["epoch"]})
+        elif record.kind == MEMBER_KEY:
+            self.members[group, member] = {"client": value["clientId"], "instance": value["instanceId"]}
 
     def _current(self, group: str, member: str, value: Row, where: Row) -> None:
         """Rows of the partitions that a member owns now and did not own before, and of those that it gave up.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, LogjudgeError, MissingComponentError, UsageError
+from ..files import reason_of
 
 CONNECT_SECONDS = 15.0
 _SECRET = re.compile(r"password|secret|\.pem$|token|credential|username|jaas|api\.key", re.IGNORECASE)
@@ -90,10 +91,8 @@ def read_properties(file: Path) -> dict[str, str]:
     """A file of NAME=VALUE lines, as Kafka's own tools read. Raises InputError."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise InputError(str(file), "no such file or folder", "a file of NAME=VALUE lines") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(file), f"an unreadable file ({error})", "a file of NAME=VALUE lines") from error
+        raise InputError(str(file), reason_of(error), "a file of NAME=VALUE lines") from error
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         text = line.strip()
