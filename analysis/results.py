@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..histories.bundle import Run
 
 _LINE = (1 << 32) - 1
+MAX_NAMED = 3  # repeated keys
 
 
 def _facts_of(cause: dict[str, Any]) -> list[dict[str, Any]]:
@@ -32,6 +33,7 @@ class Results:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.counts: dict[str, int] = {}
+        self.repeated_keys: list[str] = []  # of transactions on lists and registers: the first few by name
         self._summaries: list[dict[str, Any]] = []
         self._of_run: list[dict[str, Any]] = []
         self.context = pl.DataFrame(schema=CONTEXT)
@@ -44,6 +46,11 @@ class Results:
         """Adds the counts of one task to the totals by name."""
         for name, number in counts.items():
             self.counts[name] = self.counts.get(name, 0) + number
+
+    def add_repeated_keys(self, names: list[str], count: int) -> None:
+        """Adds keys that are not judged, as a value was written to each twice: some names, and how many there are."""
+        self.add_counts({"repeated keys": count})
+        self.repeated_keys = sorted({*self.repeated_keys, *names})[:MAX_NAMED]
 
     def add_lines(self, split: int, lines: int) -> None:
         """Adds to the number of lines in a split. Lines are only located once all splits are counted."""

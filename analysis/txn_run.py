@@ -64,7 +64,7 @@ def judge_transactions(run: Run, progress: Progress = lambda *_: None) -> Result
     progress("judging", 0, 1, "histories")
     results.add_counts({"keys": len(history.keys)})
     history, repeated = without_repeated(history)
-    results.add_counts({"repeated keys": repeated})
+    results.add_repeated_keys(repeated, len(repeated))
     judged = judge_keys(history, run.settings)
     results.add_counts(judged.counts)
 

@@ -221,6 +221,8 @@ def test_a_repeated_value_leaves_its_key_unknown(tmp_path: Path) -> None:
     """T1 and T2 both append 1 to x: its reads identify no writer. The other key is judged."""
     found, verdict = outcome(tmp_path, history_of("ax1", "ax1", "rx1"))
     assert (found, verdict["verdict"]) == (set(), "unknown")
+    [repeated] = [item["says"] for item in verdict["assumptions"] if item["name"] == "values unique"]
+    assert repeated.startswith("1 key not judged (:x), as a value was written twice")
     found, verdict = outcome(tmp_path, history_of("ax1", "ax1", "rx1", "fail ay1", "ry1"))
     assert (found, verdict["verdict"]) == ({"G1a"}, "invalid")
     _, verdict = outcome(tmp_path, history_of("wx1", "wx1", "rx1", is_register=True))

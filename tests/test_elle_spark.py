@@ -79,5 +79,6 @@ def test_spark_finds_what_one_process_finds(
         assert found.findings().equals(expected.findings())
         assert found.quarantine().equals(expected.quarantine())
         assert found.counts == expected.counts
+        assert found.repeated_keys == expected.repeated_keys == [":twice"]
         assert verdict_of(found) == verdict_of(expected)
         assert found.records == expected.records

@@ -28,15 +28,15 @@ class OfKeys(NamedTuple):
     counts: dict[str, int]
 
 
-def without_repeated(history: TxnHistory) -> tuple[TxnHistory, int]:
-    """The history without the keys whose versions identify no writer, and their number.
+def without_repeated(history: TxnHistory) -> tuple[TxnHistory, list[str]]:
+    """The history without the keys whose versions identify no writer, and their names.
 
     To such a key a value was written twice, or nil, the initial state.
     """
     counts = history.writes().group_by("key", "value").len()
     repeated = counts.filter((pl.col("len") > 1) | (pl.col("value") == "nil")).select("key").unique()
     steps = history.steps.join(repeated, on="key", how="anti", maintain_order="left")
-    return replace(history, steps=steps), len(repeated)
+    return replace(history, steps=steps), history.keys.gather(repeated["key"]).to_list()
 
 
 def seen_writers(history: TxnHistory, settings: Settings) -> pl.Series:

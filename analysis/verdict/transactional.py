@@ -7,9 +7,10 @@ from typing import Any
 
 from ..results import Results
 from ..rules.anomalies import ANOMALIES, models_in_words
+from ..transactions.anomalies import shown
 from ..transactions.consistency_models import boundary, ruled_out
 from ..transactions.txn_history import UNPAIRED
-from ..wording import plural
+from ..wording import plural, some
 from .assumptions import assumption, unless_counted
 
 Record = dict[str, Any]
@@ -22,11 +23,12 @@ def assumptions_of(results: Results) -> Iterator[Record]:
     """The assumptions of the verdict beside well-formed lines, each with whether it holds."""
     counts, settings = results.counts, results.run.settings
     repeated, unpaired = counts.get("repeated keys", 0), counts.get(UNPAIRED, 0)
+    keys = some([*map(shown, results.repeated_keys), *[""] * (repeated - len(results.repeated_keys))])
     yield unless_counted(
         repeated,
         "values unique",
         "no value was written twice to a key",
-        f"{plural(repeated, 'key')} not judged, as a value was written twice to each, or nil",
+        f"{plural(repeated, 'key')} not judged ({keys}), as a value was written twice to each, or nil",
         tuple(ANOMALIES),
     )
     yield unless_counted(

@@ -22,7 +22,7 @@ import pyarrow as pa
 from ....histories.bundle import Run
 from ....histories.files import Block, Split
 from ....histories.settings import Settings
-from ...results import Results
+from ...results import MAX_NAMED, Results
 from ...rules.anomalies import ANOMALIES
 from ...transactions.anomalies import Anomaly, collect
 from ...transactions.keys import guesses_of, judge_keys, seen_writers, without_repeated
@@ -81,12 +81,14 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
 
 def _add_reports(results: Results, frame: DataFrame) -> None:
     """Adds the counts in these rows, and lines that were left out."""
-    for row in frame.filter("kind in ('counts', 'lines', 'quarantine')").collect():
+    for row in frame.filter("kind in ('counts', 'lines', 'quarantine', 'repeated')").collect():
         payload = bytes(row["payload"])
         if row["kind"] == "quarantine":
             results.add_quarantine(unpack(payload))
         elif row["kind"] == "lines":
             results.add_lines(*orjson.loads(payload))
+        elif row["kind"] == "repeated":
+            results.add_repeated_keys(*orjson.loads(payload))
         else:
             results.add_counts(orjson.loads(payload))
 
@@ -175,13 +177,14 @@ def _judging(text: str, is_whole: bool, guess: int) -> Judge:
     def judge(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[Row]:
         history, appeared = _part_of(payloads, is_whole)
         counts = {"keys": len(history.keys)}
-        history, counts["repeated keys"] = without_repeated(history)
+        history, repeated = without_repeated(history)
         certain = [unpack(payload)["at"] for payload in payloads["certain"]]
         at = history.txns["at"]
         seen = history.txns["txn"].filter(at.is_in(pl.concat([at.clear(), *certain]).implode()))
         judged = judge_keys(history, Settings.from_json(text), seen)
         counts |= judged.counts
         if guess < 0:
+            yield "repeated", bucket, orjson.dumps((sorted(repeated)[:MAX_NAMED], len(repeated)))
             rows = [_json_of(one, number, history, appeared) for number, one in enumerate(judged.anomalies)]
             yield "anomalies", bucket, orjson.dumps(rows)
         else:
