@@ -227,14 +227,28 @@ def test_figures_of_all_rows_are_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_spark_judges_condensed_partitions_the_same(spark: Any, tmp_path: Path) -> None:
-    from logjudge.analysis.engines.spark import judge_run
+def test_spark_judges_condensed_partitions_the_same(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ranges are shuffled once: suspects and retained rows are made of the stored blocks."""
+    from logjudge.analysis.engines.spark import condensing, judge_run
 
+    plans: list[str] = []
+    of_units = condensing.of_units
+
+    def planned(*arguments: Any) -> Any:
+        frame = of_units(*arguments)
+        plans.append(frame._jdf.queryExecution().executedPlan().toString())
+        return frame
+
+    monkeypatch.setattr(condensing, "of_units", planned)
     texts = [FaultyLog(Random(seed)).history(1_200) for seed in range(5)]
     folder = together(texts).write(tmp_path)
     run = open_run(folder, split_bytes=(folder / "history.jsonl").stat().st_size // 2)
     run = replace(run, settings=replace(run.settings, range_offsets=100, large_rows=0))
     here, there = local.judge_run(run), judge_run(run, spark)
+    of_stored = [plan.partition("InMemoryRelation") for plan in plans]
+    assert [("Exchange" in before, bool(stored)) for before, stored, _ in of_stored] == [(False, True)] * 2
     assert there.findings().equals(here.findings())
     plain = json.loads(json.dumps([without_figures(one) for one in here.summaries]))
     assert [without_figures(one) for one in there.summaries] == plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import random
 import shutil
@@ -18,6 +19,7 @@ from combined_corpus import BREAKING, SOUND, JudgedRun, combine, judge_combined
 from logjudge.analysis import kernel
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import text_blocks
+from logjudge.analysis.engines.spark.blocks import blocks_of_parts, freeze_imports
 from logjudge.analysis.results import Results
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories import files, parsing
@@ -92,6 +94,16 @@ def test_partitions_that_only_logs_name_are_not_judged(monkeypatch: pytest.Monke
     monkeypatch.setattr(kernel, "judge", lambda p, *rules: judged.append(p.name) or judge(p, *rules))
     local.judge_run(open_run(EXAMPLE))
     assert sorted(judged) == ["orders-0", "orders-1"]
+
+
+def test_a_worker_excludes_its_imports_from_garbage_collections() -> None:
+    freeze_imports.cache_clear()
+    before = gc.get_freeze_count()
+    try:
+        assert list(blocks_of_parts([], 0)) == []
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.spark

@@ -4,9 +4,11 @@ table in Arrow's IPC format, compressed, or JSON where it is small. Nothing here
 
 from __future__ import annotations
 
+import gc
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -74,6 +76,14 @@ def blocks_of_parts(
         rows = rows_of(parts, split, turn)
         turn += len(rows)
         yield from to_batches(rows)
+    freeze_imports()
+
+
+@cache
+def freeze_imports() -> None:
+    """Excludes what a worker has imported from garbage collections, as PySpark runs one after each task."""
+    gc.collect()
+    gc.freeze()
 
 
 def of_no_partition(kind: str, payload: bytes, name: str = "") -> Row:
@@ -81,14 +91,11 @@ def of_no_partition(kind: str, payload: bytes, name: str = "") -> Row:
     return kind, "", -1, name, 0, payload
 
 
-def to_batches(rows: Iterable[Row]) -> list[pa.RecordBatch]:
+def to_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> Iterator[pa.RecordBatch]:
     """One batch a row, as Spark holds a whole batch at once."""
-    return [
-        pa.RecordBatch.from_arrays(
-            [pa.array([value], field.type) for value, field in zip(row, SCHEMA, strict=True)], schema=SCHEMA
-        )
-        for row in rows
-    ]
+    for row in rows:
+        columns = [pa.array([value], field.type) for value, field in zip(row, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def rows_in(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ....histories.bundle import Run
 from ....histories.files import BLOCK_BYTES, Block, Split, blocks
-from .blocks import rows_in
+from .blocks import rows_in, to_batches
 from .fetching import by_split, line_blocks, text_of
 from .plan import one_each, refuse_missing, tasks_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROW = "kind string, bucket int, payload binary"
-_SCHEMA = pa.schema([("kind", pa.string()), ("bucket", pa.int32()), ("payload", pa.binary())])
+SCHEMA = pa.schema([("kind", pa.string()), ("bucket", pa.int32()), ("payload", pa.binary())])
 Row = tuple[str, int, bytes]
 Judge = Callable[[int, dict[str, list[bytes]]], Iterator[Row]]  # gets a bucket and its payloads by kind
 Parse = Callable[[Split, Iterable[Block]], Iterator[Row]]  # gets a split and its lines
@@ -33,20 +33,9 @@ def by_bucket(frame: DataFrame, buckets: int, judge: Judge) -> DataFrame:
         payloads: dict[str, list[bytes]] = defaultdict(list)
         for row in rows_in(batches):
             payloads[row["kind"]].append(row["payload"])
-        yield from _to_batches(judge(key[0].as_py(), payloads))
+        yield from to_batches(judge(key[0].as_py(), payloads), SCHEMA)
 
     return frame.repartition(buckets, "bucket").groupBy("bucket").applyInArrow(of_bucket, ROW)
-
-
-def to_table(rows: Iterable[Row]) -> pa.Table:
-    """Rows as one table."""
-    return pa.Table.from_batches(_to_batches(rows))
-
-
-def _to_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    for row in rows:
-        columns = [pa.array([value], field.type) for value, field in zip(row, _SCHEMA, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
 
 def read_splits(session: SparkSession, run: Run, parse: Parse, block_bytes: int = BLOCK_BYTES) -> DataFrame:
@@ -57,11 +46,12 @@ def read_splits(session: SparkSession, run: Run, parse: Parse, block_bytes: int 
             for item in json.loads(row["task"]):
                 refuse_missing(item)
                 split = Split(**item)
-                yield from _to_batches(parse(split, blocks(split, block_bytes)))
+                yield from to_batches(parse(split, blocks(split, block_bytes)), SCHEMA)
 
     def read_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for (path, start, _), runs in by_split(batches):
-            yield from _to_batches(parse(known[path, start], line_blocks(map(pl.Series, runs), block_bytes)))
+            rows = parse(known[path, start], line_blocks(map(pl.Series, runs), block_bytes))
+            yield from to_batches(rows, SCHEMA)
 
     if not run.uri:
         return one_each(session, tasks_of(run)).mapInArrow(read, ROW)

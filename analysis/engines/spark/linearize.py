@@ -48,7 +48,7 @@ from ...linearizability.minimal import Minimal, minimal_failure
 from ...linearizability.user_model import load_model, model_for
 from .buckets import Judge, Parse, Row, by_bucket, read_splits
 from .judge import expanded_bytes, run_errors
-from .plan import store
+from .plan import store, storing
 from .remote import UNSPLIT, open_file
 from .session import shuffle_tasks, size_shuffles
 
@@ -77,8 +77,7 @@ def judge_file(
     Raises InputError, UsageError, ClusterError.
     """
     check_format(format_name)
-    stored: list[DataFrame] = []
-    try:
+    with storing() as stored:
         run, head = _open(session, path, format_name, SPLIT_BYTES)
         size_shuffles(session, expanded_bytes(run))
         with run_errors(run):
@@ -90,9 +89,6 @@ def judge_file(
                 history = _SplitHistory(session, run, path, request, not history.keyed, stored)
             history.join_loose()
             return history.judge()
-    finally:
-        for frame in stored:
-            frame.unpersist()
 
 
 def _open(session: SparkSession, path: str, format_name: str | None, split_bytes: int) -> tuple[Run, bytes]:

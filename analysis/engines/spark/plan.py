@@ -50,9 +50,9 @@ from .blocks import (
     to_batches,
     unpack,
 )
-from .condensing import UNIT, literal
 from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
 from .frames import blocks_of_frame
+from .range_tasks import UNIT, literal
 from .session import parallel_tasks, shuffle_tasks
 
 if TYPE_CHECKING:
@@ -75,12 +75,8 @@ def plan(
     `lines` counts the lines that tasks have read; `events` is the history of `open_frame`. The frames that Spark
     stores are removed afterwards.
     """
-    stored: list[DataFrame] = []
-    try:
+    with storing() as stored:
         yield _plan(session, run, lines, events, stored)
-    finally:
-        for frame in stored:
-            frame.unpersist()
 
 
 def _plan(
@@ -147,11 +143,22 @@ def one_each(session: SparkSession, tasks: list[dict[str, Any]]) -> DataFrame:
     return session.createDataFrame(rows).repartitionById(len(tasks), "order").drop("order")
 
 
+@contextmanager
+def storing() -> Iterator[list[DataFrame]]:
+    """Context for `store`, with its list: Spark keeps the frames until the end."""
+    stored: list[DataFrame] = []
+    try:
+        yield stored
+    finally:
+        for frame in stored:
+            frame.unpersist()
+
+
 def store(frame: DataFrame, stored: list[DataFrame]) -> DataFrame:
-    """Lets Spark compute the frame once and keep it; the caller unpersists the frames in `stored`."""
+    """Lets Spark compute the frame once and keep it."""
     from pyspark import StorageLevel
 
-    stored.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+    stored.append(frame.persist(StorageLevel.MEMORY_AND_DISK_DESER))
     return stored[-1]
 
 

@@ -172,6 +172,7 @@ def _defaults(master: str | None) -> dict[str, str]:
         ),
         "spark.executorEnv.POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "2"),
         "spark.shuffle.compress": "false",  # blocks are compressed
+        "spark.rdd.compress": "false",
     }
     if master is None or master.startswith("local"):
         use_own_local_dirs()

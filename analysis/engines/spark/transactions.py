@@ -29,10 +29,10 @@ from ...transactions.keys import guesses_of, judge_keys, seen_writers, without_r
 from ...transactions.txn_history import OWNED, UNPAIRED, TxnHistory, history_in, outcome_counts, owned_steps, paired
 from ...transactions.version_edges import edges_of, with_operations
 from ...txn_run import Found, Progress, add_findings, placed_events, try_orders
-from .blocks import pack, rows_in, unpack
-from .buckets import ROW, Judge, Parse, Row, by_bucket, read_splits, to_table
+from .blocks import pack, rows_in, to_batches, unpack
+from .buckets import ROW, SCHEMA, Judge, Parse, Row, by_bucket, read_splits
 from .cycles import find_cycles
-from .plan import store
+from .plan import store, storing
 from .session import shuffle_tasks
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
     """Judges one run: the findings and counts of txn_run.judge_transactions. The caller sized the shuffles."""
     results, settings, buckets = Results(run), run.settings, shuffle_tasks(session)
     results.add_counts(dict.fromkeys(("keys", "operations", "repeated keys", UNPAIRED), 0))
-    stored: list[DataFrame] = []
-    try:
+    with storing() as stored:
         progress("Spark is reading", 0, 1, "histories")
         read = store(read_splits(session, run, _reading(buckets)), stored)
         owned = store(by_bucket(read.filter("kind in ('events', 'steps')"), buckets, _owning(buckets)), stored)
@@ -70,9 +69,6 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
             step.row["source_at"] for of_type in cycles.values() for one in of_type.shortest for step in one.steps
         }
         history = _history_of(steps, buckets, sorted(named))
-    finally:
-        for frame in stored:
-            frame.unpersist()
     numbers = {at: number for number, at in enumerate(history.txns["at"])}
     anomalies = [replace(one, txns=tuple(numbers[at] for at in one.txns)) for one in anomalies]
     add_findings(history, anomalies, cycles, results)
@@ -158,7 +154,7 @@ def _certain(owned: DataFrame, settings: Settings, buckets: int) -> DataFrame:
     def gather(table: pa.Table) -> pa.Table:
         frame = pl.DataFrame({"at": pl.Series(table.column("at"))})
         row = ("certain", table.column("bucket")[0].as_py(), pack(frame))
-        return to_table([row])
+        return pa.Table.from_batches(to_batches([row], SCHEMA))
 
     steps = owned.filter("kind = 'steps'")
     seen = by_bucket(steps, buckets, see).mapInArrow(places, "at long, bucket int").select("at").distinct()
