@@ -74,7 +74,7 @@ def trusted_batches(headers: Ints, crc_ok: Any, at: int, damage: list[Row]) -> A
         damage.append(damage_row("order", reason, byte, before + 1, max(after - 1, before + 1)))
     new = np.flatnonzero(~misplaced & (rows[:, MAGIC] == 2))
     epochs = rows[new, EPOCH]
-    # Equal epochs are in order, so the comparison is half a step apart.
+    # Unlike offsets, epochs may be equal: a span from 2e to 2e - 1 ends before an equal one begins.
     odd = out_of_order(2 * epochs, 2 * epochs - 1)
     for index in np.flatnonzero(odd):
         before, epoch, after = map(int, epochs[index - 1 : index + 2])

@@ -14,7 +14,7 @@ from typing import Any
 
 from .wire_cursor import MalformedRecordError, WireCursor
 
-_WIDTHS = {"int8": 1, "int16": 2, "int32": 4, "int64": 8}
+_INTEGERS = {"int8": (1, True), "int16": (2, True), "int32": (4, True), "int64": (8, True), "uint16": (2, False)}
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,9 @@ def read_key(data: bytes, fields: tuple[Field, ...]) -> dict[str, Any]:
 
 
 def _value(cursor: WireCursor, field: Field, version: int, flexible: bool) -> Any:
-    if field.type in _WIDTHS:
-        return cursor.integer(_WIDTHS[field.type])
-    if field.type == "uint16":
-        return cursor.integer(2, signed=False)
+    if field.type in _INTEGERS:
+        size, signed = _INTEGERS[field.type]
+        return cursor.integer(size, signed)
     if field.type == "bool":
         return cursor.integer(1) != 0
     if field.type == "uuid":
@@ -127,10 +126,9 @@ def varint(value: int) -> bytes:
 
 
 def _bytes(field: Field, version: int, flexible: bool, value: Any) -> bytes:
-    if field.type in _WIDTHS:
-        return int(value).to_bytes(_WIDTHS[field.type], "big", signed=True)
-    if field.type == "uint16":
-        return int(value).to_bytes(2, "big")
+    if field.type in _INTEGERS:
+        size, signed = _INTEGERS[field.type]
+        return int(value).to_bytes(size, "big", signed=signed)
     if field.type == "bool":
         return bytes((bool(value),))
     if field.type == "uuid":
