@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -155,6 +156,16 @@ def executors_of(worker: subprocess.Popen[bytes]) -> list[int]:
     return found
 
 
+def kill_executor(worker: subprocess.Popen[bytes]) -> int:
+    """Kills an executor of a worker, once it has one, and returns its pid."""
+    deadline = time.monotonic() + 60
+    while not (pids := executors_of(worker)):
+        assert time.monotonic() < deadline, "the worker started no executor"
+        time.sleep(0.1)
+    os.kill(pids[0], signal.SIGKILL)
+    return pids[0]
+
+
 # `logjudge` that prints all of its progress
 TALKATIVE = "from logjudge.cli import progress; progress.INTERVAL = 0; from logjudge.cli.main import main; main()"
 PHASES = ("reading", "judging", "writing")
@@ -174,9 +185,7 @@ def test_a_cluster_bears_the_death_of_executors(
             seen[phase] += 1
             # The first line of reading comes before the tasks; the executors of both workers die in turn.
             if phase and phase not in killed and seen[phase] > (phase == "reading"):
-                for pid in executors_of(cluster[1][len(killed) % 2]):
-                    os.kill(pid, signal.SIGKILL)
-                    killed[phase] = pid
+                killed[phase] = kill_executor(cluster[1][len(killed) % 2])
     assert (process.returncode, set(killed)) == (1, set(PHASES))
     judged = pl.read_parquet(tmp_path / "out" / "findings.parquet")
     assert judged.equals(local.judge_run(open_run(faulty)).findings())
