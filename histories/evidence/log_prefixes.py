@@ -69,10 +69,13 @@ def heads_of(path: Path) -> dict[str | None, str]:
 
 
 def is_undated(path: Path) -> bool:
-    """Whether a file has text, but no line of a broker with a time. Raises OSError or ValueError."""
+    """Whether a file has text, but no line of a broker with a time. Raises OSError or ValueError.
+
+    Of a file at a URI only the first lines may be here, and zeros for the rest.
+    """
     is_empty = True
     for line in _lines(path):
-        if STAMP.match(split_prefix(line)[1]):
+        if "\0" in line or STAMP.match(split_prefix(line)[1]):
             return False
         is_empty = is_empty and not line.strip()
     return not is_empty
