@@ -25,10 +25,11 @@ from .options import LocalPath
 def command(folders: tuple[str, ...], out: Path, topics: tuple[str, ...], internal: bool) -> None:
     """Copy segments, checkpoints, metadata and logs of brokers into a bundle for `check`.
 
-    FOLDER is a broker's log.dirs, its folder of server logs, or a parent of both. ID=FOLDER sets the broker id of files
-    without meta.properties. [USER@]HOST:FOLDER and ssh://[USER@]HOST[:PORT]/FOLDER are on other machines; the system's
-    ssh copies them, without asking for a password. Brokers may be running: collect only reads their files, and copies
-    only whole batches of a growing segment.
+    FOLDER is a broker's log.dirs, its folder of server logs, or a parent of both. Logs belong to the brokers and
+    controllers that their lines name. ID=FOLDER sets the id of files without one. [USER@]HOST:FOLDER and
+    ssh://[USER@]HOST[:PORT]/FOLDER are on other machines; the system's ssh copies them, without asking for a
+    password. Brokers may be running: collect only reads their files, and copies only whole batches of a growing
+    segment.
     """
     from ..histories.recording.collect import collect, fetch_sources
 
@@ -39,6 +40,9 @@ def command(folders: tuple[str, ...], out: Path, topics: tuple[str, ...], intern
     with scratch_folder(parent, ".logjudge-collect-") as scratch:
         sources, problems = fetch_sources(folders, scratch, topics, internal)
         done = collect(sources, out, topics, internal)
-    for line in [*problems, *(f"no permission to read {path}" for path in done.unreadable)]:
+    unread = [f"no permission to read {path}" for path in done.unreadable]
+    for line in [*problems, *unread, *(f"left out {line}" for line in done.left_out)]:
         click.echo(printable(line), err=True)
+    for line in done.logs:
+        click.echo(printable(f"copied {line}"))
     click.echo(f"{out}: {done.files} files ({done.bytes:,} bytes) of brokers {', '.join(done.brokers)}")

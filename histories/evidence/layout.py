@@ -77,8 +77,29 @@ def find_parts(root: Path) -> list[Part]:
     if root.is_file():
         part = _classify(root, root.name, Path(root.parent.name))
         return _pieces(part) if part else []
+    parts, nodes = _parts_with_broker_ids(root, _walk(root))
+    readable = [part for part in parts if part.kind != "unreadable"]
+    found = without_foreign_files(_without_dumps_of_segments(readable), nodes)
+    return [*found, *_coordinators_logs(found), *(part for part in parts if part.kind == "unreadable")]
+
+
+def logs_among(root: Path, files: Iterable[Path]) -> dict[Path, list[Part]]:
+    """The logs among files below root, each with its parts: their brokers are those that `find_parts` names.
+
+    The files that are no log have their broker's id for logs without one: meta.properties.
+    """
+    found: dict[Path, list[Part]] = {}
+    parts, _ = _parts_with_broker_ids(root, ((path, path.relative_to(root), "") for path in files))
+    for part in parts:
+        if not is_stored_evidence(part.name) and part.kind != "dump":
+            found.setdefault(part.path, []).append(part)
+    return found
+
+
+def _parts_with_broker_ids(root: Path, files: Iterable[tuple[Path, Path, str]]) -> tuple[list[Part], dict[Path, Node]]:
+    """All evidence among files of `_walk`, ordered by kind and name, and the nodes."""
     parts: dict[tuple[str, str, str], Part] = {}
-    for path, relative, reason in _walk(root):
+    for path, relative, reason in files:
         folders = Path(root.name) / relative.parent
         if reason:
             part = _unreadable(path, relative.as_posix(), folders, reason)
@@ -221,8 +242,8 @@ def _head_is_dump(path: Path) -> bool:
         return False
 
 
-def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
-    """The parts with the broker's id (the controller's node.id) instead of its folder's name, where one is known.
+def _with_broker_ids(root: Path, parts: list[Part]) -> tuple[list[Part], dict[Path, Node]]:
+    """The parts with the broker's id (the controller's node.id) instead of its folder's name, if known, and the nodes.
 
     A log has the id of its own lines. Other files have that of meta.properties, else of the logs beside them.
     """
@@ -243,10 +264,7 @@ def _with_broker_ids(root: Path, parts: list[Part]) -> list[Part]:
         outer = (name for name in part.path.relative_to(root).parts[:-1] if not PARTITION_FOLDER.fullmatch(name))
         return next(iter(ids)) if len(ids) == 1 else next(outer, UNKNOWN_BROKER)
 
-    out = [replace(part, broker=broker_of(part)) for part in parts]
-    readable = [part for part in out if part.kind != "unreadable"]
-    found = without_foreign_files(_without_dumps_of_segments(readable), nodes)
-    return [*found, *_coordinators_logs(found), *(part for part in out if part.kind == "unreadable")]
+    return [replace(part, broker=broker_of(part)) for part in parts], nodes
 
 
 def _ids_by_name(parts: list[Part], nodes: Mapping[Path, Node], writers: Mapping[Path, str]) -> dict[str, str]:

@@ -11,19 +11,20 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
 from ..errors import LogjudgeError, UsageError
+from ..evidence.checkpoints import OFFSET_CHECKPOINTS
 from ..evidence.layout import (
-    BROKER_LOG,
     METADATA_TOPIC,
     OFFSETS_TOPIC,
     PARTITION_FOLDER,
     SEGMENT,
     TRANSACTIONS_TOPIC,
+    UNKNOWN_BROKER,
     is_stored_evidence,
 )
 from .batch_bounds import cut_to_whole_batches
+from .broker_logs import META, by_number, find_logs, is_log
 from .remote_copy import fetch, place_of
 
-META = "meta.properties"
 BROKER = re.compile(r"\w[\w.\-]*")
 MAX_DEPTH = 6  # of folders below one that is given
 INTERNAL = "__"  # prefix of Kafka's own topics
@@ -33,9 +34,12 @@ _NAMELESS = "{0}: found no meta.properties, so its broker is not known; name it:
 class Source(NamedTuple):
     """A folder of a broker: its disk, its logs, or both."""
 
-    broker: str
+    broker: str  # empty for a folder that only has logs, whose lines have the id
     folder: Path
     is_copy: bool = False  # of our own, on the disk of the bundle
+    given: Path = Path()  # the folder of the command line, which may have the logs of several brokers
+    is_named: bool = False  # by ID=: also the broker of the logs
+    shown: str = ""  # the given folder in messages
 
 
 class Collected(NamedTuple):
@@ -45,10 +49,12 @@ class Collected(NamedTuple):
     files: int
     bytes: int
     unreadable: list[str]
+    logs: list[str]  # each copied log and its broker
+    left_out: list[str]  # each other file that may be evidence, and the reason
 
 
 def sources_of(arguments: Iterable[str]) -> list[Source]:
-    """Folders as FOLDER or BROKER=FOLDER; the broker of a FOLDER is that of the meta.properties in it.
+    """Folders as FOLDER or BROKER=FOLDER; the broker of a FOLDER is that of its meta.properties, else of its logs.
 
     Raises UsageError if a folder is missing, or its broker is not known.
     """
@@ -59,20 +65,30 @@ def sources_of(arguments: Iterable[str]) -> list[Source]:
             if not path or not BROKER.fullmatch(broker):
                 raise UsageError(f"found {argument}, expected ID=FOLDER with a broker's id, such as 1=/var/log/kafka")
             _need_folder(Path(path))
-            found.append(Source(broker, Path(path)))
-            continue
-        _need_folder(Path(argument))
-        disks = sorted(_files(Path(argument), lambda name: name == META))
-        by_broker: dict[str, set[Path]] = {}
-        for file in disks:
-            by_broker.setdefault(_broker_of(file), set()).add(file.parent)
-        if not by_broker:
-            raise UsageError(_NAMELESS.format(argument))
-        if len(by_broker) == 1:
-            found.append(Source(next(iter(by_broker)), Path(argument)))
+            found.append(Source(broker, Path(path), given=Path(path), is_named=True, shown=path))
         else:
-            found += [Source(name, home) for name, dirs in by_broker.items() for home in _homes(dirs, disks)]
+            _need_folder(Path(argument))
+            found += _unnamed(Path(argument), argument)
     return found
+
+
+def _unnamed(given: Path, shown: str) -> list[Source]:
+    """The brokers' folders below one. Raises UsageError if it has neither a disk with an id nor a log with one."""
+    disks = sorted(_files(given, lambda name: name == META))
+    by_broker: dict[str, set[Path]] = {}
+    for file in disks:
+        by_broker.setdefault(_broker_of(file), set()).add(file.parent)
+    source = Source("", given, given=given, shown=shown)
+    if len(by_broker) > 1:
+        homes = ((name, home) for name, dirs in by_broker.items() for home in _homes(dirs, disks))
+        return [source._replace(broker=name, folder=home) for name, home in homes]
+    if by_broker:
+        return [source._replace(broker=next(iter(by_broker)))]
+    writers = {broker for log in find_logs(given, _files(given, is_log)) for broker in log.brokers} - {UNKNOWN_BROKER}
+    has_disk = any(_files(given, is_stored_evidence))
+    if not writers or (has_disk and len(writers) > 1):
+        raise UsageError(_NAMELESS.format(shown))
+    return [source._replace(broker=writers.pop() if has_disk else "")]
 
 
 def fetch_sources(
@@ -94,47 +110,128 @@ def fetch_sources(
         reported = fetch(place, copy, lambda name: _is_evidence(name) and _is_wanted(name, wanted, internal))
         problems += [f"{place.host}: {line}" for line in reported]
         if place.broker:
-            found.append(Source(place.broker, copy, True))
-        elif not next(_files(copy, lambda name: name == META), None):
-            raise UsageError(_NAMELESS.format(argument))
+            shown = f"{place.host}:{place.folder}"
+            found.append(Source(place.broker, copy, True, copy, True, shown))
         else:
-            found += [source._replace(is_copy=True) for source in sources_of([str(copy)])]
+            found += [source._replace(is_copy=True) for source in _unnamed(copy, argument)]
     return found, problems
 
 
 def collect(
     sources: Iterable[Source], target: Path, topics: Iterable[str] = (), internal: bool = False, logs: bool = True
 ) -> Collected:
-    """Copy the evidence in `sources` to target/brokers/<id>.
+    """Copy the evidence in `sources` to target/brokers/<id>, and logs of several or unknown brokers to target.
 
     `topics`: only these; `internal`: Kafka's own ones too; `logs`: server.log and the like, not only disks.
 
     Files that vanish meanwhile, as brokers delete and rename segments, are left out.
     """
-    wanted = frozenset(topics)
-    brokers: list[str] = []
-    files = copied = 0
-    unreadable: list[str] = []
+    sources = sorted(sources, key=lambda source: not source.is_named)  # stable: a name decides for its files
+    copier = _Copier(target)
     for source in sources:
-        brokers.append(source.broker)
-        home, put = target / "brokers" / source.broker, _link if source.is_copy else _copy
-        for file in sorted(_files(source.folder, lambda _: True)):
-            place = _place(source, file)
-            is_log = bool(place and BROKER_LOG.fullmatch(place.name))
-            if place is None or (is_log and not logs) or not _is_wanted(place, wanted, internal):
-                continue
-            try:
-                if (home / place).exists():  # of another folder of this broker: the judge chooses between them
-                    place = _free(home, file.relative_to(source.folder))
-                copied += put(file, home / place)
-                files += 1
-            except FileNotFoundError:
-                continue
-            except PermissionError:
-                unreadable.append(str(file))
-    if not files:
-        raise LogjudgeError("found no segments, checkpoints or logs in the given folders, expected those of a broker")
-    return Collected(sorted(set(brokers)), files, copied, unreadable)
+        if source.broker:
+            _copy_disks(source, copier, frozenset(topics), internal)
+    given = {source.given: source for source in sources if not source.is_named}
+    named = [source for source in sources if source.is_named]
+    for source in [*named, *given.values()] if logs else ():
+        _copy_logs(source, copier)
+    if not logs:
+        return copier.result()
+    for folder, source in given.items():
+        homes = [other.folder for other in sources if other.broker]
+        stray = {
+            file.parent.parent if PARTITION_FOLDER.fullmatch(file.parent.name) else file.parent
+            for file in _files(folder, lambda name: bool(SEGMENT.fullmatch(name)))
+            if not any(file.is_relative_to(home) for home in homes)
+        }
+        copier.left_out += [_NAMELESS.format(_shown(source, disk)) for disk in sorted(stray)]
+    return copier.result()
+
+
+class _Copier:
+    """Copies each file once, and counts."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.brokers: set[str] = set()
+        self.files = self.bytes = 0
+        self.unreadable: list[str] = []
+        self.logs: list[str] = []
+        self.left_out: list[str] = []
+        self._copied: set[str] = set()
+
+    def put(self, source: Source, file: Path, place: Path) -> bool:
+        """Whether the file was copied to the place in the target, which must be free."""
+        real = os.path.realpath(file)
+        if real in self._copied:
+            return False
+        try:
+            self.bytes += (_link if source.is_copy else _copy)(file, self.target / place)
+        except FileNotFoundError:
+            return False
+        except PermissionError:
+            self.unreadable.append(str(file))
+            return False
+        self._copied.add(real)
+        self.files += 1
+        return True
+
+    def result(self) -> Collected:
+        """The counts. Raises LogjudgeError if nothing was copied."""
+        if not self.files:
+            raise LogjudgeError(
+                "found no segments, checkpoints or logs in the given folders, expected those of a broker"
+            )
+        return Collected(
+            sorted(self.brokers, key=by_number),
+            self.files,
+            self.bytes,
+            self.unreadable,
+            self.logs,
+            self.left_out,
+        )
+
+
+def _copy_disks(source: Source, copier: _Copier, topics: frozenset[str], internal: bool) -> None:
+    copier.brokers.add(source.broker)
+    home = Path("brokers") / source.broker
+    for file in sorted(_files(source.folder, is_stored_evidence)):
+        place = _place(source, file)
+        if not _is_wanted(place, topics, internal):
+            continue
+        if (copier.target / home / place).exists():  # of another folder of this broker: the judge chooses between them
+            place = _free(copier.target / home, file.relative_to(source.folder))
+        copier.put(source, file, home / place)
+
+
+def _copy_logs(source: Source, copier: _Copier) -> None:
+    """Copies the logs below the given folder for the brokers that `check` would name."""
+    for log in find_logs(source.given, _files(source.given, lambda name: is_log(name) or name == META)):
+        shown = _shown(source, log.path)
+        if log.reason:
+            copier.left_out.append(f"{shown}: {log.reason}")
+            continue
+        brokers = [source.broker] if source.is_named else log.brokers
+        if len(brokers) == 1 and brokers != [UNKNOWN_BROKER]:
+            home = Path("brokers") / brokers[0]
+            place = home / log.path.name
+            if (copier.target / place).exists():
+                place = home / _free(copier.target / home, log.path.relative_to(source.given))
+        else:  # its lines decide
+            place = _free_name(copier.target, log.path.name)
+        if copier.put(source, log.path, place):
+            copier.brokers.update(set(brokers) - {UNKNOWN_BROKER})
+            copier.logs.append(f"{shown}: {_of_brokers(brokers)}")
+
+
+def _of_brokers(brokers: list[str]) -> str:
+    if brokers == [UNKNOWN_BROKER]:
+        return "of an unknown broker, as no line has its id; name it: ID=FOLDER"
+    return f"of broker{'s' if len(brokers) > 1 else ''} {', '.join(brokers)}"
+
+
+def _shown(source: Source, file: Path) -> str:
+    return (PurePosixPath(source.shown) / file.relative_to(source.given).as_posix()).as_posix()
 
 
 def _need_folder(folder: Path) -> None:
@@ -172,17 +269,20 @@ def _files(folder: Path, is_wanted: Callable[[str], bool]) -> Iterator[Path]:
                 yield Path(file)
 
 
-def _place(source: Source, file: Path) -> Path | None:
-    """The path of a file in the folder of its broker; None for what is no evidence, as indexes are."""
-    if BROKER_LOG.fullmatch(file.name) and not PARTITION_FOLDER.fullmatch(file.parent.name):
-        return Path(file.name)
-    disk = file.parent.parent if PARTITION_FOLDER.fullmatch(file.parent.name) else file.parent
-    if not is_stored_evidence(file.name):
-        return None
+def _place(source: Source, file: Path) -> Path:
+    """The path of a file of a disk in the folder of its broker."""
+    # A disk may have a name such as my-cluster-broker-1, which looks like a partition's.
+    disk = file.parent if _is_of_disk(file) or (file.parent / META).exists() else file.parent.parent
     # A broker with several disks has several folders.
     is_nested = source.folder != disk and not (disk.parent / META).exists()
     several = is_nested and len(list(disk.parent.glob(f"*/{META}"))) > 1
     return Path("data" if not several else f"data-{disk.name}") / file.relative_to(disk)
+
+
+def _is_of_disk(file: PurePath) -> bool:
+    """Whether a file of this name is directly in a disk, not in the folder of a partition."""
+    is_named_as_partition = PARTITION_FOLDER.fullmatch(file.parent.name)
+    return file.name in (META, *OFFSET_CHECKPOINTS) or not is_named_as_partition
 
 
 def _free(home: Path, file: Path) -> Path:
@@ -190,12 +290,20 @@ def _free(home: Path, file: Path) -> Path:
     return next(place for n in itertools.count(1) if not (home / (place := Path(f"more-{n}") / file)).exists())
 
 
+def _free_name(home: Path, name: str) -> Path:
+    """A name for a log that no other file has, with a number as rotated logs have it."""
+    stem, packed, _ = name.rpartition(".gz") if name.endswith(".gz") else (name, "", "")
+    return next(
+        place for n in itertools.count() if not (home / (place := Path(f"{stem}.{n}{packed}" if n else name))).exists()
+    )
+
+
 def _is_evidence(file: PurePath) -> bool:
-    return is_stored_evidence(file.name) or bool(BROKER_LOG.fullmatch(file.name))
+    return is_stored_evidence(file.name) or is_log(file.name)
 
 
 def _is_wanted(place: PurePath, topics: frozenset[str], internal: bool) -> bool:
-    found = PARTITION_FOLDER.fullmatch(place.parent.name)
+    found = None if _is_of_disk(place) or is_log(place.name) else PARTITION_FOLDER.fullmatch(place.parent.name)
     if not found or found["topic"] == METADATA_TOPIC:
         return True
     topic = found["topic"]

@@ -77,7 +77,39 @@ def test_brokers_in_containers_are_collected(form: str, unpacked: Unpack, tmp_pa
         env={**os.environ, "PATH": path, "DISKS": str(disks)},
         check=True,
     )
+    assert_same_judgement(recorded, run)
+
+
+def assert_same_judgement(recorded: Path, run: Path) -> None:
+    """Both are invalid, with the same findings and causes."""
     before, after = check(recorded), check(run)
     assert after.verdict == before.verdict == "invalid"
     assert after.findings.drop("evidence").equals(before.findings.drop("evidence"))
     assert [one["cause"] for one in after.causes] == [one["cause"] for one in before.causes]
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_logs_of_pods_prove_the_cause_after_collect(is_merged: bool, tmp_path: Path) -> None:
+    """A log for each pod, of which the controller has no disk, and one log of all pods."""
+    example = ROOT / "examples" / "unclean-election"
+    copies, run = tmp_path / "copies", tmp_path / "RUN"
+    run.mkdir()
+    copies.mkdir()
+    for name in ("history.jsonl.gz", "run.json"):
+        shutil.copyfile(example / name, copies / name)
+        shutil.copyfile(example / name, run / name)
+    for node in ("1", "2", "3", "100"):
+        pod = f"my-cluster-{'controller' if node == '100' else 'broker'}-{node}"
+        disk = example / "brokers" / node / "data"
+        if disk.exists():
+            shutil.copytree(disk, copies / pod / "kafka-log")
+        text = "".join((disk.parent / name).read_text() for name in ("server.log", "state-change.log"))
+        if is_merged:
+            with (copies / "all.log").open("a") as log:
+                log.writelines(f"[pod/{pod}/kafka] {line}\n" for line in text.splitlines())
+        else:
+            (copies / pod).mkdir(exist_ok=True)
+            (copies / pod / "server.log").write_text(text)
+    subprocess.run([sys.executable, "-m", "logjudge.cli", "collect", copies, "--out", run], check=True)
+    assert_same_judgement(copies, run)
+    assert "unclean-election" in {one["cause"] for one in check(run).causes}

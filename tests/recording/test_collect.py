@@ -197,3 +197,97 @@ def test_a_backup_brings_back_what_was_there(tmp_path: Path) -> None:
         disks.restore(data, tmp_path / "none")
     with pytest.raises(LogjudgeError, match="no replica"):
         disks.partition_folder(data, "../data")
+
+
+KAFKA_LINE = "[2026-11-23 10:00:00,000] INFO [SocketServer listenerType=BROKER, nodeId={}] Started (kafka.network)\n"
+
+
+def pods(folder: Path) -> Path:
+    """Copies of two brokers' disks and logs and of a controller's log, in folders with the names of pods."""
+    for broker in "12":
+        disk(folder / f"my-cluster-broker-{broker}", broker, "orders-0")
+        (folder / f"my-cluster-broker-{broker}" / "server.log").write_text(KAFKA_LINE.format(broker))
+    (folder / "my-cluster-controller-100").mkdir()
+    (folder / "my-cluster-controller-100" / "server.log").write_text(KAFKA_LINE.format(100))
+    return folder
+
+
+def test_folders_named_as_pods_are_no_partitions(tmp_path: Path) -> None:
+    pods(tmp_path / "copies")
+    done = shell("collect", "copies", "--out", "run", cwd=tmp_path)
+    assert done.stdout.splitlines()[:-1] == [
+        "copied copies/my-cluster-broker-1/server.log: of broker 1",
+        "copied copies/my-cluster-broker-2/server.log: of broker 2",
+        "copied copies/my-cluster-controller-100/server.log: of broker 100",
+    ]
+    assert "of brokers 1, 2, 100" in done.stdout
+    assert collected(tmp_path / "run") == {
+        *(
+            f"brokers/{broker}/{name}"
+            for broker in "12"
+            for name in (
+                "server.log",
+                "data/meta.properties",
+                "data/replication-offset-checkpoint",
+                f"data/orders-0/{SEGMENT}",
+                "data/orders-0/leader-epoch-checkpoint",
+            )
+        ),
+        "brokers/100/server.log",
+    }
+    only = collect(sources_of([str(tmp_path / "copies")]), tmp_path / "only", topics=["other"])
+    assert len(only.logs) == 3
+
+
+@pytest.mark.parametrize("prefix", ["", "100="])
+def test_a_controller_may_have_only_a_log(prefix: str, tmp_path: Path) -> None:
+    folder = pods(tmp_path / "copies") / "my-cluster-controller-100"
+    done = collect(sources_of([f"{prefix}{folder}"]), tmp_path / "run")
+    assert (done.brokers, done.logs) == (["100"], [f"{folder}/server.log: of broker 100"])
+    assert collected(tmp_path / "run") == {"brokers/100/server.log"}
+
+
+def test_a_named_folder_is_copied_once(tmp_path: Path) -> None:
+    copies = pods(tmp_path / "copies")
+    (copies / "my-cluster-controller-100" / "server.log").write_text(KAFKA_LINE.format("").replace("nodeId", "no"))
+    done = collect(sources_of([str(copies), f"100={copies}/my-cluster-controller-100"]), tmp_path / "run")
+    assert done.brokers == ["1", "2", "100"]
+    assert len([name for name in collected(tmp_path / "run") if name.endswith("server.log")]) == 3
+
+
+def test_a_log_of_several_brokers_stays_one_file(tmp_path: Path) -> None:
+    copies = pods(tmp_path / "copies")
+    lines = [f"[pod/my-cluster-broker-{broker}/kafka] {KAFKA_LINE.format(broker)}" for broker in "12"]
+    for name in ("all.log", "server.log"):
+        (copies / name).write_text("".join(lines))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "all.log").write_text("of the workload")
+    done = collect(sources_of([str(copies)]), tmp_path / "run")
+    assert f"{copies}/all.log: of brokers 1, 2" in done.logs
+    assert {"all.log.1", "server.log"} <= collected(tmp_path / "run")
+    assert (tmp_path / "run" / "all.log").read_text() == "of the workload"
+
+
+def test_what_is_left_out_is_listed_with_the_reason(tmp_path: Path) -> None:
+    copies = pods(tmp_path / "copies")
+    (copies / "notes.txt").write_text("first try\n")
+    (copies / "3" / "kafka" / "orders-0").mkdir(parents=True)
+    shutil.copyfile(LOG, copies / "3" / "kafka" / "orders-0" / SEGMENT)
+    done = shell("collect", "copies", "--out", "run", cwd=tmp_path)
+    assert done.stderr.splitlines() == [
+        "left out copies/notes.txt: no line has the id of the broker that wrote it",
+        "left out copies/3/kafka: found no meta.properties, so its broker is not known; name it: ID=copies/3/kafka",
+    ]
+    assert not [name for name in collected(tmp_path / "run") if "notes" in name or "brokers/3" in name]
+
+
+def test_a_log_without_an_id_has_the_broker_that_check_names(tmp_path: Path) -> None:
+    copies = pods(tmp_path / "copies")
+    text = KAFKA_LINE.format("").replace("nodeId", "no")
+    for name in ("100", "my-cluster-broker-9"):
+        (copies / name).mkdir()
+        (copies / name / "server.log").write_text(text)
+    done = collect(sources_of([str(copies)]), tmp_path / "run")
+    assert f"{copies}/100/server.log: of broker 100" in done.logs
+    assert any("my-cluster-broker-9/server.log: of an unknown broker" in line for line in done.logs)
+    assert (tmp_path / "run" / "server.log").read_text() == text
