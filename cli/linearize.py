@@ -117,7 +117,7 @@ def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool
     show_default=True,
     help="Memory limit of the search of each file, in MB. The program and the history come on top.",
 )
-@click.option("--picture", type=click.Path(dir_okay=False), help="Draw the history as HTML.")
+@click.option("--picture", type=click.Path(dir_okay=False), help="Draw the history into this .html file.")
 @click.option("--minimal", is_flag=True, help="Shrink a failure to a minimal failing history.")
 @engine_options(default="local")
 @quiet_option
@@ -142,6 +142,8 @@ def command(
         raise UsageError(f"found {next(filter(is_uri, files))}, expected a local path; --engine spark reads URIs")
     if picture is not None and not Path(picture).absolute().parent.is_dir():
         raise UsageError(f"--picture {picture}: no such folder {Path(picture).absolute().parent}")
+    if picture is not None and Path(picture).suffix not in (".html", ".htm"):
+        raise UsageError(f"--picture {picture}: expected a file that ends in .html, as the picture is a page")
     if model_name is not None:
         load_model(model_name)
     request = Request(model_name, timeout, memory << 20, minimal, picture is not None)
@@ -174,3 +176,4 @@ def _draw(judgement: Judgement, shrunk: Minimal | None, picture: str) -> None:
         Path(picture).write_text(draw(judgement, shrunk), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--picture {picture}: {error.strerror}") from error
+    note(f"wrote {picture}")

@@ -295,6 +295,7 @@ def test_closed_streams_and_full_disks_cost_no_traceback(tmp_path: Path) -> None
         (("scenarios", "kip-101-loss"), "scenarios run kip-101-loss"),
         (("plot", "nope", "offsets", "--out", "no/such.png"), "no such folder"),
         (("linearize", "nope", "--picture", "no/such.html"), "no such folder"),
+        (("linearize", "nope", "--picture", "why.png"), "--picture why.png: expected a file that ends in .html"),
     ],
 )
 def test_endless_inputs_are_refused_at_once(arguments: tuple[str, ...], expected: str) -> None:

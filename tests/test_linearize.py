@@ -82,7 +82,8 @@ def test_progress_is_reported_for_a_large_file(tmp_path: Path, monkeypatch: pyte
 
 def test_a_picture_is_written(tmp_path: Path) -> None:
     page = tmp_path / "out.html"
-    assert run(DATA / "etcd_000.log", "--picture", page).return_value == 1
+    written = run(DATA / "etcd_000.log", "--picture", page)
+    assert (written.return_value, written.stderr) == (1, f"wrote {page}\n")
     assert "cannot be linearized" in page.read_text()
     result = run(DATA / "etcd_000.log", "--picture", tmp_path / "no" / "out.html")
     assert isinstance(result.exception, LogjudgeError)
