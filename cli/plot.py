@@ -38,7 +38,7 @@ SUBJECTS = {
 )
 @click.option("--finding", metavar="ID", help="The finding to draw (around, cycles).")
 @from_option
-@click.option("--out", "file", type=LocalPath(), help="A .png or .svg file. [default: NAME.png]")
+@click.option("--out", "file", type=LocalPath(), help="A .png or .svg file. [default: RUN-NAME.png]")
 @click.option(
     "--scale", type=click.IntRange(1, 8), default=1, help="Width of a PNG in units of 1100 pixels [default: 1]."
 )
@@ -70,7 +70,7 @@ def command(
         figures = figures_of(source, progress, reader)
     with drawn_from(source):
         subject = _subject(name, figures, {"partition": partition, "finding": finding})
-        target = file or Path(file_name(name, *map(str, subject.values())) + ".png")
+        target = file or Path(file_name(name_of(str(source)), name, *map(str, subject.values())) + ".png")
         style.save(draw(name, figures, subject), target, scale=scale)
     click.echo(str(target))
     note(PLOTS[name].CAPTION)

@@ -53,6 +53,14 @@ def test_plot_judges_a_run_first(tmp_path: Path) -> None:
     assert target.read_bytes().startswith(b"\x89PNG")
 
 
+def test_plots_of_two_runs_do_not_replace_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        write_run(tmp_path / name, lossy(), FINAL)
+        assert invoke("plot", name, "glance").stdout == f"{name}-glance.png\n"
+    assert len([*tmp_path.glob("*.png")]) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
