@@ -125,7 +125,7 @@ def judge_pieces(
 def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
     """A finding of the whole run with its id and its configured severity."""
     of_rule = f"{finding.rule}/{finding.topic}-{finding.partition}/{number}"
-    return replace(finding, id=of_rule, severity=configured_severity(finding, settings))
+    return replace(configured(finding, settings), id=of_rule)
 
 
 def of_run(
@@ -217,23 +217,19 @@ def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Findi
     """The findings of all rules in order, numbered within their rule, with severity and links as configured."""
     generation = p.generation.number if p.generation and p.generation.count > 1 else None
     findings = [
-        replace(
-            finding,
-            id=f"{rule}/{p.label}/{number}",
-            topic_generation=generation,
-            severity=configured_severity(finding, p.settings),
-        )
+        replace(configured(finding, p.settings), id=f"{rule}/{p.label}/{number}", topic_generation=generation)
         for rule, judgement in judgements.items()
         for number, finding in enumerate(judgement.findings)
     ]
     return accept_consequences(link_consequences(findings, p), p)
 
 
-def configured_severity(finding: Finding, settings: Settings) -> str:
-    """The severity of a finding under --strict and --allow."""
+def configured(finding: Finding, settings: Settings) -> Finding:
+    """The finding with its severity under --strict and --allow."""
     severity = "violation" if settings.strict and finding.severity == "permitted" else finding.severity
-    is_allowed = {finding.rule, f"{finding.rule}:acks={finding.acks}"}.intersection(settings.allow)
-    return "permitted" if severity == "violation" and is_allowed else severity
+    is_allowed = bool({finding.rule, f"{finding.rule}:acks={finding.acks}"}.intersection(settings.allow))
+    is_accepted = severity == "violation" and is_allowed
+    return replace(finding, severity="permitted" if is_accepted else severity, is_accepted=is_accepted)
 
 
 def _key(finding: Finding) -> tuple[Any, ...]:

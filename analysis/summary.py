@@ -83,12 +83,16 @@ def _latency(p: Partition) -> int | None:
 
 
 def counts_of(findings: list[Finding]) -> dict[str, dict[str, int]]:
-    """The number of findings (`violation`) and of records (`violation records`), by rule and then by severity."""
+    """The number of findings (`violation`) and of records (`violation records`), by rule and then by severity.
+
+    Findings that --allow accepts count as `permitted`, and as `accepted`.
+    """
     counts: dict[str, dict[str, int]] = {}
     for finding in findings:
-        by_severity = counts.setdefault(finding.rule, {})
-        by_severity[finding.severity] = by_severity.get(finding.severity, 0) + 1
-        by_severity[f"{finding.severity} records"] = by_severity.get(f"{finding.severity} records", 0) + finding.count
+        of_rule = counts.setdefault(finding.rule, {})
+        for kind in (finding.severity, *["accepted"] * finding.is_accepted):
+            of_rule[kind] = of_rule.get(kind, 0) + 1
+            of_rule[f"{kind} records"] = of_rule.get(f"{kind} records", 0) + finding.count
     return counts
 
 

@@ -18,7 +18,7 @@ from ..histories.bundle import Run
 from ..histories.files import Block, blocks
 from ..histories.readers import READERS
 from ..histories.readers import transaction_lines as lines
-from .kernel import MAX_DRAWN, configured_severity, of_run
+from .kernel import MAX_DRAWN, configured, of_run
 from .results import Results
 from .rules.anomalies import findings_of_anomalies, severities_under
 from .rules.cycles import MAX_PERMITTED
@@ -98,10 +98,10 @@ def add_findings(history: TxnHistory, anomalies: Iterable[Anomaly], cycles: Foun
     for number, (finding, drawing) in enumerate(found):
         if settings.rules and finding.rule not in settings.rules:
             continue
-        severity = configured_severity(finding, settings)
-        findings.append(replace(finding, id=f"{finding.rule}/{number}", severity=severity))
+        numbered = replace(configured(finding, settings), id=f"{finding.rule}/{number}")
+        findings.append(numbered)
         if drawing is not None:
-            drawings.append({"id": findings[-1].id, "rule": finding.rule, "severity": severity, **drawing})
+            drawings.append({"id": numbered.id, "rule": finding.rule, "severity": numbered.severity, **drawing})
     drawings.sort(key=lambda one: one["severity"] != "violation")
     results.add_of_run(*of_run(findings, cycles=drawings[:MAX_DRAWN]))
 

@@ -34,6 +34,11 @@ def either(measures: Sequence[str]) -> str:
     return " or ".join(part for part in (", ".join(measures[:-1]), *measures[-1:]) if part)
 
 
+def allow_options(allowed: Iterable[str]) -> str:
+    """The options --allow of a call."""
+    return " ".join(f"--allow {rule}" for rule in allowed)
+
+
 def plural(count: int, noun: str, many: str = "") -> str:
     """The count with its noun; `many` is the plural if it does not only add an s."""
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"

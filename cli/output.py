@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ..analysis.verdict.assumptions import broken_assumptions
-from ..analysis.wording import clipped, duration, plural, printable
+from ..analysis.wording import allow_options, clipped, duration, plural, printable
 
 if TYPE_CHECKING:
     from ..analysis.incidents.incident import Incident
@@ -97,7 +97,8 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
     for name, rule in found:
         if (name, rule) in shown:
             text = f"  {clipped(name, 22):22} " + click.style(f"{rule['verdict']:10}", fg=COLOURS[rule["verdict"]])
-            lines.append(f"{text} {clipped(_rule_counts(name, rule), room.width - len(click.unstyle(text)) - 1)}")
+            counts = _rule_counts(name, rule, report.get("allowed", ()))
+            lines.append(f"{text} {clipped(counts, room.width - len(click.unstyle(text)) - 1)}")
     if len(found) > len(shown):
         lines.append(f"  … {plural(len(found) - len(shown), 'more rule')} with findings")
     not_yet = report.get("not_yet", ())
@@ -116,15 +117,16 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
     return lines
 
 
-def _rule_counts(name: str, rule: dict[str, Any]) -> str:
-    """The numbers of records and findings of a rule: violations, and what the configuration permits."""
+def _rule_counts(name: str, rule: dict[str, Any], allowed: Iterable[str]) -> str:
+    """The numbers of records and findings of a rule: violations, and what --allow or the configuration permits."""
     from ..analysis.rules.anomalies import counted
 
+    accepted, accepted_count = rule.get("accepted", 0), rule.get("accepted_count", 0)
+    permitted, permitted_count = rule["permitted"] - accepted, rule["permitted_count"] - accepted_count
     counts = [counted(name, rule["count"], rule["findings"])] if rule["findings"] else []
-    if rule["permitted"]:
-        permitted = counted(name, rule["permitted_count"], rule["permitted"]) + " permitted by the configuration"
-        counts.append(permitted if counts else f"({permitted})")
-    return "; ".join(counts)
+    others = [counted(name, accepted_count, accepted) + f" accepted by {allow_options(allowed)}"] if accepted else []
+    others += [counted(name, permitted_count, permitted) + " permitted by the configuration"] if permitted else []
+    return "; ".join([*counts, *others]) if counts else f"({'; '.join(others)})"
 
 
 def _incidents(report: dict[str, Any], room: Room) -> list[str]:

@@ -247,3 +247,4 @@ class Finding:
     id: str = ""
     acks: str | None = None  # of the sends, for --allow rule:acks=1
     event: int | None = None  # of lost writes: findings of one partition with the same number were lost together
+    is_accepted: bool = False  # permitted by --allow, not by the configuration; not in findings.parquet

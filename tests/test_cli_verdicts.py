@@ -73,11 +73,24 @@ def test_a_run_of_only_empty_histories_is_refused(tmp_path: Path) -> None:
 
 def test_an_allowed_loss_of_a_real_run_is_valid_with_all_that_follows_from_it(tmp_path: Path) -> None:
     source = CLEAN.parent / "acks1-failover-a"
-    result = check(source, "--allow", "lost-write:acks=1", "--json", "--out", tmp_path / "allowed")
+    result = check(source, "--allow", "lost-write:acks=1", "--out", tmp_path / "allowed")
     assert result.return_value == 0
-    permitted = {finding["rule"] for finding in json.loads(result.output)["findings"]}
+    report = verdict_in(tmp_path / "allowed")
+    jsonschema.validate(report, json.loads((ROOT / "docs" / "verdict.schema.json").read_text()))
+    permitted = {finding["rule"] for finding in report["findings"]}
     assert permitted >= {"lost-write", "inconsistent-offsets", "realtime-order"}
     assert check(source, "--out", tmp_path / "plain").return_value == 1
+
+    assert re.search(
+        r"lost-write +valid +\(\d+ records in \d+ findings? accepted by --allow lost-write:acks=1\)", result.output
+    )
+    accepted = {name for name, rule in report["rules"].items() if rule["accepted"]}
+    assert accepted >= {"lost-write", "inconsistent-offsets"}
+    assert report["allowed"] == ["lost-write:acks=1"]
+    assert "--allow lost-write:acks=1 accepts the breaches of lost-write, " in report["headline"]
+    plain = verdict_in(tmp_path / "plain")
+    assert not any(rule["accepted"] for rule in plain["rules"].values())
+    assert "--allow" not in plain["headline"]
 
 
 def test_skipped_rules_are_named_and_have_no_verdict(tmp_path: Path) -> None:

@@ -70,7 +70,13 @@ def accept_consequences(findings: list[Finding], p: Partition | None = None) -> 
         alone = permitted.keys() >= set(finding.related) and not breaches.overlapping(finding)
         return alone and _is_covered(finding, accepted, unacknowledged)
 
-    return [replace(finding, severity="permitted") if is_accepted(finding) else finding for finding in findings]
+    by_allow = {loss.id for loss in permitted.values() if loss.is_accepted}
+    return [
+        replace(finding, severity="permitted", is_accepted=not by_allow.isdisjoint(finding.related))
+        if is_accepted(finding)
+        else finding
+        for finding in findings
+    ]
 
 
 class _ByOffset(NamedTuple):

@@ -54,6 +54,7 @@ def verdict_of(results: Results) -> dict[str, Any]:
         "verdict": verdict,
         "rules": rules,
         "skipped": [name for name in known if name not in rules],
+        "allowed": [*settings.allow],
         "assumptions": assumptions,
         "counts": totals,
         **({"consistency": consistency_of(rules, settings.model)} if is_transactional else {}),
@@ -125,6 +126,8 @@ def _rule_record(rule: Rule, results: Results, totals: dict[str, int], rests_on_
         "findings": counts["violation"],
         "permitted": counts["permitted"],
         "permitted_count": counts["permitted records"],
+        "accepted": counts["accepted"],
+        "accepted_count": counts["accepted records"],
         "notes": counts["note"],
     }
 

@@ -16,7 +16,7 @@ from markupsafe import escape
 from ...analysis.incidents.joining import saved_incidents
 from ...analysis.rules import rules_of
 from ...analysis.verdict.assumptions import broken_assumptions
-from ...analysis.wording import duration, either, plural, some
+from ...analysis.wording import allow_options, duration, either, plural, some
 from ...histories.references import Reference, with_links
 from .. import PLOTS, style
 from ..escaping import markdown
@@ -40,7 +40,6 @@ VERDICTS = {
     "unknown": "No breach was found, but the evidence is incomplete, so the verdict is unknown.",
     "not-judged": "There was nothing to judge.",
 }
-PERMITTED = "No breach except those that the configuration or --allow permits."
 PARTLY = "No breach of the rules that were judged."  # if the caller skipped some rules
 _INK = {style.INK: "currentColor", style.PAPER: "var(--paper)", style.RULE: "var(--rule)", style.FAINT: "var(--faint)"}
 
@@ -162,7 +161,19 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
 
 
 def headline(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
-    """The outcome of a run in one or two sentences."""
+    """The outcome of a run in one to three sentences. The last one names the --allow that accepted breaches."""
+    outcome, accepted = _outcome(verdict, impact), _accepted_rules(verdict)
+    if not accepted or outcome == _meaning(verdict):
+        return outcome
+    return f"{outcome} {allow_options(verdict['allowed'])} accepts the breaches of {some(accepted)}."
+
+
+def _accepted_rules(verdict: dict[str, Any]) -> list[str]:
+    """The rules with findings that --allow accepted."""
+    return [name for name, rule in verdict.get("rules", {}).items() if rule.get("accepted")]
+
+
+def _outcome(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     if not verdict["counts"].get("operations") and verdict["counts"].get("evidence files"):
         return _without_clients(verdict)
     if impact["lost"] and "lost-write" not in verdict.get("skipped", []):
@@ -211,7 +222,8 @@ def _lost_read(lost: int, read: int, left_out: int) -> str:
 def _meaning(verdict: dict[str, Any]) -> str:
     partly = verdict["verdict"] == "valid" and verdict.get("skipped")
     if verdict["verdict"] == "valid" and any(rule["permitted"] for rule in verdict["rules"].values()):
-        return PERMITTED
+        by = f"{allow_options(verdict['allowed'])} or " if _accepted_rules(verdict) else ""
+        return f"No breach except those that {by}the configuration permits."
     return PARTLY if partly else VERDICTS.get(verdict["verdict"], "")
 
 
