@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -177,14 +176,12 @@ def test_a_cluster_bears_the_death_of_executors(
     """One dies while the history is read, one while it is judged, and one while the report is written."""
     options = ["check", str(faulty), "--no-plots", "--out", str(tmp_path / "out"), "--master", cluster[0], *SMALL]
     command = [sys.executable, "-c", TALKATIVE, *options]
-    seen, killed = Counter[str](), dict[str, int]()
+    killed: dict[str, int] = {}
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             phase = next((phase for phase in PHASES if f" {phase} " in line), "")
-            seen[phase] += 1
-            # The first line of reading comes before the tasks; the executors of both workers die in turn.
-            if phase and phase not in killed and seen[phase] > (phase == "reading"):
+            if phase and phase not in killed:  # the executors of both workers die in turn
                 killed[phase] = kill_executor(cluster[1][len(killed) % 2])
     assert (process.returncode, set(killed)) == (1, set(PHASES))
     judged = pl.read_parquet(tmp_path / "out" / "findings.parquet")
