@@ -31,7 +31,7 @@ def in_pool(work: Callable[Arguments, Done], *arguments: Arguments.args, **named
         return work(*arguments, **named)
     done: Future[Done] = Future()
 
-    def run(column: pl.Series) -> pl.Series:
+    def run(column: pl.Series, **_: object) -> pl.Series:  # polars gives the type, and handles a TypeError
         before, _here.is_in_pool = is_in_pool(), True  # a thread that waits in a query may take up other work
         try:
             done.set_result(work(*arguments, **named))

@@ -47,6 +47,7 @@ class _State:
     records: list[dict[str, Any]] = field(default_factory=list)
     metadata: list[MetadataRecord] = field(default_factory=list)
     damage: list[Row] = field(default_factory=list)
+    lacks_batch: bool = False  # the last record; such records in a row are one damage
 
 
 def is_dump(head: str) -> bool:
@@ -79,7 +80,7 @@ def parse_dump(text: str) -> list[Dump]:
         if line.startswith(("Log starting offset", "Starting offset")) or not line.strip():
             continue
         try:
-            _line(states[-1], line)
+            _line(states[-1], number, line)
         except (KeyError, ValueError, OverflowError) as error:
             reason = f"found {line[:80]!r}, expected a line of kafka-dump-log ({type(error).__name__})"
             states[-1].damage.append(damage_row("syntax", reason, line=number))
@@ -98,15 +99,23 @@ def _joined(text: str) -> list[tuple[int, str]]:
     return [(number, "\n".join(parts)) for number, parts in entries]
 
 
-def _line(state: _State, line: str) -> None:
+def _line(state: _State, number: int, line: str) -> None:
     body, has_payload, payload = line.partition(" payload: ")
     body, has_key, key = body.partition(" key: ")
     pairs = {name.lower(): value for name, value in PAIR.findall(body)}
     if line.startswith("baseOffset: "):
         state.batches.append(_batch(pairs))
+        state.lacks_batch = False
         return
     if line.startswith("| offset: "):
-        batch = state.batches[-1]
+        found = _batch_with(state, int(pairs["offset"]))
+        if found is None:
+            if not state.lacks_batch:
+                reason = f"found {line[:80]!r} without the line of its batch, expected all lines of kafka-dump-log"
+                state.damage.append(damage_row("syntax", reason, line=number))
+            state.lacks_batch = True
+            return
+        batch = found
     elif line.startswith("offset: "):
         # Before 2.0 each record is one line, with the fields of its batch.
         batch = _batch({**pairs, "baseoffset": pairs["offset"], "lastoffset": pairs["offset"], "count": "1"})
@@ -121,6 +130,12 @@ def _line(state: _State, line: str) -> None:
         record["control"] = {"COMMIT": "commit", "ABORT": "abort"}.get(marker[1] if marker else "", "other")
         record["key"] = record["value"] = record["digest"] = None
     state.records.append(record)
+
+
+def _batch_with(state: _State, offset: int) -> dict[str, Any] | None:
+    """The last batch, if it has this offset."""
+    batch = state.batches[-1] if state.batches else None
+    return batch if batch and batch["base_offset"] <= offset <= batch["last_offset"] else None
 
 
 def _flag(pairs: dict[str, str], name: str) -> bool:

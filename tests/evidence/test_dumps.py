@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 
 import polars as pl
 import pytest
+from command_line import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
+from logjudge import check
 from logjudge.histories.evidence.cluster_metadata import read_cluster_metadata
 from logjudge.histories.evidence.dump_text import is_dump, parse_dump, read_dump
 from logjudge.histories.evidence.segments import read_segment
@@ -156,3 +160,26 @@ class TestKafkaOnSimulatedLogs:
             [dump] = parse_dump(dump_log("--cluster-metadata-decoder", files=[folder / SEGMENT]))
             ours, _ = read_cluster_metadata(folder)
             assert_frame_equal(dump.metadata, ours.drop("file"))
+
+
+RECORD = "| offset: {} CreateTime: 5 keySize: -1 valueSize: 1 sequence: 0 headerKeys: [] payload: a\n"
+
+
+@pytest.mark.parametrize("head", ["", HEAD + "\n"])
+def test_records_without_their_batch_are_damage(head: str) -> None:
+    """Of a text whose lines were filtered. The records of other batches are read."""
+    lines = [RECORD.format(7), RECORD.format(8), HEAD + "\n", RECORD.format(1), RECORD.format(9)]
+    [dump] = parse_dump(f"Dumping /x/orders-0/{SEGMENT}\n{head}{''.join(lines)}")
+    first = 2 + bool(head)
+    assert dump.damage["line"].to_list() == [first, first + 4]
+    assert dump.damage["reason"].str.contains("without the line of its batch").all()
+    assert dump.records["offset"].to_list() == [1]
+
+
+def test_a_filtered_dump_does_not_end_the_judgement(tmp_path: Path) -> None:
+    run = shutil.copytree(ROOT / "examples" / "unclean-election", tmp_path / "run")
+    (run / "brokers" / "1" / "1-other-0.txt").write_text(f"Dumping /x/other-0/{SEGMENT}\n{RECORD.format(1)}")
+    before, after = check(ROOT / "examples" / "unclean-election"), check(run)
+    assert after.findings.equals(before.findings)
+    [about] = [one for one in after.assumptions if "without the line of its batch" in one["says"]]
+    assert (about["name"], about["holds"]) == ("evidence sufficient", False)
