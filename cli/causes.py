@@ -7,7 +7,8 @@ import textwrap
 import click
 
 from ..analysis.causes import Cause, catalogue
-from ..histories.errors import unknown_name
+from ..analysis.rules import ANOMALIES, RULES
+from ..histories.errors import UsageError, unknown_name
 from ..histories.references import markdown_link, mentioned, with_links
 from .options import completed
 
@@ -27,6 +28,8 @@ def command(name: str | None, markdown: bool) -> None:
             click.echo(f"{cause.name:26} {cause.title}")
     elif name in known:
         _explain(known[name])
+    elif name in RULES or name in ANOMALIES:
+        raise UsageError(f"{name} is a rule, not a cause; `logjudge rules {name}` explains it")
     else:
         raise unknown_name("cause", name, known, "`logjudge causes`")
 

@@ -6,8 +6,9 @@ import textwrap
 
 import click
 
+from ..analysis.causes import catalogue
 from ..analysis.rules import ANOMALIES, RULES, Rule
-from ..histories.errors import unknown_name
+from ..histories.errors import UsageError, unknown_name
 from .options import completed
 
 NOTATION = (
@@ -44,6 +45,8 @@ def command(name: str | None, markdown: bool) -> None:
         if rule.example:
             click.echo(f"\nExample: {rule.example}\n")
             click.echo(textwrap.fill(NOTATION, 92))
+    elif name in catalogue():
+        raise UsageError(f"{name} is a cause, not a rule; `logjudge causes {name}` explains it")
     else:
         raise unknown_name("rule", name, [*RULES, *ANOMALIES], "`logjudge rules`")
 

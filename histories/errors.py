@@ -45,7 +45,8 @@ def unknown_name(what: str, found: object, names: Iterable[str], listing: str = 
     """The error for a name that does not exist: the close ones, then the command that lists all, else all names."""
     known = list(names)
     others = f"{listing} lists all" if listing else f"expected one of {', '.join(known)}"
-    return UsageError(f"found {what} {found}{did_you_mean(str(found), known) or (';' if listing else ',')} {others}")
+    hint = did_you_mean(str(found), known) or (";" if listing else ",")
+    return UsageError(f"there is no {what} {found}{hint} {others}")
 
 
 def shortened(text: str, max_chars: int = 60) -> str:

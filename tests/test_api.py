@@ -139,7 +139,7 @@ def test_only_and_skip_choose_rules() -> None:
         ({"run": "/nowhere/run"}, "/nowhere/run"),
         ({"run": 3}, "found int as a run, expected a path, a list of paths, or a DataFrame of events"),
         ({"run": EXAMPLE, "engine": "dask"}, "found engine='dask', expected one of local, spark"),
-        ({"run": EXAMPLE, "allow": "lost"}, "found rule lost; did you mean lost-write or lost-update"),
+        ({"run": EXAMPLE, "allow": "lost"}, "there is no rule lost; did you mean lost-write or lost-update"),
         ({"run": EXAMPLE, "config": {}}, "found config with a path"),
         ({"run": "s3a://bucket/run"}, "expected a local path"),
         ({"run": pl.DataFrame({"time": [1]})}, "found a DataFrame without process, op, type, f"),
@@ -154,9 +154,9 @@ def test_simulations_are_bundles(tmp_path: Path) -> None:
     folder = logjudge.simulate(tmp_path / "run", "kip-320", seed=3, brokers=3, ops=100, settings={"acks": "all"})
     assert logjudge.check(folder).verdict == "valid"
     for arguments, message in (
-        ({"variant": "zab"}, "found variant 'zab'"),
-        ({"settings": {"x": 1}}, "found setting 'x'"),
-        ({"faults": "meteor"}, "found fault 'meteor'"),
+        ({"variant": "zab"}, "there is no variant 'zab'"),
+        ({"settings": {"x": 1}}, "there is no setting 'x'"),
+        ({"faults": "meteor"}, "there is no fault 'meteor'"),
     ):
         with pytest.raises(logjudge.UsageError, match=message):
             logjudge.simulate(tmp_path / "other", **arguments)  # type: ignore[arg-type]

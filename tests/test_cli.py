@@ -149,18 +149,20 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
         (("check", str(CLEAN), "--allow", "lost-write:acks=7"), "expected RULE or RULE:acks=1"),
         (("check", str(CLEAN), "--conf", "x"), "expected KEY=VALUE"),
         (("check", str(CLEAN), "--engine", "local", "--master", "local[1]"), "--engine spark"),
-        (("rules", "xyz"), "found rule xyz; `logjudge rules` lists all"),
+        (("rules", "xyz"), "there is no rule xyz; `logjudge rules` lists all"),
+        (("rules", "unclean-election"), "a cause, not a rule; `logjudge causes unclean-election` explains it"),
+        (("causes", "lost-write"), "a rule, not a cause; `logjudge rules lost-write` explains it"),
         (("rules", "lost-writes"), "; did you mean lost-write"),
         (("scenarios", "run", "kip-101-los"), "; did you mean kip-101-loss"),
         (
             ("simulate", "--out", "x", "--set", "min.isr=2"),
-            "found setting 'min.isr'; did you mean min.insync.replicas",
+            "there is no setting 'min.isr'; did you mean min.insync.replicas",
         ),
         (("simulate", "--out", "x", "--faults", "crsh"), "; did you mean crash"),
         (("search", "--variant", "kraft", "--faults", "crsh"), "; did you mean crash"),
         (
             ("record", "--bootstrap-server", "h:1", "--workload", "x"),
-            "found workload x, expected one of append-and-read, ",
+            "there is no workload x, expected one of append-and-read, ",
         ),
         (
             ("diff", str(LOSSY), str(CLEAN)),

@@ -87,7 +87,7 @@ def test_misuse_is_one_sentence(user_session: Any, tmp_path: Path) -> None:
         (user_session.readStream.format("rate").load(), {}, "found a streaming DataFrame"),
         (3, {}, "found int as a run"),
         (tmp_path, {"config": {}}, "found config with a path"),
-        (tmp_path, {"allow": "lost"}, "found rule lost"),
+        (tmp_path, {"allow": "lost"}, "there is no rule lost"),
     ):
         with pytest.raises(logjudge.LogjudgeError, match=message):
             logjudge.spark.check(user_session, source, **options)

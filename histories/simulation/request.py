@@ -73,7 +73,7 @@ def _with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) ->
     for kind in kinds:
         if kind not in PATTERNS and kind not in FAULTS:
             known = f"expected one of {DRAWABLE}; {FILE_ONLY[0].lower()}{FILE_ONLY[1:]}"
-            raise UsageError(f"found fault {kind!r}{did_you_mean(kind, FAULTS) or ','} {known}")
+            raise UsageError(f"there is no fault {kind!r}{did_you_mean(kind, FAULTS) or ','} {known}")
         if kind not in PATTERNS:
             raise UsageError(f"the fault {kind!r} cannot be drawn at random; write it into a scenario file")
     options = {**required_options(kinds), **scenario.options}

@@ -96,7 +96,7 @@ def test_help_and_error_name_the_same_faults() -> None:
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
-        (["--faults", "flood"], "found fault 'flood', expected one of"),
+        (["--faults", "flood"], "there is no fault 'flood', expected one of"),
         (["--faults", "delete-records"], "cannot be drawn"),
         (["--set", "acks"], "NAME=VALUE"),
         (["--set", "acks=7"], "acks must be all, 1 or 0"),

@@ -138,7 +138,7 @@ def _checked(where: str, content: Any, known: Sequence[str]) -> dict[str, Any]:
         raise UsageError(f"{where}: found {content!r}, expected a table")
     for key in content:
         if key not in known:
-            raise UsageError(f"{where}: {unknown_name('the key', key, known)}")
+            raise UsageError(f"{where}: {unknown_name('key', key, known)}")
     return content
 
 
