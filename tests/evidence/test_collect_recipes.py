@@ -20,11 +20,24 @@ PAGE = (ROOT / "docs" / "recording.md").read_text()
 STAND_INS = {
     "kubectl": """#!/usr/bin/env bash
 set -eu
-case "$1" in
-    cp) [ "$2 $3" = "-c kafka" ]; from=$4; to=$5
-        [ "${from#*:}" = /var/lib/kafka ]; name=${from%%:*}
-        mkdir -p "$to/data"; cp -r "$DISKS/${name##*-}/data" "$to/data/kafka-log${name##*-}" ;;
-    logs) [ "$3 $4" = "-c kafka" ]; cat "$DISKS/${2##*-}/server.log" ;;
+what=$1; shift
+[ "$what" = get ] || { [ "$1 $2 $3 $4" = "-n kafka -c kafka" ]; shift 4; }
+case "$what" in
+    get) [ "$*" = "pods -n kafka -l strimzi.io/name=my-cluster-kafka -o jsonpath={.items[*].metadata.name}" ]
+        cd "$DISKS"
+        for n in *; do
+            if [ -e "$n/data" ]; then echo "my-cluster-broker-$n"; else echo "my-cluster-controller-$n"; fi
+        done ;;
+    cp) [ "${1#*:}" = /var/lib/kafka ]; name=${1%%:*}; n=${name##*-}; mkdir -p "$2/data"
+        [ ! -e "$DISKS/$n/data" ] || cp -r "$DISKS/$n/data" "$2/data/kafka-log$n" ;;
+    logs) cat "$DISKS/${1##*-}/server.log" ;;
+    exec) n=${1##*-}; [ "$2" = -- ]; shift 2
+        case "$1 $2" in
+            "find /var/lib/kafka") shift 2; [ ! -e "$DISKS/$n/data" ] ||
+                find "$DISKS/$n/data" "$@" | sed "s,^$DISKS/$n/data,/var/lib/kafka/data/kafka-log$n," ;;
+            "cat "*) cat "$DISKS/$n/data${2#/var/lib/kafka/data/kafka-log"$n"}" ;;
+            *) exit 1 ;;
+        esac ;;
     *) exit 1 ;;
 esac
 """,
@@ -38,13 +51,10 @@ case "$2" in
 esac
 """,
 }
-RECIPES = {"kubectl": "Kubernetes (", "docker": "docker compose ("}
+RECIPES = {"kubectl": "Kubernetes (", "kubectl exec": "Kubernetes without", "docker": "docker compose ("}
 LINE = re.compile(r"^\[(\S+ [\d:]+)(,\d+)\] ([A-Z]+) (.*) \((?:[\w.]+\.)?(\w+)\)$", re.MULTILINE)
-LAYOUTS = {
-    "kubectl": r"\1\2 \3 \4 (kafka.\5) [data-plane-kafka-request-handler-1]",  # Strimzi before Kafka 4.0
-    "kubectl ": r"\1 \3  [kafka-0-raft-io-thread] \5:110 - \4",  # since
-    "docker": r"\g<0>",
-}
+STRIMZI = r"\1\2 \3 \4 (kafka.\5) [data-plane-kafka-request-handler-1]"  # before Kafka 4.0
+STRIMZI_4 = r"\1 \3  [kafka-0-raft-io-thread] \5:110 - \4"  # since
 
 
 def recipe(title: str) -> str:
@@ -55,24 +65,34 @@ def recipe(title: str) -> str:
     )
 
 
-@pytest.mark.parametrize("form", LAYOUTS)
-def test_brokers_in_containers_are_collected(form: str, unpacked: Unpack, tmp_path: Path) -> None:
-    tool = form.strip()
-    recorded = shutil.copytree(unpacked("kip-101-a"), tmp_path / "recorded")
+@pytest.mark.parametrize(
+    ("form", "layout", "name"),
+    [
+        ("kubectl", STRIMZI, "kip-101-a"),
+        ("kubectl", STRIMZI_4, "kip-101-a"),
+        ("kubectl", r"\g<0>", "unclean-election-a"),  # with a controller, of which there is only a log
+        ("kubectl exec", r"\g<0>", "unclean-election-a"),
+        ("docker", r"\g<0>", "kip-101-a"),
+    ],
+)
+def test_brokers_in_containers_are_collected(
+    form: str, layout: str, name: str, unpacked: Unpack, tmp_path: Path
+) -> None:
+    tool = form.split()[0]
+    recorded = shutil.copytree(unpacked(name), tmp_path / "recorded")
     shutil.rmtree(recorded / "snapshots")
     shutil.rmtree(recorded / "dump")
+    for log in recorded.rglob("state-change.log"):  # a container prints one stream
+        log.unlink()
     run = shutil.copytree(recorded, tmp_path / "RUN")
     disks = Path(shutil.move(run / "brokers", tmp_path / "disks"))
     for log in disks.rglob("server.log"):
-        log.write_text(LINE.sub(LAYOUTS[form], log.read_text()))
-    if "0 1 2" in recipe(RECIPES[tool]):
-        for broker in (1, 2, 3):
-            (disks / str(broker)).rename(disks / str(broker - 1))
+        log.write_text(LINE.sub(layout, log.read_text()))
     (tmp_path / tool).write_text(STAND_INS[tool])
     (tmp_path / tool).chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(
-        ["bash", "-euc", recipe(RECIPES[tool])],
+        ["bash", "-euc", recipe(RECIPES[form])],
         cwd=tmp_path,
         env={**os.environ, "PATH": path, "DISKS": str(disks)},
         check=True,
@@ -84,6 +104,7 @@ def assert_same_judgement(recorded: Path, run: Path) -> None:
     """Both are invalid, with the same findings and causes."""
     before, after = check(recorded), check(run)
     assert after.verdict == before.verdict == "invalid"
+    assert before.causes
     assert after.findings.drop("evidence").equals(before.findings.drop("evidence"))
     assert [one["cause"] for one in after.causes] == [one["cause"] for one in before.causes]
 
