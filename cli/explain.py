@@ -1,4 +1,4 @@
-"""`logjudge explain RUN|DIR [TOPIC-PARTITION[@OFFSET]|VALUE|KEY]`: the causes of breaches, with sources."""
+"""`logjudge explain RUN|DIR [TOPIC-PARTITION[@OFFSET]|VALUE|KEY|FINDING]`: the causes of breaches, with sources."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ from .inspection import (
     add_time_origin,
     describe_extent,
     differing_spans,
+    finding_partition,
     open_for_inspection,
     parse_place,
+    place_of_finding,
     record_text,
     time_of_day,
     with_time,
@@ -55,20 +57,22 @@ MAX_UNEXPLAINED = 100  # findings without a cause, in JSON
 
 @click.command()
 @click.argument("source", metavar="RUN|DIR", type=LocalPath(takes_stdin=True))
-@click.argument("place", metavar="[TOPIC-PARTITION[@OFFSET]|VALUE|KEY]", required=False)
+@click.argument("place", metavar="[TOPIC-PARTITION[@OFFSET]|VALUE|KEY|FINDING]", required=False)
 @from_option
 @form_options("Print causes, findings without a cause, events and facts as JSON.")
 def command(source: Path, place: str | None, reader: str | None, form: Form) -> None:
     """Explain a run, a partition, or one record: the causes of its breaches, each fact with its source.
 
-    A record is named by its offset, by its value or by its key; if several have it, they are listed.
+    A record is named by its offset, by its value or by its key; if several have it, they are listed. A finding is named
+    by its id, such as lost-write/orders-0/0, and stands for its first record.
     A RUN is judged by the local engine. For a DIR that `logjudge check` wrote, the saved causes are printed.
     Findings without a cause are listed too, with the reason.
     """
     document = Document()
     if is_saved(source):
-        target = parse_place(place)
         saved = load(source)
+        partition = finding_partition(place)
+        target = place_of_finding(str(place), partition, findings_at(saved, None)) if partition else parse_place(place)
         check_partition_exists(saved, target)
         if form == "json":
             click.echo(json.dumps(_saved_explanation(saved, target), indent=2))
@@ -94,17 +98,18 @@ def _open(source: Path, text: str | None, reader: str | None) -> tuple[Inspected
 
     The place of a single record is that of its offset; several records have none. Raises UsageError.
     """
+    partition = finding_partition(text)
+    if text is not None and partition is not None:
+        opened = open_for_inspection(source, reader)
+        found, _ = opened.judged(opened.partition(partition))
+        text = str(place_of_finding(text, partition, found))
     target = parse_place(text, or_value=True)
     opened = open_for_inspection(source, reader, target and target.offset)
     if text is None or (target is not None and opened.has(target.partition)):
         return opened, target, []
     matches = find_records(map(opened.partition, opened.names()), text)
     if not matches:
-        known = some(opened.names(), MAX_NAMES) or "none"
-        raise UsageError(
-            f"found {text}, which is no value or key of a record in this run, nor one of its partitions; expected one"
-            f" of {known}, with @OFFSET for a record"
-        )
+        raise _no_such_place(text, opened.names())
     if len(matches) > 1 or matches[0].offset is None:
         return opened, None, matches
     place = Place(str(matches[0].partition), matches[0].offset)
@@ -112,6 +117,23 @@ def _open(source: Path, text: str | None, reader: str | None) -> tuple[Inspected
     if logs is not None and len(logs.identical):  # the records at an offset are decoded as the run is opened
         opened = open_for_inspection(source, reader, place.offset)
     return opened, place, matches
+
+
+def _no_such_place(text: str, names: list[str]) -> UsageError:
+    """The error for text that names no partition, offset, value or key of the run."""
+    partition, separator, offset = text.replace(":", "@", 1).partition("@")
+    if separator and partition in names:
+        is_colon = ":" in text and offset.isdecimal()
+        hint = f"did you mean {partition}@{offset}?" if is_colon else f"found {offset!r} as offset, expected a number"
+        return UsageError(f"{text}: {hint}")
+    of_topic = [name for name in names if name.rpartition("-")[0] == text]
+    if of_topic:
+        return UsageError(f"{text} is a topic; name one of its partitions: {some(of_topic, MAX_NAMES)}")
+    known = some(names, MAX_NAMES) or "none"
+    return UsageError(
+        f"found {text}, which is no value or key of a record in this run, nor one of its partitions; expected one"
+        f" of {known}, with @OFFSET for a record"
+    )
 
 
 def _list_matches(document: Document, text: str, matches: list[Match]) -> None:

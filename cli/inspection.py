@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,18 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..analysis.wording import some
 from ..histories.errors import InputError, UsageError
 from ..plots.report.saved import is_saved
-from .progress import Progress
+from .progress import Progress, note
 
 if TYPE_CHECKING:
     from ..analysis.inspect.open_partitions import Inspected
     from ..analysis.partitions.partition import Partition
+    from ..histories.tables import Finding
     from .document import Document
 
 
 NO_FILES = "The run has no broker files that record events of this partition."
 MAX_NAMES = 12
 _PLACE = re.compile(
-    r"(?P<partition>.+-\d+(?:#\d+)?|(?P<key>\d+))(?:@(?P<offset>\d{1,18}))?"
+    r"(?P<partition>.+?-\d+(?:#\d+)?|(?P<key>\d+))(?:@(?P<offset>\d{1,18})(?:-(?P<last>\d{1,18}))?)?"
 )  # a key of a Jepsen history has no partition number
 
 
@@ -36,7 +38,10 @@ class Place(NamedTuple):
 
 
 def parse_place(text: str | None, or_value: bool = False) -> Place | None:
-    """The place that TOPIC-PARTITION[@OFFSET] names. Raises UsageError for other text; None if that may be a value."""
+    """The place that TOPIC-PARTITION[@OFFSET] names; of a range, as in reports, that of its first offset.
+
+    Raises UsageError for other text; None if that may be a value.
+    """
     if text is None:
         return None
     match = _PLACE.fullmatch(text)
@@ -45,7 +50,29 @@ def parse_place(text: str | None, or_value: bool = False) -> Place | None:
     if match is None:
         raise UsageError(f"found {text}, expected TOPIC-PARTITION or TOPIC-PARTITION@OFFSET, such as orders-0@4711")
     offset = match["offset"]
+    if match["last"] is not None:
+        note(f"{text}: this explains the first of these offsets, {offset}")
     return Place(match["partition"] + ("-0" if match["key"] else ""), None if offset is None else int(offset))
+
+
+_FINDING = re.compile(r"(?P<rule>[A-Za-z][\w-]*)/(?P<partition>.+-\d+(?:#\d+)?)/\d+")
+
+
+def finding_partition(text: str | None) -> str | None:
+    """The partition in the id of a finding, such as lost-write/orders-0/0; None for other text."""
+    from ..analysis.rules import RULES
+
+    match = _FINDING.fullmatch(text or "")
+    return match["partition"] if match is not None and match["rule"] in RULES else None
+
+
+def place_of_finding(text: str, partition: str, findings: Iterable[Finding]) -> Place:
+    """The place of the finding with this id: its first offset, or its partition. Raises UsageError."""
+    for finding in findings:
+        if finding.id == text:
+            return Place(partition, finding.first_offset)
+    hint = f"`logjudge explain RUN {partition}` lists those of the partition"
+    raise UsageError(f"there is no finding {text} in this run; {hint}")
 
 
 def parse_partition(text: str | None) -> str | None:

@@ -51,7 +51,28 @@ def test_explain_finds_a_record_by_its_value_or_key(tmp_path: Path) -> None:
     unknown = str(invoke("explain", history, "nope").exception)
     assert "found nope, which is no value or key of a record in this run, nor one of its partitions" in unknown
     check(LOSSY, "--out", tmp_path / "out")
+    for source in (LOSSY, tmp_path / "out"):
+        by_range = invoke("explain", source, "orders-0@255-630")
+        assert by_range.stderr.endswith("orders-0@255-630: this explains the first of these offsets, 255\n")
+        by_offset = invoke("explain", source, "orders-0@255").stdout
+        assert by_range.stdout == invoke("explain", source, "lost-write/orders-0/0").stdout == by_offset
+        no_finding = str(invoke("explain", source, "lost-write/orders-0/7").exception)
+        assert no_finding.startswith("there is no finding lost-write/orders-0/7 in this run; ")
     assert "to look up a value, explain the run itself" in str(invoke("explain", tmp_path / "out", "p0-163").exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x-0@abc", "x-0@abc: found 'abc' as offset, expected a number"),
+        ("x-0:1", "x-0:1: did you mean x-0@1?"),
+        ("x", "x is a topic; name one of its partitions: x-0"),
+        ("y-0@1", "found y-0@1, which is no value or key"),
+    ],
+)
+def test_explain_says_how_to_name_a_record(text: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_text(KEYED)
+    assert str(invoke("explain", tmp_path / "history.jsonl", text).exception).startswith(expected)
 
 
 KEYED = "".join(
