@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import jsonschema
 import polars as pl
 import pytest
-from command_line import CLEAN, LOSSY, ROOT, check, json_lines, shell, verdict_in
+from command_line import CLEAN, LOSSY, ROOT, UNREAD, check, json_lines, shell, verdict_in
 from logjudge.analysis.rules import RULES
 from logjudge.histories.bundle import open_run
 from logjudge.histories.convert import convert
@@ -151,6 +151,7 @@ def test_junit(tmp_path: Path) -> None:
     ("config", "expected"),
     [
         ({}, 'as there is no run.json with "final": true and a process with the role final'),
+        ({}, 'a Recorder writes both: recorder.finish(final_read="PROCESS")'),
         ({"final": True}, "as run.json lacks a process with the role final"),
         ({"processes": {"c": {"role": "final"}}}, 'as run.json lacks "final": true'),
         ({"final": True, "processes": {"c": {"role": "final"}}}, "as c recorded no read, or none after the last heal"),
@@ -164,6 +165,13 @@ def test_the_way_to_name_final_reads_is_reported(
     assumptions = json.loads(check(unread, "--json", "--out", tmp_path / "o").output)["assumptions"]
     (final,) = [item for item in assumptions if item["name"] == "final reads complete"]
     assert expected in final["says"]
+
+
+def test_a_timeout_that_is_called_a_failure_counts_as_indeterminate(tmp_path: Path) -> None:
+    (tmp_path / "h.jsonl").write_text(UNREAD.replace('"ok"', '"fail"').replace(',"offset":0', ',"error":"timeout"'))
+    screen = check(tmp_path / "h.jsonl", "--out", tmp_path / "o").output
+    assert "1 operation (0 ok, 0 failed, 1 indeterminate)" in screen
+    assert "1 send recorded as fail with an error that proves nothing: judged as info" in " ".join(screen.split())
 
 
 def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> None:

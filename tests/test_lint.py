@@ -82,6 +82,11 @@ def test_a_malformed_line_is_named_with_field_and_shape(tmp_path: Path, line: An
         ([*CLEAN, *AGAIN], None, "1 value sent more than once"),
         (CLEAN, {}, "no final read of t-0 is recorded"),
         ([*CLEAN, send("invoke", 0, "b", 1) | {"process": "q"}], None, "no operation of 1 process ever completes (q)"),
+        (
+            [event | {"time": 1} for event in CLEAN] + [poll("invoke", 9)],
+            None,
+            "all completed operations have the same",
+        ),
         (IN_MILLISECONDS, None, "a date in milliseconds since 1970"),
     ],
 )

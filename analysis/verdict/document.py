@@ -209,7 +209,9 @@ def _one_clock(results: Results) -> dict[str, Any]:
         sentence = f"{plural(backwards, 'operation')} completed before being invoked"
         return assumption(name, False, sentence, assuming("clock"))
     if span is not None and span[0] == span[1] and results.counts.get("operations", 0) > 1:
-        return assumption(name, False, "all events have the same time, so their order is not known", assuming("order"))
+        return assumption(
+            name, False, "all completed operations have the same time, so their order is not known", assuming("order")
+        )
     return assumption(name, True, "no operation completed before it was invoked", assuming("clock"))
 
 
@@ -275,9 +277,8 @@ def _why_no_final_reader(settings: Settings) -> str:
     if named and settings.final:
         return f"as {some(named)} recorded no read, or none after the last heal"
     missing = ['"final": true'] * (not settings.final) + ["a process with the role final"] * (not named)
-    if not settings.config:
-        return f"as there is no run.json with {' and '.join(missing)}"
-    return f"as run.json lacks {' and '.join(missing)}"
+    has = "as run.json lacks" if settings.config else "as there is no run.json with"
+    return f'{has} {" and ".join(missing)}; a Recorder writes both: recorder.finish(final_read="PROCESS")'
 
 
 def _final_reads(results: Results) -> Iterator[dict[str, Any]]:
