@@ -251,6 +251,14 @@ def reader_of(head: bytes, source: str, contents: tuple[str, ...] = (LOG,)) -> s
     raise InputError(source, found, EXPECTED, hint)
 
 
+def _check_reader(name: str, head: bytes, source: str) -> None:
+    """Raises InputError if another reader recognises a file's first bytes, and this one does not."""
+    other = None if READERS[name].recognises(head) else recognise(head, LOG)
+    if other is not None and READERS[other].CONTENT == LOG:
+        hint = f"leave out --from, or choose --from {other}"
+        raise InputError(source, f"a history of {other}", f"one of {name}, as chosen with --from", hint)
+
+
 def _is_log_history(head: bytes) -> bool:
     """Whether a reader of log histories recognises a file's first bytes."""
     name = recognise(head, LOG)
@@ -269,6 +277,7 @@ def _splits_of(
     head, compression, size = head_of(file), compression_of(file), file.stat().st_size
     _check_compression(file, head)
     name = reader or reader_of(head, str(file), contents)
+    _check_reader(name, head, str(file))
     if compression:
         return name, [Split(first, str(file), name, compression, 0, size)]
     return name, plain_splits(str(file), size, name, first, split_bytes)

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import invoke, verdict_in
+from command_line import LOSSY, invoke, verdict_in
 from logjudge.analysis import causes as cause_modules
 from logjudge.analysis.causes import catalogue
 from logjudge.analysis.rules import RULES
 from logjudge.cli.causes import document
-from logjudge.histories.errors import LogjudgeError
+from logjudge.histories.errors import InputError, LogjudgeError, UsageError
 from logjudge.histories.readers import native
 
 ROOT = Path(__file__).parents[1]
@@ -179,3 +179,25 @@ def test_a_json_array_and_an_empty_file_are_named(tmp_path: Path) -> None:
         invoke("check", tmp_path / "a.json").exception
     )
     assert "found an empty file, expected events" in str(invoke("check", tmp_path / "e.jsonl").exception)
+
+
+def test_a_format_that_does_not_fit_the_history_is_refused(tmp_path: Path) -> None:
+    """Beside brokers' files, whose verdict would replace an earlier result."""
+    error = invoke("check", LOSSY, "--engine", "local", "--from", "jepsen", "--out", tmp_path / "out").exception
+    assert isinstance(error, InputError)
+    assert "found a history of native, expected one of jepsen, as chosen with --from" in str(error)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [(("--model", "serializable"), "the model serializable"), (("--keys", "wfr"), "the keys' assumption wfr")],
+)
+def test_options_of_transactions_are_refused_for_other_histories(
+    arguments: tuple[str, str], found: str, tmp_path: Path
+) -> None:
+    error = invoke("check", LOSSY, "--engine", "local", *arguments, "--out", tmp_path / "out").exception
+    assert isinstance(error, UsageError)
+    assert f"found {found}, expected a history of transactions" in str(error)
+    assert f"leave out {arguments[0]}" in str(error)
+    assert not (tmp_path / "out").exists()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...histories.errors import UsageError, unknown_name
+from ..transactions.consistency_models import STRONGEST
 from . import (
     committed_offsets,
     cycles,
@@ -79,8 +80,15 @@ def assuming(what: Assumed) -> tuple[str, ...]:
     return tuple(name for name, rule in RULES.items() if what in rule.assumes)
 
 
-def check_applicable(rules: Sequence[str], dialect: str) -> None:
-    """Raises UsageError if none of the chosen rules judges histories of a dialect (no rules: all are chosen)."""
+def check_applicable(rules: Sequence[str], dialect: str, model: str = STRONGEST, keys: Sequence[str] = ()) -> None:
+    """Raises UsageError if none of the chosen rules judges histories of a dialect (no rules: all are chosen).
+
+    Also if a consistency model or assumptions of keys are chosen for a history without transactions to judge by them.
+    """
+    if dialect not in DIALECTS and (model != STRONGEST or keys):
+        found = f"the model {model}" if model != STRONGEST else f"the keys' assumption {keys[0]}"
+        expected = f"a history of transactions on lists or registers, which this one ({dialect}) is not"
+        raise UsageError(f"found {found}, expected {expected}: leave out --{'model' if model != STRONGEST else 'keys'}")
     if rules and not any(name in rules_of(dialect) for name in rules):
         raise UsageError(f"found {', '.join(rules[:3])}, expected a rule for this history ({dialect})")
 

@@ -91,7 +91,7 @@ class Request:
     def of_run(self, run: Run) -> Run:
         """The run, to be judged as requested."""
         rules = select_rules(self.only, self.skip, self.allow)
-        check_applicable(rules, run.settings.dialect)
+        check_applicable(rules, run.settings.dialect, self.model, self.keys)
         chosen = {option: getattr(self, option) for option in ("allow", "strict", "ww_deps", "model", "keys")}
         settings = replace(run.settings, rules=rules, name=self.name or run.settings.name, **chosen)
         return replace(run, settings=settings)
