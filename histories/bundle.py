@@ -242,12 +242,14 @@ def reader_of(head: bytes, source: str, contents: tuple[str, ...] = (LOG,)) -> s
         return name
     if not head:
         raise InputError(source, "an empty file", "events", "nothing was recorded, or the file lost its content")
+    if name is not None and READERS[name].CONTENT == TRANSACTIONS:
+        hint = "`logjudge check` judges transactions on lists and registers"
+        raise InputError(source, f"transactions ({name})", "the history of a replicated log", hint)
+    if name is not None:
+        hint = "`logjudge linearize` judges histories of general operations"
+        raise InputError(source, f"general operations ({name})", "the history of a replicated log", hint)
     found, advice = describe(head, source)
     hint = advice or f"docs/format.md describes them, --from names one ({', '.join(readers_of(*contents))})"
-    if name is not None and READERS[name].CONTENT == TRANSACTIONS:
-        hint += "; `logjudge check` judges transactions on lists and registers"
-    elif name is not None:
-        hint += "; `logjudge linearize` judges histories of general operations"
     raise InputError(source, found, EXPECTED, hint)
 
 

@@ -13,13 +13,14 @@ class LogjudgeError(Exception):
 
 
 class InputError(LogjudgeError):
-    """An input that cannot be read. `found` may be NO_SUCH_FILE; `hint` says what to do."""
+    """An input that cannot be read. `hint` says what to do; `found` may be NO_SUCH_FILE, for which a hint is enough."""
 
     def __init__(self, source: str, found: str, expected: str, hint: str = "", line: int | None = None) -> None:
         where = source if line is None else f"{source}:{line}"
         advice = f"; {hint}" if hint else ""
         problem = found if found == NO_SUCH_FILE else f"found {found}"
-        super().__init__(f"{where}: {problem}, expected {expected}{advice}")
+        wanted = "" if found == NO_SUCH_FILE and hint else f", expected {expected}"
+        super().__init__(f"{where}: {problem}{wanted}{advice}")
         self.line, self.fields = line, (found, expected, hint)
 
 

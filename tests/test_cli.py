@@ -140,7 +140,7 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("check", "nowhere"), "no such file or folder, expected"),
+        (("check", "nowhere"), "nowhere: no such file or folder; check the path"),
         (
             ("check", str(CLEAN), "--only", "lost-writ"),
             "did you mean lost-write or lost-update? `logjudge rules` lists all",

@@ -185,7 +185,13 @@ def test_an_operation_that_the_model_lacks_names_its_line(tmp_path: Path) -> Non
     path = write(tmp_path / "a.jsonl", *OK_LINES)
     result = run(path, "--model", "queue")
     assert result.return_value == 2
-    assert f"{path}:1: found the operation 'write'" in result.stderr
+    assert f"{path}:1: found the operation " in result.stderr
+    assert result.stderr.endswith("'write' (not enqueue or dequeue), expected operations of the model queue\n")
+
+
+def test_transactions_are_left_to_check(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.edn", "{:process 0, :type :invoke, :f :txn, :value [[:append 1 1]]}")
+    assert f"found transactions, which no model has; `logjudge check {path}` judges them" in run(path).stderr
 
 
 def test_compressed_files_are_read(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_environment_errors_while_reading_are_not_reported_as_bugs(
         monkeypatch.setattr("logjudge.plots.report.saved.write_result", refuse)
         assert check(run, tmp_path / "out") == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
-    with pytest.raises(LogjudgeError, match="no such file or folder, expected"):
+    with pytest.raises(LogjudgeError, match="no such file or folder; check the path"):
         open_run(tmp_path / "nowhere")
 
 

@@ -202,8 +202,8 @@ def test_uris_that_cannot_be_judged_are_refused_in_a_sentence(spark: Any, bundle
     for name in "ab":
         shutil.copytree(bundle, stored / "two" / name)
     for name, expected in {
-        "nowhere": "no such file or folder, expected",
-        "empty": "no such file or folder, expected",
+        "nowhere": "no such file or folder; ",
+        "empty": "no such file or folder; ",
         "empty.jsonl": "found an empty file",
         "foreign.parquet": "found no column process, type, f, expected the columns",
         "cut.parquet": "found damaged Parquet",

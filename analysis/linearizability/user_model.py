@@ -48,6 +48,9 @@ def model_for(functions: set[str], source: str) -> Model[Any]:
     fitting = models_for(functions)
     if len(fitting) == 1 or (fitting and not functions):
         return fitting[0]
+    if not fitting and functions == {"txn"}:
+        hint = f"`logjudge check {source}` judges them if they are on lists or registers, as Elle's are"
+        raise UsageError(f"{source}: found transactions, which no model has; {hint}")
     candidates = [model.name for model in fitting] or list(MODELS)
     fits = "more than one model fits" if fitting else "no model fits"
     raise UsageError(

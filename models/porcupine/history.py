@@ -83,7 +83,7 @@ def number_actions(model: Model[Any], operations: Sequence[Operation]) -> Number
         raise
     for action, number in numbers.items():
         if model.functions and action.f not in model.functions:
-            problem: str | None = f"the operation {action.f!r}, expected one of {', '.join(model.functions)}"
+            problem: str | None = f"the operation {action.f!r} (not {' or '.join(model.functions)})"
         else:
             problem = model.problem(action)
         if problem:
