@@ -179,6 +179,6 @@ def test_one_registry_recognises_all_formats(head: bytes, as_log: str | None, as
 
 def test_check_sends_general_operations_to_linearize(tmp_path: Path) -> None:
     path = write(tmp_path / "a.edn", "{:process 0, :type :ok, :f :read, :value 1}")
-    found = "a.edn: found general operations \\(edn\\), expected the history of a replicated log; `logjudge linearize` judges"
+    found = r"a.edn: found general operations \(edn\), expected the history of a replicated log; `logjudge linearize`"
     with pytest.raises(InputError, match=found):
         open_run(path)
