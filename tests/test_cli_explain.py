@@ -70,7 +70,7 @@ def test_explain_finds_a_record_by_its_value_or_key(tmp_path: Path) -> None:
         ("y-0@1", "found y-0@1, which is no value or key"),
     ],
 )
-def test_explain_says_how_to_name_a_record(text: str, expected: str, tmp_path: Path) -> None:
+def test_explain_names_the_form_of_a_place(text: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_text(KEYED)
     assert str(invoke("explain", tmp_path / "history.jsonl", text).exception).startswith(expected)
 
