@@ -52,8 +52,8 @@ def _title(figures: dict[str, Any]) -> str:
 
 
 def layers(figures: dict[str, Any]) -> list[tuple[str, str, list[float]]]:
-    """The stacked layers from below: label, colour, and sends per second in each bin."""
-    series, seconds = figures["series"], style.bin_seconds(figures)
+    """The stacked layers from below: label, colour, and sends per second (see `_rate`) in each bin."""
+    series, (_, seconds) = figures["series"], _rate(figures)
     survived = [ok - lost for ok, lost in zip(series["ok"], series["lost"], strict=True)]
     stack = [
         ("acknowledged, lost later", style.RED, series["lost"]),
@@ -68,6 +68,15 @@ def layers(figures: dict[str, Any]) -> list[tuple[str, str, list[float]]]:
     ]
 
 
+MIN_SPAN_NS = 10**9  # a shorter run has no rate: eight sends in a millisecond are not 8,000 per second
+
+
+def _rate(figures: dict[str, Any]) -> tuple[str, float]:
+    """What the upper panel shows, and the seconds by which counts of a bin are divided; 1 in a run below a second."""
+    first, last = figures["span"]
+    return ("sends per second", style.bin_seconds(figures)) if last - first >= MIN_SPAN_NS else ("sends in each bin", 1)
+
+
 def _outcomes(axis: Axes, figures: dict[str, Any]) -> None:
     edges = style.edges(figures)
     base = [0.0] * (len(edges) - 1)
@@ -75,13 +84,13 @@ def _outcomes(axis: Axes, figures: dict[str, Any]) -> None:
         top = [low + rate for low, rate in zip(base, rates, strict=True)]
         style.steps(axis, top, edges, baseline=base, fill=True, color=colour, linewidth=0, label=label)
         base = top
-    read = [count / style.bin_seconds(figures) for count in figures["series"]["read"]]
-    axis.set_title("sends per second")
+    axis.set_title(_rate(figures)[0])
     axis.set_ylim(0, max(max(base, default=0), 1) * 1.05)
+    axis.locator_params(axis="y", integer=True)
     axis.grid(axis="y")
     if axis.get_legend_handles_labels()[0]:
         style.legend(axis, ncols=4)
-    elif sum(read):
+    elif sum(figures["series"]["read"]):
         axis.text(0.5, 0.5, "the history has no sends", transform=axis.transAxes, ha="center", color=style.FAINT)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..analysis.wording import plural
+from ..analysis.wording import plural, span
 from . import style
 from .scale import Scale, mark_cuts, offset_axis, scale_of
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 LABEL = "Offsets"
 CAPTION = (
-    "Offsets from left to right. First lane: the state of the first known record at each offset. Second lane: the"
-    " present content of the offsets of lost records. Then the cause of each loss, if broker files prove one. Below:"
-    " the records that each consumer read. Red: they were lost later; hatched: the consumer also read the records that"
-    " replaced them. A white gap with ≈ shortens a range without findings."
+    "Offsets from left to right. First lane: the state of the first known record at each offset, red or orange if it"
+    " was lost. Second lane: the present content of the offsets of lost records. Then the cause of each loss, if broker"
+    " files prove one. Below: the records that each consumer read; red ones were lost later; hatched: the consumer also"
+    " read the records that replaced them. A white gap with ≈ shortens a range without findings."
 )
 
 # Class -> colour, label, hatch; the order of the legend.
@@ -117,15 +117,17 @@ def title_of(part: dict[str, Any]) -> str:
         first, last, rule = found[0]
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         if rule == "consumer-loss":
-            return f"{name}: offsets {first} to {last}{more} were never handled by their group; no write was lost"
-        return f"{name}: {rule} at offsets {first} to {last}{more}; no loss found"
+            were = "was" if first == last and not more else "were"
+            return f"{name}: {span(first, last)}{more} {were} never handled by their group; no write was lost"
+        return f"{name}: {rule} at {span(first, last)}{more}; no loss found"
     if not part["lost"]:
         permitted = [(first, last) for first, last, rule, *_ in offsets["findings"] if rule == "consumer-loss"]
         if permitted:  # a violation has returned above
             first, last = permitted[0]
-            return f"{name}: no write was lost; offsets {first} to {last} are older than their group, not handled"
-        return f"{name}: no loss found among offsets {offsets['first']} to {offsets['last']}"
-    where = f"offsets {spans[0][0]} to {spans[-1][1]}" if spans else "offsets unknown"
+            are = "is" if first == last else "are"
+            return f"{name}: no write was lost; {span(first, last)} {are} older than their group, not handled"
+        return f"{name}: no loss found at {span(offsets['first'], offsets['last'])}"
+    where = span(spans[0][0], spans[-1][1]) if spans else "offsets unknown"
     read = {0: "none read by a recorded consumer", part["lost"]: "all of them after being read"}.get(
         part["lost_read"], f"{style.number(part['lost_read'])} of them after being read"
     )

@@ -76,9 +76,13 @@ def name_ticks(
     """Labels positions on the axis, with the time of day in UTC below each if the start of the run is recorded."""
     known = [time for time in moments if time is not None]
     if known and len(known) == len(places):
-        texts = [f"{text}\n{_time_of_day(time, known)}" for text, time in zip(texts, known, strict=True)]
-        days = [f"{time:%Y-%m-%d}" for time in (known[0], known[-1])]
-        label += f"; below: UTC, {' to '.join(dict.fromkeys(days))}"
+        clocks = [_time_of_day(time, known) for time in known]
+        days = " to ".join(dict.fromkeys(f"{time:%Y-%m-%d}" for time in (known[0], known[-1])))
+        if len(clocks) > 1 and len({*clocks}) == 1:  # all in one second
+            label += f"; UTC: {days} {clocks[0]}"
+        else:
+            texts = [f"{text}\n{clock}" for text, clock in zip(texts, clocks, strict=True)]
+            label += f"; below: UTC, {days}"
     axis.set_xticks(list(places), list(texts))
     axis.set_xlabel(label)
 

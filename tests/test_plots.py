@@ -55,6 +55,17 @@ def test_glance_stacks_the_lost_writes_apart() -> None:
     assert sum(layers["acknowledged, lost later: 753"]) * seconds == pytest.approx(753)
 
 
+def test_a_run_below_a_second_has_counts_instead_of_rates_and_one_time_of_day() -> None:
+    run = figures_of("unclean-election-a")
+    first = run["span"][0]
+    panels = draw("glance", {**run, "span": [first, first + 10**6]}, {}).axes
+    titles = [axis.get_title(loc="left") or axis.get_title() for axis in panels]
+    assert "sends in each bin" in titles
+    assert "sends per second" not in titles
+    label = next(axis.get_xlabel() for axis in panels if axis.get_xlabel())
+    assert label.endswith("; UTC: 2026-11-21 09:24:56")
+
+
 def test_latency_quantiles_are_in_order() -> None:
     found = glance.quantiles(figures_of("clean-a"))
     rows = [
@@ -92,6 +103,11 @@ def test_titles_count_lost_records() -> None:
         "orders-0: 198 acknowledged records lost (offsets 635 to 832), all of them after being read",
         "orders-1: 164 acknowledged records lost (offsets 617 to 780), none read by a recorded consumer",
     ]
+
+
+def test_a_title_names_a_lone_offset() -> None:
+    part = {"name": "x-0", "lost": 0, "offsets": {"blocks": [], "findings": [], "first": 7, "last": 7}}
+    assert offsets.title_of(part) == "x-0: no loss found at offset 7"
 
 
 def test_a_title_counts_what_a_later_group_never_handled() -> None:
