@@ -177,11 +177,12 @@ def _in_damage(last: _LastLogs, absent: pl.DataFrame) -> pl.DataFrame:
 
 def _unsure_reason(last: _LastLogs, unsure: pl.DataFrame) -> str:
     leader, collected_logs = last.leader, brokers(sorted(last.bounds["broker"]))
-    why = (
-        f"broker {leader}'s log is damaged there"
-        if leader is not None
-        else f"the last leader is not known, and only the logs of {collected_logs} were collected"
-    )
+    if leader is not None:
+        why = f"broker {leader}'s log is damaged there"
+    elif last.logs.leader is not None:
+        why = f"the log of broker {last.logs.leader}, the last leader, was not collected"
+    else:
+        why = f"no collected log is known to be the last leader's: only the logs of {collected_logs} were collected"
     count = plural(unsure.height, "acknowledged record")
     where = "in the collected logs" if unsure["everywhere"].any() else f"readable on broker {leader}, the leader"
     return f"{count} of {last.logs.name} {'is' if unsure.height == 1 else 'are'} not {where}, but {why}"

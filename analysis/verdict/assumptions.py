@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import polars as pl
@@ -21,6 +21,14 @@ def assumption(name: str, holds: bool, sentence: str, touches: tuple[str, ...]) 
 def unless_counted(count: int, name: str, sentence: str, otherwise: str, touches: tuple[str, ...]) -> Record:
     """An assumption that holds with this sentence if nothing was counted against it."""
     return assumption(name, not count, otherwise if count else sentence, touches)
+
+
+def naming_unknown_rules(item: Record, unknown: Collection[str]) -> Record:
+    """The assumption, with the rules in its sentence that it leaves unknown if it does not hold."""
+    left = [rule for rule in item["touches"] if rule in unknown]
+    if item["holds"] is True or not left:
+        return item
+    return {**item, "says": f"{item['says']}; this leaves {some(left)} unknown"}
 
 
 def broken_assumptions(report: Record) -> list[Record]:

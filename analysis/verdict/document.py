@@ -13,7 +13,7 @@ from ..partitions.topic_generations import Span, in_words
 from ..results import Results
 from ..rules import DIALECTS, RULES, Rule, assuming, rules_of
 from ..wording import plural, some
-from .assumptions import assumption, doubtful_unit, evidence_assumptions, unless_counted
+from .assumptions import assumption, doubtful_unit, evidence_assumptions, naming_unknown_rules, unless_counted
 from .transactional import assumptions_of, consistency_of
 
 FORMAT = 1
@@ -41,6 +41,8 @@ def verdict_of(results: Results) -> dict[str, Any]:
         for name, rule in known.items()
         if not chosen or name in chosen
     }
+    unknown = {name for name, rule in rules.items() if rule["verdict"] == "unknown"}
+    assumptions = [naming_unknown_rules(item, unknown) for item in assumptions]
     verdicts = {rule["verdict"] for rule in rules.values()}
     all_hold = all(item["holds"] is True for item in assumptions)
     if "invalid" in verdicts:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from campaign import IS_CAMPAIGN
+from command_line import LOSSY
 from logjudge import check as judged
 
 from .conftest import DATA, RUNS
@@ -107,3 +108,15 @@ def test_without_a_part_of_the_evidence_no_breach_appears_and_none_turns_valid(
         assert now != "valid" or before != "invalid" or rule in OF_ONE_BROKER, rule
     assert what != "checkpoints" or rest.rules["checkpoint-order"]["verdict"] == "not-judged"
     assert rest.verdict == "invalid" if whole.verdict == "invalid" else rest.verdict != "invalid"
+
+
+def test_a_broken_assumption_names_the_rules_that_it_leaves_unknown(tmp_path: Path) -> None:
+    """And not those that have findings in spite of it. The lost log is the last leader's, which other files name."""
+    run = shutil.copytree(LOSSY, tmp_path / "run")
+    shutil.rmtree(run / "brokers" / "2")
+    result = judged(run)
+    sentences = {one["name"]: one["says"] for one in result.assumptions if not one["holds"]}
+    for name in ("evidence sufficient", "all replicas collected"):
+        assert sentences[name].endswith("; this leaves acknowledged-absent unknown")
+    assert "the log of broker 2, the last leader, was not collected" in sentences["evidence sufficient"]
+    assert result.rules["lost-write"]["verdict"] == "invalid"

@@ -122,7 +122,10 @@ def test_without_the_leader_s_log_absence_is_unknown():
     judged = judge_absence(of(logs("1: 0a\n2: 0a"), replicas=("1", "2", "3")), sends("a@0", "b@1"))
     assert judged.findings == ()
     [why] = judged.unknowns
-    assert "last leader is not known" in why
+    assert "no collected log is known to be the last leader's: only the logs of brokers 1, 2" in why
+    judged = judge_absence(of(logs("1: 0a\n2: 0a"), replicas=("1", "2", "3"), leader="3"), sends("a@0", "b@1"))
+    [why] = judged.unknowns
+    assert why.endswith("but the log of broker 3, the last leader, was not collected")
 
 
 def test_all_assigned_replicas_are_enough_without_a_leader():
