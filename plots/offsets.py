@@ -126,7 +126,8 @@ def title_of(part: dict[str, Any]) -> str:
             first, last = permitted[0]
             are = "is" if first == last else "are"
             return f"{name}: no write was lost; {span(first, last)} {are} older than their group, not handled"
-        return f"{name}: no loss found at {span(offsets['first'], offsets['last'])}"
+        among = "at" if offsets["first"] == offsets["last"] else "among"
+        return f"{name}: no loss found {among} {span(offsets['first'], offsets['last'])}"
     where = span(spans[0][0], spans[-1][1]) if spans else "offsets unknown"
     read = {0: "none read by a recorded consumer", part["lost"]: "all of them after being read"}.get(
         part["lost_read"], f"{style.number(part['lost_read'])} of them after being read"
