@@ -48,7 +48,9 @@ def _screen(report: dict[str, Any], seconds: float, room: Room) -> list[str]:
         lines += [*_wrapped(f"{report['consistency']['demanded']} demanded", room), ""]
     lines += _rules(report, room)
     if report["incidents"]:
-        lines += ["", click.style("Incidents", bold=True), *_incidents(report, room)]
+        only_notes = all(incident.get("severity") == "note" for incident in report["incidents"])
+        heading = "Notes (no breach)" if only_notes else "Incidents"
+        lines += ["", click.style(heading, bold=True), *_incidents(report, room)]
     return [*lines, "", click.style("Assumptions", bold=True), *_assumptions(report, room)]
 
 

@@ -84,6 +84,13 @@ def test_few_rules_that_were_not_judged_are_named(reports: dict[str, Report], mo
     assert f"not-judged: {', '.join(names[:4])}" in text
 
 
+def test_a_run_with_only_notes_has_no_incidents(reports: dict[str, Report], monkeypatch: pytest.MonkeyPatch) -> None:
+    report = reports["kip-101-c"]
+    notes = [{**incident, "severity": "note"} for incident in report["incidents"]]
+    assert "Notes (no breach)" in screen({**report, "incidents": notes}, 100, monkeypatch)
+    assert "Incidents" in screen({**report, "incidents": [*notes, *report["incidents"]]}, 100, monkeypatch)
+
+
 @WIDTHS
 @pytest.mark.parametrize("text", ["orders", "t" * 249, "v " * 2000, EVIL], ids=["short", "topic", "words", "evil"])
 def test_huge_reports_fit_the_screen(
