@@ -95,7 +95,8 @@ def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool
     if shrunk is not None:
         after = f" after {len(shrunk.before)} linearizable operations" if shrunk.before else ""
         needed = len(shrunk.operations)
-        click.echo(f"  minimal failure: {needed} operation{'s' * (needed != 1)}{after}:")
+        alone = "a smaller history that is not linearizable either"
+        click.echo(f"  minimal failure ({alone}): {needed} operation{'s' * (needed != 1)}{after}:")
         for index in shrunk.operations:
             click.echo(f"    {judgement.operation(index)}")
     elif minimal and result.verdict == "illegal":

@@ -259,7 +259,9 @@ def draw(judgement: Judgement, shrunk: Minimal | None = None) -> str:
     names = "linearization" if part.verdict == "ok" else "longest partial linearization"
     lines = []
     for number, order in enumerate(part.linearizations, 1):
-        lines.append(figure.line(f"{names} {number}, of {len(order)} operations", order))
+        done = sum(history.operations[index].end is not None for index in order)
+        pending = f" and {len(order) - done} pending" if len(order) > done else ""
+        lines.append(figure.line(f"{names} {number}: {done} completed{pending} operations", order))
     alone = None
     if len(minimal) < len(figure.chosen) and 0 < len(minimal) <= MAX_CONTRADICTION:
         alone = _Figure(

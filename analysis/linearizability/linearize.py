@@ -84,10 +84,10 @@ def evidence(judgement: Judgement) -> list[str]:
     if part.key is not None:
         lines.append(f"key {part.key!r}, {len(part.operations) + part.others} operations")
     if part.witness:
-        lines += ["these contradict each other:", *(f"  {judgement.operation(index)}" for index in part.witness)]
+        lines += ["proof: these contradict each other:", *(f"  {judgement.operation(index)}" for index in part.witness)]
     if part.blocked is None:
         return lines
-    linearized = f"linearized {part.placed} of {part.completed} completed operations"
+    linearized = f"linearized at most {part.placed} of {part.completed} completed operations"
     if part.verdict == "unknown":
         return [*lines, f"{part.reason}: {linearized}; {part.configurations} configurations"]
     states = ", ".join(describe_state(judgement.model, state) for state in part.states[:8])
