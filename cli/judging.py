@@ -63,7 +63,8 @@ def judge(task: Task, engine: Engine) -> Judged:
     with Progress(name, options["quiet"]) as progress:
         engine.check_target(folder, progress)
         run = engine.open_run(path, options["reader"], progress)
-        check_applicable(rules, run.settings.dialect, options["model"], options["keys"])
+        of_transactions = {key: options[key] for key in ("model", "keys") if key in options}
+        check_applicable(rules, run.settings.dialect, **of_transactions)
         settings = ("allow", "strict", "ww_deps", "model", "keys")
         chosen = {key: options[key] for key in settings if key in options}
         if is_one_of_many and not run.settings.config.get("name"):

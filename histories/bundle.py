@@ -35,6 +35,8 @@ EXPECTED = (
 )
 
 LOGS = (".log", ".txt")  # endings of histories, and of brokers' logs
+# The first line has a process and a function, as each operation on an object has.
+_IS_OPERATION = re.compile(rb"(?=[^\n]*[:\"]process\b)(?=[^\n]*[:\"]f\b)")
 _LONE = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
 LARGE_BYTES = 256 << 20  # of all segments of a run; LOGJUDGE_LARGE_BYTES overrides it
 
@@ -245,11 +247,13 @@ def reader_of(head: bytes, source: str, contents: tuple[str, ...] = (LOG,)) -> s
     if name is not None and READERS[name].CONTENT == TRANSACTIONS:
         hint = "`logjudge check` judges transactions on lists and registers"
         raise InputError(source, f"transactions ({name})", "the history of a replicated log", hint)
-    if name is not None:
-        hint = "`logjudge linearize` judges histories of general operations"
-        raise InputError(source, f"general operations ({name})", "the history of a replicated log", hint)
+    linearize = "`logjudge linearize` judges histories of general operations"
+    if name is not None and _IS_OPERATION.match(head):
+        raise InputError(source, f"general operations ({name})", "the history of a replicated log", linearize)
     found, advice = describe(head, source)
     hint = advice or f"docs/format.md describes them, --from names one ({', '.join(readers_of(*contents))})"
+    if name is not None:
+        hint += f"; {linearize}"
     raise InputError(source, found, EXPECTED, hint)
 
 

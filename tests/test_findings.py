@@ -370,7 +370,8 @@ REPLACED = "nemesis:kill p:e@0#j final:assign=0 final:<e@0,b@1"
 def test_missing_settings_are_named_if_findings_depend_on_them(history: str, missing: str, tmp_path: Path) -> None:
     items = judge(history, tmp_path).verdict["assumptions"]
     sentences = [item["says"] for item in items if item["name"] == "configuration recorded"]
-    assert sentences == ([f"run.json does not set {missing}, and verdicts depend on that"] if missing else [])
+    assert len(sentences) == bool(missing)
+    assert all(text.startswith(f"run.json does not set {missing}, and verdicts depend on that") for text in sentences)
 
 
 def test_a_sentence_shortens_long_values_and_the_finding_has_them_whole(tmp_path: Path) -> None:
