@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..analysis.wording import printable
+from ..analysis.wording import brokers, printable
 from ..histories.errors import UsageError
 from ..histories.scratch import scratch_folder
 from .options import LocalPath
@@ -45,4 +45,4 @@ def command(folders: tuple[str, ...], out: Path, topics: tuple[str, ...], intern
         click.echo(printable(line), err=True)
     for line in done.logs:
         click.echo(printable(f"copied {line}"))
-    click.echo(f"{out}: {done.files} files ({done.bytes:,} bytes) of brokers {', '.join(done.brokers)}")
+    click.echo(f"{out}: {done.files} files ({done.bytes:,} bytes) of {brokers(done.brokers)}")

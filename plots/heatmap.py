@@ -49,7 +49,7 @@ def draw(figures: dict[str, Any]) -> Figure:
     from matplotlib.patches import Rectangle
 
     severity, names, counts = grid(figures)
-    what = {"violation": "breaches", "permitted": "findings that the configuration permits", "note": "notes"}[severity]
+    what = {"violation": "breaches", "permitted": "permitted findings", "note": "notes"}[severity]
     with style.look():
         if not names:
             return style.empty_sheet("Findings by partition and time", "Nothing was found.")
