@@ -232,7 +232,7 @@ def _prove_large(
 
 
 def provable(units: ObservationStore, common: Common) -> list[Unit]:
-    """The units of which ranges can prove something, in order."""
+    """The units for which ranges can prove rules, in order."""
     return [
         unit
         for unit in sorted(units)

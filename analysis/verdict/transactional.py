@@ -10,7 +10,7 @@ from ..rules.anomalies import ANOMALIES, models_in_words
 from ..transactions.anomalies import shown
 from ..transactions.consistency_models import boundary, ruled_out
 from ..transactions.txn_history import UNPAIRED
-from ..wording import plural, some
+from ..wording import plural
 from .assumptions import assumption, unless_counted
 
 Record = dict[str, Any]
@@ -23,7 +23,8 @@ def assumptions_of(results: Results) -> Iterator[Record]:
     """The assumptions of the verdict beside well-formed lines, each with whether it holds."""
     counts, settings = results.counts, results.run.settings
     repeated, unpaired = counts.get("repeated keys", 0), counts.get(UNPAIRED, 0)
-    keys = some([*map(shown, results.repeated_keys), *[""] * (repeated - len(results.repeated_keys))])
+    others = repeated - len(results.repeated_keys)
+    keys = ", ".join(map(shown, results.repeated_keys)) + (f" and {others:,} more" if others else "")
     yield unless_counted(
         repeated,
         "values unique",
