@@ -41,6 +41,7 @@ from logjudge.models.specifications import MODELS
 UPDATES = {
     "register": ("write", "write", "cas"),
     "key-value": ("append", "append", "put"),
+    "appends": ("append",),  # a map without puts
     "append-log": ("append",),
     "set": ("add", "add", "remove"),
     "queue": ("enqueue",),
@@ -50,6 +51,7 @@ UPDATES = {
 READS = {
     "register": ("read",),
     "key-value": ("get",),
+    "appends": ("get",),
     "append-log": ("read", "end"),
     "set": ("contains", "contains", "read"),
     "queue": ("dequeue",),
@@ -72,6 +74,10 @@ class Class(NamedTuple):
     unique: bool
     lost: bool  # whether some outcomes are unknown
     fault: str
+
+    @property
+    def model(self) -> str:
+        return "key-value" if self.name == "appends" else self.name
 
 
 def classes() -> Iterator[Class]:
@@ -280,7 +286,7 @@ def histories(kind: Class, count: int, seed: int, lengths: tuple[int, ...]) -> l
 
 def spelled(kind: Class, operations: list[Operation]) -> list[Operation]:
     """The operations as this engine reads them."""
-    return as_text(operations) if kind.name == "key-value" else operations
+    return as_text(operations) if kind.model == "key-value" else operations
 
 
 def compare(
@@ -290,13 +296,13 @@ def compare(
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{number}.ops" for number in range(len(made))]
         for path, operations in zip(paths, made, strict=True):
-            write(path, kind.name, operations)
+            write(path, kind.model, operations)
         command = [str(binary), str(MILLISECONDS), str(seconds), *map(str, paths)]
         outcomes = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     found = [outcomes[str(path)] for path in paths]
     limits = [go["cpu"] if go["verdict"] == "unknown" else max(0.1, 3 * go["cpu"]) for go in found]
     return [
-        (go, *here(kind.name, spelled(kind, operations), limit))
+        (go, *here(kind.model, spelled(kind, operations), limit))
         for go, operations, limit in zip(found, made, limits, strict=True)
     ]
 

@@ -95,10 +95,15 @@ def random_lock(rng: Random) -> list[Operation]:
 
 
 def string_actions(values: list[int], rng: Random) -> list[Action]:
-    """Puts and appends of letters, and gets of contents that mostly begin alike; the key is new."""
+    """Appends and puts of letters, or appends alone that may repeat one; gets of contents that mostly begin alike.
+
+    The key is new.
+    """
     key = rng.getrandbits(32)
-    written = ["abcd"[value] for value in values]
-    actions = [Action(rng.choice(("append", "append", "put")), value, None, key) for value in written]
+    has_puts = rng.random() < 0.4
+    written = ["abcd"[value] for value in (values if has_puts else rng.choices(values, k=rng.randint(1, 5)))]
+    updates = ("append", "append", "put") if has_puts else ("append",)
+    actions = [Action(rng.choice(updates), value, None, key) for value in written]
     for _ in range(rng.randint(1, 5)):
         start = rng.choice((0, 0, rng.randrange(len(written))))
         content = "".join(written[start : rng.randint(start, len(written))])
@@ -172,13 +177,12 @@ class Batch:
 
     def by_monitor(self, part: int) -> tuple[int, list[int]]:
         """The monitor's verdict on a history, and its witness."""
-        assert self.encoding.monitored is not None
-        kind, machine, initial, values, refutes_only = self.encoding.monitored
         chosen = np.array([part], np.int32)
-        verdicts, witness = monitor_parts(self.history, self.starts, chosen, kind, machine, initial, values)
-        if refutes_only and verdicts[0] == LINEARIZABLE:
-            return UNDECIDED, []
-        return int(verdicts[0]), (witness - self.first[part]).tolist()
+        for kind, machine, initial, values, refutes_only in self.encoding.monitored:
+            verdicts, witness = monitor_parts(self.history, self.starts, chosen, kind, machine, initial, values)
+            if verdicts[0] == ILLEGAL or (verdicts[0] == LINEARIZABLE and not refutes_only):
+                return int(verdicts[0]), (witness - self.first[part]).tolist()
+        return UNDECIDED, []
 
     def by_compiled_search(self, part: int) -> str | None:
         """The verdict of the compiled search; None if it gave up."""

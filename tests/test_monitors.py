@@ -10,18 +10,17 @@ from campaign import IS_CAMPAIGN
 from logjudge.models.operations import UNKNOWN, Action, ModelError, Operation
 from logjudge.models.porcupine import check_operations
 from logjudge.models.porcupine.columns import NULL, Columns, check_columns
-from logjudge.models.porcupine.part_history import UNDECIDED
+from logjudge.models.porcupine.part_history import ILLEGAL, LINEARIZABLE, UNDECIDED
 from logjudge.models.specifications import MODELS
-from monitor_agreement import INSERT, NAMES, TAKE, agreement, by_monitor, random_history
+from monitor_agreement import INSERT, NAMES, TAKE, agreement, by_monitor, random_history, shows_failure
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_monitors_agree_with_search_and_permutations(name: str) -> None:
     compared = agreement(name, 1500 if IS_CAMPAIGN else 300, seed=11)
     assert compared.wrong is None
-    # The monitor of strings only refutes.
     assert compared.illegal > 20
-    assert (compared.decided - compared.illegal > 20) == (name != "key-value")
+    assert compared.decided - compared.illegal > 20
 
 
 @pytest.mark.parametrize("name", TAKE)
@@ -60,6 +59,50 @@ def test_a_long_history_is_decided_by_its_monitor(name: str) -> None:
     result = check_operations(MODELS[name], long_history(name, 60_000, wrong=True))
     assert (result.verdict, result.parts[0].method) == ("illegal", "monitor")
     assert result.parts[0].witness
+
+
+def appends(*rows: tuple[str, str, int, int]) -> list[Operation]:
+    """Appends and gets on one key, with their call and end."""
+    actions = [Action(f, text if f == "append" else None, text if f == "get" else None, "k") for f, text, _, _ in rows]
+    return [Operation(action, *row[2:]) for action, row in zip(actions, rows, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("operations", "witness"),
+    [
+        # Of two equal appends, the one that ends first is first, though the other one was called before it.
+        (appends(("append", "a", 0, 100), ("append", "a", 5, 6), ("append", "b", 40, 41), ("get", "aba", 90, 101)), []),
+        (appends(("append", "a", 0, 9), ("append", "a", 20, 29), ("get", "aa", 5, 15)), [2]),  # one was called by then
+        (appends(("append", "a", 0, 9), ("append", "b", 0, 9), ("get", "a", 10, 12)), [1, 2]),  # b was appended
+        (appends(("append", "a", 0, 9), ("append", "b", 0, 9), ("get", "ab", 5, 8), ("get", "ba", 5, 8)), [2, 3]),
+        (appends(("append", "a", 0, 9), ("get", "ac", 5, 12)), [1]),  # nobody appends c
+        # Both appends of a ended before b was called, and the content has an a after it.
+        (
+            appends(("append", "a", 0, 3), ("append", "a", 4, 6), ("append", "b", 7, 9), ("get", "aba", 10, 12)),
+            [0, 1, 3],
+        ),
+    ],
+)  # fmt: skip
+def test_appends_that_repeat_values_are_assigned_to_positions(operations: list[Operation], witness: list[int]) -> None:
+    verdict, found = by_monitor("key-value", operations)
+    assert (verdict, sorted({*found} - {-1})) == (ILLEGAL if witness else LINEARIZABLE, witness)
+    assert not witness or shows_failure("key-value", operations, witness)
+
+
+def test_many_clients_append_few_values() -> None:
+    """Fifty appends overlap at any time. A search would try their orders."""
+    content, operations, rng = "", [], Random(5)
+    for at in range(5_000):
+        f, value, found = ("get", None, content) if at % 2 else ("append", rng.choice("abcde"), None)
+        content += value or ""
+        times = 10 * at - rng.randrange(500), 10 * at + rng.randrange(500)
+        operations.append(Operation(Action(f, value, found, "k"), *times))
+    result = check_operations(MODELS["key-value"], operations, timeout=60)
+    assert (result.verdict, result.parts[0].method) == ("ok", "monitor")
+    operations[4_001] = operations[4_001]._replace(action=operations[3_001].action)  # a stale get
+    result = check_operations(MODELS["key-value"], operations, timeout=60)
+    assert (result.verdict, result.parts[0].method) == ("illegal", "monitor")
+    assert 4_001 in result.parts[0].witness
 
 
 def as_columns(name: str, operations: list[Operation]) -> Columns | None:

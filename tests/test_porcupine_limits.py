@@ -18,6 +18,7 @@ from logjudge.models.porcupine import (
     check_operations,
 )
 from logjudge.models.porcupine.compiled_search import CompiledSearch
+from logjudge.models.porcupine.steps import MAX_STATES
 from logjudge.models.specifications import MODELS
 from operation_cases import DATA, REGISTER, by_one_search
 
@@ -59,6 +60,17 @@ def test_a_hard_history_is_decided_when_there_is_time() -> None:
     result = check_operations(MODELS["counter"], hard_history(13))
     assert result.verdict == "illegal"
     assert result.parts[0].configurations == 1 << 13
+
+
+def test_a_search_reports_few_of_its_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search has thousands of states when its time runs out, and to write down long contents takes time."""
+    described = []
+    original = CompiledSearch.state
+    monkeypatch.setattr(CompiledSearch, "state", lambda *given: described.append(given[1]) or original(*given))
+    updates = [Operation(Action("append" if value != "a" else "put", value, None), 0, 100) for value in "abcdef"]
+    read = Operation(Action("get", None, "x"), 0, 50)
+    part = check_operations(MODELS["key-value"], [*updates, read]).parts[0]
+    assert (part.verdict, len(part.states), len(described)) == ("illegal", MAX_STATES, MAX_STATES)
 
 
 def test_lost_operations_do_not_make_a_failure_hard_to_prove() -> None:

@@ -32,9 +32,9 @@ from .steps import Budget, Found, Steps
 
 if TYPE_CHECKING:
     from .encoding import Encoding
+    from .machine import Monitored
 
 DEFAULT_MEMORY = 2 << 30  # bytes
-MAX_STATES = 100  # in a result
 OPERATION_BYTES = 300  # of a search before it begins, as measured by benchmarks/linearize.py --long
 SMALL_PART = 5_000  # operations; parts of at most this size get short searches first
 BATCH = 20_000  # operations of small parts in one call of a short search
@@ -125,8 +125,8 @@ class _Check:
         If a search decided the part, its monitor may still know a witness.
         """
         known = part in self.monitored
-        if not known and self.encoding is not None and self.encoding.monitored:
-            _, self.witness = self._ask_monitor([part])
+        for monitored in self.encoding.monitored if self.encoding is not None else ():
+            self.witness = self.witness or self._ask_monitor(monitored, [part])[1]
         if known and self.sizes[part] > MAX_EXPLAINED:
             return ILLEGAL
         from .compiled_search import CompiledSearch
@@ -164,14 +164,12 @@ class _Check:
             return self.undecided[part][0]
         return Steps(self.model, self.numbered.actions, self.numbered.observes, self.encoding)
 
-    def _ask_monitor(self, parts: list[int]) -> tuple[list[int], list[int]]:
-        """The monitor's verdicts on parts until one is illegal, and its witness in the order of calls."""
+    def _ask_monitor(self, monitored: Monitored, parts: list[int]) -> tuple[list[int], list[int]]:
+        """A monitor's verdicts on parts until one is illegal, and its witness in the order of calls."""
         from .monitors import monitor_parts
         from .part_history import LINEARIZABLE, UNDECIDED
 
-        assert self.encoding is not None
-        assert self.encoding.monitored is not None
-        kind, machine, initial, values, refutes_only = self.encoding.monitored
+        kind, machine, initial, values, refutes_only = monitored
         chosen = np.array(parts, np.int32)
         verdicts, witness = monitor_parts(self.history, self.starts, chosen, kind, machine, initial, values)
         if refutes_only:
@@ -179,22 +177,25 @@ class _Check:
         return verdicts.tolist(), sorted(set(witness.tolist()), key=self.numbered.calls.__getitem__)
 
     def _run_monitors(self, parts: list[int]) -> list[int]:
-        """Decide unambiguous parts without a search; returns the undecided parts."""
+        """Decide parts without a search, by the monitors that know the model; returns the undecided parts."""
         if not parts or self.budget.is_late():
             return parts
         self.stage += 1
         from .part_history import LINEARIZABLE, UNDECIDED
 
-        verdicts, witness = self._ask_monitor(parts)
-        for part, verdict in zip(parts, verdicts, strict=True):
-            if verdict == UNDECIDED:
-                continue
-            self.monitored.add(part)
-            self.found[part] = NOT_SEARCHED._replace(verdict="ok", paths=[])
-            if verdict != LINEARIZABLE:
-                self.found[part], self.witness = ILLEGAL, witness
-                return []
-        return [part for part in parts if part not in self.found]
+        assert self.encoding is not None
+        for monitored in self.encoding.monitored:
+            verdicts, witness = self._ask_monitor(monitored, parts)
+            for part, verdict in zip(parts, verdicts, strict=True):
+                if verdict == UNDECIDED:
+                    continue
+                self.monitored.add(part)
+                self.found[part] = NOT_SEARCHED._replace(verdict="ok", paths=[])
+                if verdict != LINEARIZABLE:
+                    self.found[part], self.witness = ILLEGAL, witness
+                    return []
+            parts = [part for part in parts if part not in self.found]
+        return parts
 
     def _search_small_parts(self, parts: list[int], fuel: int) -> list[int]:
         """Search small parts in a few calls of compiled code; returns the undecided parts."""
@@ -301,7 +302,7 @@ class _Check:
             configurations=found.configurations,
             linearizations=found.paths,
             blocked=blocked,
-            states=found.states[:MAX_STATES],
+            states=found.states,
             reason=found.reason,
             method="monitor" if part in self.monitored else "search",
             witness=self.witness if found.verdict == "illegal" else [],

@@ -13,7 +13,7 @@ from .history import History
 from .layout import lay_out, trace
 from .machine import NO_MACHINE, with_room
 from .search_state import FRONT
-from .steps import FURTHEST, Budget, Found, Steps
+from .steps import FURTHEST, MAX_STATES, Budget, Found, Steps
 from .trie import COLUMNS, rehash
 
 FUEL = 10_000  # candidates between two checks of the clock: a millisecond, or half a second if contents are long
@@ -146,12 +146,12 @@ class CompiledSearch:
         return [(self.state(configs[row, arrays.STATE]), self._path(row)) for row in rows.tolist()]
 
     def _furthest(self, count: int, front: int) -> tuple[list[int], list[int]]:
-        """The configurations with the furthest front, the deepest of each state; and all their states."""
+        """The configurations with the furthest front, the deepest of each state; and the first of their states."""
         configs = self.search.configs[:count]
         rows = np.flatnonzero(configs[:, FRONT] == front)
         rows = rows[np.argsort(-configs[rows, arrays.DEPTH], kind="stable")]
         states, first = np.unique(configs[rows, arrays.STATE], return_index=True)
-        return rows[np.sort(first)[:FURTHEST]].tolist(), states.tolist()
+        return rows[np.sort(first)[:FURTHEST]].tolist(), states[:MAX_STATES].tolist()
 
 
 class AlternatingSearch:

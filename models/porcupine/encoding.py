@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import itemgetter
@@ -22,6 +21,7 @@ from ..register import REGISTER
 from ..set import SET
 from ..stack import STACK
 from . import machine as m
+from .contents import Contents
 from .history import Ints, Numbered
 from .trie import LABEL, PARENT
 
@@ -29,16 +29,6 @@ MAX_INT32 = 2**31 - 2
 Code = tuple[int, int, int]
 CodeOf = Callable[[str, Any, Any, Any], Code]  # the instruction of an action, given its fields
 PASS, NEVER = (m.PASS, 0, 0), (m.NEVER, 0, 0)
-
-
-class Monitored(NamedTuple):
-    """The actions of a history as a monitor takes them."""
-
-    kind: int  # which monitor (machine.py)
-    machine: m.Machine
-    initial: int
-    values: int  # how many values the code numbers
-    refutes_only: bool = False  # whether the history may be illegal though the monitor finds it linearizable
 
 
 class Encoding(NamedTuple):
@@ -49,7 +39,7 @@ class Encoding(NamedTuple):
     values: Sequence[Any]  # by number
     is_sequence: bool  # whether a state is a node of the trie; else it is the number of a value
     decode: Callable[[list[Any]], Any]  # the state of the model in Python, given its values
-    monitored: Monitored | None  # None: no monitor knows the model
+    monitored: tuple[m.Monitored, ...]  # by the monitors that know the model, in the order in which they are asked
 
     def state(self, machine: m.Machine, number: int) -> Any:
         """A state as the model in Python has it."""
@@ -95,8 +85,9 @@ class _Writer:
             word_start=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32),
             spelled=np.array([spelled], np.int32),
         )
-        monitored = Monitored(monitor, machine, initial, len(self.numbers)) if monitor else None
-        return Encoding(machine, initial, values or list(self.numbers), is_sequence, decode, monitored)
+        monitored = m.Monitored(monitor, machine, initial, len(self.numbers))
+        known = (monitored,) if monitor else ()
+        return Encoding(machine, initial, values or list(self.numbers), is_sequence, decode, known)
 
 
 def _register(writer: _Writer) -> Encoding:
@@ -134,7 +125,7 @@ def _strings_by_key(writer: _Writer) -> Encoding | None:
     # If no value is a prefix of another, each content is one sequence of values, so a label is a whole value.
     spelled = not any(after.startswith(before) for before, after in pairwise(written))
     word_of = {value: writer.text(value) for value in ["", *written]}
-    known = _Contents(writer.history, written) if spelled else None
+    known = Contents(writer.history, written) if spelled else None
     append, put = (m.APPEND, m.REPLACE) if known else (m.SPELL, m.RESPELL)
 
     def code(f: str, value: Any, result: Any, key: Any) -> Code:
@@ -147,66 +138,8 @@ def _strings_by_key(writer: _Writer) -> Encoding | None:
 
     if known:
         encoding = writer.encoding(code, "".join, values=["", *written], spelled=True)
-        return encoding._replace(monitored=known.as_register(writer.history))
+        return encoding._replace(monitored=(known.as_appends(), known.as_register()))
     return writer.encoding(code, lambda labels: "".join(map(chr, labels)), values=range(sys.maxunicode + 1))
-
-
-class _Contents:
-    """What the contents of completed gets show about the values of a key."""
-
-    def __init__(self, history: Numbered, written: Sequence[str]) -> None:
-        self.times: Counter[tuple[Any, str]] = Counter()  # how often a value is written, by key and value
-        # The number of values before a value that is written once. Every linearization appends it there, so the search
-        # does not try it elsewhere.
-        self.places: dict[tuple[Any, str], int] = {}
-        # The last value, by key and content. A content is absent if it has more than was written.
-        self.last: dict[tuple[Any, str], str] = {}
-        contents: list[tuple[str, str, Any]] = []  # the key as text, the content, the key
-        action_of: list[int] = history.action_of.tolist()
-        counts = Counter(action_of)
-        completed = {action for action, end in zip(action_of, history.ends, strict=True) if end is not None}
-        for action, (f, value, result, key) in enumerate(history.actions):
-            if f == "put" or value:
-                self.times[key, value or ""] += counts[action]
-            elif f == "get" and action in completed and result and isinstance(result, str):
-                contents.append((str(key), result, key))
-        known, lengths = frozenset(written), sorted({len(value) for value in written})
-        before: tuple[Any, str] = None, ""  # the key and the content that was parsed before
-        # How many of its characters are parsed, their values, and whether it has a value twice that is written once.
-        at, values, is_doubled = 0, list[str](), False
-        # In this order most contents begin with the one before, whose values are not parsed again.
-        for _, content, key in sorted(contents, key=itemgetter(0, 1)):
-            if key != before[0] or not content.startswith(before[1]):
-                at, is_doubled = 0, False
-                values.clear()
-            before = key, content
-            # No value is a prefix of another, so at most one fits.
-            while value := next((content[at : at + size] for size in lengths if content[at : at + size] in known), ""):
-                if self.times[key, value] == 1:
-                    place = self.places.setdefault((key, value), len(values))
-                    is_doubled |= place < len(values) and values[place] == value
-                values.append(value)
-                at += len(value)
-            if at == len(content) and not is_doubled:
-                self.last[key, content] = values[-1]
-
-    def as_register(self, history: Numbered) -> Monitored:
-        """The last value of the content as a register: if no order explains its reads, none explains the gets.
-
-        Such a value is last from its write to the next one. Values that are written more often are left out.
-        """
-        numbers: dict[str, int] = {}
-        code = []
-        for f, value, result, key in history.actions:
-            content = (result if f == "get" else value) or ""
-            last = self.last.get((key, content), content) if f == "get" else content
-            times = self.times[key, last]
-            if content is UNKNOWN or times > 1 or (not last and (times or f != "get")):
-                code.append(PASS)
-            else:
-                code.append((m.READ if f == "get" else m.WRITE, numbers.setdefault(last, len(numbers)), 0))
-        machine = m.NO_MACHINE._replace(code=np.array(code, np.int32))
-        return Monitored(m.REGISTER, machine, numbers.get("", len(numbers)), len(numbers) + 1, refutes_only=True)
 
 
 def _set(writer: _Writer) -> Encoding:

@@ -40,7 +40,7 @@ DEQUEUE, DEQUEUE_ANY, POP, POP_ANY = range(16, 20)  # label a, first or last
 INSERT, INCLUDE, REMOVE, CONTAINS, LACKS = range(20, 25)  # label a; INSERT may repeat it
 
 # Which of monitors.py knows the model.
-NO_MONITOR, REGISTER, LOG, QUEUE, STACK, PRIORITY_QUEUE, SET, LOCK = range(8)
+NO_MONITOR, REGISTER, LOG, QUEUE, STACK, PRIORITY_QUEUE, SET, LOCK, CONTENTS = range(9)
 
 
 class Machine(NamedTuple):
@@ -57,6 +57,16 @@ class Machine(NamedTuple):
 NOTHING = np.empty(0, np.int32)
 # Of a model without compiled steps.
 NO_MACHINE = Machine(np.empty((0, 3), np.int32), NOTHING, NOTHING, np.zeros(1, np.int32), NOTHING, ROOT)
+
+
+class Monitored(NamedTuple):
+    """The actions of a history as a monitor takes them."""
+
+    kind: int  # which monitor
+    machine: Machine
+    initial: int
+    values: int  # how many values the code numbers
+    refutes_only: bool = False  # whether the history may be illegal though the monitor finds it linearizable
 
 
 @inner

@@ -17,7 +17,8 @@ import numpy as np
 
 from ..compiled import Ints, compiled, inner
 from .history import History
-from .machine import CAS, LOCK, LOG, PASS, QUEUE, READ, REGISTER, SET, STACK, WRITE, Machine
+from .machine import CAS, CONTENTS, LOCK, LOG, PASS, QUEUE, READ, REGISTER, SET, STACK, WRITE, Machine
+from .monitor_appends import check_appends
 from .monitor_buffers import certain, check_priority_queue, check_queue, collect, find_never_empty
 from .monitor_log import check_log, place_appends
 from .monitor_set import Words, check_members, check_reads
@@ -143,6 +144,8 @@ def monitor(kind: int, h: PartHistory, machine: Machine, local_of: Ints) -> tupl
     if kind == LOG:
         verdict, witness, position, source, length = place_appends(h, machine.units, machine.word_start, local_of)
         return (verdict, witness) if verdict >= 0 else check_log(h, position, source, length)
+    if kind == CONTENTS:
+        return check_appends(h, machine.units, machine.word_start, local_of)
     return check_buffer(kind, h)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from .history import History
-from .steps import FURTHEST, Budget, Found, Steps
+from .steps import FURTHEST, MAX_STATES, Budget, Found, Steps
 
 # The search gives up after so many configurations, and two more for each step that it computed: where most steps are
 # known already, the compiled search is faster.
@@ -157,7 +157,7 @@ class QuickSearch:
         if verdict == "ok":
             return Found(verdict, self.n, paths[:1], [], visited)
         states = {key[3] for key in self.memo if key[0] == self.dead_end} | set(self.paths)
-        names = [self.steps.states[state] for state in sorted(states)]
+        names = [self.steps.states[state] for state in sorted(states)[:MAX_STATES]]
         return Found(verdict, self.dead_end, paths[:FURTHEST], names, visited)
 
     def _unrolled(self, path: Path) -> list[int]:
