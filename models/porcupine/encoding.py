@@ -85,9 +85,8 @@ class _Writer:
             word_start=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32),
             spelled=np.array([spelled], np.int32),
         )
-        monitored = m.Monitored(monitor, machine, initial, len(self.numbers))
-        known = (monitored,) if monitor else ()
-        return Encoding(machine, initial, values or list(self.numbers), is_sequence, decode, known)
+        monitored = (m.Monitored(monitor, machine, initial, len(self.numbers)),) if monitor else ()
+        return Encoding(machine, initial, values or list(self.numbers), is_sequence, decode, monitored)
 
 
 def _register(writer: _Writer) -> Encoding:

@@ -2,9 +2,9 @@
 
 A history is unambiguous if no two operations insert the same value, so each result identifies one insertion. Of a
 value, `put` is the insertion and `take` the removal; it is certainly present from the end of `put` to the call of
-`take`. A monitor returns UNDECIDED if the history is ambiguous or pending operations leave a choice; then the search
-decides. For an illegal history it returns a witness: a few operations that contradict each other, whatever the others
-did.
+`take`. Appends to a map may repeat values (monitor_appends.py). A monitor returns UNDECIDED if the history is ambiguous
+or pending operations leave a choice; then the search decides. For an illegal history it returns a witness: a few
+operations that contradict each other, whatever the others did.
 
 Sources: registers, Gibbons and Korach, "Testing shared memories" (1997). Queues, the four bad patterns of Henzinger,
 Sezgin and Vafeiadis (CONCUR 2013). Stacks and priority queues, decrease and conquer after Lee and Mathur (OOPSLA 2025,
