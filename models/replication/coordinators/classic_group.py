@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..requests import NOT_LEADER
-from .group_coordinator import GroupCoordinator
+from .group_members import Group, GroupMembers
 from .group_requests import (
     COMMIT,
     FENCED_INSTANCE,
@@ -48,11 +48,11 @@ class Member:
         return [request for request in (self.join, self.sync) if request is not None]
 
 
-class ClassicGroup(GroupCoordinator):
+class ClassicGroup(GroupMembers):
     """The group's generations and their members."""
 
-    def _drop_state(self) -> None:
-        super()._drop_state()
+    def __init__(self, group: Group) -> None:
+        super().__init__(group)
         self._state, self._leader = EMPTY, ""
         self._members: dict[str, Member] = {}
         self._static: dict[str, str] = {}  # group.instance.id -> member (KIP-345)
@@ -62,14 +62,14 @@ class ClassicGroup(GroupCoordinator):
 
     # --- loading
 
-    def _replay_membership(self, record: GroupRecord) -> None:
+    def replay(self, record: GroupRecord) -> None:
         if record.is_tombstone:
-            self._generation, self._leader, self._assigned_last = 0, "", ()
+            self._group.generation, self._leader, self._assigned_last = 0, "", ()
         elif record.assignment is not None:
-            self._generation, self._leader = record.generation, record.member
-            self._assigned_last, self._empty_since = record.assignment, record.time
+            self._group.generation, self._leader = record.generation, record.member
+            self._assigned_last, self._group.empty_since = record.assignment, record.time
 
-    def _load_members(self, now: int) -> int:
+    def begin_sessions(self, now: int) -> int:
         session = now + self._config.group_session
         self._members = {
             name: Member(client, mine, session, assignment=mine) for name, client, mine in self._assigned_last
@@ -79,26 +79,22 @@ class ClassicGroup(GroupCoordinator):
         self._state = STABLE if self._members else EMPTY
         return len(self._members)
 
-    def _refuse_parked(self) -> None:
-        for request in self.parked():
-            self._respond(request, NOT_COORDINATOR)
-
     def parked(self) -> list[GroupRequest]:
         """The requests that wait for other members."""
         return [request for member in self._members.values() for request in member.parked()]
 
     # --- requests
 
-    def _handle_member(self, request: GroupRequest) -> None:
+    def handle(self, request: GroupRequest) -> None:
         if request.kind == JOIN:
             self._join(request)
         elif error := self._refusal(request):
-            self._respond(request, error)
+            self._group.respond(request, error)
         elif request.kind == LEAVE:
             self._remove(request.member)
-            self._respond(request)
-        elif request.generation != self._generation:
-            self._respond(request, ILLEGAL_GENERATION)
+            self._group.respond(request)
+        elif request.generation != self._group.generation:
+            self._group.respond(request, ILLEGAL_GENERATION)
         else:
             self._handle_in_generation(request, self._members[request.member])
 
@@ -108,11 +104,11 @@ class ClassicGroup(GroupCoordinator):
         if request.kind == SYNC:
             self._sync(request, member)
         elif request.kind == HEARTBEAT:
-            self._respond(request, REBALANCING if self._state == PREPARING else "")
+            self._group.respond(request, REBALANCING if self._state == PREPARING else "")
         elif request.kind == COMMIT and self._state == COMPLETING:
-            self._respond(request, REBALANCING)
+            self._group.respond(request, REBALANCING)
         else:
-            self._commit(request)
+            self._group.commit(request)
 
     def _refusal(self, request: GroupRequest) -> str:
         """Why the member of a request is refused: another one has its group.instance.id, or it is not known."""
@@ -123,7 +119,7 @@ class ClassicGroup(GroupCoordinator):
     def _join(self, request: GroupRequest) -> None:
         now, name = self._process.loop.now, request.member
         if name and (error := self._refusal(request)):
-            self._respond(request, error)
+            self._group.respond(request, error)
             return
         if not name and request.instance in self._static:
             self._replace_static(request)
@@ -154,7 +150,7 @@ class ClassicGroup(GroupCoordinator):
         name = self._static[request.instance] = request.member = f"{request.instance}-{now}"
         former = self._members.pop(old)
         for waiting in former.parked():
-            self._respond(waiting, FENCED_INSTANCE)
+            self._group.respond(waiting, FENCED_INSTANCE)
         self._leader = name if self._leader == old else self._leader
         self._members[name] = Member(request.client, (), now, request, assignment=former.assignment)
         if self._state != STABLE:
@@ -162,7 +158,7 @@ class ClassicGroup(GroupCoordinator):
                 self._prepare_rebalance()
             self._try_complete_join()
             return
-        self._process.report("static-member-replaced", old, name, self._generation)
+        self._process.report("static-member-replaced", old, name, self._group.generation)
         record = self._record({each: member.assignment for each, member in self._members.items()})
 
         def stored(error: str, base: int) -> None:  # noqa: ARG001
@@ -171,11 +167,11 @@ class ClassicGroup(GroupCoordinator):
                 return
             if error:
                 member.join = None
-                self._respond(request, NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE)
+                self._group.respond(request, NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE)
             else:
                 self._respond_joined(name, member)
 
-        self._write([record], stored)
+        self._group.write([record], stored)
 
     def _prepare_rebalance(self) -> None:
         """Begin a rebalance: wait until all members have joined again."""
@@ -185,7 +181,7 @@ class ClassicGroup(GroupCoordinator):
         self._state = PREPARING
         for member in self._members.values():
             if member.sync is not None:
-                self._respond(member.sync, REBALANCING)
+                self._group.respond(member.sync, REBALANCING)
                 member.sync = None
 
     def _try_complete_join(self) -> None:
@@ -199,10 +195,10 @@ class ClassicGroup(GroupCoordinator):
             return
         for name in missing if not self._static else ():
             del self._members[name]
-        self._generation += 1
+        self._group.generation += 1
         if not self._members:
-            self._state, self._empty_since = EMPTY, now
-            self._write([GroupRecord(self._generation, "", (), time=now)], lambda *_: None)
+            self._state, self._group.empty_since = EMPTY, now
+            self._group.write([GroupRecord(self._group.generation, "", (), time=now)], lambda *_: None)
             return
         self._state = COMPLETING
         joined = {name: member for name, member in self._members.items() if member.join is not None}
@@ -217,32 +213,32 @@ class ClassicGroup(GroupCoordinator):
         assert request is not None
         member.join = None
         member.deadline = self._process.loop.now + self._config.group_session
-        request.generation = self._generation
+        request.generation = self._group.generation
         request.members = {n: m.owned for n, m in self._members.items()} if name == self._leader else {}
-        self._respond(request)
+        self._group.respond(request)
 
     def _sync(self, request: GroupRequest, member: Member) -> None:
         if self._state == PREPARING:
-            self._respond(request, REBALANCING)
+            self._group.respond(request, REBALANCING)
         elif self._state == STABLE:
             request.assignment = member.assignment
-            self._respond(request)
+            self._group.respond(request)
         else:
             member.sync = request
             if request.member == self._leader:
                 record = self._record(request.assignments)
-                self._write([record], partial(self._stored, record))
+                self._group.write([record], partial(self._stored, record))
 
     def _record(self, assignments: Mapping[str, tuple[int, ...]]) -> GroupRecord:
         """The record of the generation, with the partitions of each member."""
         shares = tuple((name, member.client, assignments.get(name, ())) for name, member in self._members.items())
-        return GroupRecord(self._generation, self._leader, shares, time=self._process.loop.now)
+        return GroupRecord(self._group.generation, self._leader, shares, time=self._process.loop.now)
 
     def _stored(self, record: GroupRecord, error: str, base: int) -> None:  # noqa: ARG002
         """Send the members their partitions, once the generation is stored."""
         if not error:
-            self.ledger.on_generation(record.generation, self._process.loop.now)
-        if self._state != COMPLETING or self._generation != record.generation:
+            self._group.ledger.on_generation(record.generation, self._process.loop.now)
+        if self._state != COMPLETING or self._group.generation != record.generation:
             return
         if error:
             self._prepare_rebalance()
@@ -254,14 +250,14 @@ class ClassicGroup(GroupCoordinator):
                 member.assignment = mine
                 if member.sync is not None:
                     member.sync.assignment = mine
-                    self._respond(member.sync)
+                    self._group.respond(member.sync)
                     member.sync = None
 
-    def _is_empty(self) -> bool:
+    def is_empty(self) -> bool:
         return self._state == EMPTY
 
-    def _delete_group(self, now: int) -> list[GroupRecord]:
-        self._state, self._generation, self._leader = DEAD, 0, ""
+    def delete_group(self, now: int) -> list[GroupRecord]:
+        self._state, self._group.generation, self._leader = DEAD, 0, ""
         return [GroupRecord(0, "", None, None, now, is_tombstone=True)]
 
     def _remove(self, name: str) -> None:
@@ -271,11 +267,11 @@ class ClassicGroup(GroupCoordinator):
             self._prepare_rebalance()
         self._try_complete_join()
 
-    def _tick_members(self, now: int) -> None:
+    def tick(self, now: int) -> None:
         for name in list(self._members):
             # The removal of one member may complete the rebalance, which removes others that did not join.
             member = self._members.get(name)
             if member is not None and member.join is None and now >= member.deadline:
-                self._process.report("session-ended", name, self._generation)
+                self._process.report("session-ended", name, self._group.generation)
                 self._remove(name)
         self._try_complete_join()

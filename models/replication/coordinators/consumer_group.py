@@ -15,12 +15,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from ..brokers.part import Parts
-from ..brokers.produce import ProduceHandler
 from ..config import NEVER
 from .assignors import SERVER_ASSIGNORS
-from .group_coordinator import GroupCoordinator
-from .group_ledger import GroupLedger
+from .group_members import Group, GroupMembers
 from .group_requests import (
     FENCED_EPOCH,
     FENCED_INSTANCE,
@@ -28,7 +25,6 @@ from .group_requests import (
     ILLEGAL_GENERATION,
     LEAVE,
     NOT_AVAILABLE,
-    NOT_COORDINATOR,
     STALE_EPOCH,
     TXN_COMMIT,
     UNKNOWN_MEMBER,
@@ -65,22 +61,12 @@ class Pending:
     request: GroupRequest | None
 
 
-class ConsumerGroup(GroupCoordinator):
+class ConsumerGroup(GroupMembers):
     """The group's epoch, its target assignment, and its members."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        produces: ProduceHandler,
-        records: list[GroupRecord],
-        ledger: GroupLedger,
-        count_partitions: Callable[[], int],
-    ) -> None:
-        super().__init__(parts, produces, records, ledger)
+    def __init__(self, group: Group, count_partitions: Callable[[], int]) -> None:
+        super().__init__(group)
         self._count_partitions = count_partitions
-
-    def _drop_state(self) -> None:
-        super()._drop_state()
         self._members: dict[str, Member] = {}
         self._target_epoch = 0
         self._partitions = 0  # of the topic, at the group's epoch
@@ -89,7 +75,7 @@ class ConsumerGroup(GroupCoordinator):
 
     # --- the state as the log's records make it
 
-    def _replay_membership(self, record: GroupRecord) -> None:
+    def replay(self, record: GroupRecord) -> None:
         now, name = self._process.loop.now, record.member
         if isinstance(record, MemberRecord):
             if record.is_tombstone:
@@ -100,8 +86,8 @@ class ConsumerGroup(GroupCoordinator):
             if record.of_target:
                 self._target_epoch = record.generation
             else:
-                self._generation, self._partitions = record.generation, record.partitions
-                self._empty_since = record.time
+                self._group.generation, self._partitions = record.generation, record.partitions
+                self._group.empty_since = record.time
         elif isinstance(record, TargetRecord) and not record.is_tombstone:
             self._members[name].target = record.target
         elif isinstance(record, CurrentRecord) and not record.is_tombstone:
@@ -110,29 +96,26 @@ class ConsumerGroup(GroupCoordinator):
             is_revoking = record.current.state == UNREVOKED and record.current.epoch != AWAY
             member.revoke_by = now + self._config.max_poll_interval if is_revoking else NEVER
 
-    def _load_members(self, now: int) -> int:
+    def begin_sessions(self, now: int) -> int:
         for member in self._members.values():
             member.deadline = now + self._session_of(member.client)
-        self._changed_at = self._end()
+        self._changed_at = self._group.log_end
         self._wait(None)
         return len(self._members)
-
-    def _end(self) -> int:
-        return self._manager.replicas[self.log].log.end
 
     # --- changes
 
     def _change(self, records: list[GroupRecord], request: GroupRequest | None = None) -> bool:
         """Append records and apply them; returns whether they were appended. Then the request may be answered."""
-        before = self._end()
-        self._write(records, lambda *_: self._answer())
-        if self._end() == before:
+        before = self._group.log_end
+        self._group.write(records, lambda *_: self._answer())
+        if self._group.log_end == before:
             if request is not None:
-                self._respond(request, NOT_AVAILABLE)
+                self._group.respond(request, NOT_AVAILABLE)
             return False
         for record in records:
-            self._replay_membership(record)
-        self._changed_at = self._end()
+            self.replay(record)
+        self._changed_at = self._group.log_end
         self._wait(request)
         return True
 
@@ -143,19 +126,14 @@ class ConsumerGroup(GroupCoordinator):
         self._answer()
 
     def _answer(self) -> None:
-        replica = self._manager.leader(self.log)
-        while self._pending and replica is not None and self._pending[0].end <= replica.hw:
+        while self._pending and self._pending[0].end <= self._group.replicated_end:
             done = self._pending.popleft()
             now = self._process.loop.now
-            self.ledger.on_members(done.epochs, self._epoch, now)
+            self._group.ledger.on_members(done.epochs, self._group.leader_epoch, now)
             if done.target_epoch:
-                self.ledger.on_generation(done.target_epoch, now)
+                self._group.ledger.on_generation(done.target_epoch, now)
             if done.request is not None:
-                self._respond(done.request)
-
-    def _refuse_parked(self) -> None:
-        for request in self.parked():
-            self._respond(request, NOT_COORDINATOR)
+                self._group.respond(done.request)
 
     def parked(self) -> list[GroupRequest]:
         """The requests whose effect is not replicated yet."""
@@ -163,16 +141,16 @@ class ConsumerGroup(GroupCoordinator):
 
     # --- requests
 
-    def _handle_member(self, request: GroupRequest) -> None:
+    def handle(self, request: GroupRequest) -> None:
         error = self._refuse(request)
         if error:
-            self._respond(request, error)
+            self._group.respond(request, error)
         elif request.kind == HEARTBEAT:
             self._move(request)
         elif request.kind == LEAVE:
             self._change(self._departure(request), request)
         else:
-            self._commit(request)
+            self._group.commit(request)
 
     def _refuse(self, request: GroupRequest) -> str:
         """The error for a member that is not known, or comes with another epoch than its own; empty: none."""
@@ -194,7 +172,7 @@ class ConsumerGroup(GroupCoordinator):
             return ""
         return ILLEGAL_GENERATION if request.kind == TXN_COMMIT else STALE_EPOCH
 
-    def _refuse_fetch(self, request: GroupRequest) -> str:
+    def refuse_fetch(self, request: GroupRequest) -> str:
         return self._refuse(request)
 
     def _session_of(self, client: str) -> int:  # noqa: ARG002
@@ -205,7 +183,7 @@ class ConsumerGroup(GroupCoordinator):
         """Steps 1 to 3 of GroupMetadataManager.consumerGroupHeartbeat: the member, the target, its next assignment."""
         now, name = self._process.loop.now, request.member
         records: list[GroupRecord] = []
-        count, epoch = self._count_partitions(), self._generation
+        count, epoch = self._count_partitions(), self._group.generation
         away = self._static_member(request.instance) if request.generation == 0 else ""
         is_new = name not in self._members and not away
         member = self._members.get(away or name) or Member(request.client, request.instance)
@@ -213,7 +191,7 @@ class ConsumerGroup(GroupCoordinator):
             records += self._replacement(away, request)
             member = replace(member, current=replace(member.current, epoch=0, previous=0))
         elif request.generation == 0 and not is_new:
-            self.ledger.rejoins.setdefault(name, []).append((now, member.current.epoch))
+            self._group.ledger.rejoins.setdefault(name, []).append((now, member.current.epoch))
         if is_new:
             records.append(MemberRecord(0, name, time=now, client=request.client, instance=request.instance))
         if is_new or count != self._partitions:
@@ -249,7 +227,7 @@ class ConsumerGroup(GroupCoordinator):
     def _replacement(self, away: str, request: GroupRequest) -> list[GroupRecord]:
         """The records by which a static member's new process gets the place of the old one (replaceMember)."""
         now, old = self._process.loop.now, self._members[away]
-        self._process.report("static-member-replaced", away, request.member, self._generation)
+        self._process.report("static-member-replaced", away, request.member, self._group.generation)
         return [
             *self._tombstones(away),
             MemberRecord(0, request.member, time=now, client=request.client, instance=request.instance),
@@ -270,14 +248,14 @@ class ConsumerGroup(GroupCoordinator):
 
     def _removal(self, name: str) -> list[GroupRecord]:
         """The records that remove a member and raise the group's epoch."""
-        raised = EpochRecord(self._generation + 1, time=self._process.loop.now, partitions=self._partitions)
+        raised = EpochRecord(self._group.generation + 1, time=self._process.loop.now, partitions=self._partitions)
         return [*self._tombstones(name), raised]
 
     def _tombstones(self, name: str) -> list[GroupRecord]:
         now = self._process.loop.now
         return [kind(0, name, time=now, is_tombstone=True) for kind in (CurrentRecord, TargetRecord, MemberRecord)]
 
-    def _tick_members(self, now: int) -> None:
+    def tick(self, now: int) -> None:
         """Fence members whose session ended, or that did not give their partitions up in time."""
         self._answer()
         for name, member in list(self._members.items()):
@@ -286,11 +264,11 @@ class ConsumerGroup(GroupCoordinator):
                 if self._change(self._removal(name)):
                     self._process.report("member-fenced", name, epoch, is_late)
 
-    def _is_empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not self._members
 
-    def _delete_group(self, now: int) -> list[GroupRecord]:
-        self._generation = self._target_epoch = 0
+    def delete_group(self, now: int) -> list[GroupRecord]:
+        self._group.generation = self._target_epoch = 0
         return [
             EpochRecord(0, time=now, is_tombstone=True, of_target=True),
             EpochRecord(0, time=now, is_tombstone=True),

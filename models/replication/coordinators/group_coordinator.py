@@ -1,23 +1,25 @@
-"""The base of a broker's group coordinator: committed offsets, which members of both protocols read and write.
+"""A broker's group coordinator: committed offsets, which members of both protocols read and write.
 
 It is active while the broker leads the group's partition of `__consumer_offsets`; the next leader replays the partition
-first (GroupCoordinatorShard, OffsetMetadataManager). The members are in its subclasses,
+first (GroupCoordinatorShard, OffsetMetadataManager). The members are in
 classic_group.py and consumer_group.py.
 Simplifications: there is one group; clients find the coordinator in the metadata, instead of with FindCoordinator.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..brokers.part import Parts
+from ..brokers.process import Process
 from ..brokers.produce import ProduceHandler
+from ..config import Config
 from ..requests import INVALID_STATE, NOT_LEADER, OLD_PRODUCER
 from ..storage.batches import Batch
 from ..storage.transactions import MARKER, is_commit
 from .group_ledger import GroupLedger
+from .group_members import Group, GroupMembers
 from .group_offsets import UNWRITTEN, GroupOffsets
 from .group_requests import (
     COMMIT,
@@ -40,40 +42,59 @@ OF_TRANSACTION = (OLD_PRODUCER, INVALID_STATE, CONCURRENT, FENCED)  # errors of 
 class GroupCoordinator(LogCoordinator[GroupRecord]):
     """The group on this broker."""
 
-    def __init__(self, parts: Parts, produces: ProduceHandler, records: list[GroupRecord], ledger: GroupLedger) -> None:
-        super().__init__(parts, produces, parts[-1].group_log, records)
+    def __init__(
+        self,
+        parts: Parts,
+        produces: ProduceHandler,
+        records: list[GroupRecord],
+        ledger: GroupLedger,
+        make_members: Callable[[Group], GroupMembers],
+    ) -> None:
+        self._make_members = make_members
         self.ledger = ledger
+        super().__init__(parts, produces, parts[-1].group_log, records)
 
     def _drop_state(self) -> None:
-        self._generation = 0  # or the group's epoch
-        self._empty_since, self._due_expiry = 0, 0
+        self.generation = 0  # or the group's epoch
+        self.empty_since, self._due_expiry = 0, 0
         self._offsets = GroupOffsets()
+        self.members = self._make_members(self)
 
-    # --- the members
+    # --- what the members need of it (group_members.py)
 
-    @abstractmethod
-    def _replay_membership(self, record: GroupRecord) -> None:
-        """Load a record that has no offset."""
+    @property
+    def process(self) -> Process:
+        """The broker's process."""
+        return self._process
 
-    @abstractmethod
-    def _load_members(self, now: int) -> int:
-        """Everything is replayed: begin the members' sessions. Returns the number of members."""
+    @property
+    def config(self) -> Config:
+        """The broker's configuration."""
+        return self._config
 
-    @abstractmethod
-    def _handle_member(self, request: GroupRequest) -> None:
-        """Respond to a request that depends on the member, now or later."""
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch of the group's partition in which this broker coordinates."""
+        return self._epoch
 
-    @abstractmethod
-    def _tick_members(self, now: int) -> None:
-        """End expired sessions and rebalances."""
+    @property
+    def log_end(self) -> int:
+        """The end of the group's partition."""
+        return self._manager.replicas[self.log].log.end
 
-    @abstractmethod
-    def _is_empty(self) -> bool:
-        """Whether the group exists without members."""
+    @property
+    def replicated_end(self) -> int:
+        """Its high watermark; -1: the broker does not lead it."""
+        replica = self._manager.leader(self.log)
+        return -1 if replica is None else replica.hw
 
-    @abstractmethod
-    def _delete_group(self, now: int) -> list[GroupRecord]:
-        """Remove the group. Returns the records of that."""
+    def respond(self, request: GroupRequest, error: str = "") -> None:
+        """Respond to a request."""
+        self._respond(request, error)
+
+    def write(self, records: Sequence[GroupRecord], done: Callable[[str, int], None]) -> None:
+        """Append records to the group's log, then call `done` with the error and the base offset."""
+        self._write(records, done)
 
     # --- loading
 
@@ -88,11 +109,14 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             else:
                 self._offsets.commit(record, at)
 
+    def _replay_membership(self, record: GroupRecord) -> None:
+        self.members.replay(record)
+
     def _loaded(self) -> None:
         now = self._process.loop.now
         self._due_expiry = now + self._config.offsets_check
-        members = self._load_members(now)
-        self._process.report("group-loaded", self._generation, members, self._offsets.committed())
+        members = self.members.begin_sessions(now)
+        self._process.report("group-loaded", self.generation, members, self._offsets.committed())
 
     # --- requests
 
@@ -105,19 +129,18 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         elif request.kind == FETCH:
             request.offsets, request.epochs = self._offsets.committed(), self._offsets.epochs()
             unstable = "" if self._offsets.are_stable(request.stable) else UNSTABLE
-            self._respond(request, self._refuse_fetch(request) or unstable)
+            self._respond(request, self.members.refuse_fetch(request) or unstable)
         elif request.kind in OF_OFFSETS and not self._rules.fences_commits():
-            self._commit(request)
+            self.commit(request)
         elif request.kind == TXN_COMMIT and not request.member:
             self._commit_in_transaction(request)  # before KIP-447
         else:
             self._handle_member(request)
 
-    def _refuse_fetch(self, request: GroupRequest) -> str:  # noqa: ARG002
-        """Why a member may not read the committed offsets. The classic protocol refuses nobody."""
-        return ""
+    def _handle_member(self, request: GroupRequest) -> None:
+        self.members.handle(request)
 
-    def _commit(self, request: GroupRequest) -> None:
+    def commit(self, request: GroupRequest) -> None:
         """OffsetCommit or TxnOffsetCommit of a member that may commit."""
         if request.kind == TXN_COMMIT:
             self._commit_in_transaction(request)
@@ -126,8 +149,12 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             self._write(records, partial(self._committed, records, request))
 
     def parked(self) -> list[GroupRequest]:
-        """The requests that wait for other members."""
-        return []
+        """The requests that wait for other members, or for replication."""
+        return self.members.parked()
+
+    def _refuse_parked(self) -> None:
+        for request in self.parked():
+            self._respond(request, NOT_COORDINATOR)
 
     def _offset_records(self, request: GroupRequest) -> list[GroupRecord]:
         now, offsets = self._process.loop.now, sorted(request.offsets.items())
@@ -171,7 +198,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
 
     def _tick_loaded(self, now: int) -> None:
         """End expired sessions and rebalances, and remove expired offsets."""
-        self._tick_members(now)
+        self.members.tick(now)
         if now >= self._due_expiry:
             self._due_expiry = now + self._config.offsets_check
             self._expire_offsets(now)
@@ -183,19 +210,19 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         tombstones are written with acks=all.
         """
         limit = now - self._config.offsets_retention
-        is_empty = self._is_empty()
+        is_empty = self.members.is_empty()
         gone: list[int] = []
         if self._rules.era.expires_active_offsets:
             gone = self._offsets.expired(limit)
-        elif is_empty and self._empty_since <= limit:
+        elif is_empty and self.empty_since <= limit:
             gone = self._offsets.expired(now)
         records = [GroupRecord(0, "", None, (partition, 0), now, is_tombstone=True) for partition in gone]
         for record in records:
             self._offsets.commit(record, UNWRITTEN)
-        is_dead = is_empty and self._generation > 0 and not self._offsets.committed()
+        is_dead = is_empty and self.generation > 0 and not self._offsets.committed()
         if is_dead:
             self.ledger.deaths += 1
-            records += self._delete_group(now)
+            records += self.members.delete_group(now)
         if records:
             self._process.report("offsets-expired", tuple(gone), is_dead)
             self._write(records, lambda *_: None)

@@ -32,14 +32,14 @@ class MixedGroup(ConsumerGroup):
     def _session_of(self, client: str) -> int:
         return self._config.group_session if self._config.is_classic(client) else super()._session_of(client)
 
-    def _handle_member(self, request: GroupRequest) -> None:
+    def handle(self, request: GroupRequest) -> None:
         if not self._config.is_classic(request.client) or request.kind not in (JOIN, SYNC, HEARTBEAT):
-            super()._handle_member(request)
+            super().handle(request)
         elif request.kind == JOIN and not request.member:
             request.member = f"{request.client}-{self._process.loop.now}"
             self._move(request)
         elif error := self._refuse(request):
-            self._respond(request, error)
+            self._group.respond(request, error)
         else:
             self._answer_member(request, self._members[request.member])
 
@@ -50,7 +50,7 @@ class MixedGroup(ConsumerGroup):
             return
         now = self._process.loop.now
         member.deadline = now + self._config.group_session
-        is_behind = member.current.epoch < self._generation
+        is_behind = member.current.epoch < self._group.generation
         if request.kind == SYNC:
             # One that must give partitions up learns from SyncGroup which ones it keeps.
             error = REBALANCING if is_behind and member.current.state != UNREVOKED else ""
@@ -58,7 +58,7 @@ class MixedGroup(ConsumerGroup):
             error = REBALANCING if is_behind or self._can_move(member) else ""
         if error:
             member.revoke_by = min(member.revoke_by, now + self._config.max_poll_interval)
-            self._respond(request, error)
+            self._group.respond(request, error)
         else:
             request.assignment = member.current.assigned
             self._wait(request)
@@ -79,6 +79,6 @@ class MixedGroup(ConsumerGroup):
             return ""
         return ILLEGAL_GENERATION
 
-    def _refuse_fetch(self, request: GroupRequest) -> str:
+    def refuse_fetch(self, request: GroupRequest) -> str:
         """The classic protocol refuses nobody."""
-        return "" if self._config.is_classic(request.client) else super()._refuse_fetch(request)
+        return "" if self._config.is_classic(request.client) else super().refuse_fetch(request)

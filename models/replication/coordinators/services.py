@@ -18,6 +18,7 @@ from .classic_group import ClassicGroup
 from .consumer_group import ConsumerGroup
 from .group_coordinator import GroupCoordinator
 from .group_ledger import GroupLedger
+from .group_members import Group, GroupMembers
 from .group_requests import GroupRecord, GroupRequest
 from .markers import MarkerHandler
 from .mixed_group import MixedGroup
@@ -55,15 +56,17 @@ class CoordinatorServices:
             state = metadata.get(partition)
             return NO_LEADER if state is None else state.leader
 
-        self.groups: GroupCoordinator = ClassicGroup(parts, produces, logs.group_records, logs.group)
-        if self._config.has_member_epochs:
+        def count_partitions() -> int:
+            known = (metadata.get(partition, ABSENT) for partition in range(self._config.partitions))
+            return sum(state.epoch >= 0 for state in known)
 
-            def count_partitions() -> int:
-                known = (metadata.get(partition, ABSENT) for partition in range(self._config.partitions))
-                return sum(state.epoch >= 0 for state in known)
-
+        def make_members(group: Group) -> GroupMembers:
+            if not self._config.has_member_epochs:
+                return ClassicGroup(group)
             kind = MixedGroup if self._config.classic_members else ConsumerGroup
-            self.groups = kind(parts, produces, logs.group_records, logs.group, count_partitions)
+            return kind(group, count_partitions)
+
+        self.groups = GroupCoordinator(parts, produces, logs.group_records, logs.group, make_members)
         self.transactions = TransactionCoordinator(
             parts, produces, logs.transaction_records, logs.transactions, inboxes, leader_of, logs.pids.__next__
         )
