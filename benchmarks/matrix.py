@@ -12,7 +12,8 @@ import time
 
 import compiled
 from logjudge.cli.search import search
-from logjudge.models.exploration.matrix import CELLS, SETTINGS, differences, space
+from logjudge.models.exploration.matrix import CELLS, SETTINGS, space
+from logjudge.models.exploration.matrix_text import differences
 
 MAX_BROKEN_RUNS = 2000
 

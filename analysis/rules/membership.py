@@ -200,8 +200,12 @@ def _unsure_generations(p: Partition, group: Group) -> str:
 
 
 def have_own_epochs(p: Partition, group: Group) -> bool:
-    """Whether a group has a member of KIP-848's protocol: then all generations are a member's own epochs."""
-    return any(_setting(p, name, "group.protocol") == "consumer" for name in group.members)
+    """Whether a group has a member of KIP-848's protocol, or had one: then all generations are a member's own epochs.
+
+    Members are configured so, or the coordinator recorded what they owned.
+    """
+    is_configured = any(_setting(p, name, "group.protocol") == "consumer" for name in group.members)
+    return is_configured or "owned" in group_evidence(p).filter(group=group.id)["kind"]
 
 
 def _has_own_epoch(p: Partition, group: Group) -> pl.Expr:
@@ -251,8 +255,9 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
     generation of a commit is what the client reports after it.
     Not a breach: The commit began before anyone had the newer generation. The member joined after it, so the group's
     generations have begun anew, as when all its offsets expire. An automatic commit is recorded after it happened: it
-    counts from its process's automatic commit before it. In a group with a member of KIP-848's protocol all members
-    have epochs of their own, also those of the classic protocol, so another member's later epoch alone says nothing.
+    counts from its process's automatic commit before it. In a group with a member of KIP-848's protocol, by run.json or
+    by its records in __consumer_offsets, all members have epochs of their own, also those of the classic protocol, so
+    another member's later epoch alone says nothing. That holds, too, if the group was converted during the run.
     Unknown when: The group's generations go back, as they do after its metadata is lost. run.json does not set group.id
     of a member.
     In Jepsen histories: Not judged: its histories have no generations.

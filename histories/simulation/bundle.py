@@ -12,7 +12,7 @@ from ...models.replication.clients.transactional_producer import TransactionalPr
 from ...models.replication.cluster import Cluster
 from ...models.replication.config import GROUP, Config
 from ...models.replication.events import ClusterEvent
-from ...models.replication.options import kafka_names
+from ...models.replication.options import POLICY, kafka_names
 from ...models.replication.scenario import Scenario
 from .disks import write_disk
 from .kraft_log import KraftWording
@@ -119,7 +119,8 @@ def _write_disks(cluster: Cluster, brokers: Path) -> None:
 def _run_json(scenario: Scenario, cluster: Cluster, snapshots: dict[str, int]) -> dict[str, Any]:
     config, era = cluster.config, cluster.rules.era
     of_groups = CONSUMER_GROUP_NAMES if config.has_member_epochs else ()
-    broker_names = (*BROKER_NAMES, *(ZOOKEEPER_NAMES if era.zookeeper else KRAFT_NAMES), *of_groups)
+    policy = (POLICY,) if config.classic_members else ()
+    broker_names = (*BROKER_NAMES, *(ZOOKEEPER_NAMES if era.zookeeper else KRAFT_NAMES), *of_groups, *policy)
     return {
         "format": 1,
         "name": scenario.name,
@@ -182,6 +183,8 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
             own = {"transactional.id": producer.id, **kafka_names(config, ("transaction.timeout.ms",))}
             processes[producer.name].update(own)
     for consumer in cluster.consumers:
+        if config.standby_consumers and not consumer.incarnation:
+            continue  # it never started
         processes[consumer.name] = {
             "role": "consumer",
             **_writes(consumer.name, config, names),

@@ -37,7 +37,7 @@ def group_content(cluster: Cluster, magic: int) -> Content:
     def content(batch: Batch, index: int) -> tuple[bytes, bytes | None]:
         record = cluster.coordinator_logs.group_records[batch.first + index]
         if record.offset is None:
-            if cluster.config.has_member_epochs:
+            if type(record) is not GroupRecord:
                 return membership_content(cluster, GROUP, record)
             key = write_versioned(GROUP_KEY, GROUP_KEY_FIELDS, {"group": GROUP})
             if record.is_tombstone:

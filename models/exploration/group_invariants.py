@@ -48,7 +48,7 @@ def no_fenced_commit(cluster: Cluster) -> list[Breach]:
 
 
 def _one_member(cluster: Cluster) -> list[Breach]:
-    """A member gets a partition only after its former owner has given it up, or was fenced.
+    """A member gets a partition only after its former owner has given it up, or one of the two was fenced.
 
     A member is fenced once the coordinator has removed it, or has admitted it again. The latter may happen behind the
     member's back: a request to join that comes late, after a second one, gives up what the member has got since then.
@@ -58,7 +58,8 @@ def _one_member(cluster: Cluster) -> list[Breach]:
     held = sorted(cluster.group.holds, key=lambda hold: (hold.partition, hold.since))
     for one, other in combinations(held, 2):
         is_other = one.partition == other.partition and one.member != other.member
-        if is_other and other.since < one.until and not _is_fenced(cluster, one, other.since):
+        are_owners = is_other and other.since < one.until
+        if are_owners and not any(_is_fenced(cluster, hold, other.since) for hold in (one, other)):
             text = f"{other.member} owns the partition, and {one.member}, too, which was not fenced"
             found.append(Breach("one-owner", other.since, one.partition, text))
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .search import SURVIVABLE, Explored, Space
+from .search import SURVIVABLE, Space
 
 UNREAD = {"simulation.consumers": 0}  # for settings whose invariants do not concern reads
 CLEAN = {"min.insync.replicas": 2, "unclean.leader.election.enable": False}
@@ -171,6 +171,18 @@ SETTINGS: dict[str, Setting] = {
         {**MEMBER_EPOCHS, **CLASSIC, "simulation.classic.members": 2},
         (*GROUP, "no-consumer-loss"),
     ),
+    "migration": Setting(
+        "the faults of member-epochs, and members of KIP-848's protocol replace classic ones, and some come back",
+        (*["rolling-upgrade"] * 4, *MEMBERS),
+        {
+            **MEMBER_EPOCHS,
+            **CLASSIC,
+            "simulation.consumers": 4,
+            "simulation.classic.members": 2,
+            "simulation.standby.consumers": 2,
+        },
+        (*GROUP, "no-consumer-loss"),
+    ),
     "transactions": Setting(
         "the faults of clean, and producers that write in transactions and give up soon",
         SURVIVABLE,
@@ -255,7 +267,7 @@ class Cell:
     near: int | None = None
 
 
-_SOUND = Cell()
+SOUND = Cell()
 # The oldest protocols have every fault that later ones fixed, so their other cells are not claimed to be sound.
 CELLS: dict[str, dict[str, Cell]] = {
     "clean": {
@@ -264,11 +276,11 @@ CELLS: dict[str, dict[str, Cell]] = {
         # an unclean election. Later a preferred election makes it leader (first in seed 16871): no-committed-loss.
         "kip-101": Cell(("no-divergence",), 2000, _LOSS, near=1726),
         "kip-279": Cell(unclaimed=_ALL),
-        **dict.fromkeys(("kip-320", "kraft", "kip-966", "last-known-leader"), _SOUND),
+        **dict.fromkeys(("kip-320", "kraft", "kip-966", "last-known-leader"), SOUND),
         "lag-max-messages": Cell(("no-false-shrink",), 20, _ALL),
-        "majority-quorum": _SOUND,
+        "majority-quorum": SOUND,
         "asynchronous": Cell(_LOSS, 40),
-        "follower-reads": _SOUND,
+        "follower-reads": SOUND,
         # A controller that was paused elects with its old view of the ISR (KAFKA-340, KAFKA-6082).
         "no-controller-epoch": Cell(("no-committed-loss", "one-leader-per-epoch"), 120, (*_ALL, "no-consumer-loss")),
     },
@@ -276,68 +288,69 @@ CELLS: dict[str, dict[str, Cell]] = {
         "high-watermark": Cell(_ALL, 20, ("no-duplicates", "no-reordering")),
         "kip-101": Cell(_ALL, 120, ("no-duplicates", "no-reordering")),
         **dict.fromkeys(("kip-279", "kip-320", "kraft", "kip-966", "last-known-leader"), Cell(_LOSS, 20)),
-        "majority-quorum": _SOUND,
+        "majority-quorum": SOUND,
         "asynchronous": Cell(_LOSS, 20),
     },
     "power": {
         "high-watermark": Cell(_ALL, 160),
         **dict.fromkeys(("kip-101", "kip-279"), Cell(_LOSS, 80, ("no-divergence",))),
         **dict.fromkeys(("kip-320", "kraft"), Cell(_LOSS, 80)),
-        "kip-966": _SOUND,
+        "kip-966": SOUND,
         **dict.fromkeys(("last-known-leader", "majority-quorum", "asynchronous"), Cell(_LOSS, 80)),
     },
     "blackout": {
         "high-watermark": Cell(_ALL, 20),
         **dict.fromkeys(("kip-101", "kip-279"), Cell(_LOSS, 20, ("no-divergence",))),
         **dict.fromkeys(("kip-320", "kraft"), Cell(_LOSS, 20)),
-        "kip-966": _SOUND,
+        "kip-966": SOUND,
         **dict.fromkeys(("last-known-leader", "majority-quorum", "asynchronous"), Cell(_LOSS, 20)),
     },
     "zombie": {
         "high-watermark": Cell(_ALL, 120),
-        **dict.fromkeys(("kip-320", "kraft", "kip-966", "last-known-leader", "majority-quorum"), _SOUND),
+        **dict.fromkeys(("kip-320", "kraft", "kip-966", "last-known-leader", "majority-quorum"), SOUND),
         "no-controller-epoch": Cell(("no-committed-loss",), 120, (*_ALL, "one-leader-per-epoch")),
     },
     "handover": {
         "kip-101": Cell(("no-committed-loss", "no-divergence"), 120, (*_ALL, "no-duplicates")),
-        **dict.fromkeys(("kip-279", "kip-320", "kraft", "kip-966", "majority-quorum"), _SOUND),
+        **dict.fromkeys(("kip-279", "kip-320", "kraft", "kip-966", "majority-quorum"), SOUND),
     },
     "lagging-mark": {
         "high-watermark": Cell(_ALL, 20),
         "kip-101": Cell(_LOSS, 20, ("no-divergence",)),
         "kip-279": Cell(_LOSS, 20),
-        **dict.fromkeys(("kip-320", "kraft", "kip-966", "majority-quorum"), _SOUND),
+        **dict.fromkeys(("kip-320", "kraft", "kip-966", "majority-quorum"), SOUND),
     },
     "flushed": {
         "high-watermark": Cell(_ALL, 800, near=720),
-        **dict.fromkeys(("kip-320", "kraft", "kip-966", "last-known-leader", "majority-quorum"), _SOUND),
+        **dict.fromkeys(("kip-320", "kraft", "kip-966", "last-known-leader", "majority-quorum"), SOUND),
         "asynchronous": Cell(_LOSS, 400, near=320),
     },
     "moving": {
         "high-watermark": Cell(_LOSS, 20, ("no-divergence",)),
         "kip-279": Cell(unclaimed=_ALL),
-        **dict.fromkeys(("kip-320", "kraft", "kip-966", "last-known-leader"), _SOUND),
+        **dict.fromkeys(("kip-320", "kraft", "kip-966", "last-known-leader"), SOUND),
     },
     "groups": {
         # A generation whose record is lost begins again, with other members.
         "high-watermark": Cell(("no-commit-loss",), 60, ("one-owner", "no-fenced-commit")),
-        **dict.fromkeys(("kip-320", "kraft", "kip-966"), _SOUND),
+        **dict.fromkeys(("kip-320", "kraft", "kip-966"), SOUND),
     },
-    "static-members": dict.fromkeys(("kraft", "kip-966"), _SOUND),
+    "static-members": dict.fromkeys(("kraft", "kip-966"), SOUND),
     "member-epochs": {
         "no-commit-fencing": Cell(("no-fenced-commit",), 20),
-        **dict.fromkeys(("kraft", "kip-966"), _SOUND),
+        **dict.fromkeys(("kraft", "kip-966"), SOUND),
     },
-    "both-protocols": {"no-commit-fencing": Cell(("no-fenced-commit",), 20), "kip-966": _SOUND},
+    "both-protocols": {"no-commit-fencing": Cell(("no-fenced-commit",), 20), "kip-966": SOUND},
+    "migration": {"no-commit-fencing": Cell(("no-fenced-commit",), 60), "kip-966": SOUND},
     "transactions": {
-        "kip-98": _SOUND,
+        "kip-98": SOUND,
         # A batch that was given up arrives after the abort marker (KIP-890).
         "kip-320": Cell(
             ("no-hanging-transaction",), 60, ("atomic-transactions", "no-aborted-read", "one-producer-epoch")
         ),
         # A repeated EndTxn or marker arrives in the next transaction of the same epoch (KIP-890, part 2).
         "kraft": Cell(unclaimed=("atomic-transactions", "no-aborted-read")),
-        "kip-966": _SOUND,
+        "kip-966": SOUND,
     },
     "processing": {
         # A member that was paused commits after another took its partitions over (KIP-447).
@@ -346,19 +359,19 @@ CELLS: dict[str, dict[str, Cell]] = {
         # begin at a leader that was replaced, whose log ends before them. auto.offset.reset then repeats records.
         "kip-320": Cell(unclaimed=("exactly-once", "at-least-once", *TRANSACTIONS)),
         "kraft": Cell(unclaimed=("exactly-once", "at-least-once", "atomic-transactions", "no-aborted-read")),
-        "kip-966": _SOUND,
+        "kip-966": SOUND,
     },
     "at-least-once": {"kip-966": Cell(("exactly-once",), 20)},
     "compacted": {
         "high-watermark": Cell(("no-committed-loss",), 60, (*_ALL, "newest-value-stays", "no-consumer-loss")),
-        **dict.fromkeys(("kip-320", "kraft", "kip-966"), _SOUND),
+        **dict.fromkeys(("kip-320", "kraft", "kip-966"), SOUND),
     },
-    "compacted-coordinators": {"kip-966": _SOUND},
+    "compacted-coordinators": {"kip-966": SOUND},
     "calm": {
-        **dict.fromkeys(("kip-101", "kip-279", "kip-320", "kraft", "kip-966", "majority-quorum"), _SOUND),
+        **dict.fromkeys(("kip-101", "kip-279", "kip-320", "kraft", "kip-966", "majority-quorum"), SOUND),
         "lag-max-messages": Cell(("no-false-shrink",), 20),
         "follower-reads": Cell(("no-stale-read",), 20),
-        "no-controller-epoch": _SOUND,
+        "no-controller-epoch": SOUND,
     },
 }
 
@@ -366,30 +379,3 @@ CELLS: dict[str, dict[str, Cell]] = {
 def space(variant: str, setting: str) -> Space:
     """The search space of a cell."""
     return Space(variant, SETTINGS[setting].kinds, SETTINGS[setting].options)
-
-
-def differences(setting: str, variant: str, explored: Explored) -> list[str]:
-    """How the result of a search differs from the cell, as sentences."""
-    cell = CELLS[setting][variant]
-    missing = [f"{name} was not broken in {explored.runs} runs" for name in cell.broken if name not in explored.first]
-    allowed = (*cell.broken, *cell.unclaimed)
-    extra = [
-        f"{name} is broken by seed {seed}: {text}"
-        for name, (seed, text) in explored.first.items()
-        if name not in allowed
-    ]
-    return [f"{variant}, {setting}: {sentence}" for sentence in missing + extra]
-
-
-def table() -> str:
-    """The matrix in Markdown."""
-    lines = ["| setting | variant | breaks | within runs |", "|---|---|---|---|"]
-    for setting, cells in CELLS.items():
-        first = f"**{setting}**: {SETTINGS[setting].summary}"
-        sound = [variant for variant, cell in cells.items() if cell == _SOUND]
-        for variant, cell in cells.items():
-            if cell.broken:
-                lines.append(f"| {first} | {variant} | {', '.join(cell.broken)} | {cell.runs} |")
-                first = ""
-        lines.append(f"| {first} | {', '.join(sound)} | nothing | |")
-    return "\n".join(line for line in lines if not line.endswith("|  | nothing | |"))

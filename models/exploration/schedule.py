@@ -1,7 +1,8 @@
 """Random schedules of faults, drawn from a seed.
 
 Some names are patterns of several faults: `unclean` kills followers, then the leader, and restarts the followers
-first; `rolling` shuts brokers down one after the other; `blackout` cuts the power of all.
+first; `rolling` shuts brokers down one after the other; `blackout` cuts the power of all; `rolling-upgrade` replaces
+classic members by those of KIP-848's protocol.
 """
 
 from __future__ import annotations
@@ -84,6 +85,20 @@ def _of_member(kind: str, low: int, high: int) -> Pattern:
         return [Fault(at, kind, (rng.below(config.consumers),), rng.time(low, high))]
 
     return draw
+
+
+def _rolling_upgrade(rng: Draw, config: Config, at: int) -> list[Fault]:
+    """Members of KIP-848's protocol, which stand by, replace the classic ones one by one; perhaps some are put back."""
+    pairs = list(zip(range(config.classic_members), range(config.classic_members, config.consumers), strict=False))
+    if not pairs:
+        raise ConfigError("the fault rolling-upgrade needs simulation.classic.members and as many other members")
+    if rng.chance(0.5):
+        pairs += [(new, old) for old, new in pairs[: rng.between(1, len(pairs))]]
+    faults = []
+    for pair in pairs:
+        faults.append(Fault(at, "consumer-replace", pair, rng.time(50, 2000)))
+        at += rng.time(100, 2500)
+    return faults
 
 
 def _one_way(rng: Draw, config: Config, at: int) -> list[Fault]:
@@ -224,6 +239,7 @@ PATTERNS: dict[str, Pattern] = {
     "controller-pause": _controller_pause,
     "consumer-crash": _of_member("consumer-crash", 100, 4000),
     "consumer-shutdown": _of_member("consumer-shutdown", 100, 4000),
+    "rolling-upgrade": _rolling_upgrade,
     "consumer-pause": _of_member("consumer-pause", 500, 6000),
     "preferred-election": _single("preferred-election", 0, 0, 0),
     "unclean": _unclean,

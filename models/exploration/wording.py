@@ -150,6 +150,9 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
         f"coordinator {node} has loaded the group: generation {generation}, {members} members,"
         f" {len(offsets)} committed offsets"
     ),
+    "group-converted": lambda node, protocol, generation: (
+        f"coordinator {node} converts the group of generation {generation} to {protocol} protocol"
+    ),
     "transactions-loaded": lambda node, ids, ongoing, prepared: (
         f"coordinator {node} has loaded {ids} transactional ids: {ongoing} open transactions, {prepared} prepared ones"
     ),

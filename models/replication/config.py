@@ -171,6 +171,14 @@ class Config:
     consumer_heartbeat: int = setting(5 * SECOND, "group.consumer.heartbeat.interval.ms", least=1)
     # how many members of a group of KIP-848's protocol use the classic one: c0, c1, …
     classic_members: int = setting(0, "simulation.classic.members")
+    # of them, those that start only when the fault consumer-replace starts them: the last ones
+    standby_consumers: int = setting(0, "simulation.standby.consumers")
+    # which conversions of a group with both kinds of members are permitted: coordinators/convertible_group.py
+    migration_policy: str = setting(
+        "bidirectional",
+        "group.consumer.migration.policy",
+        choices=("disabled", "upgrade", "downgrade", "bidirectional"),
+    )
     group_delay: int = setting(3 * SECOND, "group.initial.rebalance.delay.ms")
     # Kafka has 50 partitions; here only the group's own exists
     offsets_partitions: int = setting(1, "offsets.topic.num.partitions", least=1)

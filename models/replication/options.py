@@ -40,6 +40,7 @@ OTHER_PROTOCOL = {
     ),
 }
 OF_MEMBERS = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
+POLICY = "group.consumer.migration.policy"
 # What a setting needs that only a group has.
 A_GROUP = "a group: set partition.assignment.strategy or group.protocol=consumer"
 UNITS = {".ms": MS, ".seconds": SECOND, ".minutes": 60 * SECOND}
@@ -121,6 +122,8 @@ def _refuse_other_protocol(config: Config, options: Mapping[str, Any]) -> None:
     for name in OTHER_PROTOCOL[config.group_protocol]:
         if name in options and options[name] != "" and name not in of_classic_members:
             raise ConfigError(f"{name} has no effect with group.protocol={config.group_protocol}")
+    if POLICY in options and not config.classic_members:
+        raise ConfigError(f"{POLICY} has no effect without members of both protocols: set simulation.classic.members")
 
 
 def _with_producer_defaults(config: Config, named: Mapping[str, Any]) -> Config:
@@ -232,6 +235,10 @@ def _check_group(config: Config) -> None:
         raise ConfigError(f"simulation.static.members needs {A_GROUP}")
     if config.classic_members:
         _check_classic_members(config)
+    if config.standby_consumers and (not config.has_group or config.standby_consumers >= config.consumers):
+        raise ConfigError(
+            f"simulation.standby.consumers needs {A_GROUP}, with more members than {config.standby_consumers}"
+        )
     if config.has_member_epochs and config.consumer_session <= config.consumer_heartbeat:
         raise ConfigError(
             "group.consumer.session.timeout.ms must be longer than group.consumer.heartbeat.interval.ms "

@@ -43,7 +43,7 @@ class Run:
         assigned = assign_replicas(config.assignment, cluster.broker_ids, *size, config.assignment_start, config.racks)
         cluster.quorum.create(assigned)
         cluster.ledger.states = list(cluster.quorum.states)
-        for number, consumer in enumerate(cluster.consumers):
+        for number, consumer in enumerate(cluster.consumers[: config.consumers - config.standby_consumers]):
             loop.at(CONSUMERS_START + config.start_late + number * config.consumers_stagger, consumer.start)
         for number, producer in enumerate(cluster.producers):
             loop.at(config.producers_start + number * config.producers_stagger, producer.start)

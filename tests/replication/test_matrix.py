@@ -14,7 +14,8 @@ from logjudge.histories.simulation.scenarios import load
 from logjudge.histories.simulation.scenarios import names as scenarios
 from logjudge.models.exploration import compare
 from logjudge.models.exploration.invariants import breaches
-from logjudge.models.exploration.matrix import CELLS, SETTINGS, Cell, differences, space, table
+from logjudge.models.exploration.matrix import CELLS, SETTINGS, Cell, space
+from logjudge.models.exploration.matrix_text import differences, table
 from logjudge.models.exploration.search import Explored, explore
 from logjudge.models.exploration.truth import longest_silence
 from logjudge.models.replication.config import SECOND

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..coordinators.group_requests import (
     FETCH,
+    GROUP_NOT_FOUND,
     HEARTBEAT,
     JOIN,
     LEAVE,
@@ -103,6 +104,10 @@ class EpochMember(GroupConsumer):
             # supervisor starts again.
             self.crash(error)
             self._is_refused = True
+            self._restart_later()
+        elif error == GROUP_NOT_FOUND:
+            # The group is a classic one, and is not converted. An unexpected error ends the application, too.
+            self.crash(error)
             self._restart_later()
         elif error != STALE_EPOCH:
             super()._lose_membership(error)

@@ -287,6 +287,8 @@ class GroupConsumer(Consumer):
         elif response.kind == COMMIT:
             self._end_commit(error, response.generation)
         elif error == REBALANCING:
+            # A new member whose group was converted before it had a generation: it keeps its id (KIP-394).
+            self.member = self.member or response.member
             self._phase = STABLE
             self._needs_rejoin = True
             self._begin_poll()

@@ -5,12 +5,12 @@ Simplification: a new member gets its id at once, as before KIP-394.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from ..requests import NOT_LEADER
-from .group_members import Group, GroupMembers
+from .group_members import Assigned, Group, GroupMembers
 from .group_requests import (
     COMMIT,
     FENCED_INSTANCE,
@@ -56,7 +56,7 @@ class ClassicGroup(GroupMembers):
         self._state, self._leader = EMPTY, ""
         self._members: dict[str, Member] = {}
         self._static: dict[str, str] = {}  # group.instance.id -> member (KIP-345)
-        self._assigned_last: tuple[tuple[str, str, tuple[int, ...]], ...] = ()  # the last assignment in the log
+        self._assigned_last: tuple[Assigned, ...] = ()  # the last assignment in the log
         self._earliest = 0  # when a rebalance may complete
         self._latest = 0  # when it completes without the members that did not join
 
@@ -178,8 +178,11 @@ class ClassicGroup(GroupMembers):
         now, config = self._process.loop.now, self._config
         self._earliest = now + (config.group_delay if self._state in (EMPTY, DEAD) else 0)
         self._latest = now + config.max_poll_interval
+        is_completing = self._state == COMPLETING
         self._state = PREPARING
         for member in self._members.values():
+            if is_completing:
+                member.assignment = ()
             if member.sync is not None:
                 self._group.respond(member.sync, REBALANCING)
                 member.sync = None
@@ -203,8 +206,6 @@ class ClassicGroup(GroupMembers):
         self._state = COMPLETING
         joined = {name: member for name, member in self._members.items() if member.join is not None}
         self._leader = self._leader if self._leader in joined else min(joined)
-        for member in self._members.values():
-            member.assignment = ()
         for name, member in joined.items():
             self._respond_joined(name, member)
 
@@ -256,9 +257,40 @@ class ClassicGroup(GroupMembers):
     def is_empty(self) -> bool:
         return self._state == EMPTY
 
-    def delete_group(self, now: int) -> list[GroupRecord]:
+    def delete_group(self, now: int) -> list[GroupRecord]:  # noqa: ARG002
         self._state, self._group.generation, self._leader = DEAD, 0, ""
-        return [GroupRecord(0, "", None, None, now, is_tombstone=True)]
+        return self.tombstones()
+
+    # --- conversion from and to a group of KIP-848's protocol
+
+    def assignments(self) -> list[Assigned]:
+        """The members, each with the last assignment that it got (resetAndPropagateAssignmentWithError clears it)."""
+        return [(name, member.client, member.assignment) for name, member in self._members.items()]
+
+    def epochs(self) -> dict[str, int]:
+        """The members, each with the generation."""
+        return dict.fromkeys(self._members, self._group.generation)
+
+    def tombstones(self) -> list[GroupRecord]:
+        """The records that remove the group."""
+        return [GroupRecord(0, "", None, None, self._process.loop.now, is_tombstone=True)]
+
+    def dissolve(self) -> None:
+        """It was converted: the members that wait for others are to join again."""
+        for request in self.parked():
+            self._group.respond(request, REBALANCING)
+        self._members, self._state = {}, DEAD
+
+    def adopt(self, assigned: Sequence[Assigned]) -> GroupRecord:
+        """Take the members of a group of KIP-848's protocol. Returns the group's record."""
+        self._assigned_last = tuple(sorted(assigned))
+        self._leader = self._assigned_last[0][0]
+        self.begin_sessions(self._process.loop.now)
+        return self._record({name: mine for name, _, mine in assigned})
+
+    def rebalance(self) -> None:
+        """Let all members join again."""
+        self._prepare_rebalance()
 
     def _remove(self, name: str) -> None:
         del self._members[name]

@@ -72,6 +72,7 @@ class ConsumerGroup(GroupMembers):
         self._partitions = 0  # of the topic, at the group's epoch
         self._changed_at = 0  # the log's end after the last change
         self._pending: deque[Pending] = deque()
+        self._conversion: list[GroupRecord] = []  # records of the conversion, which the next change writes
 
     # --- the state as the log's records make it
 
@@ -79,7 +80,7 @@ class ConsumerGroup(GroupMembers):
         now, name = self._process.loop.now, record.member
         if isinstance(record, MemberRecord):
             if record.is_tombstone:
-                del self._members[name]
+                self._members.pop(name, None)  # compaction may have removed the value
             else:
                 self._members[name] = Member(record.client, record.instance)
         elif isinstance(record, EpochRecord):
@@ -108,11 +109,12 @@ class ConsumerGroup(GroupMembers):
     def _change(self, records: list[GroupRecord], request: GroupRequest | None = None) -> bool:
         """Append records and apply them; returns whether they were appended. Then the request may be answered."""
         before = self._group.log_end
-        self._group.write(records, lambda *_: self._answer())
+        self._group.write([*self._conversion, *records], lambda *_: self.answer())
         if self._group.log_end == before:
             if request is not None:
                 self._group.respond(request, NOT_AVAILABLE)
             return False
+        self._conversion = []
         for record in records:
             self.replay(record)
         self._changed_at = self._group.log_end
@@ -123,9 +125,10 @@ class ConsumerGroup(GroupMembers):
         """Answer a request once everything that it depends on is replicated."""
         epochs = {name: member.current.epoch for name, member in self._members.items()}
         self._pending.append(Pending(self._changed_at, self._target_epoch, epochs, request))
-        self._answer()
+        self.answer()
 
-    def _answer(self) -> None:
+    def answer(self) -> None:
+        """Send the responses whose effect is replicated."""
         while self._pending and self._pending[0].end <= self._group.replicated_end:
             done = self._pending.popleft()
             now = self._process.loop.now
@@ -148,7 +151,7 @@ class ConsumerGroup(GroupMembers):
         elif request.kind == HEARTBEAT:
             self._move(request)
         elif request.kind == LEAVE:
-            self._change(self._departure(request), request)
+            self._leave(request)
         else:
             self._group.commit(request)
 
@@ -237,19 +240,20 @@ class ConsumerGroup(GroupMembers):
 
     # --- members that leave
 
-    def _departure(self, request: GroupRequest) -> list[GroupRecord]:
-        """The records of a member that leaves. A static one keeps its partitions until its session ends."""
+    def _leave(self, request: GroupRequest) -> None:
+        """A member leaves. A static one keeps its partitions until its session ends."""
         if not request.instance:
-            return self._removal(request.member)
+            self._remove(request.member, request)
+            return
         name, now = request.member, self._process.loop.now
         self._process.report("static-member-away", name)
         current = replace(self._members[name].current, epoch=AWAY, revoking=())
-        return [CurrentRecord(AWAY, name, time=now, current=current)]
+        self._change([CurrentRecord(AWAY, name, time=now, current=current)], request)
 
-    def _removal(self, name: str) -> list[GroupRecord]:
-        """The records that remove a member and raise the group's epoch."""
+    def _remove(self, name: str, request: GroupRequest | None = None) -> bool:
+        """Remove a member and raise the group's epoch; returns whether the log took that."""
         raised = EpochRecord(self._group.generation + 1, time=self._process.loop.now, partitions=self._partitions)
-        return [*self._tombstones(name), raised]
+        return self._change([*self._tombstones(name), raised], request)
 
     def _tombstones(self, name: str) -> list[GroupRecord]:
         now = self._process.loop.now
@@ -257,11 +261,11 @@ class ConsumerGroup(GroupMembers):
 
     def tick(self, now: int) -> None:
         """Fence members whose session ended, or that did not give their partitions up in time."""
-        self._answer()
+        self.answer()
         for name, member in list(self._members.items()):
-            if now >= min(member.deadline, member.revoke_by):
+            if name in self._members and now >= min(member.deadline, member.revoke_by):
                 epoch, is_late = member.current.epoch, now < member.deadline
-                if self._change(self._removal(name)):
+                if self._remove(name):
                     self._process.report("member-fenced", name, epoch, is_late)
 
     def is_empty(self) -> bool:

@@ -3,16 +3,18 @@
 The coordinator assigns to all. A classic member's generation is its member epoch: its heartbeats tell it to join again
 when its assignment is to change, JoinGroup moves it towards its target, and SyncGroup has its partitions. There is no
 leader among the members (classicGroupJoinToConsumerGroup and the methods beside it in GroupMetadataManager).
+convertible_group.py converts a classic group to this one, and back.
 
-Simplifications: the group is of KIP-848's protocol from its first member to its last, whereas with
-group.consumer.migration.policy Kafka converts a classic group when the first member of the new protocol joins, and back
-when the last one leaves. A member that joined and does not sync is removed when its session ends.
+Simplification: a member that joined and does not sync is removed when its session ends.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ..config import NEVER
-from .consumer_group import ConsumerGroup, Member
+from .consumer_group import ConsumerGroup, Member, Pending
+from .group_members import Assigned, Group
 from .group_requests import (
     HEARTBEAT,
     ILLEGAL_GENERATION,
@@ -21,13 +23,29 @@ from .group_requests import (
     REBALANCING,
     SYNC,
     UNKNOWN_MEMBER,
+    CurrentRecord,
+    EpochRecord,
+    GroupRecord,
     GroupRequest,
+    MemberRecord,
+    TargetRecord,
 )
-from .reconciliation import UNRELEASED, UNREVOKED
+from .reconciliation import UNRELEASED, UNREVOKED, CurrentAssignment
+
+DOWNGRADES = ("downgrade", "bidirectional")
 
 
 class MixedGroup(ConsumerGroup):
-    """The requests of classic members."""
+    """The requests of classic members. `downgrade` converts the group when the given member leaves."""
+
+    def __init__(
+        self,
+        group: Group,
+        count_partitions: Callable[[], int],
+        downgrade: Callable[[str, GroupRequest | None], bool],
+    ) -> None:
+        super().__init__(group, count_partitions)
+        self._downgrade = downgrade
 
     def _session_of(self, client: str) -> int:
         return self._config.group_session if self._config.is_classic(client) else super()._session_of(client)
@@ -82,3 +100,62 @@ class MixedGroup(ConsumerGroup):
     def refuse_fetch(self, request: GroupRequest) -> str:
         """The classic protocol refuses nobody."""
         return "" if self._config.is_classic(request.client) else super().refuse_fetch(request)
+
+    # --- conversion from and to a classic group
+
+    def replace(self, tombstones: list[GroupRecord]) -> None:
+        """Begin without members, in place of a group with these tombstones."""
+        self._conversion = tombstones
+
+    def adopt(self, tombstones: list[GroupRecord], assigned: Sequence[Assigned]) -> None:
+        """Take the members of a classic group, with its generation as their epoch (ConsumerGroup.fromClassicGroup).
+
+        The records are written with the next change.
+        """
+        now, epoch = self._process.loop.now, self._group.generation
+        values: list[GroupRecord] = [MemberRecord(0, name, time=now, client=client) for name, client, _ in assigned]
+        values.append(EpochRecord(epoch, time=now))
+        values += [TargetRecord(epoch, name, time=now, target=mine) for name, _, mine in assigned]
+        values.append(EpochRecord(epoch, time=now, of_target=True))
+        for name, _, mine in assigned:
+            current = CurrentAssignment(epoch, epoch, assigned=mine)
+            values.append(CurrentRecord(epoch, name, time=now, current=current))
+        for record in values:
+            self.replay(record)
+        for member in self._members.values():
+            member.deadline = now + self._session_of(member.client)
+        self._conversion = [*tombstones, *values]
+
+    def _remove(self, name: str, request: GroupRequest | None = None) -> bool:
+        if not self._is_last_of_protocol(name) or self._config.migration_policy not in DOWNGRADES:
+            return super()._remove(name, request)
+        return self._downgrade(name, request)
+
+    def _is_last_of_protocol(self, name: str) -> bool:
+        """Whether only classic members remain without this one, which is not classic."""
+        is_classic = {each: self._config.is_classic(member.client) for each, member in self._members.items()}
+        return len(is_classic) > 1 and not is_classic.pop(name) and all(is_classic.values())
+
+    def targets_without(self, leaving: str) -> list[Assigned]:
+        """The members but one, each with its target."""
+        return [(name, each.client, each.target) for name, each in self._members.items() if name != leaving]
+
+    def dissolution(self) -> list[GroupRecord]:
+        """The records that remove the members and the group (ConsumerGroup.createGroupTombstoneRecords)."""
+        now = self._process.loop.now
+
+        def of_each(kind: type[GroupRecord]) -> list[GroupRecord]:
+            return [kind(0, name, time=now, is_tombstone=True) for name in self._members]
+
+        of_target, of_group = (EpochRecord(0, time=now, is_tombstone=True, of_target=each) for each in (True, False))
+        return [*of_each(CurrentRecord), *of_each(TargetRecord), of_target, *of_each(MemberRecord), of_group]
+
+    def dissolve(self, request: GroupRequest | None, epochs: dict[str, int]) -> None:
+        """It was converted, by a request that is answered once the conversion is replicated. `epochs` of its members
+        are those since then."""
+        self._members = {}
+        self._pending.append(Pending(self._group.log_end, 0, epochs, request))
+
+    def is_waiting(self) -> bool:
+        """Whether anything waits for replication."""
+        return bool(self._pending)

@@ -16,12 +16,11 @@ from ..requests import Request
 from ..storage.transactions import FIRST_TRANSACTIONAL
 from .classic_group import ClassicGroup
 from .consumer_group import ConsumerGroup
+from .convertible_group import ConvertibleGroup
 from .group_coordinator import GroupCoordinator
 from .group_ledger import GroupLedger
-from .group_members import Group, GroupMembers
 from .group_requests import GroupRecord, GroupRequest
 from .markers import MarkerHandler
-from .mixed_group import MixedGroup
 from .transaction_coordinator import TransactionCoordinator
 from .transaction_ledger import TransactionLedger
 from .transaction_requests import MarkerRequest, TransactionRecord, TransactionRequest
@@ -60,13 +59,13 @@ class CoordinatorServices:
             known = (metadata.get(partition, ABSENT) for partition in range(self._config.partitions))
             return sum(state.epoch >= 0 for state in known)
 
-        def make_members(group: Group) -> GroupMembers:
-            if not self._config.has_member_epochs:
-                return ClassicGroup(group)
-            kind = MixedGroup if self._config.classic_members else ConsumerGroup
-            return kind(group, count_partitions)
-
-        self.groups = GroupCoordinator(parts, produces, logs.group_records, logs.group, make_members)
+        of_group = parts, produces, logs.group_records, logs.group
+        if not self._config.has_member_epochs:
+            self.groups = GroupCoordinator(*of_group, ClassicGroup)
+        elif self._config.classic_members:
+            self.groups = ConvertibleGroup(*of_group, count_partitions)
+        else:
+            self.groups = GroupCoordinator(*of_group, lambda group: ConsumerGroup(group, count_partitions))
         self.transactions = TransactionCoordinator(
             parts, produces, logs.transaction_records, logs.transactions, inboxes, leader_of, logs.pids.__next__
         )

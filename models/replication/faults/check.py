@@ -56,7 +56,9 @@ def check_fault(fault: Fault, config: Config) -> None:
     for node in (*fault.nodes, *fault.to):
         if node not in known:
             raise ConfigError(f"the fault {fault.kind} names node {node}; possible are {', '.join(map(str, known))}")
-    if fault.kind in ("consumer-pause", "consumer-shutdown") and not config.has_group:
+    if fault.kind == "consumer-replace" and (len(fault.nodes) != 2 or fault.nodes[0] == fault.nodes[1]):
+        raise ConfigError(f"the fault consumer-replace needs two members, the old and the new one, not {fault.nodes}")
+    if fault.kind in ("consumer-pause", "consumer-shutdown", "consumer-replace") and not config.has_group:
         raise ConfigError(f"the fault {fault.kind} needs {A_GROUP}")
     if fault.kind == "delete-records" and config.compacts:
         # KafkaApis.handleDeleteRecordsRequest: POLICY_VIOLATION

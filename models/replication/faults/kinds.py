@@ -228,6 +228,18 @@ def consumer_shutdown(target: Target, fault: Fault) -> Lasting:
     return free
 
 
+def consumer_replace(target: Target, fault: Fault) -> Lasting:
+    """The first member closes as it should, and the second one starts in its place, as in a rolling upgrade."""
+    by_index = {member.index: member for member in _members(target, fault)}
+    old, new = fault.nodes
+    by_index[old].close()
+    by_index[old].incarnation += not by_index[old].alive  # so that a supervisor does not start it again
+    yield
+    if not by_index[new].alive:
+        by_index[new].start()
+    return None
+
+
 def _members(target: Target, fault: Fault) -> list[GroupConsumer]:
     return [each for each in target.consumers if isinstance(each, GroupConsumer) and each.index in fault.nodes]
 
@@ -279,6 +291,7 @@ def cancel_reassignment(target: Target, fault: Fault) -> None:
 _ALL: tuple[Callable[[Target, Fault], Lasting | None], ...] = (
     *(crash, power_loss, shutdown, pause, slow_disk, disk_full, partition, one_way, delay, loss, duplication),
     *(clock_skew, controller_crash, controller_pause, consumer_crash, consumer_shutdown, consumer_pause),
+    consumer_replace,
     *(delete_records, preferred_election, reassignment, cancel_reassignment, add_partitions, consumer_seek),
 )
 FAULTS = {kind.__name__.replace("_", "-"): kind for kind in _ALL}
