@@ -268,4 +268,4 @@ def test_a_slow_compilation_is_announced_unless_quiet(
         with silenced() if quiet else nullcontext():
             _compile()
         printed = capfd.readouterr().err
-        assert printed == "" if quiet else printed.startswith("compiling the search, once")
+        assert printed == "" if quiet else printed.startswith("loading the search; the first time it is compiled")
