@@ -3,7 +3,7 @@
 `docker compose logs` writes `kafka-1  | `, `kubectl logs --prefix` writes `[pod/kafka-0/kafka] `, journald a time, the
 host and the unit; `--timestamps` adds a time, and files below /var/log/pods have the stream behind it. One such file
 may hold the lines of several brokers. Strimzi's containers write lines in layouts of their own: with the thread, and
-since Kafka 4.0 without milliseconds (default-logging/KafkaCluster.properties).
+since Kafka 4.0 without milliseconds (default-logging/KafkaCluster.properties). json_log.py reads lines in JSON.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..files import HEAD_BYTES, Split, blocks, compression_of, head_of
+from .json_log import from_json
 
 STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
 _COLOUR = r"(?:\x1b\[[\d;]*m)*"
@@ -37,6 +38,8 @@ def split_prefix(line: str) -> tuple[str, str]:
 
 def in_kafkas_layout(line: str) -> str:
     """A line without a prefix as Kafka's own configuration writes it: `[time] LEVEL message (logger)`."""
+    if line.startswith("{"):
+        line = from_json(line)
     found = _STRIMZI.match(line)
     if found is None:
         return line

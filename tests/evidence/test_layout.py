@@ -218,7 +218,7 @@ def test_a_log_without_times_is_unreadable(text, tmp_path):
     log.parent.mkdir(parents=True)
     log.write_text(text)
     assert [part.kind for part in find_parts(tmp_path)] == ["log"]
-    log.write_text('{"timestamp": "2026-11-20T10:00:00Z", "message": "started", "level": "INFO"}\n')
+    log.write_text('{"when": "2026-11-20T10:00:00Z", "message": "started", "level": "INFO"}\n')
     [part] = find_parts(tmp_path)
     assert (part.kind, part.broker, part.reason) == ("unreadable", "1", UNDATED)
 
