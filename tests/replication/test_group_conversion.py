@@ -179,6 +179,13 @@ def test_conversions_survive_faults(seed: int, strategy: str) -> None:
     assert {hold.partition for hold in cluster.group.holds} == {0, 1, 2}
 
 
+@pytest.mark.parametrize("seed", [20012, 20060])
+def test_members_are_counted_once_the_log_has_the_conversion(seed: int) -> None:
+    """The partition of the group has too few replicas in the ISR for a while, and members come and go meanwhile."""
+    cluster = space("no-commit-fencing", "both-protocols").scenario(seed).run()
+    assert breaches(cluster, ("one-owner",)) == {}
+
+
 def test_the_search_converts_groups_in_both_directions() -> None:
     found = [protocol for seed in range(12) for protocol, _ in conversions(run(drawn(seed, "range"))[1])]
     assert found.count(UP) > 3

@@ -11,7 +11,7 @@ A group without members is replaced by one of the other protocol, whatever the p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..brokers.part import Parts
 from ..brokers.produce import ProduceHandler
@@ -28,6 +28,7 @@ from .group_requests import (
     GroupRecord,
     GroupRequest,
 )
+from .log_coordinator import Done
 from .mixed_group import MixedGroup
 
 UPGRADES = ("upgrade", "bidirectional")
@@ -130,7 +131,7 @@ class ConvertibleGroup(GroupCoordinator):
         mixed, classic, end = self.members, ClassicGroup(self), self.log_end
         assert isinstance(mixed, MixedGroup)
         targets = mixed.targets_without(leaving)
-        self.write([*mixed.dissolution(), classic.adopt(targets)], lambda *_: self._downgraded(mixed))
+        self.write([*mixed.dissolution(), classic.adopt(targets)], lambda *_: None)
         if self.log_end == end:
             if request is not None:
                 self.respond(request, NOT_AVAILABLE)
@@ -142,20 +143,28 @@ class ConvertibleGroup(GroupCoordinator):
         self._process.report("group-converted", "the classic", self.generation)
         return True
 
-    def _downgraded(self, former: MixedGroup) -> None:
-        former.answer()
-        self._report_members()
+    def write(self, records: Sequence[GroupRecord], done: Done) -> None:
+        """Append records. What waits for the log in a converted group is answered before what is `done` then."""
+
+        def finished(error: str, base: int) -> None:
+            self._report_members()
+            done(error, base)
+
+        super().write(records, finished)
 
     # --- for invariants
 
     def _tick_loaded(self, now: int) -> None:
-        for former in self._former:
-            former.answer()
         super()._tick_loaded(now)
         self._report_members()
 
     def _report_members(self) -> None:
-        """In a classic group the generation is the epoch of all members, once the conversion is replicated."""
+        """In a classic group the generation is the epoch of all members, once the conversion is replicated.
+
+        Responses of the converted group are sent before.
+        """
+        for former in self._former:
+            former.answer()
         self._former = [former for former in self._former if former.is_waiting()]
         if isinstance(self.members, ClassicGroup) and not self._former:
             self.ledger.on_members(self.members.epochs(), self._epoch, self._process.loop.now)
