@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,6 +11,7 @@ from ..analysis.wording import plural, span
 from . import style
 from .leadership import leader_at
 from .scale import Scale, mark_cuts, offset_axis, scale_of
+from .time_axis import time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +34,7 @@ HALF = 0.3  # of a row: half the height of a log
 NOTE: dict[str, Any] = {"fontsize": 8, "zorder": 8, "bbox": {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}}
 
 Record = dict[str, Any]
+TimeText = Callable[[int], str]
 
 
 def subjects(figures: Record) -> list[Record]:
@@ -54,7 +58,7 @@ def draw(figures: Record, partition: str) -> Figure:
         looks = _looks(logs)
         cuts = _cuts_by_panel(evidence, logs)
         for log, axis, own in zip(logs, axes, cuts, strict=True):
-            _panel(axis, evidence, log, scale, looks, own)
+            _panel(axis, evidence, log, scale, looks, own, partial(time_text, figures))
         offset_axis(axes[-1], scale)
         _legend(axes[0], logs, looks)
     return figure
@@ -199,7 +203,13 @@ def _key(block: list[Any]) -> tuple[str, Any]:
 
 
 def _panel(
-    axis: Axes, evidence: Record, log: Record, scale: Scale, looks: dict[Any, Any], cuts: list[_Truncation]
+    axis: Axes,
+    evidence: Record,
+    log: Record,
+    scale: Scale,
+    looks: dict[Any, Any],
+    cuts: list[_Truncation],
+    at: TimeText,
 ) -> None:
     from matplotlib.patches import Rectangle
 
@@ -213,7 +223,7 @@ def _panel(
             style.bar(axis, -row, left, max(right, left + 0.002), 2 * HALF, **look)
             _label(axis, block, scale, -row, colour)
         _end(axis, broker, scale, row)
-        _truncations(axis, [cut for cut in cuts if cut.broker == broker["broker"]], scale, row)
+        _truncations(axis, [cut for cut in cuts if cut.broker == broker["broker"]], scale, row, at)
     for first, last in log["differ"]:
         left, right = scale.place(first), scale.place(last + 1)
         frame = Rectangle((left, -len(brokers) + 0.36), max(right - left, 0.004), len(brokers) + 0.24, fill=False)
@@ -226,7 +236,7 @@ def _panel(
     axis.set_yticks([-row for row in range(len(brokers))], names)
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
-    when = "" if log["time"] is None else f", {log['time'] / 1e9:.1f} s"
+    when = "" if log["time"] is None else f", {at(log['time'])}"
     named = f"snapshot {style.printable(log['name'], 30)}{when}" if log["name"] else "end of the run"
     ranges = " and ".join(span(first, last) for first, last in log["differ"][:2])
     more = f" and {plural(len(log['differ']) - 2, 'more range')}" if len(log["differ"]) > 2 else ""
@@ -263,14 +273,14 @@ def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
         style.note(axis, f"high watermark {mark}", (x, -row + HALF), offset, ha=align, va="baseline", **NOTE)
 
 
-def _truncations(axis: Axes, cuts: list[_Truncation], scale: Scale, row: int) -> None:
+def _truncations(axis: Axes, cuts: list[_Truncation], scale: Scale, row: int, at: TimeText) -> None:
     """Draws the truncations of a broker before or after a panel, each with its text if there is room."""
     free = 0.0
     for cut in sorted(cuts, key=lambda cut: cut.end):
         x = scale.place(cut.end)
         axis.vlines(x, -row - HALF - 0.1, -row + HALF + 0.1, style.INK, (0, (3, 2)), linewidth=2, zorder=9)
         known = f" from {cut.was}" if cut.was is not None else ""
-        text = f"{'after' if cut.follows else 'before'}: truncated{known} to {cut.end} at {cut.time / 1e9:.1f} s"
+        text = f"{'after' if cut.follows else 'before'}: truncated{known} to {cut.end} at {at(cut.time)}"
         width = 0.008 * len(text)
         right = x + width > 1
         if x - width * right >= free:

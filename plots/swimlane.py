@@ -9,7 +9,7 @@ from ..analysis.wording import plural
 from . import style
 from .leadership import Led, down_spells, leaders_between, lives, without_leader
 from .log_ends import draw_log_ends, final_ends
-from .time_axis import SINCE_START, bands_of, clock, draw_bands, lanes, seconds_axis
+from .time_axis import SINCE_START, bands_of, clock, draw_bands, has_clients, lanes, seconds_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +83,7 @@ def draw(figures: Record, partition: str) -> Figure:
             return style.empty_sheet(name, "No dated leader of this partition is recorded in the brokers' files.")
         low, high = span_of(figures, evidence)
         # Without clients the axis begins with the first event.
-        window = _Window(low, high, 0 if _has_span(figures) else low)
+        window = _Window(low, high, 0 if has_clients(figures) else low)
         place = window.place
         brokers = _brokers(evidence)
         ends = [end for end in evidence["ends"] if low <= end[0] <= high]
@@ -111,10 +111,10 @@ def span_of(figures: Record, evidence: Record) -> tuple[int, int]:
     A partition that was created during the run is drawn since then. After the last operation of a client, when brokers
     are usually shut down, only an unclean or contested election is drawn.
     """
-    names = ("isr", "lives", "cuts") if _has_span(figures) else ("isr", "lives", "ends", "cuts")
+    names = ("isr", "lives", "cuts") if has_clients(figures) else ("isr", "lives", "ends", "cuts")
     terms = [term for term in evidence["terms"] if term["time"] is not None]
     times = [row[0] for name in names for row in evidence[name]] + [term["time"] for term in terms]
-    if not _has_span(figures):
+    if not has_clients(figures):
         return min(times), max(max(times), min(times) + NEAR)
     start, end = figures["span"]
     end = max([end, *(term["time"] + NEAR for term in terms if term["unclean"] or term["rivals"])])
@@ -126,13 +126,8 @@ def span_of(figures: Record, evidence: Record) -> tuple[int, int]:
     return max(start, created, min(times) - margin), min(end, max(times) + margin)
 
 
-def _has_span(figures: Record) -> bool:
-    """Whether client operations date the run; without them times count from 1970."""
-    return bool(figures["span"][1] > figures["span"][0])
-
-
 def _since(figures: Record, low: int) -> str:
-    if _has_span(figures):
+    if has_clients(figures):
         return SINCE_START
     return f"seconds since {clock(figures['started_at'], low) or 'the first event'}"
 

@@ -30,6 +30,16 @@ def clock(started_at: str | None, ns: int) -> str:
     return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}.{time.microsecond // 1000:03d}Z"
 
 
+def has_clients(figures: dict[str, Any]) -> bool:
+    """Whether client operations date the run; without them times count from 1970."""
+    return bool(figures["span"][1] > figures["span"][0])
+
+
+def time_text(figures: dict[str, Any], ns: int) -> str:
+    """A time in seconds since the start of the run, or without clients in UTC."""
+    return (not has_clients(figures) and clock(figures["started_at"], ns)) or f"{ns / 1e9:.1f} s"
+
+
 MAX_DECIMALS = 9  # times are whole nanoseconds
 SINCE_START = "seconds since the start of the run"
 

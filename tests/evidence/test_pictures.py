@@ -101,6 +101,7 @@ def test_a_broker_has_one_colour_and_its_cut_is_named(unclean: dict[str, Any]) -
 
 
 SECOND = 1_000_000_000
+WHOLE = {"span": [0, 60 * SECOND]}
 
 
 def _drawn(terms: list[tuple[int, str, float]], span: tuple[int, int] = (0, 60), **evidence: Any) -> dict[str, Any]:
@@ -173,7 +174,7 @@ def test_labels_of_replicas_do_not_collide() -> None:
     other = _broker("2", 1453, [0, 634, None, None], [635, 832, None, "2"], [833, 1452, None, None], mark=1452)
     logs = [{"name": "s", "time": 57 * 10**9, "brokers": [one, other], "differ": [[635, 832]]}]
     drawn = {"logs": logs, "leader": "2", "terms": [], "cuts": [[60 * 10**9, "1", 828, 833]]}
-    figure = replicas.draw({"partitions": [{"name": "orders-0", "lost": 198, "replicas": drawn}]}, "orders-0")
+    figure = replicas.draw({**WHOLE, "partitions": [{"name": "orders-0", "lost": 198, "replicas": drawn}]}, "orders-0")
     figure.draw_without_rendering()
     texts = [text for text in figure.axes[0].texts if text.get_text().startswith(("after", "high"))]
     boxes = [text.get_window_extent() for text in texts]
@@ -275,6 +276,8 @@ def test_files_of_brokers_alone_have_pictures(unpacked: Unpack, tmp_path: Path) 
     for name, subjects in drawn.items():
         for subject in subjects[:1]:
             assert draw(name, figures, subject).get_axes()
+    texts = {text.get_text() for text in draw("replicas", figures, {"partition": "orders-0"}).axes[0].texts}
+    assert "before: truncated from 833 to 635 at 2026-11-21 09:52:05.127Z" in texts, texts
 
 
 def test_the_times_below_operations_do_not_collide() -> None:
