@@ -39,13 +39,13 @@ def broken_assumptions(report: Record) -> list[Record]:
 MAX_NAMED = 3  # partitions or brokers in a sentence
 
 
-def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame) -> Iterator[Record]:
+def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame, has_clients: bool) -> Iterator[Record]:
     """The assumptions about partitions with collected logs, and about damage in files that belong to no partition."""
     coverage = [(summary["label"], summary["evidence"]) for summary in summaries if summary.get("evidence")]
     if coverage:
         yield _replicas(coverage, _partitions_without_log(summaries))
         yield _readable(coverage)
-        yield from _clocks(coverage)
+        yield from _clocks(coverage, has_clients)
         yield from _resolved_sends(summaries)
     serious = damage.filter(~pl.col("kind").is_in(["torn-tail", "zeros"]))
     left = serious.filter(kind="left-out")
@@ -114,9 +114,13 @@ def _readable(coverage: list[tuple[str, Record]]) -> Record:
     return assumption("damage in brokers' files bounded", True, f"{sentence} are unknown", ())
 
 
-def _clocks(coverage: list[tuple[str, Record]]) -> Iterator[Record]:
-    name = "brokers' clocks fit the history"
+def _clocks(coverage: list[tuple[str, Record]], has_clients: bool) -> Iterator[Record]:
     clocks = {broker: about for _, evidence in coverage for broker, about in evidence["clocks"].items()}
+    if clocks and not has_clients and not any(clock["bounded"] or clock["ahead"] for clock in clocks.values()):
+        sentence = f"there is no history with which the clocks of {brokers(sorted(clocks))} can be compared"
+        yield assumption("brokers' clocks are UTC", True, sentence, ())
+        return
+    name = "brokers' clocks fit the history"
     conflicts = [clock["description"] for clock in clocks.values() if clock["doubtful"]]
     unbounded = sorted(broker for broker, clock in clocks.items() if not clock["bounded"] and not clock["ahead"])
     bounded = sorted(clocks.keys() - set(unbounded))

@@ -166,7 +166,7 @@ def _assumptions(results: Results) -> Iterator[dict[str, Any]]:
     yield from _deleted_topics(results)
     yield from _missing_settings(results)
     yield from _insufficient_evidence(results)
-    yield from evidence_assumptions(results.summaries, results.damage())
+    yield from evidence_assumptions(results.summaries, results.damage(), bool(results.counts.get("operations")))
 
 
 def _about_clients(results: Results) -> Iterator[dict[str, Any]]:

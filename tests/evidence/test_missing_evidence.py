@@ -13,6 +13,9 @@ import pytest
 from campaign import IS_CAMPAIGN
 from command_line import LOSSY
 from logjudge import check as judged
+from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.verdict.document import verdict_of
+from logjudge.histories.bundle import open_run
 
 from .conftest import DATA, RUNS
 from .test_commands import Unpack, check
@@ -120,3 +123,11 @@ def test_a_broken_assumption_names_the_rules_that_it_leaves_unknown(tmp_path: Pa
         assert sentences[name].endswith("; this leaves acknowledged-absent unknown")
     assert "the log of broker 2, the last leader, was not collected" in sentences["evidence sufficient"]
     assert result.rules["lost-write"]["verdict"] == "invalid"
+
+
+def test_clocks_are_compared_only_with_a_history(unpacked: Unpack, tmp_path: Path) -> None:
+    whole = unpacked("kip-101-c")
+    (tmp_path / "brokers").symlink_to(whole / "brokers")
+    for folder, name in ((tmp_path, "brokers' clocks are UTC"), (whole, "brokers' clocks fit the history")):
+        assumptions = verdict_of(judge_run(open_run(folder)))["assumptions"]
+        assert [one["name"] for one in assumptions if "clocks" in one["name"]] == [name]
