@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 MAX_VALUE = 60  # characters of a value in a sentence
 
+NOTES = "Notes (no breach)"  # the heading of notes
+
 
 def some(values: Sequence[str], max_shown: int = 3, separator: str = ", ") -> str:
     """The first values, and how many more there are."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ..analysis.verdict.assumptions import broken_assumptions
-from ..analysis.wording import allow_options, clipped, duration, plural, printable
+from ..analysis.wording import NOTES, allow_options, clipped, duration, plural, printable
 
 if TYPE_CHECKING:
     from ..analysis.incidents.incident import Incident
@@ -49,7 +49,7 @@ def _screen(report: dict[str, Any], seconds: float, room: Room) -> list[str]:
     lines += _rules(report, room)
     if report["incidents"]:
         only_notes = all(incident.get("severity") == "note" for incident in report["incidents"])
-        heading = "Notes (no breach)" if only_notes else "Incidents"
+        heading = NOTES if only_notes else "Incidents"
         lines += ["", click.style(heading, bold=True), *_incidents(report, room)]
     return [*lines, "", click.style("Assumptions", bold=True), *_assumptions(report, room)]
 

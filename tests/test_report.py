@@ -20,6 +20,7 @@ from logjudge.plots.report import headline, write_report
 from logjudge.plots.report.incidents import worst_incidents
 from logjudge.plots.report.postmortem import linked
 from logjudge.plots.report.saved import load
+from notation import parse
 from report_pages import Page, save
 
 WITH_PNG = "kip-101-c"  # the run whose report has all files
@@ -376,3 +377,16 @@ def test_sources_become_links_and_hostile_text_does_not() -> None:
     assert html.count("<a href=") == 2
     assert 'href="https://issues.apache.org/jira/browse/KAFKA-1211">KAFKA-1211</a>' in html
     assert "&lt;b&gt;KIP-x" in html
+
+
+def test_notes_stand_under_a_heading_of_their_own(tmp_path: Path) -> None:
+    """A note alone is no finding; behind a breach it comes under a heading."""
+    note = "p:(a@0,b@2).. q:x@1 p:..(a@0,b@2)"
+    both = f"{note} p:c@3 f:<a@0 f:<x@1 f:<b@2 f:<other@3"
+    for name, text, heading in (("note", note, "Notes (no breach)"), ("both", both, "Findings")):
+        folder = save(judged(parse(text).write(tmp_path / name)), tmp_path / f"{name}-report")
+        page, markdown = (folder / "report.html").read_text(), (folder / "report.md").read_text()
+        assert f'<h2 id="findings">{heading}</h2>' in page
+        assert ("<h3>Notes (no breach)</h3>" in page) is (name == "both")
+        assert markdown.count("Notes (no breach):\n\n- ") == 1
+        assert "(note) " not in markdown.partition("## Impact")[0]

@@ -16,7 +16,7 @@ from markupsafe import escape
 from ...analysis.incidents.joining import saved_incidents
 from ...analysis.rules import rules_of
 from ...analysis.verdict.assumptions import broken_assumptions
-from ...analysis.wording import allow_options, duration, either, plural, some
+from ...analysis.wording import NOTES, allow_options, duration, either, plural, some
 from ...histories.references import Reference, with_links
 from .. import PLOTS, style
 from ..escaping import markdown
@@ -138,6 +138,8 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
         "incomplete": broken_assumptions(verdict),
         "provenance": verdict.get("provenance"),
         "listed": listed,
+        "notes_heading": NOTES,
+        "findings_heading": NOTES if listed and listed[0].finding["severity"] == "note" else "Findings",
         "findings_left_out": findings_left_out,
         "breaches": [entry for entry in listed if entry.finding["severity"] == "violation"],
         "totals": {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")},
