@@ -43,13 +43,13 @@ def _time_of(value: Any) -> datetime | None:
 
     Raises ValueError or OverflowError.
     """
-    seconds, milliseconds = 0, value
     if isinstance(value, str):
         time = datetime.fromisoformat(value)
         return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, int):
+        return _EPOCH + timedelta(milliseconds=value)
     if isinstance(value, dict):
         seconds, nanoseconds = value.get("epochSecond"), value.get("nanoOfSecond", 0)
-        milliseconds = nanoseconds // 1_000_000 if isinstance(nanoseconds, int) else None
-    if not isinstance(seconds, int) or not isinstance(milliseconds, int):
-        return None
-    return _EPOCH + timedelta(seconds=seconds, milliseconds=milliseconds)
+        if isinstance(seconds, int) and isinstance(nanoseconds, int):
+            return _EPOCH + timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
+    return None
