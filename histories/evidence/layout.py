@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..files import file_type_of, reason_of
 from ..tables import MAX_OFFSET
 from .checkpoints import EPOCH_CHECKPOINT, OFFSET_CHECKPOINTS, PROPERTY_FILES, TOPIC_ID_FILE
-from .dump_text import is_dump
+from .dump_text import dumped_partitions, is_dump
 from .duplicate_copies import Node, nodes_of, properties_of
 from .foreign_files import without_foreign_files
 from .log_owner import logs_in, writer_of
@@ -202,7 +202,7 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
     log = Part(snapshot, broker, "log", path, name)
     if BROKER_LOG.fullmatch(path.name) or (not topic and RENAMED_LOG.fullmatch(path.name) and _has_writer(log)):
         return log
-    if TEXT.fullmatch(path.name) and _head_is_dump(path):
+    if is_dump_file(path):
         # A name such as 1-orders-0.txt has the broker and the partition.
         stem = re.match(r"(\d+)-(.+)-(\d{1,9})$", path.stem)
         if stem:
@@ -234,7 +234,10 @@ def _place(folders: tuple[str, ...]) -> tuple[str, str]:
     return snapshot, broker
 
 
-def _head_is_dump(path: Path) -> bool:
+def is_dump_file(path: Path) -> bool:
+    """Whether a file is a text of kafka-dump-log, by its name and its head."""
+    if not TEXT.fullmatch(path.name):
+        return False
     try:
         with path.open("rb") as opened:
             return is_dump(opened.read(200).decode("utf-8", "replace"))
@@ -334,7 +337,12 @@ def _topic_ids(parts: Iterable[Part]) -> dict[tuple[str, str], tuple[tuple[str, 
 def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:
     """The parts without dumps of logs whose segments are present: these would count every record twice."""
     segments = {(p.snapshot, p.broker, p.topic, p.partition) for p in parts if p.kind == "segment"}
-    return [p for p in parts if p.kind != "dump" or (p.snapshot, p.broker, p.topic, p.partition) not in segments]
+
+    def has_segments(dump: Part) -> bool:
+        named = {(dump.topic, dump.partition)} if dump.topic else dumped_partitions(dump.path) if segments else set()
+        return bool(named) and {(dump.snapshot, dump.broker, *place) for place in named} <= segments
+
+    return [p for p in parts if p.kind != "dump" or not has_segments(p)]
 
 
 def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:

@@ -77,9 +77,15 @@ def test_a_folder_above_a_log_dir_has_its_broker_id(unpacked, tmp_path):
     assert alone == {"2"}
 
 
-def test_a_dump_beside_its_segments_is_passed_over(unpacked):
+def test_a_dump_beside_its_segments_is_passed_over(unpacked, tmp_path):
     root = unpacked("unclean-election-a")
     assert not [part for part in find_parts(root) if part.kind == "dump"]
+    unnamed = tmp_path / "unnamed"
+    shutil.copytree(root / "brokers", unnamed / "brokers")
+    shutil.copyfile(root / "dump" / "1-orders-0.txt", unnamed / "brokers" / "1" / "log.txt")
+    assert not [part for part in find_parts(unnamed) if part.kind == "dump"]
+    shutil.copyfile(root / "dump" / "1-orders-0.txt", unnamed / "brokers" / "9.txt")  # of another broker
+    assert len([part for part in find_parts(unnamed) if part.kind == "dump"]) == 1
     alone = find_parts(root / "dump")
     assert {(p.snapshot, p.broker, p.topic, p.partition) for p in alone} == {
         (snapshot, broker, "orders", 0) for snapshot in ("", "before-rejoin") for broker in ("1", "2", "3")
