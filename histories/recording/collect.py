@@ -17,8 +17,10 @@ from ..evidence.layout import (
     OFFSETS_TOPIC,
     PARTITION_FOLDER,
     SEGMENT,
+    TEXT,
     TRANSACTIONS_TOPIC,
     UNKNOWN_BROKER,
+    is_dump_file,
     is_stored_evidence,
 )
 from .batch_bounds import cut_to_whole_batches
@@ -28,6 +30,7 @@ from .remote_copy import fetch, place_of
 BROKER = re.compile(r"\w[\w.\-]*")
 MAX_DEPTH = 6  # of folders below one that is given
 INTERNAL = "__"  # prefix of Kafka's own topics
+_DUMP = "a text of kafka-dump-log; where its segments are missing, copy it to RUN/brokers/ID/ID-TOPIC-PARTITION.txt"
 _NAMELESS = "{0}: found no meta.properties, so its broker is not known; name it: ID={0}"
 
 
@@ -132,6 +135,8 @@ def collect(
         if source.broker:
             _copy_disks(source, copier, frozenset(topics), internal)
     given = {source.given: source for source in sources if not source.is_named}
+    for source in {source.given: source for source in sources}.values():
+        copier.left_out += [f"{_shown(source, file)}: {_DUMP}" for file in _dumps(source.given)]
     named = [source for source in sources if source.is_named]
     for source in [*named, *given.values()] if logs else ():
         _copy_logs(source, copier)
@@ -204,9 +209,14 @@ def _copy_disks(source: Source, copier: _Copier, topics: frozenset[str], interna
         copier.put(source, file, home / place)
 
 
+def _dumps(folder: Path) -> list[Path]:
+    return sorted(filter(is_dump_file, _files(folder, lambda name: bool(TEXT.fullmatch(name)))))
+
+
 def _copy_logs(source: Source, copier: _Copier) -> None:
     """Copies the logs below the given folder for the brokers that `check` would name."""
-    for log in find_logs(source.given, _files(source.given, lambda name: is_log(name) or name == META)):
+    files = _files(source.given, lambda name: is_log(name) or name == META)
+    for log in find_logs(source.given, (file for file in files if not is_dump_file(file))):
         shown = _shown(source, log.path)
         if log.reason:
             copier.left_out.append(f"{shown}: {log.reason}")

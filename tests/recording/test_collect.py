@@ -281,6 +281,15 @@ def test_what_is_left_out_is_listed_with_the_reason(tmp_path: Path) -> None:
     assert not [name for name in collected(tmp_path / "run") if "notes" in name or "brokers/3" in name]
 
 
+def test_texts_of_kafka_dump_log_are_left_out_and_named(tmp_path: Path) -> None:
+    disk(tmp_path / "one", "7", "orders-1")
+    (tmp_path / "one" / "orders-0.txt").write_text(f"Dumping orders-0/{SEGMENT}\nLog starting offset: 0\n")
+    done = collect(sources_of([str(tmp_path / "one")]), tmp_path / "run")
+    (line,) = done.left_out
+    assert line.startswith(f"{tmp_path}/one/orders-0.txt: a text of kafka-dump-log")
+    assert not [name for name in collected(tmp_path / "run") if name.endswith(".txt")]
+
+
 def test_a_log_without_an_id_has_the_broker_that_check_names(tmp_path: Path) -> None:
     copies = pods(tmp_path / "copies")
     text = KAFKA_LINE.format("").replace("nodeId", "no")
