@@ -42,6 +42,13 @@ def grid(figures: dict[str, Any]) -> tuple[str, list[str], list[list[int]]]:
     return "violation", [], []
 
 
+def _permission(figures: dict[str, Any]) -> str:
+    """Whether permitted findings are so by the configuration, or accepted by --allow, or both."""
+    cells = [cell for row in figures["heat"] for cell in row["cells"] if cell["severity"] == "permitted"]
+    words = {"accepted" if cell.get("accepted") else "permitted" for cell in cells}
+    return " or ".join(sorted(words)) or "permitted"
+
+
 def draw(figures: dict[str, Any]) -> Figure:
     """Draws the findings of the worst severity by partition and time."""
     from matplotlib.collections import PatchCollection
@@ -49,7 +56,7 @@ def draw(figures: dict[str, Any]) -> Figure:
     from matplotlib.patches import Rectangle
 
     severity, names, counts = grid(figures)
-    what = {"violation": "breaches", "permitted": "permitted findings", "note": "notes"}[severity]
+    what = {"violation": "breaches", "permitted": f"{_permission(figures)} findings", "note": "notes"}[severity]
     with style.look():
         if not names:
             return style.empty_sheet("Findings by partition and time", "Nothing was found.")

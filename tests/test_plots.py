@@ -96,6 +96,18 @@ def test_the_heat_map_shows_breaches_before_what_is_permitted() -> None:
     assert heatmap.grid(figures_of("clean-a")) == ("violation", [], [])
 
 
+@pytest.mark.parametrize(
+    ("accepted", "title"),
+    [([False], "Permitted findings"), ([True], "Accepted findings"), ([True, False], "Accepted or permitted findings")],
+)
+def test_the_heat_map_says_what_was_accepted(accepted: list[bool], title: str) -> None:
+    figures = figures_of("transactions-a")
+    row = figures["heat"][0]
+    cells = [{**row["cells"][0], "accepted": each} for each in accepted]
+    drawn = draw("heatmap", {**figures, "heat": [{**row, "cells": cells}]}, {})
+    assert drawn.get_suptitle().startswith(title)
+
+
 def test_titles_count_lost_records() -> None:
     figures = figures_of("kip-101-c")
     titles = [offsets.title_of(part) for part in figures["partitions"]]

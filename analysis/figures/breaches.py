@@ -117,11 +117,13 @@ def heat(
     when = bins.of(np.array([times[finding.id][1] for finding in others], np.int64)).tolist()
     for finding, number in zip(others, when, strict=True):
         _add(cells, finding, [number], finding.count)
+    accepted = {(finding.rule, finding.severity) for finding in findings if finding.is_accepted}
     rows = sorted(cells.items(), key=lambda item: rank(*item[0]))
     return [
         {
             "rule": rule,
             "severity": severity,
+            "accepted": (rule, severity) in accepted,  # by --allow
             "bins": sorted(records),
             "records": [records[number] for number in sorted(records)],
         }
