@@ -109,6 +109,8 @@ def replaced(p: Partition) -> pl.DataFrame:
     Columns: value; surely (false: it is only possibly later); since (ns): when the first such record was sent.
     """
     keyed = _sends_with_repeated_keys(p)
+    if not len(keyed):
+        return pl.DataFrame(schema={"value": pl.String, "surely": pl.Boolean, "since": pl.Int64})
     behind = (
         keyed.drop_nulls("offset")
         .group_by("key", "offset")

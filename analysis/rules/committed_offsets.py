@@ -75,8 +75,10 @@ def commit_beyond_end(p: Partition) -> Iterator[Result]:
 
 def _commits_in_broker_files(p: Partition, judged: list[str]) -> Iterator[Result]:
     """The last committed offset of other groups in `__consumer_offsets`, beyond the log of the last leader."""
+    if not p.replica_logs or p.replica_logs.last != FINAL:
+        return
     last = committed_at_last(p).filter(~pl.col("group").is_in(judged))
-    for end in _leader_log_end(p) if len(last) and p.replica_logs and p.replica_logs.last == FINAL else ():
+    for end in _leader_log_end(p) if len(last) else ():
         for row in last.filter(pl.col("offset") > end.offset).rows(named=True):
             commit = f"group {row['group']} committed {p.name}@{row['offset']}, its last committed offset"
             proof = Evidence(f"commit of {row['offset']}", source=row["file"], byte=row["byte"])

@@ -122,9 +122,11 @@ def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:
 
     A consumer that read another record at its offset read that before a truncation, and may never have seen this one.
     """
-    spans = p.reads.group_by("process").agg(low=pl.col("offset").min(), high=pl.col("offset").max())
     unread = sent["first_read"].is_null() & sent["offset"].is_not_null()
+    if not unread.any():
+        return unread
     rows = unread.arg_true().to_numpy()
+    spans = p.reads.group_by("process").agg(low=pl.col("offset").min(), high=pl.col("offset").max())
     offset = sent["offset"].gather(rows).to_numpy()
     others = p.reads.filter(pl.col("offset").is_in(pl.Series(offset).implode()))
     passed = np.zeros(len(rows), bool)

@@ -113,8 +113,10 @@ int_send_skip.judged_in_jepsen_by(
 def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
     is_within = pl.col("at") == pl.col("previous_at")
     back = _odd_steps(p).filter((pl.col("offset") < pl.col("previous")) & (is_within == within))
+    if not len(back):
+        return
     back = back if within else _without_crash_between(p, back)
-    excused = without_idempotence(p, pl.concat([back["value"], back["previous_value"]])) if len(back) else set()
+    excused = without_idempotence(p, pl.concat([back["value"], back["previous_value"]]))
     for row in back.iter_rows(named=True):
         yield _back(p, row, excused)
 

@@ -38,6 +38,8 @@ def aborted_read(p: Partition) -> Iterator[Result]:
     In Jepsen histories: An ok operation read a value that a failed operation sent.
     """
     read = _reads_of(p, pl.col("all_failed"))
+    if not len(read):
+        return
     # read_uncommitted may show aborted transactions, but nothing may show a send that never happened.
     excused = pl.col("process").is_in(p.uncommitted_readers) & pl.col("in_txn")
     read, unknowns = _split_by_isolation(p, read, pl.col("in_txn"))
@@ -108,7 +110,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
     if not len(p.possible_sends):
         return
     unsent = _reads_of(p, pl.col("sender").is_null())
-    missing, is_doubtful = _missing(p)
+    missing, is_doubtful = _missing(p) if len(unsent) else ("", pl.lit(False))
     doubtful = unsent.filter(is_doubtful)
     if len(doubtful):
         values = some_values(distinct(doubtful["value"]))
@@ -183,6 +185,8 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
     In Jepsen histories: An operation of any outcome polled a value that it sends itself.
     """
     read = _reads_of(p, pl.col("in_txn")).filter(~pl.col("process").is_in(p.uncommitted_readers))
+    if not len(read):
+        return
     own = (pl.col("process") == pl.col("sender")) & (pl.col("at") == pl.col("sent_at"))
     early = (pl.col("completed") < pl.col("sent")).fill_null(False)
     suspect, unknowns = _split_by_isolation(p, read.filter(early | own), ~early)
@@ -274,6 +278,8 @@ def _origins(p: Partition) -> pl.DataFrame:
 
 def _runs(read: pl.DataFrame, between: Offsets | None = None) -> Iterator[pl.DataFrame]:
     """One row a value and offset; those with nothing `between` (else: with no other offset between) together."""
+    if not len(read):
+        return
     rows = (
         read.sort("completed", "at")
         .group_by("offset", "value", maintain_order=True)
