@@ -57,28 +57,30 @@ def test_spark_finds_the_same(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("way", ["plan_whole", "judge_in_one_task"])
 def test_spark_judges_a_small_run_in_one_task(
-    spark: Any, way: str, some: list[JudgedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, some: list[JudgedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also its quarantine, and the lines that its findings quote. On a cluster, and without a session's SQL."""
     from logjudge.analysis.engines.spark import judge, judge_run, whole_run
 
     monkeypatch.setattr(whole_run, "MAX_BYTES", 1 << 30)
-    monkeypatch.setattr(judge, "is_cluster", lambda _: way == "plan_whole")
-    for other in {"plan", "plan_whole", "judge_in_one_task"} - {way}:
-        monkeypatch.delattr(judge, other)
     judged = max(some, key=lambda judged: len(judged.run.topics))
     folder = shutil.copytree(judged.folder, tmp_path / "run")
     with (folder / "history.jsonl").open("ab") as history:
         history.write(b"no JSON\n")
     size = (folder / "history.jsonl").stat().st_size
     for run in (open_run(folder, split_bytes=size // 3), open_run(EXAMPLE)):
-        results, same = judge_run(run, spark), local.judge_run(run)
+        same = local.judge_run(run)
         assert len(same.findings()) > 0
-        assert results.findings().equals(same.findings())
-        assert results.quarantine().equals(same.quarantine())
-        assert verdict_of(results) == verdict_of(same)
+        for way in ("plan_whole", "judge_in_one_task"):
+            with monkeypatch.context() as patch:
+                patch.setattr(judge, "is_cluster", lambda _, way=way: way == "plan_whole")
+                for other in {"plan", "plan_whole", "judge_in_one_task"} - {way}:
+                    patch.delattr(judge, other)
+                results = judge_run(run, spark)
+            assert results.findings().equals(same.findings())
+            assert results.quarantine().equals(same.quarantine())
+            assert verdict_of(results) == verdict_of(same)
 
 
 @pytest.mark.spark
