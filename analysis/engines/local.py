@@ -19,7 +19,6 @@ from ..partitions.offset_ranges import REST
 from ..partitions.unit import Tables
 from ..results import Results
 from ..rules import DIALECTS
-from ..rules.cycles import find_cycles
 from ..screening.condense import borders_of, wanted_of
 from ..screening.range_facts import Facts, Rows, range_facts, rows_of
 from ..screening.ranges import Proof, can_be_proved, proof_of, ranges_of
@@ -38,6 +37,7 @@ from ..stages import (
 )
 from ..transactions.pieces import beside
 from ..txn_run import judge_transactions
+from .dependency_store import DependencyStore
 from .store import ObservationStore
 from .threads import on_all_cores
 
@@ -168,23 +168,24 @@ def judge_units(
     # A Jepsen history is one unit, so all cores share the partitions within it.
     across, each = (map, on_all_cores) if len(order) == 1 else (on_all_cores, map)
 
+    whole, between = Judged(), DependencyStore(common.settings)
+
     def judge(unit: Unit) -> Judged:
         judged = judge_unit(*unit, units.pop(unit), common, each, unproved.get(unit))
+        while judged.dependencies:  # those of a large unit would wait in memory for the other units that are judged
+            between.add(judged.dependencies.pop())
         return _with_others(judged, partly.get(unit) if partly else None)
 
-    whole = Judged()
     for done, judged in enumerate(across(judge, order)):
         progress("judging", done, len(order), "partitions")
         results.add_judged(to_frame(judged.findings), judged.summaries)
-        whole.dependencies.extend(judged.dependencies)
         whole.odd.extend(judged.odd)
         whole.expected.extend(judged.expected)
     if whole.odd:
         found = [beside(whole.odd, one) for one in whole.expected]
         results.add_of_run(*judge_pieces(whole.odd, found, results.losses(), common.settings))
-    if whole.dependencies:
-        cycles = find_cycles(pl.concat(whole.dependencies), common.settings)
-        results.add_of_run(*judge_whole_run(cycles, common.settings))
+    if len(between):
+        results.add_of_run(*judge_whole_run(between.find_cycles(), common.settings))
 
 
 def judge_stored(

@@ -1,7 +1,6 @@
 """The observations of a run by unit, and those of large partitions by ranges of offsets.
 
-They stay in memory up to a limit; later ones go to a temporary file. The file has no name, so the system removes it
-however the process ends.
+They stay in memory up to a limit; later ones go to a temporary file.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from itertools import groupby
+from threading import Lock
 from typing import IO, NamedTuple
 
 import polars as pl
@@ -21,15 +21,13 @@ from ..partitions.unit import OBSERVED, Tables
 
 MAX_BYTES = 1 << 29  # of observations in memory, as polars estimates them: text takes about twice as much
 
-_Place = tuple[int, int]  # position and length in the file
-
 
 class _Part(NamedTuple):
     turn: int  # of the rows that were added together
     table: str
     number: int  # of the range
     height: int
-    rows: pl.DataFrame | _Place
+    rows: Held
 
 
 def pack(frame: pl.DataFrame) -> bytes:
@@ -44,14 +42,59 @@ def unpack(payload: bytes) -> pl.DataFrame:
     return pl.read_ipc_stream(io.BytesIO(payload))
 
 
+class SpilledFrame(NamedTuple):
+    """Where a table is in the temporary file."""
+
+    position: int
+    length: int
+
+
+Held = pl.DataFrame | SpilledFrame
+
+
+class FrameStore:
+    """Tables in memory up to a limit, later ones in a temporary file. It is safe to use from several threads.
+
+    The file has no name, so the system removes it however the process ends.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._left = max_bytes
+        self._file: IO[bytes] | None = None
+        self._lock = Lock()  # not held during a query of polars, whose thread may take up other work
+
+    def put(self, frame: pl.DataFrame) -> Held:
+        """The table itself, or where it was written."""
+        size = int(frame.estimated_size())
+        with self._lock:
+            self._left -= size
+            if self._left >= 0:
+                return frame
+        payload = pack(frame)
+        with self._lock:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="logjudge-")  # noqa: SIM115 - it lives as long as the store
+            place = SpilledFrame(self._file.seek(0, os.SEEK_END), len(payload))
+            self._file.write(payload)
+            self._file.flush()
+        return place
+
+    def get(self, held: Held) -> pl.DataFrame:
+        """The table that `put` returned or wrote."""
+        if isinstance(held, pl.DataFrame):
+            return held
+        if self._file is None:
+            raise ValueError("nothing was written")
+        return unpack(os.pread(self._file.fileno(), held.length, held.position))
+
+
 class ObservationStore(Mapping[Unit, Tables]):
     """The tables of each unit. Reading is safe from several threads."""
 
     def __init__(self, range_offsets: int) -> None:
         self._range_offsets = range_offsets
         self._parts: dict[Unit, list[_Part]] = {}
-        self._bytes = 0
-        self._file: IO[bytes] | None = None
+        self._frames = FrameStore()
 
     def __getitem__(self, unit: Unit) -> Tables:
         return self._tables(self._parts[unit])
@@ -68,9 +111,7 @@ class ObservationStore(Mapping[Unit, Tables]):
         held = self._parts.setdefault(unit, [])
         turn = held[-1].turn + 1 if held else 0
         for number, part in parts:
-            self._bytes += int(part.estimated_size())
-            is_held = self._bytes <= MAX_BYTES
-            held.append(_Part(turn, table, number, len(part), part if is_held else self._write(part)))
+            held.append(_Part(turn, table, number, len(part), self._frames.put(part)))
 
     def pop(self, unit: Unit) -> Tables:
         """The tables of a unit, which the store does not hold any longer."""
@@ -96,24 +137,10 @@ class ObservationStore(Mapping[Unit, Tables]):
         """The tables of one range."""
         return self._tables([part for part in self._parts[unit] if part.number == number])
 
-    def _write(self, rows: pl.DataFrame) -> _Place:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="logjudge-")  # noqa: SIM115 - it lives as long as the store
-        payload = pack(rows)
-        place = self._file.seek(0, os.SEEK_END), len(payload)
-        self._file.write(payload)
-        self._file.flush()
-        return place
-
-    def _read(self, place: _Place) -> pl.DataFrame:
-        if self._file is None:
-            raise ValueError("nothing was written")
-        return unpack(os.pread(self._file.fileno(), place[1], place[0]))
-
     def _tables(self, parts: list[_Part]) -> Tables:
         tables: Tables = {}
         for (_, table), added in groupby(parts, key=lambda part: (part.turn, part.table)):
-            rows = [part.rows if isinstance(part.rows, pl.DataFrame) else self._read(part.rows) for part in added]
+            rows = [self._frames.get(part.rows) for part in added]
             # In order of arrival, else every caller that takes all rows would have to sort them.
             whole = rows[0] if len(rows) == 1 else pl.concat(rows).sort("at", "index", maintain_order=True)
             tables.setdefault(table, []).append(whole)

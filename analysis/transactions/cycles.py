@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from .cycle_types import PARTS, TYPES, Base, implies
-from .graph import Edges, Graph, Ints, Mask, Order
+from .graph import Graph, Ints, Mask, Order
 from .shortest_cycle import Cycle, CycleSearch, Step
 
 MAX_TRIED = 1000  # components that are searched for G-single-item; the others count as G-nonadjacent-item
@@ -64,9 +64,32 @@ def cycles_of(
     if not len(dependencies):
         return {}
     graph = Graph.of(dependencies, as_elle)
-    everything = np.ones(len(dependencies), bool)
-    label, size = graph.components(everything, graph.real_time)
-    inside = _inside(graph.edges, label) & (size[graph.edges.source] > 1)
+    return _cycles_among(graph, graph.on_cycles(), max_components, as_elle, exact)
+
+
+def cycles_of_slices(
+    slices: Iterable[tuple[int, pl.DataFrame]], max_components: int, as_elle: bool = False
+) -> dict[str, Cycles]:
+    """The cycles of dependencies as in `cycles_of`, with only a slice of them in memory at a time.
+
+    A slice has the moment of its end, and all dependencies with an earlier moment that are in no slice before. Those
+    that may be on a cycle with a later one are carried on to the next slice; they are few if transactions are short.
+    """
+    found: list[dict[str, Cycles]] = []
+    carried = None
+    for end, rows in slices:
+        dependencies = rows if carried is None else pl.concat([carried, rows])
+        if not len(dependencies):
+            continue
+        graph = Graph.of(dependencies, as_elle)
+        may_continue = graph.reaching_beyond(end)
+        found.append(_cycles_among(graph, graph.on_cycles() & ~may_continue, max_components, as_elle, exact=False))
+        carried = graph.rows.filter(pl.Series(may_continue))
+    return found[0] if len(found) == 1 else join_cycles(found, max_components)
+
+
+def _cycles_among(graph: Graph, inside: Mask, max_components: int, as_elle: bool, exact: bool) -> dict[str, Cycles]:
+    """The cycles of the dependencies of a mask, which are whole components."""
     if not inside.any():
         return {}
     cyclic = graph.only(inside)
@@ -85,7 +108,7 @@ def cycles_of(
 
 def _by_type(graph: Graph, max_components: int, as_elle: bool, exact: bool) -> Iterator[tuple[str, list[Cycle], int]]:
     """Each type with the cycles of some components, the smallest first, and the number of components that have it."""
-    label, _ = graph.components(np.ones(len(graph.rows), bool), graph.real_time)
+    label, _ = graph.components(graph.all_rows, graph.real_time)
     whole, size = label[graph.edges.source], np.bincount(label)
     first_of = np.full(len(size), len(graph))
     np.minimum.at(first_of, label, np.arange(len(graph)))
@@ -121,8 +144,4 @@ def _on_cycle(graph: Graph, base: Base, order: Order) -> Mask:
         return graph.on_nonadjacent_cycles(graph.order(order))
     mask = graph.is_ww if base == "G0" else ~graph.is_rw if base == "G1c" else np.ones(len(graph.rows), bool)
     part, part_size = graph.components(mask, graph.order(order))
-    return _inside(graph.edges, part) & mask & (part_size[graph.edges.source] > 1)
-
-
-def _inside(edges: Edges, label: Ints) -> Mask:
-    return np.asarray(label[edges.source] == label[edges.target])
+    return graph.inside(part) & mask & (part_size[graph.edges.source] > 1)

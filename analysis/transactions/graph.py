@@ -7,7 +7,7 @@ object for each operation, and networkx is pure Python.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,6 +16,7 @@ from ...histories.tables import MAX_INT64
 from ..cached import cached_property
 from ..partitions.entries import Ints as Ints
 from ..partitions.entries import Mask as Mask
+from .windows import moment
 
 Order = Literal["", "process", "realtime"]
 _OPERATION = ("at", "start", "end", "process")
@@ -108,6 +109,34 @@ class Graph:
         label = components_of(2 * len(self), chosen, "strong")[: len(self)]
         return label, np.bincount(label)[label] if len(label) else label
 
+    @property
+    def all_rows(self) -> Mask:
+        """The mask of all dependencies."""
+        return np.ones(len(self.rows), bool)
+
+    def inside(self, label: Ints) -> Mask:
+        """The dependencies within a component of these labels."""
+        return np.asarray(label[self.edges.source] == label[self.edges.target])
+
+    def on_cycles(self) -> Mask:
+        """The dependencies on cycles with real-time order."""
+        label, size = self.components(self.all_rows, self.real_time)
+        return self.inside(label) & (size[self.edges.source] > 1)
+
+    def reaching_beyond(self, after: int) -> Mask:
+        """The dependencies that may be on a cycle with one after a moment, of which only those from before are here.
+
+        Such a cycle leads back over the moment. Its operations before it are reached from there.
+        """
+        source, target = (_moments(self.rows, end) > after for end in ("source", "target"))
+        entered = np.unique(self.edges.target[source & ~target])
+        if not len(entered):
+            return source
+        order = order_in_time(self.start, self.end, np.zeros(len(self), np.int64))
+        root = np.full(len(entered), 2 * len(self))  # a node that leads to all of them
+        reached = reachable(2 * len(self) + 1, _both(_both(self.edges, order), Edges(root, entered)), 2 * len(self))
+        return np.asarray(source | reached[self.edges.source])
+
     def on_nonadjacent_cycles(self, order: Edges | None) -> Mask:
         """The dependencies on cycles in which no two rw dependencies follow each other, with an order or without.
 
@@ -154,10 +183,27 @@ def _both(one: Edges, other: Edges) -> Edges:
 
 def components_of(count: int, edges: Edges, connection: Literal["strong", "weak"]) -> Ints:
     """The number of each node's component."""
-    from scipy.sparse import coo_array  # they take a while to load, and most histories need none
-    from scipy.sparse.csgraph import connected_components
+    from scipy.sparse.csgraph import connected_components  # it takes a while to load, and most histories need none
+
+    label: Ints = connected_components(_matrix(count, edges), connection=connection)[1].astype(np.int64)
+    return label
+
+
+def reachable(count: int, edges: Edges, first: int) -> Mask:
+    """Which of `count` nodes can be reached from the first one."""
+    from scipy.sparse.csgraph import breadth_first_order
+
+    reached = np.zeros(count, bool)
+    reached[breadth_first_order(_matrix(count, edges), first, return_predecessors=False)] = True
+    return reached
+
+
+def _matrix(count: int, edges: Edges) -> Any:
+    from scipy.sparse import coo_array  # it takes a while to load, and most histories need none
 
     ones = np.ones(len(edges.source), np.float32)
-    matrix = coo_array((ones, (edges.source, edges.target)), shape=(count, count)).tocsr()
-    label: Ints = connected_components(matrix, connection=connection)[1].astype(np.int64)
-    return label
+    return coo_array((ones, (edges.source, edges.target)), shape=(count, count)).tocsr()
+
+
+def _moments(rows: pl.DataFrame, end: str) -> Ints:
+    return rows.select(moment(end)).to_series().to_numpy()

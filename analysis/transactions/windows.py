@@ -23,7 +23,7 @@ MAX_WINDOWS = 100_000  # of a run; beyond that the nearest are joined, which onl
 
 def windows_of(dependencies: pl.DataFrame, chosen: pl.Expr = ALL) -> pl.DataFrame:
     """The WINDOWS of the dependencies that a filter chooses."""
-    spans = dependencies.lazy().filter(chosen).select(low=_moment("target"), high=_moment("source"))
+    spans = dependencies.lazy().filter(chosen).select(low=moment("target"), high=moment("source"))
     return join_windows([spans.filter(pl.col("low") <= pl.col("high")).collect()])
 
 
@@ -57,7 +57,7 @@ def within(dependencies: pl.DataFrame, windows: pl.DataFrame, chosen: pl.Expr = 
     """The chosen dependencies between two operations of the same window, with its number in the column `window`."""
     if not len(windows) or not len(dependencies):
         return dependencies.clear().with_columns(window=pl.lit(0, pl.Int64))
-    moments = dependencies.select(source=_moment("source"), target=_moment("target"))
+    moments = dependencies.select(source=moment("source"), target=moment("target"))
     source, target = (_window_of(moments[name].to_numpy(), windows) for name in ("source", "target"))
     numbered = dependencies.lazy().with_columns(window=pl.Series(source))
     return numbered.filter(pl.Series((source == target) & (source >= 0)), chosen).collect()
@@ -70,6 +70,7 @@ def _window_of(moments: Ints, windows: pl.DataFrame) -> Ints:
     return np.where(inside, number, -1)
 
 
-def _moment(end: str) -> pl.Expr:
+def moment(end: str) -> pl.Expr:
+    """The moment of the source or the target of dependencies."""
     finished = pl.col(f"{end}_end") < MAX_INT64
     return pl.when(finished).then(f"{end}_end").otherwise(f"{end}_start")

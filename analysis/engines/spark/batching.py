@@ -21,7 +21,7 @@ from ...screening.retained import OtherRows, Others
 from ..local import judge_stored
 from ..store import ObservationStore
 from ..threads import in_pool
-from .blocks import SCHEMA, Row, in_turn, of_no_partition, pack, to_batches, unpack
+from .blocks import SCHEMA, Row, dependency_blocks, in_turn, of_no_partition, pack, to_batches, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -93,7 +93,8 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
                 findings, record = judge_whole_run(found, settings)
                 yield from to_batches([*_results(findings, []), of_no_partition("run", json.dumps(record).encode())])
             else:
-                yield from to_batches(of_no_partition("dependencies", pack(one)) for one in judged.dependencies)
+                parts = (part for one in judged.dependencies for part in dependency_blocks(one))
+                yield from to_batches(of_no_partition(kind, payload) for kind, _, payload in parts)
             yield from to_batches(of_no_partition("odd", pack(one)) for one in judged.odd)
             plain = [("expected", one.topic, one.partition, "", 0, pack(one.states)) for one in judged.expected]
             yield from to_batches(plain)

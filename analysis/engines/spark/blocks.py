@@ -33,6 +33,7 @@ SCHEMA = pa.schema(
         ("payload", pa.binary()),
     ]
 )
+MAX_DEPENDENCIES = 1 << 18  # of a block: the JVM copies a payload several times, so a partition's may not fit into it
 BUCKETS = 16  # groups in which invocations and completions of different splits meet
 Row = tuple[str, str, int, str, int, bytes]
 Map = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]  # what mapInArrow takes
@@ -89,6 +90,11 @@ def freeze_imports() -> None:
 def of_no_partition(kind: str, payload: bytes, name: str = "") -> Row:
     """A block that belongs to no topic-partition."""
     return kind, "", -1, name, 0, payload
+
+
+def dependency_blocks(dependencies: pl.DataFrame, bucket: int = -1) -> Iterator[tuple[str, int, bytes]]:
+    """DEPENDENCIES in blocks: the kind, the bucket, and the payload."""
+    return (("dependencies", bucket, pack(rows)) for rows in dependencies.iter_slices(MAX_DEPENDENCIES))
 
 
 def to_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> Iterator[pa.RecordBatch]:
