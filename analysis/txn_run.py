@@ -9,7 +9,6 @@ history: about three times the size of its file. engines/spark/transactions.py d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import polars as pl
@@ -95,10 +94,10 @@ def add_findings(history: TxnHistory, anomalies: Iterable[Anomaly], cycles: Foun
     settings = results.run.settings
     found = findings_of_anomalies(history, anomalies, cycles, settings)
     findings, drawings = [], []
-    for number, (finding, drawing) in enumerate(found):
+    for finding, drawing in found:
         if settings.rules and finding.rule not in settings.rules:
             continue
-        numbered = replace(configured(finding, settings), id=f"{finding.rule}/{number}")
+        numbered = configured(finding, settings)
         findings.append(numbered)
         if drawing is not None:
             drawings.append({"id": numbered.id, "rule": finding.rule, "severity": numbered.severity, **drawing})

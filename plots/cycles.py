@@ -21,7 +21,7 @@ CAPTION = (
 )
 MAX_ROWS = 8
 _COLOURS = {"wr": style.BLUE, "ww": style.ORANGE, "rw": style.RED}
-_WRAP = 60  # characters
+_WRAP = 52  # characters
 
 Record = dict[str, Any]
 
@@ -82,7 +82,7 @@ def _arrow(axis: Axes, number: int, step: Record, count: int) -> None:
         (column, number + shift),
         arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.8, "shrinkA": 0, "shrinkB": 0},
     )
-    text = textwrap.fill(style.printable(step["text"], 140), _WRAP)
+    text = textwrap.fill(style.printable(step["text"], 200), _WRAP)
     axis.text(1.28, number, text, va="center", color=style.INK, fontsize=9)
     axis.plot([column, 1.26], [number + shift, number], color=colour, linewidth=0.8)
 

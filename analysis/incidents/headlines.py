@@ -20,12 +20,15 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanations
         verb = "was" if records == 1 else "were"
         return f"{plural(records, 'acknowledged write')} {verb} lost: {places_of(lost)}{_consumed(lost, records)}"
     if not findings:
-        others = len(explanations) - 1
+        more = len(explanations) - 1
         text = str(explanations[0]["says"]) if explanations else ""
-        return f"{text}; {plural(others, 'more truncation')} by the same event" if others > 0 else text
+        return f"{text}; {plural(more, 'more truncation')} by the same event" if more > 0 else text
     worst = findings[0]
     if len(findings) == 1:
         return str(worst["sentence"])
+    others = [row for row in findings if row is not worst]
+    if all(worst["id"] in row["related"] for row in others):
+        return f"{worst['sentence']}; {', '.join(row['rule'] for row in others)} of the same transactions"
     alike = [row for row in findings if row["rule"] == worst["rule"]]
     records = sum(row["count"] for row in alike)
     groups = consumer_groups(alike)

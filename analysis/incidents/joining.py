@@ -5,6 +5,7 @@ at each change of acks, another finding for each from the brokers' logs, and con
 joins these:
 
 - lost writes of one event (`related` to each other), with their consequences;
+- a lost update of transactions on lists or registers, with the cycle that these form;
 - findings with the same cause and the same change of leader, or the same death, in one partition or in several;
 - records that a group missed for the same cause at the same time, in one partition or in several;
 - other breaches of one rule in one partition, with the same cause;
@@ -86,17 +87,18 @@ def incidents_of(findings: Iterable[Record], causes: Iterable[Record]) -> list[I
 
 
 def _events(rows: Mapping[str, Record]) -> dict[str, str]:
-    """The first loss of each event, by finding: for losses and for their consequences."""
+    """The first finding of each event, by finding: of losses, and of others to which findings are related."""
     first: dict[str, str] = {}
-    for name, row in sorted(rows.items(), key=lambda item: _turn(item[1])):
+    heads = {other for row in rows.values() for other in row["related"]}
+    for name, row in sorted(rows.items(), key=lambda item: (_turn(item[1]), item[0] not in heads)):
         before = next((first[other] for other in row["related"] if other in first), None)
-        if before is not None or row["rule"] in LOSSES:
+        if before is not None or row["rule"] in LOSSES or name in heads:
             first[name] = before or name
     return first
 
 
 def _turn(row: Record) -> int:
-    """Losses that clients see come first, then those that only the logs show, then consequences."""
+    """Losses that clients see come first, then those that only the logs show, then others."""
     return LOSSES.index(row["rule"]) if row["rule"] in LOSSES else len(LOSSES)
 
 

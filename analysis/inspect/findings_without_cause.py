@@ -34,9 +34,9 @@ def _is_of(one: Finding, lost: Record) -> bool:
 
 def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> list[str]:
     """The reasons why breaches have no cause, as sentences. `with_files`: partitions with collected broker files."""
-    named = [(f"{one.topic}-{one.partition}", one.rule) for one in breaches]
-    bare = dict.fromkeys(name for name, _ in named if name not in with_files)
-    rules = dict.fromkeys(rule for name, rule in named if name in with_files)
+    named = [("" if one.topic is None else f"{one.topic}-{one.partition}", one.rule) for one in breaches]
+    bare = dict.fromkeys(name for name, _ in named if name and name not in with_files)
+    rules = dict.fromkeys(rule for name, rule in named if name not in bare)
     with_causes = [rule for rule in rules if rule in RULES and RULES[rule].explained_as is not None]
     without_causes = [rule for rule in rules if rule not in with_causes]
     sentences = []

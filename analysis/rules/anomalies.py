@@ -88,6 +88,7 @@ def findings_of_anomalies(
     history: TxnHistory, anomalies: Iterable[Anomaly], cycles: Mapping[str, Cycles], settings: Settings
 ) -> list[tuple[Finding, Drawing | None]]:
     """The findings of a run in the order of ANOMALIES, those of cycles with their drawings."""
+    anomalies = list(anomalies)
     severity, of_lists = severities_under(settings.model), settings.dialect == "elle-append"
     found: list[tuple[Finding, Drawing | None]] = [
         (_finding(history, one, severity[one.type], of_lists), None) for one in anomalies
@@ -100,7 +101,27 @@ def findings_of_anomalies(
         evidence = [replace(item, sentence=f"{item.sentence}; {_steps(history, txn, of_lists)}") for item, txn in pairs]
         found.append((replace(finding, topic=None, partition=None, evidence=evidence, values=values), drawing))
     turn = {name: number for number, name in enumerate(ANOMALIES)}
-    return sorted(found, key=lambda one: turn[one[0].rule])
+    found.sort(key=lambda one: turn[one[0].rule])
+    numbered = [(replace(one, id=f"{one.rule}/{number}"), drawing) for number, (one, drawing) in enumerate(found)]
+    return _linked(numbered, [one.members for one in anomalies if one.members])
+
+
+def _linked(
+    found: list[tuple[Finding, Drawing | None]], updates: list[tuple[int, ...]]
+) -> list[tuple[Finding, Drawing | None]]:
+    """The findings; a cycle of the transactions of a lost update is related to it, as these always form a cycle.
+
+    `updates`: the places of the transactions of each lost update.
+    """
+    ids = [one.id for one, _ in found if one.rule == "lost-update"]
+    linked = []
+    for finding, drawing in found:
+        if finding.rule in TYPES and drawing is not None:
+            places = {item.place for item in finding.evidence[: len(drawing["operations"])]}
+            behind = [name for name, of_update in zip(ids, updates, strict=True) if places.issubset(of_update)]
+            finding = replace(finding, related=behind[:1])
+        linked.append((finding, drawing))
+    return linked
 
 
 def _finding(history: TxnHistory, anomaly: Anomaly, severity: str, of_lists: bool) -> Finding:
@@ -147,10 +168,40 @@ class _CycleOfKeys(CycleInWords):
             return f"{one} {wrote} {value} to key {key}, {other} read it"
         before = f"before {other} {wrote} {version_in_words(row['target_value'])}"
         if kind == "ww":
-            return f"{one} {wrote} {value} to key {key}, {before}"
+            return f"{one} {wrote} {value} to key {key}, {before}{self._basis(row)}"
         if self.of_lists and row["source_value"]:
             return f"{one} read key {key} up to {value}, {before}"
-        return f"{one} read {value} of key {key}, {before}"
+        # An anti-dependency on a list needs no more: what was read lacks the later element.
+        return f"{one} read {value} of key {key}, {before}{'' if self.of_lists else self._basis(row)}"
+
+    def _basis(self, row: dict[str, Any]) -> str:
+        """What shows that a version comes before another, in brackets."""
+        by, other = (self._by(row, txn) for txn in ("one", "other"))
+        first, later = (version_in_words(row[f"{end}_value"]) for end in ("source", "target"))
+        words = {
+            "both read": f"{by} read both in this order",
+            "first read": f"{by} read {first} without {later}",
+            "initial": "the initial state comes first",
+            "wfr": f"{by} read {first} and replaced it",
+        }
+        in_time = f"{by} left it with {first}{' and' if by == other else f', {other}'} later used {later}"
+        return f" ({words.get(row['basis'], in_time)})"
+
+    def _by(self, row: dict[str, Any], txn: str) -> str:
+        """A transaction that shows the order of two versions: by its name, or by its process if the cycle lacks it."""
+        return self.names.get(row[f"{txn}_at"], f"process {row[f'{txn}_process']}")
+
+    def shown_by(self) -> list[Evidence]:
+        """The operations beside those of the cycle that show the order of versions."""
+        found: dict[int, Evidence] = {}
+        for row in (step.row for step in self.cycle.steps if step.kind in (("ww",) if self.of_lists else ("ww", "rw"))):
+            key, first, later = shown(row["topic"]), row["source_value"], row["target_value"]
+            for txn in ("one", "other"):
+                place = row[f"{txn}_at"]
+                if place is not None and place not in self.names:
+                    order = f"it shows {version_in_words(first)} before {version_in_words(later)}, of key {key}"
+                    found.setdefault(place, Evidence(f"process {row[f'{txn}_process']}: {order}", place))
+        return [*found.values()]
 
     def process(self, name: str) -> str:
         """A process in a sentence: clients have numbers."""

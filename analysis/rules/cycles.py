@@ -225,7 +225,8 @@ def _finding(name: str, about: CycleInWords, sentence: str, severity: str, count
         evidence=[
             Evidence(f"{about.process(step.row['source_process'])}: {about.step(step)}", step.row["source_at"])
             for step in cycle.steps
-        ],
+        ]
+        + about.shown_by(),
     )
 
 
@@ -238,7 +239,8 @@ class CycleInWords:
     note: str = ""  # behind the whole cycle
 
     @cached_property
-    def _names(self) -> dict[int, str]:
+    def names(self) -> dict[int, str]:
+        """The names of its transactions, T1 and so on, by their places."""
         return {step.row["source_at"]: f"T{number}" for number, step in enumerate(self.cycle.steps, 1)}
 
     def process(self, name: str) -> str:
@@ -247,12 +249,12 @@ class CycleInWords:
 
     def name(self, step: Step) -> str:
         """The transaction that a step leads from, with its process."""
-        return f"{self._names[step.row['source_at']]} ({self.process(step.row['source_process'])})"
+        return f"{self.names[step.row['source_at']]} ({self.process(step.row['source_process'])})"
 
     def step(self, step: Step) -> str:
         """The reason why one transaction comes before the other."""
         row = step.row
-        one, other = self._names[row["source_at"]], self._names[row["target_at"]]
+        one, other = self.names[row["source_at"]], self.names[row["target_at"]]
         if step.kind == "process":
             return f"{self.process(row['source_process'])} executed {one} before {other}"
         if step.kind == "realtime":
@@ -268,6 +270,10 @@ class CycleInWords:
         if kind == "wr":
             return f"{wrote}, {other} read it"
         return f"{wrote}, before {other} wrote {short(row['target_value'])} at {self._where(row, 'target')}"
+
+    def shown_by(self) -> list[Evidence]:
+        """The operations beside those of the cycle that show its dependencies."""
+        return []
 
     def whole(self) -> str:
         """The whole cycle."""

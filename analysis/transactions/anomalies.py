@@ -32,6 +32,7 @@ class Anomaly:
     key: int = 0  # its number
     leader: int | None = None  # the transaction by which those of its type are ordered first; None: `rank`
     rank: int = 0
+    members: tuple[int, ...] = ()  # of a lost update: the places of its transactions, at most MAX_ANOMALIES
 
 
 def collect(found: Iterable[Anomaly]) -> list[Anomaly]:
@@ -91,7 +92,8 @@ def lost_updates(history: TxnHistory) -> Iterator[Anomaly]:
         more = f" (so did {len(txns) - 2:,} more)" if len(txns) > 2 else ""
         read = f"{version_in_words(value)} of key {shown(history.keys[key])}"
         sentence = f"T1 and T2 both read {read} and then wrote the key{more}"
-        yield Anomaly("lost-update", sentence, tuple(txns[:2]), key=key, leader=txns[0])
+        members = tuple(history.txns["at"].gather(txns[:MAX_ANOMALIES]))
+        yield Anomaly("lost-update", sentence, tuple(txns[:2]), key=key, leader=txns[0], members=members)
 
 
 def within_transactions(history: TxnHistory, judge: Judge) -> Iterator[Anomaly]:

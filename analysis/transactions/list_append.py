@@ -15,7 +15,7 @@ import polars as pl
 
 from .anomalies import Anomaly, Step, intermediate_reads, lost_updates, shown, version_in_words, within_transactions
 from .txn_history import TxnHistory
-from .version_edges import INITIAL, Versions
+from .version_edges import BASES, INITIAL, Versions
 
 _LAST = r"([^\n]*)\n$"
 
@@ -57,6 +57,7 @@ def versions_of(lists: Lists, seen: pl.Series, guessed: bool = False) -> Version
     """
     possible, known = lists.appends.filter(pl.col("outcome") != "fail"), lists.known
     chain = known.select("key", pl.col("value").shift(1).over("key").fill_null(INITIAL).alias("before"), after="value")
+    chain = chain.with_columns(basis=pl.lit("both read", BASES))
     # An indeterminate transaction without an append that was read may be aborted.
     certain = possible.filter((pl.col("outcome") == "ok") | pl.col("txn").is_in(seen.implode()))
     unread = certain.join(lists.elements, on=["key", "value"], how="anti")
@@ -65,9 +66,12 @@ def versions_of(lists: Lists, seen: pl.Series, guessed: bool = False) -> Version
     before = pl.col("before").fill_null(INITIAL)
     if guessed:
         before = pl.col("value").shift(1).over("key").fill_null(before)
-    tail = tail.select("key", before.alias("before"), after="value")
+    basis = pl.lit(None if guessed else "first read", BASES)
+    tail = tail.select("key", before.alias("before"), after="value", basis=basis)
     reads = lists.reads.select("key", pl.col("list").str.extract(_LAST).fill_null(INITIAL).alias("value"), "txn")
-    return Versions(pl.concat([chain, tail]), possible.select("key", "value", "txn"), reads)
+    order = pl.concat([chain, tail]).join(lists.longest.select("key", one="txn"), on="key", how="left")
+    order = order.with_columns(other=pl.lit(None, pl.Int64))
+    return Versions(order, possible.select("key", "value", "txn"), reads)
 
 
 def anomalies_of(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:

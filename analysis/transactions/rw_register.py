@@ -15,11 +15,11 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.errors import UsageError
-from ...histories.tables import MAX_INT64, MIN_INT64
+from ...histories.tables import MAX_INT64, MIN_INT64, Schema
 from .anomalies import Anomaly, Step, intermediate_reads, lost_updates, shown, version_in_words, within_transactions
 from .graph import Edges, components_of
 from .txn_history import TxnHistory
-from .version_edges import INITIAL, Versions
+from .version_edges import BASES, BASIS, INITIAL, Versions
 
 ASSUMPTIONS = {  # of each key by itself; Elle's options wfr-keys?, sequential-keys? and linearizable-keys?
     "wfr": "a transaction that reads and writes it replaces the version that it read",
@@ -88,17 +88,23 @@ def versions_of(registers: Registers, assumed: Iterable[str]) -> tuple[Versions,
 
     A contradiction has a key, two versions that are each before the other, and the transactions that show it.
     """
-    found = [row for name in ASSUMPTIONS if name in assumed for row in _assumed_order(registers, name)]
-    schema = {"key": pl.Int64, "before": pl.String, "after": pl.String, "one": pl.Int64, "other": pl.Int64}
+    found = [(*row, name) for name in ASSUMPTIONS if name in assumed for row in _assumed_order(registers, name)]
+    schema: Schema = {
+        **{"key": pl.Int64, "before": pl.String, "after": pl.String},
+        **{"one": pl.Int64, "other": pl.Int64, "basis": BASES},
+    }
     inferred = pl.DataFrame(found, schema, orient="row").filter(pl.col("before") != pl.col("after"))
     inferred = inferred.unique(["key", "before", "after"], keep="first", maintain_order=True)
-    cyclic = _in_cycles(inferred)
-    inferred = inferred.join(cyclic.select("key").unique(), on="key", how="anti").select("key", "before", "after")
+    cyclic = _in_cycles(inferred.drop("basis"))
+    inferred = inferred.join(cyclic.select("key").unique(), on="key", how="anti").select(
+        "key", "before", "after", *BASIS
+    )
     inferred = inferred.filter(pl.col("before") != INITIAL)
     # Only versions without a written version before them need an edge from the initial one.
     written = inferred.join(registers.finals.rename({"value": "before"}), on=["key", "before"], how="semi")
     first = registers.finals.select("key", after="value").join(written, on=["key", "after"], how="anti")
-    order = pl.concat([inferred, first.select("key", pl.lit(INITIAL).alias("before"), "after")])
+    initial = first.select("key", pl.lit(INITIAL).alias("before"), "after", basis=pl.lit("initial", BASES))
+    order = pl.concat([inferred, initial], how="diagonal")
     return _versions(registers, order), cyclic.rows()
 
 
@@ -113,7 +119,7 @@ def ordered_by(registers: Registers, moment: str) -> Versions:
     times = pl.concat([of_writer, of_readers]).group_by("key", "value").agg(pl.col("end").min())
     finals = registers.finals.join(times, on=["key", "value"], how="left").sort("key", "end", "txn")
     order = finals.select("key", pl.col("value").shift(1).over("key").fill_null(INITIAL).alias("before"), after="value")
-    return _versions(registers, order)
+    return _versions(registers, order.with_columns(pl.lit(None, kind).alias(name) for name, kind in BASIS.items()))
 
 
 def _versions(registers: Registers, order: pl.DataFrame) -> Versions:

@@ -13,18 +13,27 @@ from typing import NamedTuple
 
 import polars as pl
 
+from ...histories.tables import Schema
 from .dependencies import DEPENDENCIES, KINDS
 from .txn_history import TxnHistory
 from .windows import windows_of, within
 
 INITIAL = ""  # the version of every key before its first write
 MAX_PAIRS = 2_000_000  # of readers of a version and writers of versions that may follow it
+# What shows that a version precedes another: a list that was read has both, or only the first of them; the initial
+# version comes first; or an assumption on registers. Null: the order was guessed.
+BASES = pl.Enum(["both read", "first read", "initial", "wfr", "sequential", "linearizable"])
+BASIS: Schema = {
+    "basis": BASES,
+    "one": pl.Int64,  # the transaction that shows it, if there is one
+    "other": pl.Int64,  # and another one that used the later version after it
+}
 
 
 class Versions(NamedTuple):
     """The known versions of keys."""
 
-    order: pl.DataFrame  # key, before, after: version `before` precedes version `after`
+    order: pl.DataFrame  # key, before, after: version `before` precedes version `after`; BASIS
     writers: pl.DataFrame  # key, value, txn: the only writer of a version, not aborted
     reads: pl.DataFrame  # key, value, txn: the versions that committed transactions read
 
@@ -33,7 +42,7 @@ def edges_of(versions: Versions) -> tuple[pl.DataFrame, int]:
     """The edges, each pair of transactions once for each kind, and the number of keys that have too many.
 
     Columns: kind; source and target (transactions); key; before, the version that the source wrote (ww, wr) or read
-    (rw); after, the version that the target wrote (ww, rw).
+    (rw); after, the version that the target wrote (ww, rw); BASIS of the order of these two.
     """
     order, writers, reads = versions
     writes = writers.rename({"value": "after", "txn": "target"})
@@ -47,11 +56,13 @@ def edges_of(versions: Versions) -> tuple[pl.DataFrame, int]:
     if len(large):
         after = after.join(large, on=["key", "before"], how="anti")
     rw = after.join(readers, on=["key", "before"])
+    needed: Schema = {"after": pl.String, **BASIS}
     found = [
         frame.select(
             pl.lit(kind).cast(KINDS).alias("kind"),
             *("source", "target", "key", "before"),
-            pl.lit(None, pl.String).alias("after") if kind == "wr" else "after",
+            *(pl.lit(None, of_type).alias(name) for name, of_type in needed.items() if kind == "wr"),
+            *(name for name in needed if kind != "wr"),
         )
         .filter(pl.col("source") != pl.col("target"))
         .sort("source", "target", "key", "before", "after")
@@ -73,7 +84,8 @@ def dependencies_of(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
 
 
 def with_operations(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
-    """The DEPENDENCIES of `edges_of`, in their order."""
+    """The DEPENDENCIES of `edges_of`, in their order. Also `basis`, and of the transactions that show it the place and
+    the process (one_at, one_process, other_at, other_process)."""
     names = ("at", "start", "end", "process")
     wide = edges.select(
         history.keys.gather(edges["key"]).alias("topic"),
@@ -88,4 +100,11 @@ def with_operations(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
         pl.col("before").alias("source_value"),
         pl.col("after").alias("target_value"),
     )
-    return wide.select(pl.col(name).cast(kind) for name, kind in DEPENDENCIES.items())
+    shown_by = (
+        history.txns[name].gather(edges[txn]).alias(f"{txn}_{name}")
+        for txn in ("one", "other")
+        for name in ("at", "process")
+    )
+    return wide.select(pl.col(name).cast(kind) for name, kind in DEPENDENCIES.items()).with_columns(
+        edges["basis"], *shown_by
+    )

@@ -29,7 +29,7 @@ from ...transactions.keys import guesses_of, judge_keys, seen_writers, without_r
 from ...transactions.txn_history import OWNED, UNPAIRED, TxnHistory, history_in, outcome_counts, owned_steps, paired
 from ...transactions.version_edges import edges_of, with_operations
 from ...txn_run import Found, Progress, add_findings, placed_events, try_orders
-from .blocks import pack, rows_in, to_batches, unpack
+from .blocks import dependency_blocks, pack, rows_in, to_batches, unpack
 from .buckets import ROW, SCHEMA, Judge, Parse, Row, by_bucket, read_splits
 from .cycles import find_cycles
 from .plan import store, storing
@@ -37,6 +37,9 @@ from .session import shuffle_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_TUPLES = ("txns", "values", "members")  # fields of Anomaly
+_PLACES = ("source_at", "one_at", "other_at")  # in the row of a step: transactions that a finding names
 
 
 def judge_transactions(run: Run, session: SparkSession, progress: Progress = lambda *_: None) -> Results:
@@ -65,9 +68,8 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
         guesses = (judged(number)[1] for number in range(guesses_of(settings)))
         try_orders(anomalies, cycles, guesses if guesses_of(settings) else None, results)
         named = {at for one in anomalies for at in one.txns}
-        named |= {
-            step.row["source_at"] for of_type in cycles.values() for one in of_type.shortest for step in one.steps
-        }
+        rows = [step.row for of_type in cycles.values() for one in of_type.shortest for step in one.steps]
+        named |= {at for row in rows for name in _PLACES if (at := row.get(name)) is not None}
         history = _history_of(steps, buckets, sorted(named))
     numbers = {at: number for number, at in enumerate(history.txns["at"])}
     anomalies = [replace(one, txns=tuple(numbers[at] for at in one.txns)) for one in anomalies]
@@ -190,7 +192,7 @@ def _judging(text: str, is_whole: bool, guess: int) -> Judge:
             counts["keys too large"] = too_large
         yield "counts", bucket, orjson.dumps(counts)
         first = appeared.gather(edges["key"]).alias("key_appeared")
-        yield "dependencies", bucket, pack(with_operations(edges, history).with_columns(first))
+        yield from dependency_blocks(with_operations(edges, history).with_columns(first), bucket)
 
     return judge
 
@@ -200,14 +202,14 @@ def _json_of(anomaly: Anomaly, number: int, history: TxnHistory, appeared: pl.Se
     at = history.txns["at"]
     first = anomaly.rank if anomaly.leader is None else at[anomaly.leader]
     txns = [at[txn] for txn in anomaly.txns]
-    chosen = {name: getattr(anomaly, name) for name in ("type", "sentence", "values", "others")}
+    chosen = {name: getattr(anomaly, name) for name in ("type", "sentence", "values", "others", "members")}
     return {**chosen, "txns": txns, "order": [first, appeared[anomaly.key], number]}
 
 
 def _merged(parts: Iterable[list[dict[str, Any]]]) -> list[Anomaly]:
     """The anomalies of all tasks, in the order in which one pass finds them. Their transactions are places."""
     rows = sorted((row for part in parts for row in part), key=lambda row: row.pop("order"))
-    found = collect(Anomaly(**{**row, "txns": tuple(row["txns"]), "values": tuple(row["values"])}) for row in rows)
+    found = collect(Anomaly(**{**row, **{name: tuple(row[name]) for name in _TUPLES}}) for row in rows)
     names = {name: number for number, name in enumerate(ANOMALIES)}
     return sorted(found, key=lambda one: names[one.type])
 
