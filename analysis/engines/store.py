@@ -20,6 +20,7 @@ from ..partitions.offset_ranges import REST, by_range
 from ..partitions.unit import OBSERVED, Tables
 
 MAX_BYTES = 1 << 29  # of observations in memory, as polars estimates them: text takes about twice as much
+_WRITING = Lock()  # not held during a query of polars, whose thread may take up other work
 
 
 class _Part(NamedTuple):
@@ -61,17 +62,16 @@ class FrameStore:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._left = max_bytes
         self._file: IO[bytes] | None = None
-        self._lock = Lock()  # not held during a query of polars, whose thread may take up other work
 
     def put(self, frame: pl.DataFrame) -> Held:
         """The table itself, or where it was written."""
         size = int(frame.estimated_size())
-        with self._lock:
+        with _WRITING:
             self._left -= size
             if self._left >= 0:
                 return frame
         payload = pack(frame)
-        with self._lock:
+        with _WRITING:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="logjudge-")  # noqa: SIM115 - it lives as long as the store
             place = SpilledFrame(self._file.seek(0, os.SEEK_END), len(payload))
