@@ -100,7 +100,7 @@ def test_the_heat_map_shows_breaches_before_what_is_permitted() -> None:
     ("accepted", "title"),
     [([False], "Permitted findings"), ([True], "Accepted findings"), ([True, False], "Accepted or permitted findings")],
 )
-def test_the_heat_map_says_what_was_accepted(accepted: list[bool], title: str) -> None:
+def test_the_heat_map_names_what_was_accepted(accepted: list[bool], title: str) -> None:
     figures = figures_of("transactions-a")
     row = figures["heat"][0]
     cells = [{**row["cells"][0], "accepted": each} for each in accepted]
