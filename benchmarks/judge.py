@@ -52,7 +52,10 @@ CLIENTS: tuple[dict[str, Any], ...] = (
 WIDE = 10_000_000
 KEYED = 20_000_000
 MIN_FOUND, MIN_CAUSES = 0.5, 40  # the share of causes to find, in runs with at least so many
-OTHERS = ("handover", "lagging-mark", "reassignment", "consumer-crash", "consumer-pause", "consumer-shutdown")
+OTHERS = (
+    *("handover", "lagging-mark", "reassignment", "rolling-upgrade"),
+    *("consumer-crash", "consumer-pause", "consumer-shutdown"),
+)
 KINDS = tuple(kind for kind in PATTERNS if kind not in OTHERS)
 
 

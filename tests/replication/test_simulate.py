@@ -88,9 +88,9 @@ def test_help_and_error_name_the_same_faults() -> None:
     error = str(invoke("simulate", "--faults", "flood", "--out", "x").exception)
     for output in (text, error):
         assert (
-            "nly in a scenario file (--config): add-partitions, cancel-reassignment, consumer-seek, delete-records"
-            in output
-        )
+            "nly in a scenario file (--config): add-partitions, cancel-reassignment, consumer-replace, consumer-seek,"
+            " delete-records"
+        ) in output
 
 
 @pytest.mark.parametrize(
