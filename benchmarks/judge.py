@@ -3,7 +3,7 @@
 `check` must find exactly the lost, divergent, duplicated and reordered records of the simulator, and their causes. A
 cause may be `unknown` but never wrong, and half of the simulator's causes must be found.
 
-Run: python benchmarks/judge.py [runs] [processes] [first seed] [--compiled]
+Run: python benchmarks/judge.py [runs] [processes] [first seed]
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import compiled
 import polars as pl
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.results import Results
@@ -308,7 +307,5 @@ def main(runs: int, jobs: int, first: int) -> int:
 
 
 if __name__ == "__main__":
-    if "--compiled" in sys.argv:
-        compiled.run_again()
     numbers = [int(word) for word in sys.argv[1:4]]
     sys.exit(main(*numbers, *(1000, 2, 0)[len(numbers) :]))

@@ -1,7 +1,6 @@
 """Runs each cell of the matrix many times, as for a night. Prints the results; exits with 1 if a cell is wrong.
 
 Run: python benchmarks/matrix.py [runs for each sound cell] [processes] [first seed] [setting or setting/variant ...]
-With `--compiled` the simulator is compiled first (compiled.py): 2.4 times the schedules a second.
 A cell that breaks an invariant gets at most MAX_BROKEN_RUNS runs, which are more than enough to find the breach.
 """
 
@@ -10,7 +9,6 @@ from __future__ import annotations
 import sys
 import time
 
-import compiled
 from logjudge.cli.search import search
 from logjudge.models.exploration.matrix import CELLS, SETTINGS, space
 from logjudge.models.exploration.matrix_text import differences
@@ -39,7 +37,5 @@ def main(runs: int, jobs: int, first: int, chosen: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if "--compiled" in sys.argv:
-        compiled.run_again()
     numbers = [int(word) for word in sys.argv[1:4]]
     sys.exit(main(*numbers, *(1000, 2, 0)[len(numbers) :], sys.argv[4:]))
