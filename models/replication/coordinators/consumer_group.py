@@ -12,7 +12,6 @@ after a change or an error); there are no regular expressions. mixed_group.py ad
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..config import NEVER
@@ -64,9 +63,8 @@ class Pending:
 class ConsumerGroup(GroupMembers):
     """The group's epoch, its target assignment, and its members."""
 
-    def __init__(self, group: Group, count_partitions: Callable[[], int]) -> None:
+    def __init__(self, group: Group) -> None:
         super().__init__(group)
-        self._count_partitions = count_partitions
         self._members: dict[str, Member] = {}
         self._target_epoch = 0
         self._partitions = 0  # of the topic, at the group's epoch
@@ -186,7 +184,7 @@ class ConsumerGroup(GroupMembers):
         """Steps 1 to 3 of GroupMetadataManager.consumerGroupHeartbeat: the member, the target, its next assignment."""
         now, name = self._process.loop.now, request.member
         records: list[GroupRecord] = []
-        count, epoch = self._count_partitions(), self._group.generation
+        count, epoch = self._group.count_partitions(), self._group.generation
         away = self._static_member(request.instance) if request.generation == 0 else ""
         is_new = name not in self._members and not away
         member = self._members.get(away or name) or Member(request.client, request.instance)

@@ -11,13 +11,10 @@ A group without members is replaced by one of the other protocol, whatever the p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from ..brokers.part import Parts
-from ..brokers.produce import ProduceHandler
 from .classic_group import ClassicGroup
 from .group_coordinator import GroupCoordinator
-from .group_ledger import GroupLedger
 from .group_requests import (
     COMMIT,
     GROUP_NOT_FOUND,
@@ -35,25 +32,14 @@ UPGRADES = ("upgrade", "bidirectional")
 
 
 class ConvertibleGroup(GroupCoordinator):
-    """The coordinator of a group whose members may use either protocol."""
-
-    def __init__(
-        self,
-        parts: Parts,
-        produces: ProduceHandler,
-        records: list[GroupRecord],
-        ledger: GroupLedger,
-        count_partitions: Callable[[], int],
-    ) -> None:
-        self._count_partitions = count_partitions
-        super().__init__(parts, produces, records, ledger, ClassicGroup)
+    """Coordinates a group with members of either protocol. It begins as a ClassicGroup."""
 
     def _drop_state(self) -> None:
         super()._drop_state()
         self._former: list[MixedGroup] = []  # converted groups with responses that wait for replication
 
     def _new_mixed(self) -> MixedGroup:
-        return MixedGroup(self, self._count_partitions, self._downgrade)
+        return MixedGroup(self, self._downgrade)
 
     def parked(self) -> list[GroupRequest]:
         """The requests that wait for other members, or for replication."""

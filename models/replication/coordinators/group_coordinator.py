@@ -48,9 +48,10 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         produces: ProduceHandler,
         records: list[GroupRecord],
         ledger: GroupLedger,
+        count_partitions: Callable[[], int],
         make_members: Callable[[Group], GroupMembers],
     ) -> None:
-        self._make_members = make_members
+        self.count_partitions, self._make_members = count_partitions, make_members
         self.ledger = ledger
         super().__init__(parts, produces, parts[-1].group_log, records)
 

@@ -46,6 +46,10 @@ class Group(Protocol):
         """Its high watermark; -1: the broker does not lead it."""
         ...
 
+    def count_partitions(self) -> int:
+        """The topic's partitions, as the broker knows them."""
+        ...
+
     def respond(self, request: GroupRequest, error: str = "") -> None:
         """Respond to a request."""
         ...
@@ -60,7 +64,7 @@ class Group(Protocol):
 
 
 class GroupMembers(ABC):
-    """The members of a group whose coordinator is this broker."""
+    """The members of a group that this broker coordinates."""
 
     def __init__(self, group: Group) -> None:
         self._group, self._process, self._config = group, group.process, group.config

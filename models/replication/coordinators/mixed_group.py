@@ -38,13 +38,8 @@ DOWNGRADES = ("downgrade", "bidirectional")
 class MixedGroup(ConsumerGroup):
     """The requests of classic members. `downgrade` converts the group when the given member leaves."""
 
-    def __init__(
-        self,
-        group: Group,
-        count_partitions: Callable[[], int],
-        downgrade: Callable[[str, GroupRequest | None], bool],
-    ) -> None:
-        super().__init__(group, count_partitions)
+    def __init__(self, group: Group, downgrade: Callable[[str, GroupRequest | None], bool]) -> None:
+        super().__init__(group)
         self._downgrade = downgrade
 
     def _session_of(self, client: str) -> int:

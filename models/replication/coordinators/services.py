@@ -59,13 +59,10 @@ class CoordinatorServices:
             known = (metadata.get(partition, ABSENT) for partition in range(self._config.partitions))
             return sum(state.epoch >= 0 for state in known)
 
-        of_group = parts, produces, logs.group_records, logs.group
-        if not self._config.has_member_epochs:
-            self.groups = GroupCoordinator(*of_group, ClassicGroup)
-        elif self._config.classic_members:
-            self.groups = ConvertibleGroup(*of_group, count_partitions)
-        else:
-            self.groups = GroupCoordinator(*of_group, lambda group: ConsumerGroup(group, count_partitions))
+        has_both = self._config.has_member_epochs and self._config.classic_members
+        make_members = ConsumerGroup if self._config.has_member_epochs and not has_both else ClassicGroup
+        make_group = ConvertibleGroup if has_both else GroupCoordinator
+        self.groups = make_group(parts, produces, logs.group_records, logs.group, count_partitions, make_members)
         self.transactions = TransactionCoordinator(
             parts, produces, logs.transaction_records, logs.transactions, inboxes, leader_of, logs.pids.__next__
         )
