@@ -1,6 +1,6 @@
 """What the contents that gets returned show about a map's values, if no value is a prefix of another.
 
-Then each content is one sequence of values. A chain is contents of a key of which each begins with the one before;
+Then each content is one sequence of values. A chain is a series of contents of a key, each a prefix of the next one;
 contents of two chains of a key contradict each other.
 """
 
@@ -51,7 +51,7 @@ class Contents:
             self._parse(key, sorted(contents), frozenset(written), lengths)
 
     def _parse(self, key: Any, contents: list[str], written: frozenset[str], lengths: list[int]) -> None:
-        """Add the contents of a key. Most begin with the one before, whose values are not parsed again."""
+        """Add the contents of a key. Most extend the previous one, whose values are not parsed again."""
         before = None
         # How many of its characters are parsed, their values, and whether it has a value twice that is written once.
         at, values, is_doubled = 0, list[str](), False
@@ -71,6 +71,13 @@ class Contents:
                 self.place_of[key, content] = Place(len(self.chains) - 1, len(values))
                 if not is_doubled:
                     self.last[key, content] = values[-1]
+
+    def monitored(self) -> tuple[m.Monitored, ...]:
+        """The actions for the monitors: of keys with appends alone, and of keys with puts."""
+        keys = {key for *_, key in self.history.actions}
+        with_puts = {key for f, _, _, key in self.history.actions if f == "put"}
+        of_appends = (self.as_appends(),) if keys - with_puts else ()
+        return (*of_appends, self.as_register()) if with_puts else of_appends
 
     def as_appends(self) -> m.Monitored:
         """Appends and gets: a get has its chain and its number of values. The monitor leaves keys with puts alone."""

@@ -137,7 +137,7 @@ def _strings_by_key(writer: _Writer) -> Encoding | None:
 
     if known:
         encoding = writer.encoding(code, "".join, values=["", *written], spelled=True)
-        return encoding._replace(monitored=(known.as_appends(), known.as_register()))
+        return encoding._replace(monitored=known.monitored())
     return writer.encoding(code, lambda labels: "".join(map(chr, labels)), values=range(sys.maxunicode + 1))
 
 

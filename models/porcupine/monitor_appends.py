@@ -46,7 +46,7 @@ class Positions(NamedTuple):
     position: Ints  # by slot; `length` behind the longest content
     filled: Ints  # by value: how many of its positions are filled
     filled_at: Ints  # by position: when
-    required_by: Ints  # by position: the operation whose end required it to be filled
+    required_by: Ints  # by position: the operation that required it to be filled when it ended
     taken_by: Ints  # by slot: the append
     free: Ints  # by slot: links to the next one that is not taken (root_of)
 
@@ -136,10 +136,10 @@ def require(h: PartHistory, p: Positions, i: int) -> int:
 
 @inner
 def reasons(h: PartHistory, p: Positions, i: int) -> Ints:
-    """The operations because of which the end of operation i requires a position to be filled.
+    """The operations that prove that a position is filled when operation i ends.
 
-    Of an append: those of the same value within a stretch of time, one more than the positions filled in it, and the
-    reasons why no fewer were filled before it.
+    For an append these are appends of the same value within a stretch of time, one more than the positions filled in
+    it, and the operations that prove how many positions were filled before it.
     """
     chosen = np.zeros(len(h.call), np.bool_)
     while i >= 0:
