@@ -41,7 +41,9 @@ class DependencyStore:
         self._frames = FrameStore(MAX_BYTES)
         self._chunks: list[_Chunk] = []
         self._unsorted: list[pl.DataFrame] = []
-        self._lock = Lock()  # not held during a query of polars, whose thread may take up other work that adds rows
+        self._lock = (
+            Lock()
+        )  # released during queries of polars: the thread may run another task meanwhile, which adds rows
 
     def __len__(self) -> int:
         return sum(chunk.height for chunk in self._chunks) + sum(map(len, self._unsorted))

@@ -20,7 +20,7 @@ from ..partitions.offset_ranges import REST, by_range
 from ..partitions.unit import OBSERVED, Tables
 
 MAX_BYTES = 1 << 29  # of observations in memory, as polars estimates them: text takes about twice as much
-_WRITING = Lock()  # not held during a query of polars, whose thread may take up other work
+_WRITING = Lock()  # released during queries of polars: the thread may run another task meanwhile, which writes too
 
 
 class _Part(NamedTuple):

@@ -124,9 +124,9 @@ class Graph:
         return self.inside(label) & (size[self.edges.source] > 1)
 
     def reaching_beyond(self, after: int) -> Mask:
-        """The dependencies that may be on a cycle with one after a moment, of which only those from before are here.
+        """The dependencies that may be on a cycle with a dependency after a moment; the graph has those before it.
 
-        Such a cycle leads back over the moment. Its operations before it are reached from there.
+        Such a cycle leads back across the moment, so its earlier operations are reachable from the edge across.
         """
         source, target = (_moments(self.rows, end) > after for end in ("source", "target"))
         entered = np.unique(self.edges.target[source & ~target])
