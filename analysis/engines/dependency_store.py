@@ -41,9 +41,8 @@ class DependencyStore:
         self._frames = FrameStore(MAX_BYTES)
         self._chunks: list[_Chunk] = []
         self._unsorted: list[pl.DataFrame] = []
-        self._lock = (
-            Lock()
-        )  # released during queries of polars: the thread may run another task meanwhile, which adds rows
+        # Released during queries of polars: the thread may run another task meanwhile, which adds rows.
+        self._lock = Lock()
 
     def __len__(self) -> int:
         return sum(chunk.height for chunk in self._chunks) + sum(map(len, self._unsorted))
