@@ -180,6 +180,9 @@ class Config:
         choices=("disabled", "upgrade", "downgrade", "bidirectional"),
     )
     group_delay: int = setting(3 * SECOND, "group.initial.rebalance.delay.ms")
+    # how many members a classic group may have, and one of KIP-848's protocol
+    classic_group_size: int = setting(NEVER, "group.max.size", least=1)
+    consumer_group_size: int = setting(NEVER, "group.consumer.max.size", least=1)
     # Kafka has 50 partitions; here only the group's own exists
     offsets_partitions: int = setting(1, "offsets.topic.num.partitions", least=1)
     offsets_segment_bytes: int = setting(100 << 20, "offsets.topic.segment.bytes", least=14)
@@ -308,8 +311,15 @@ class Config:
         return self.has_member_epochs and int(client[1:]) < self.classic_members
 
     def instance_of(self, client: str) -> str:
-        """The group.instance.id of a member (KIP-345); empty: it is a dynamic member."""
-        return {"own": client, "shared": "shared"}.get(self.static_members, "")
+        """The group.instance.id of a member (KIP-345); empty: it is a dynamic member.
+
+        A member on standby has the id of the member that it may replace: the first one that of c0.
+        """
+        if self.static_members != "own":
+            return "shared" if self.static_members == "shared" else ""
+        started = self.consumers - self.standby_consumers
+        number = int(client[1:])
+        return client if number < started else f"c{number - started}"
 
     def topic_of(self, partition: int) -> tuple[str, int]:
         """The topic of a replicated partition, and its number in the topic."""

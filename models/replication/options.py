@@ -28,18 +28,25 @@ class Option(NamedTuple):
 # By group.protocol: the settings of the other one. The broker's settings are listed too, as they have no effect.
 OTHER_PROTOCOL = {
     "classic": (
+        "group.consumer.max.size",
         "group.remote.assignor",
         "group.consumer.session.timeout.ms",
         "group.consumer.heartbeat.interval.ms",
     ),
     "consumer": (
+        "group.max.size",
         "partition.assignment.strategy",
         "session.timeout.ms",
         "heartbeat.interval.ms",
         "group.initial.rebalance.delay.ms",
     ),
 }
-OF_MEMBERS = ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
+OF_CLASSIC_MEMBERS = (
+    "group.max.size",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+)
 POLICY = "group.consumer.migration.policy"
 # What a setting needs that only a group has.
 A_GROUP = "a group: set partition.assignment.strategy or group.protocol=consumer"
@@ -118,7 +125,7 @@ def _refuse_duplicates(options: Mapping[str, Any]) -> None:
 
 def _refuse_other_protocol(config: Config, options: Mapping[str, Any]) -> None:
     """Refuse settings of the other group protocol (ConsumerConfig.checkUnsupportedConfigsPostProcess)."""
-    of_classic_members = OF_MEMBERS if config.has_member_epochs and config.classic_members else ()
+    of_classic_members = OF_CLASSIC_MEMBERS if config.has_member_epochs and config.classic_members else ()
     for name in OTHER_PROTOCOL[config.group_protocol]:
         if name in options and options[name] != "" and name not in of_classic_members:
             raise ConfigError(f"{name} has no effect with group.protocol={config.group_protocol}")
@@ -264,11 +271,8 @@ def _check_group(config: Config) -> None:
 
 
 def _check_classic_members(config: Config) -> None:
-    if not (config.has_member_epochs and config.strategy and config.static_members == "none"):
-        raise ConfigError(
-            "simulation.classic.members needs group.protocol=consumer and partition.assignment.strategy, "
-            "and no static members"
-        )
+    if not (config.has_member_epochs and config.strategy):
+        raise ConfigError("simulation.classic.members needs group.protocol=consumer and partition.assignment.strategy")
     if config.classic_members > config.consumers:
         raise ConfigError(
             f"simulation.classic.members must be at most simulation.consumers, {config.consumers}, not "

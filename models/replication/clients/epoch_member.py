@@ -12,6 +12,7 @@ from typing import Any
 
 from ..coordinators.group_requests import (
     FETCH,
+    GROUP_FULL,
     GROUP_NOT_FOUND,
     HEARTBEAT,
     JOIN,
@@ -29,6 +30,7 @@ class EpochMember(GroupConsumer):
 
     _id = ""  # which the client makes since 4.0 (KIP-1082)
 
+    _reports_absence = True
     _is_refused = False  # it ended, as its group.instance.id is taken, and will start again
 
     def start(self, _: None = None) -> None:
@@ -105,8 +107,8 @@ class EpochMember(GroupConsumer):
             self.crash(error)
             self._is_refused = True
             self._restart_later()
-        elif error == GROUP_NOT_FOUND:
-            # The group is a classic one, and is not converted. An unexpected error ends the application, too.
+        elif error in (GROUP_NOT_FOUND, GROUP_FULL):
+            # A classic group that is not converted, or a group without room. These errors end the application, too.
             self.crash(error)
             self._restart_later()
         elif error != STALE_EPOCH:

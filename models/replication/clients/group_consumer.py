@@ -18,7 +18,9 @@ from ..coordinators.group_requests import (
     COMMIT,
     FENCED_INSTANCE,
     FETCH,
+    GROUP_FULL,
     HEARTBEAT,
+    ILLEGAL_GENERATION,
     JOIN,
     LEAVE,
     REBALANCING,
@@ -26,22 +28,22 @@ from ..coordinators.group_requests import (
     SYNC,
     GroupRequest,
 )
-from ..event_loop import PausableTimer
 from ..partition_state import NO_LEADER
 from ..ports import Membership, Records
-from .consumer import CLOSED, KILLED, Consumer, ConsumerParts
+from .consumer import CLOSED, KILLED, ConsumerParts
+from .member_process import MemberProcess
 
 RETRY = 100 * MS
 STABLE = "stable"
-RESTART = 1000 * MS  # after which a supervisor starts a process again that ended
 
 
-class GroupConsumer(Consumer):
+class GroupConsumer(MemberProcess):
     """One member. `assigned` are the partitions that it owns."""
+
+    _reports_absence = False  # whether a static member that closes sends a request
 
     def __init__(self, parts: ConsumerParts, group: GroupLedger) -> None:
         super().__init__(parts)
-        self.loop = self._timer = PausableTimer(self.loop)
         self.group = group
         self._instance = self.config.instance_of(self.name)
         self._leave_group()
@@ -54,7 +56,7 @@ class GroupConsumer(Consumer):
         self._request: GroupRequest | None = None  # the request in flight, except heartbeats
         self._heartbeat_request: GroupRequest | None = None
         self._target: tuple[int, ...] = ()  # what the group assigned
-        self._needs_rejoin = self._is_lost = False
+        self._needs_rejoin = self._is_lost = self._keeps_id = False
         self._shared_out = 0  # how many partitions this member shared out as the group's leader
         self._committing: dict[int, int] = {}
         self._committing_epochs: dict[int, int] = {}
@@ -88,36 +90,27 @@ class GroupConsumer(Consumer):
             self._leave()
 
     def _leave(self) -> None:
-        """A static member of the classic protocol leaves without a word, and one of KIP-848's says that it will be
-        back. Simplification: the request is sent once."""
+        """A static member of the classic protocol sends nothing; one of KIP-848's reports that it will come back.
+
+        Simplification: the request is sent once.
+        """
         if self.alive:
             self._give_up(tuple(self.assigned))
             self.crash(CLOSED)
-            if self._phase and (self.config.has_member_epochs or not self._instance):
+            if self._phase and (self._reports_absence or not self._instance):
                 self._sent(LEAVE, lambda _: None)
 
-    def _restart_later(self) -> None:
-        self.loop.at(self.loop.now + RESTART, self._restart, self.incarnation)
-
-    def _restart(self, incarnation: int) -> None:
-        if not self.alive and incarnation == self.incarnation:
-            self.start()
-
     def _lose_membership(self, error: str) -> None:
-        """The coordinator does not know the member any more. FencedInstanceIdException ends the application."""
-        if error == FENCED_INSTANCE:
+        """The generation ends for this member. If it is only behind, it keeps its id (resetStateOnResponseError).
+
+        FencedInstanceIdException and GroupMaxSizeReachedException end the application.
+        """
+        if error in (FENCED_INSTANCE, GROUP_FULL):
             self.crash(error)
+        if error == GROUP_FULL:
+            self._restart_later()
+        self._keeps_id = error == ILLEGAL_GENERATION and (self._keeps_id or not self._is_lost)
         self._is_lost = True
-
-    def pause(self) -> None:
-        """SIGSTOP, or a long garbage collection: the process does nothing, and its kernel keeps what arrives."""
-        self._timer.pause()
-        self.network.pause(self.node)
-
-    def resume(self) -> None:
-        """The process continues as if no time had passed."""
-        self._timer.resume()
-        self.network.resume(self.node)
 
     def has_caught_up(self, ranges: Any) -> bool:
         """Whether it is dead, or at the ends of the logs that it owns without a rebalance."""
@@ -137,7 +130,9 @@ class GroupConsumer(Consumer):
         self._last_poll = self.loop.now
         if self._is_lost:
             self._give_up(tuple(self.assigned))
+            member = self.member if self._keeps_id else ""
             self._leave_group()
+            self.member = self.member or member
         if self._phase == STABLE and not self._needs_rejoin:
             if self.config.commit == "auto" and self.loop.now >= self._due_commit and self.assigned:
                 self._due_commit = self.loop.now + self.config.auto_commit_interval
@@ -287,8 +282,8 @@ class GroupConsumer(Consumer):
         elif response.kind == COMMIT:
             self._end_commit(error, response.generation)
         elif error == REBALANCING:
-            # A new member whose group was converted before it had a generation: it keeps its id (KIP-394).
-            self.member = self.member or response.member
+            # The group was converted before a new member had a generation. A dynamic one keeps its id (KIP-394).
+            self.member = self.member or ("" if self._instance else response.member)
             self._phase = STABLE
             self._needs_rejoin = True
             self._begin_poll()

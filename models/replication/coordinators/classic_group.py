@@ -14,6 +14,7 @@ from .group_members import Assigned, Group, GroupMembers
 from .group_requests import (
     COMMIT,
     FENCED_INSTANCE,
+    GROUP_FULL,
     HEARTBEAT,
     ILLEGAL_GENERATION,
     JOIN,
@@ -77,6 +78,8 @@ class ClassicGroup(GroupMembers):
         instances = ((self._config.instance_of(client), name) for name, client, _ in self._assigned_last)
         self._static = {instance: name for instance, name in instances if instance}
         self._state = STABLE if self._members else EMPTY
+        if len(self._members) > self._config.classic_group_size:
+            self._prepare_rebalance()  # the last ones to join again are refused
         return len(self._members)
 
     def parked(self) -> list[GroupRequest]:
@@ -118,6 +121,10 @@ class ClassicGroup(GroupMembers):
 
     def _join(self, request: GroupRequest) -> None:
         now, name = self._process.loop.now, request.member
+        if not self._has_room(name):
+            self._drop_member(name)
+            self._group.respond(request, GROUP_FULL)
+            return
         if name and (error := self._refusal(request)):
             self._group.respond(request, error)
             return
@@ -139,6 +146,20 @@ class ClassicGroup(GroupMembers):
         if self._state != PREPARING:
             self._prepare_rebalance()
         self._try_complete_join()
+
+    def _has_room(self, name: str) -> bool:
+        """Whether group.max.size leaves room for a member that joins (acceptJoiningMember).
+
+        A static member's new process needs room, too, as its member id is new. In a rebalance the members that have
+        joined are counted.
+        """
+        limit = self._config.classic_group_size
+        if self._state in (EMPTY, DEAD):
+            return True
+        if self._state == PREPARING:
+            joined = [each for each, member in self._members.items() if member.join is not None]
+            return name in joined or len(joined) < limit
+        return name in self._members or len(self._members) < limit
 
     def _replace_static(self, request: GroupRequest) -> None:
         """A static member's new process gets the place of the old one, without a rebalance if the group is stable
@@ -267,6 +288,10 @@ class ClassicGroup(GroupMembers):
         """The members, each with the last assignment that it got (resetAndPropagateAssignmentWithError clears it)."""
         return [(name, member.client, member.assignment) for name, member in self._members.items()]
 
+    def size(self) -> int:
+        """The number of members."""
+        return len(self._members)
+
     def epochs(self) -> dict[str, int]:
         """The members, each with the generation."""
         return dict.fromkeys(self._members, self._group.generation)
@@ -275,10 +300,17 @@ class ClassicGroup(GroupMembers):
         """The records that remove the group."""
         return [GroupRecord(0, "", None, None, self._process.loop.now, is_tombstone=True)]
 
+    def interrupt(self) -> None:
+        """Let the members that wait for others join again (completeAllJoinFutures, completeAllSyncFutures)."""
+        for member in self._members.values():
+            for request in member.parked():
+                self._group.respond(request, REBALANCING)
+                member.deadline = self._process.loop.now + self._config.group_session
+            member.join = member.sync = None
+
     def dissolve(self) -> None:
-        """It was converted: the members that wait for others are to join again."""
-        for request in self.parked():
-            self._group.respond(request, REBALANCING)
+        """The group was converted: it has no members any more."""
+        self.interrupt()
         self._members, self._state = {}, DEAD
 
     def adopt(self, assigned: Sequence[Assigned]) -> GroupRecord:
@@ -292,9 +324,12 @@ class ClassicGroup(GroupMembers):
         """Let all members join again."""
         self._prepare_rebalance()
 
-    def _remove(self, name: str) -> None:
-        del self._members[name]
+    def _drop_member(self, name: str) -> None:
+        self._members.pop(name, None)
         self._static = {instance: member for instance, member in self._static.items() if member != name}
+
+    def _remove(self, name: str) -> None:
+        self._drop_member(name)
         if self._state in (STABLE, COMPLETING):
             self._prepare_rebalance()
         self._try_complete_join()

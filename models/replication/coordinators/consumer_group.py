@@ -20,6 +20,7 @@ from .group_members import Group, GroupMembers
 from .group_requests import (
     FENCED_EPOCH,
     FENCED_INSTANCE,
+    GROUP_FULL,
     HEARTBEAT,
     ILLEGAL_GENERATION,
     LEAVE,
@@ -143,15 +144,20 @@ class ConsumerGroup(GroupMembers):
     # --- requests
 
     def handle(self, request: GroupRequest) -> None:
-        error = self._refuse(request)
-        if error:
+        if request.kind == HEARTBEAT and self._is_full_for(request.member):
+            self._group.respond(request, GROUP_FULL)
+        elif error := self._refuse(request):
             self._group.respond(request, error)
         elif request.kind == HEARTBEAT:
-            self._move(request)
+            self._move(request, is_joining=request.generation == 0)
         elif request.kind == LEAVE:
             self._leave(request)
         else:
             self._group.commit(request)
+
+    def _is_full_for(self, name: str) -> bool:
+        """Whether group.consumer.max.size leaves no room for a member (throwIfConsumerGroupIsFull)."""
+        return len(self._members) >= self._config.consumer_group_size and name not in self._members
 
     def _refuse(self, request: GroupRequest) -> str:
         """The error for a member that is not known, or comes with another epoch than its own; empty: none."""
@@ -159,7 +165,7 @@ class ConsumerGroup(GroupMembers):
         is_joining = is_heartbeat and request.generation == 0
         if request.instance and (is_heartbeat or request.kind == LEAVE):
             owner = self._static_member(request.instance)
-            if is_joining and owner and self._members[owner].current.epoch != AWAY:
+            if is_joining and owner and not self._may_replace(self._members[owner]):
                 return UNRELEASED_INSTANCE
             if not is_joining and owner not in ("", request.member):
                 return FENCED_INSTANCE
@@ -180,18 +186,18 @@ class ConsumerGroup(GroupMembers):
         """How long a member may be silent."""
         return self._config.consumer_session
 
-    def _move(self, request: GroupRequest) -> None:
+    def _move(self, request: GroupRequest, is_joining: bool) -> None:
         """Steps 1 to 3 of GroupMetadataManager.consumerGroupHeartbeat: the member, the target, its next assignment."""
         now, name = self._process.loop.now, request.member
         records: list[GroupRecord] = []
         count, epoch = self._group.count_partitions(), self._group.generation
-        away = self._static_member(request.instance) if request.generation == 0 else ""
+        away = self._static_member(request.instance) if is_joining else ""
         is_new = name not in self._members and not away
         member = self._members.get(away or name) or Member(request.client, request.instance)
         if away:
             records += self._replacement(away, request)
             member = replace(member, current=replace(member.current, epoch=0, previous=0))
-        elif request.generation == 0 and not is_new:
+        elif is_joining and not is_new:
             self._group.ledger.rejoins.setdefault(name, []).append((now, member.current.epoch))
         if is_new:
             records.append(MemberRecord(0, name, time=now, client=request.client, instance=request.instance))
@@ -225,6 +231,10 @@ class ConsumerGroup(GroupMembers):
         """The member with this group.instance.id; empty: there is none."""
         return next((name for name, member in self._members.items() if instance and member.instance == instance), "")
 
+    def _may_replace(self, member: Member) -> bool:
+        """Whether a new process may take the place of a static member: it closed (throwIfInstanceIdIsUnreleased)."""
+        return member.current.epoch == AWAY
+
     def _replacement(self, away: str, request: GroupRequest) -> list[GroupRecord]:
         """The records by which a static member's new process gets the place of the old one (replaceMember)."""
         now, old = self._process.loop.now, self._members[away]
@@ -249,7 +259,7 @@ class ConsumerGroup(GroupMembers):
         self._change([CurrentRecord(AWAY, name, time=now, current=current)], request)
 
     def _remove(self, name: str, request: GroupRequest | None = None) -> bool:
-        """Remove a member and raise the group's epoch; returns whether the log took that."""
+        """Remove a member and raise the group's epoch; returns whether the records were appended."""
         raised = EpochRecord(self._group.generation + 1, time=self._process.loop.now, partitions=self._partitions)
         return self._change([*self._tombstones(name), raised], request)
 

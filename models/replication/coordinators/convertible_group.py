@@ -1,10 +1,21 @@
-"""A group that is converted between the protocols, as group.consumer.migration.policy permits (GroupMetadataManager).
+"""A group that is converted between the classic protocol and KIP-848's, by group.consumer.migration.policy.
 
-A classic group becomes one of KIP-848's protocol when the first member of that protocol joins
-(`convertToConsumerGroup`): its generation becomes the epoch of the group and of its members, and its last assignment
-their target. When the last member of KIP-848's protocol leaves and classic ones remain, it becomes a classic group
-again (`convertToClassicGroup`), which begins a rebalance. One batch removes the old group's records and has those of
-the new one, so the next coordinator loads one of them. Committed offsets do not change.
+Upgrade (convertToConsumerGroup): the first member of KIP-848's protocol joins a classic group. The generation becomes
+the epoch of the group and of its members. The last assignment becomes their target. Members that wait for a rebalance
+to complete get REBALANCE_IN_PROGRESS, also if the new member is then refused.
+
+Downgrade (convertToClassicGroup): the last member of KIP-848's protocol leaves, and classic members remain. The epoch
+becomes the generation, and a rebalance begins. If instead a classic process takes the place of a static member, it gets
+that member's partitions, and no rebalance begins.
+
+A conversion needs the permission of the policy, and a group that is not larger than group.consumer.max.size or
+group.max.size permits. One batch removes the old group's records and has those of the new group, so the next
+coordinator loads one of the two. The rebalance is not in the log: if the coordinator fails right after a downgrade, the
+next one loads a stable group, and the partitions of the member that left have no owner until a member joins or leaves.
+Committed offsets do not change.
+
+In a cooperative rebalance, a member that waits for the last assignment may own partitions that it does not contain. An
+upgrade then gives these partitions to other members at once.
 
 A group without members is replaced by one of the other protocol, whatever the policy, and its generations begin anew.
 """
@@ -26,7 +37,7 @@ from .group_requests import (
     GroupRequest,
 )
 from .log_coordinator import Done
-from .mixed_group import MixedGroup
+from .mixed_group import Downgrade, MixedGroup
 
 UPGRADES = ("upgrade", "bidirectional")
 
@@ -86,7 +97,8 @@ class ConvertibleGroup(GroupCoordinator):
 
     def _handle_of_consumer(self, request: GroupRequest, classic: ClassicGroup) -> None:
         """A request of KIP-848's protocol to a classic group."""
-        may_replace = classic.is_empty() or self._config.migration_policy in UPGRADES
+        fits = classic.size() <= self._config.consumer_group_size
+        may_replace = classic.is_empty() or (self._config.migration_policy in UPGRADES and fits)
         if request.kind == HEARTBEAT and request.generation == 0 and may_replace:
             self._upgrade(request, classic)
         else:
@@ -103,8 +115,9 @@ class ConvertibleGroup(GroupCoordinator):
             mixed.adopt(classic.tombstones(), classic.assignments())
         self.members = mixed
         mixed.handle(request)
-        if self.log_end == end:
+        if self.log_end == end:  # the member was refused, or nothing could be appended
             self.generation, self.members = generation, classic
+            classic.interrupt()
             return
         classic.dissolve()
         if is_new:
@@ -112,20 +125,20 @@ class ConvertibleGroup(GroupCoordinator):
         else:
             self._process.report("group-converted", "KIP-848's", generation)
 
-    def _downgrade(self, leaving: str, request: GroupRequest | None) -> bool:
-        """Convert the group, which a member leaves; returns whether the log took that."""
+    def _downgrade(self, downgrade: Downgrade) -> bool:
+        """Convert the group to a classic one. Returns whether the records were appended."""
         mixed, classic, end = self.members, ClassicGroup(self), self.log_end
         assert isinstance(mixed, MixedGroup)
-        targets = mixed.targets_without(leaving)
-        self.write([*mixed.dissolution(), classic.adopt(targets)], lambda *_: None)
+        self.write([*downgrade.removal, classic.adopt(downgrade.members)], lambda *_: None)
         if self.log_end == end:
-            if request is not None:
-                self.respond(request, NOT_AVAILABLE)
+            if downgrade.request is not None:
+                self.respond(downgrade.request, NOT_AVAILABLE)
             return False
-        mixed.dissolve(request, {name: self.generation for name, *_ in targets})
+        mixed.dissolve(downgrade.request, {name: self.generation for name, *_ in downgrade.members})
         self._former.append(mixed)
         self.members = classic
-        classic.rebalance()
+        if downgrade.begins_rebalance:
+            classic.rebalance()
         self._process.report("group-converted", "the classic", self.generation)
         return True
 

@@ -1,21 +1,29 @@
-"""A group of KIP-848's protocol that members of the classic protocol are in, too, as during a rolling upgrade.
+"""A group of KIP-848's protocol with members of both protocols, as during a rolling upgrade.
 
-The coordinator assigns to all. A classic member's generation is its member epoch: its heartbeats tell it to join again
-when its assignment is to change, JoinGroup moves it towards its target, and SyncGroup has its partitions. There is no
-leader among the members (classicGroupJoinToConsumerGroup and the methods beside it in GroupMetadataManager).
-convertible_group.py converts a classic group to this one, and back.
+The coordinator assigns the partitions of all members; no member is the leader. A classic member keeps to its requests,
+which the coordinator maps to KIP-848's (classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup,
+classicGroupHeartbeatToConsumerGroup):
 
-Simplification: a member that joined and does not sync is removed when its session ends.
+- Its generation is its member epoch.
+- The response to a heartbeat is REBALANCE_IN_PROGRESS if its assignment is to change.
+- JoinGroup is one step of its reconciliation, and SyncGroup returns the partitions of that step.
+
+convertible_group.py converts a classic group to such a group, and back.
+
+Simplification: a member that joins and does not sync is removed when its session ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from ..config import NEVER
 from .consumer_group import ConsumerGroup, Member, Pending
 from .group_members import Assigned, Group
 from .group_requests import (
+    FENCED_INSTANCE,
+    GROUP_FULL,
     HEARTBEAT,
     ILLEGAL_GENERATION,
     JOIN,
@@ -30,15 +38,25 @@ from .group_requests import (
     MemberRecord,
     TargetRecord,
 )
-from .reconciliation import UNRELEASED, UNREVOKED, CurrentAssignment
+from .reconciliation import UNRELEASED, UNREVOKED, CurrentAssignment, reconcile
 
 DOWNGRADES = ("downgrade", "bidirectional")
 
 
-class MixedGroup(ConsumerGroup):
-    """The requests of classic members. `downgrade` converts the group when the given member leaves."""
+@dataclass(slots=True)
+class Downgrade:
+    """What a classic group begins with, when the last member of KIP-848's protocol leaves or is replaced."""
 
-    def __init__(self, group: Group, downgrade: Callable[[str, GroupRequest | None], bool]) -> None:
+    removal: list[GroupRecord]  # the records that remove the group of KIP-848's protocol
+    members: list[Assigned]  # the classic members, each with its target
+    request: GroupRequest | None  # the request to answer once the conversion is replicated
+    begins_rebalance: bool
+
+
+class MixedGroup(ConsumerGroup):
+    """Handles the requests of classic members. `downgrade` converts the group; it returns whether that was appended."""
+
+    def __init__(self, group: Group, downgrade: Callable[[Downgrade], bool]) -> None:
         super().__init__(group)
         self._downgrade = downgrade
 
@@ -48,24 +66,35 @@ class MixedGroup(ConsumerGroup):
     def handle(self, request: GroupRequest) -> None:
         if not self._config.is_classic(request.client) or request.kind not in (JOIN, SYNC, HEARTBEAT):
             super().handle(request)
+        elif request.kind == JOIN and self._is_full_for(request.member):
+            self._group.respond(request, GROUP_FULL)
         elif request.kind == JOIN and not request.member:
             request.member = f"{request.client}-{self._process.loop.now}"
-            self._move(request)
+            self._join(request)
         elif error := self._refuse(request):
             self._group.respond(request, error)
         else:
             self._answer_member(request, self._members[request.member])
 
+    def _join(self, request: GroupRequest) -> None:
+        """Admit a new process. If it replaces the last member of KIP-848's protocol, the group may become classic."""
+        replaced = self._static_member(request.instance)
+        is_of_consumer = replaced and not self._config.is_classic(self._members[replaced].client)
+        if is_of_consumer and self._allows_downgrade(replaced, len(self._members)):
+            self._downgrade(self._replaced(replaced, request))
+        else:
+            self._move(request, is_joining=True)
+
     def _answer_member(self, request: GroupRequest, member: Member) -> None:
         if request.kind == JOIN:
             member.revoke_by = NEVER
-            self._move(request)
+            self._move(request, is_joining=False)
             return
         now = self._process.loop.now
         member.deadline = now + self._config.group_session
         is_behind = member.current.epoch < self._group.generation
         if request.kind == SYNC:
-            # One that must give partitions up learns from SyncGroup which ones it keeps.
+            # A member that must give partitions up finds in SyncGroup's response those that it keeps.
             error = REBALANCING if is_behind and member.current.state != UNREVOKED else ""
         else:
             error = REBALANCING if is_behind or self._can_move(member) else ""
@@ -77,7 +106,7 @@ class MixedGroup(ConsumerGroup):
             self._wait(request)
 
     def _can_move(self, member: Member) -> bool:
-        """Whether the member has something to give up, or may get all that it waits for."""
+        """Whether the member has partitions to give up, or all partitions that it waits for are free."""
         if member.current.state == UNRELEASED:
             return not any(self._is_held(p) for p in member.target if p not in member.current.assigned)
         return member.current.state == UNREVOKED
@@ -85,6 +114,9 @@ class MixedGroup(ConsumerGroup):
     def _refuse(self, request: GroupRequest) -> str:
         if not self._config.is_classic(request.client):
             return super()._refuse(request)
+        is_of_instance = request.instance and request.kind in (JOIN, SYNC, HEARTBEAT, LEAVE)
+        if is_of_instance and self._static_member(request.instance) not in ("", request.member):
+            return FENCED_INSTANCE
         member = self._members.get(request.member)
         if member is None:
             return UNKNOWN_MEMBER
@@ -96,7 +128,18 @@ class MixedGroup(ConsumerGroup):
         """The classic protocol refuses nobody."""
         return "" if self._config.is_classic(request.client) else super().refuse_fetch(request)
 
-    # --- conversion from and to a classic group
+    def _may_replace(self, member: Member) -> bool:
+        """A classic static member may be replaced while its process runs, as in a classic group."""
+        return self._config.is_classic(member.client) or super()._may_replace(member)
+
+    def _leave(self, request: GroupRequest) -> None:
+        """A classic static member leaves at once, if an administrator removes it; its client never does so."""
+        if self._config.is_classic(request.client):
+            self._remove(request.member, request)
+        else:
+            super()._leave(request)
+
+    # --- upgrade
 
     def replace(self, tombstones: list[GroupRecord]) -> None:
         """Begin without members, in place of a group with these tombstones."""
@@ -108,7 +151,10 @@ class MixedGroup(ConsumerGroup):
         The records are written with the next change.
         """
         now, epoch = self._process.loop.now, self._group.generation
-        values: list[GroupRecord] = [MemberRecord(0, name, time=now, client=client) for name, client, _ in assigned]
+        values: list[GroupRecord] = [
+            MemberRecord(0, name, time=now, client=client, instance=self._config.instance_of(client))
+            for name, client, _ in assigned
+        ]
         values.append(EpochRecord(epoch, time=now))
         values += [TargetRecord(epoch, name, time=now, target=mine) for name, _, mine in assigned]
         values.append(EpochRecord(epoch, time=now, of_target=True))
@@ -121,33 +167,59 @@ class MixedGroup(ConsumerGroup):
             member.deadline = now + self._session_of(member.client)
         self._conversion = [*tombstones, *values]
 
+    # --- downgrade
+
+    def _allows_downgrade(self, leaving: str, size: int) -> bool:
+        """Whether a classic group of this size may take the place of the group without one member.
+
+        The others must be classic. If the group was too large for group.max.size when the last member of KIP-848's
+        protocol left, it becomes classic later, as soon as enough classic members have left.
+        """
+        others = [member.client for name, member in self._members.items() if name != leaving]
+        is_permitted = self._config.migration_policy in DOWNGRADES and size <= self._config.classic_group_size
+        return is_permitted and all(map(self._config.is_classic, others))
+
     def _remove(self, name: str, request: GroupRequest | None = None) -> bool:
-        if not self._is_last_of_protocol(name) or self._config.migration_policy not in DOWNGRADES:
+        """Remove a member, and convert the group if only classic members remain (consumerGroupFenceMembers)."""
+        size = len(self._members) - 1
+        if size == 0 or not self._allows_downgrade(name, size):
             return super()._remove(name, request)
-        return self._downgrade(name, request)
+        members = [(each, member.client, member.target) for each, member in self._members.items() if each != name]
+        return self._downgrade(Downgrade(self._all_tombstones(list(self._members)), members, request, True))
 
-    def _is_last_of_protocol(self, name: str) -> bool:
-        """Whether only classic members remain without this one, which is not classic."""
-        is_classic = {each: self._config.is_classic(member.client) for each, member in self._members.items()}
-        return len(is_classic) > 1 and not is_classic.pop(name) and all(is_classic.values())
+    def _replaced(self, replaced: str, request: GroupRequest) -> Downgrade:
+        """The downgrade in which a classic process takes the place of a static member of KIP-848's protocol.
 
-    def targets_without(self, leaving: str) -> list[Assigned]:
-        """The members but one, each with its target."""
-        return [(name, each.client, each.target) for name, each in self._members.items() if name != leaving]
+        The new process gets the target of the old one, so no rebalance begins, unless the topic has new partitions.
+        """
+        old = self._members[replaced]
+        current = replace(old.current, epoch=0, previous=0)
+        is_changed = self._group.count_partitions() != self._partitions
+        if not is_changed:
+            current = reconcile(current, old.target, self._target_epoch, request.owned, self._is_held)
+        request.generation = current.epoch
+        names = [request.member if name == replaced else name for name in self._members]
+        members = [
+            (request.member, request.client, member.target)
+            if name == replaced
+            else (name, member.client, member.target)
+            for name, member in self._members.items()
+        ]
+        records = [*self._replacement(replaced, request), *self._all_tombstones(names)]
+        return Downgrade(records, members, request, begins_rebalance=is_changed)
 
-    def dissolution(self) -> list[GroupRecord]:
-        """The records that remove the members and the group (ConsumerGroup.createGroupTombstoneRecords)."""
+    def _all_tombstones(self, names: Sequence[str]) -> list[GroupRecord]:
+        """The records that remove these members and the group (ConsumerGroup.createGroupTombstoneRecords)."""
         now = self._process.loop.now
 
         def of_each(kind: type[GroupRecord]) -> list[GroupRecord]:
-            return [kind(0, name, time=now, is_tombstone=True) for name in self._members]
+            return [kind(0, name, time=now, is_tombstone=True) for name in names]
 
         of_target, of_group = (EpochRecord(0, time=now, is_tombstone=True, of_target=each) for each in (True, False))
         return [*of_each(CurrentRecord), *of_each(TargetRecord), of_target, *of_each(MemberRecord), of_group]
 
     def dissolve(self, request: GroupRequest | None, epochs: dict[str, int]) -> None:
-        """It was converted, by a request that is answered once the conversion is replicated. `epochs` of its members
-        are those since then."""
+        """The group was converted. Answer the request once that is replicated; the members have these epochs then."""
         self._members = {}
         self._pending.append(Pending(self._group.log_end, 0, epochs, request))
 
