@@ -50,9 +50,10 @@ def no_fenced_commit(cluster: Cluster) -> list[Breach]:
 def _one_member(cluster: Cluster) -> list[Breach]:
     """A member gets a partition only after its former owner has given it up, or one of the two was fenced.
 
-    A member is fenced once the coordinator has removed it, or has admitted it again. The latter may happen behind the
-    member's back: a request to join that comes late, after a second one, gives up what the member has got since then.
-    Nothing of its former epochs is accepted after that.
+    A member is fenced once the coordinator has removed it, has admitted it again, or has raised its epoch in a
+    downgrade. It may not know that yet: a request to join that arrives late, after a second one, gives up what the
+    member has received since then, and a downgrade gives up what a member that is behind was to revoke. Nothing of the
+    member's former epochs is accepted after that.
     """
     found: list[Breach] = []
     held = sorted(cluster.group.holds, key=lambda hold: (hold.partition, hold.since))
@@ -66,10 +67,10 @@ def _one_member(cluster: Cluster) -> list[Breach]:
 
 
 def _is_fenced(cluster: Cluster, hold: Hold, by: int) -> bool:
-    """Whether the coordinator removed a member, or admitted it again, after it got the partition."""
+    """Whether the coordinator fenced a member after it got the partition."""
     changes = pairwise(cluster.group.member_epochs.get(hold.member, ()))
     removals = [(at, before) for (_, before), (at, after) in changes if after <= 0]
-    ends = [*removals, *cluster.group.rejoins.get(hold.member, ())]
+    ends = [*removals, *cluster.group.fenced.get(hold.member, ())]
     return any(epoch >= hold.generation and at <= by for at, epoch in ends)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import breaches
+from logjudge.models.exploration.matrix import space
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND
 from logjudge.models.replication.coordinators.classic_group import ClassicGroup
@@ -293,4 +294,33 @@ def test_a_coordinator_that_fails_after_a_downgrade_rebalances_if_a_member_joins
     cluster, events, _ = convert({}, replaced(6, 0, 2), closed(16, 2, 8), crash)
     assert conversions(events)[:2] == [(UP, 2), (DOWN, 3)]
     assert owners(cluster, 20) == dict.fromkeys(range(4), "c1")
+    assert breaches(cluster, INVARIANTS) == {}
+
+
+@pytest.mark.parametrize("options", [{}, STATIC, COOPERATIVE, {"group.max.size": 2, "group.consumer.max.size": 2}])
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_conversions_survive_faults_at_their_limits(seed: int, options: dict[str, Any]) -> None:
+    scenario = space("kip-966", "migration").scenario(seed)
+    cluster = replace(scenario, options={**scenario.options, **options}).run()
+    assert cluster.final
+    assert breaches(cluster, INVARIANTS) == {}
+
+
+@pytest.mark.parametrize(
+    ("setting", "seed", "options"), [("both-protocols", 31000795, {}), ("migration", 31000069, STATIC)]
+)
+def test_a_downgrade_fences_a_member_that_is_behind(setting: str, seed: int, options: dict[str, Any]) -> None:
+    """It gets its target as its assignment, and the generation of the group, of which it does not know yet.
+
+    What it had to give up, another member gets at once. The coordinator refuses its commits from then on.
+    """
+    scenario = space("kip-966", setting).scenario(seed)
+    cluster = replace(scenario, options={**scenario.options, **options}).run()
+    assert cluster.group.fenced
+    assert breaches(cluster, INVARIANTS) == {}
+
+
+def test_a_coordinator_that_was_replaced_does_not_empty_the_group() -> None:
+    """A paused coordinator resumes, removes all members, and admits a classic one. Nothing of that is replicated."""
+    cluster = space("kip-966", "both-protocols").scenario(31001043).run()
     assert breaches(cluster, INVARIANTS) == {}

@@ -59,6 +59,7 @@ class Pending:
     target_epoch: int
     epochs: dict[str, int]
     request: GroupRequest | None
+    is_downgrade: bool = False  # the group becomes classic, with these epochs
 
 
 class ConsumerGroup(GroupMembers):
@@ -131,7 +132,7 @@ class ConsumerGroup(GroupMembers):
         while self._pending and self._pending[0].end <= self._group.replicated_end:
             done = self._pending.popleft()
             now = self._process.loop.now
-            self._group.ledger.on_members(done.epochs, self._group.leader_epoch, now)
+            self._group.ledger.on_members(done.epochs, self._group.leader_epoch, now, done.is_downgrade)
             if done.target_epoch:
                 self._group.ledger.on_generation(done.target_epoch, now)
             if done.request is not None:
@@ -198,7 +199,7 @@ class ConsumerGroup(GroupMembers):
             records += self._replacement(away, request)
             member = replace(member, current=replace(member.current, epoch=0, previous=0))
         elif is_joining and not is_new:
-            self._group.ledger.rejoins.setdefault(name, []).append((now, member.current.epoch))
+            self._group.ledger.fenced.setdefault(name, []).append((now, member.current.epoch))
         if is_new:
             records.append(MemberRecord(0, name, time=now, client=request.client, instance=request.instance))
         if is_new or count != self._partitions:
@@ -281,7 +282,8 @@ class ConsumerGroup(GroupMembers):
 
     def delete_group(self, now: int) -> list[GroupRecord]:
         self._group.generation = self._target_epoch = 0
-        return [
-            EpochRecord(0, time=now, is_tombstone=True, of_target=True),
-            EpochRecord(0, time=now, is_tombstone=True),
-        ]
+        return self.tombstones(now)
+
+    def tombstones(self, now: int) -> list[GroupRecord]:
+        """The records that remove the group without members."""
+        return [EpochRecord(0, time=now, is_tombstone=True, of_target=each) for each in (True, False)]

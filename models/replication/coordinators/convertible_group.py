@@ -48,6 +48,7 @@ class ConvertibleGroup(GroupCoordinator):
     def _drop_state(self) -> None:
         super()._drop_state()
         self._former: list[MixedGroup] = []  # converted groups with responses that wait for replication
+        self._downgraded = 0  # the generation with which the loaded group became classic, until that is reported
 
     def _new_mixed(self) -> MixedGroup:
         return MixedGroup(self, self._downgrade)
@@ -65,6 +66,7 @@ class ConvertibleGroup(GroupCoordinator):
             if record.is_tombstone:
                 return
             self.members = ClassicGroup(self) if is_classic else self._new_mixed()
+            self._downgraded = record.generation if is_classic else 0
         super()._replay_membership(record)
 
     def _loaded(self) -> None:
@@ -83,15 +85,18 @@ class ConvertibleGroup(GroupCoordinator):
         self._report_members()
 
     def _handle_classic(self, request: GroupRequest) -> None:
-        is_joining = request.kind == JOIN and not request.member
-        if is_joining and isinstance(self.members, MixedGroup) and self.members.is_empty():
+        is_joining, members = request.kind == JOIN and not request.member, self.members
+        if is_joining and isinstance(members, MixedGroup) and members.is_empty():
             end = self.log_end
             if self.generation:
-                self.write(self.members.delete_group(self._process.loop.now), lambda *_: None)
+                self.write(members.tombstones(self._process.loop.now), lambda *_: None)
                 if self.log_end == end:
                     self.respond(request, NOT_AVAILABLE)
                     return
                 self.ledger.deaths += 1
+                self.generation = 0
+                members.dissolve(None, {})
+                self._former.append(members)
             self.members = ClassicGroup(self)
         self.members.handle(request)
 
@@ -166,4 +171,5 @@ class ConvertibleGroup(GroupCoordinator):
             former.answer()
         self._former = [former for former in self._former if former.is_waiting()]
         if isinstance(self.members, ClassicGroup) and not self._former:
-            self.ledger.on_members(self.members.epochs(), self._epoch, self._process.loop.now)
+            is_downgraded, self._downgraded = self._downgraded == self.generation > 0, 0
+            self.ledger.on_members(self.members.epochs(), self._epoch, self._process.loop.now, is_downgraded)

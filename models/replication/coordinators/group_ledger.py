@@ -33,8 +33,9 @@ class GroupLedger:
     handled: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # partition -> ranges, in order of time
     # In KIP-848's protocol: the time and the epoch of each change of a member; epoch 0: the coordinator removed it.
     member_epochs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    # The time and the epoch at which a member's request to join was accepted though it was a member.
-    rejoins: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    # When and in which epoch the coordinator fenced a member without removing it: it accepted another request of it to
+    # join, or a downgrade raised the epoch of a member that was behind.
+    fenced: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     _leader_epoch: int = -1  # of the coordinator that stored them last
     _open: dict[tuple[str, int], Hold] = field(default_factory=dict)
 
@@ -42,15 +43,21 @@ class GroupLedger:
         """The assignment of a generation is stored."""
         self.generations.setdefault((self.deaths, generation), time)
 
-    def on_members(self, epochs: Mapping[str, int], leader_epoch: int, time: int) -> None:
-        """Members and their epochs are stored, in KIP-848's protocol; a coordinator that was replaced is ignored."""
+    def on_members(self, epochs: Mapping[str, int], leader_epoch: int, time: int, is_downgraded: bool = False) -> None:
+        """Members and their epochs are stored, in KIP-848's protocol; a coordinator that was replaced is ignored.
+
+        `is_downgraded`: the group has just become classic, so all its members are in its generation.
+        """
         if leader_epoch < self._leader_epoch:
             return
         self._leader_epoch = leader_epoch
         for name in sorted({*self.member_epochs, *epochs}):
             seen, epoch = self.member_epochs.setdefault(name, []), epochs.get(name, 0)
-            if (seen[-1][1] if seen else 0) != epoch:
+            before = seen[-1][1] if seen else 0
+            if before != epoch:
                 seen.append((time, epoch))
+            if is_downgraded and 0 < before < epoch:
+                self.fenced.setdefault(name, []).append((time, before))
 
     def on_commit(self, record: GroupRecord, time: int) -> None:
         """A coordinator accepted a commit, and it is replicated."""

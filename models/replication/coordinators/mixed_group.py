@@ -221,7 +221,7 @@ class MixedGroup(ConsumerGroup):
     def dissolve(self, request: GroupRequest | None, epochs: dict[str, int]) -> None:
         """The group was converted. Answer the request once that is replicated; the members have these epochs then."""
         self._members = {}
-        self._pending.append(Pending(self._group.log_end, 0, epochs, request))
+        self._pending.append(Pending(self._group.log_end, 0, epochs, request, is_downgrade=True))
 
     def is_waiting(self) -> bool:
         """Whether anything waits for replication."""
