@@ -224,7 +224,9 @@ def verdicts(folder: Path) -> dict[str, str]:
     return {"all": report["verdict"], **{rule: report["rules"][rule]["verdict"] for rule in RULES}}
 
 
-@pytest.mark.parametrize("name", ["group-rolling-upgrade", "group-upgrade-undone", "group-both-protocols"])
+@pytest.mark.parametrize(
+    "name", ["group-rolling-upgrade", "group-upgrade-undone", "group-static-upgrade", "group-both-protocols"]
+)
 def test_a_conversion_is_valid(name: str, tmp_path: Path) -> None:
     """Also without group.protocol in run.json: the records of __consumer_offsets show the group's protocol."""
     write_bundle(load(name), tmp_path / "run")
