@@ -1,9 +1,9 @@
 """A member of KIP-848's protocol, group.protocol=consumer (AbstractMembershipManager, ConsumerHeartbeatRequestManager).
 
-It only heartbeats. The response has its epoch and its partitions: at its next poll it gives up what is not among them,
-says so in a heartbeat, and takes what is new from the committed offsets on. The other partitions it keeps handling. A
-member that is fenced drops its partitions and joins again with the same id. A commit in an older epoch is repeated in
-the latest one, if the application waits for it.
+It only sends heartbeats. The response has its epoch and its partitions. At its next poll it gives up the partitions
+that are not among them, reports that in a heartbeat, and reads new ones from the committed offsets on. It keeps
+handling the others. A member that is fenced drops its partitions and joins again with the same id. A commit in an older
+epoch is repeated in the latest one, if the application waits for it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class EpochMember(GroupConsumer):
             self._is_lost = True
         elif request is None and now >= self._due_heartbeat:
             self._due_heartbeat = now + self.config.consumer_heartbeat
-            # Before a target is reached, the coordinator must count its partitions as owned: it says nothing.
+            # Until the target is reached, the coordinator must count its partitions as owned, so none are sent.
             is_reconciled = self._phase in (JOIN, STABLE) and tuple(self.assigned) == self._target
             owned = tuple(self.assigned) if is_reconciled else None
             self._heartbeat_request = self._sent(HEARTBEAT, self._on_beat, owned=owned)

@@ -1,6 +1,10 @@
 """A group of the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (GroupMetadataManager, ClassicGroup).
 
-Simplification: a new member gets its id at once, as before KIP-394.
+In a rebalance all members join. The coordinator chooses a leader among them, and begins a generation. The leader
+computes the assignment and sends it with SyncGroup. The coordinator stores the assignment and sends each member its
+part.
+
+Simplification: a new member gets its id with its first JoinGroup, as before KIP-394.
 """
 
 from __future__ import annotations
@@ -40,17 +44,17 @@ class Member:
     client: str
     owned: tuple[int, ...]
     deadline: int  # when its session ends
-    join: GroupRequest | None = None  # requests that wait
+    join: GroupRequest | None = None  # the requests that wait for other members
     sync: GroupRequest | None = None
     assignment: tuple[int, ...] = ()
 
     def parked(self) -> list[GroupRequest]:
-        """Its requests that wait for other members."""
+        """The member's requests that wait for other members."""
         return [request for request in (self.join, self.sync) if request is not None]
 
 
 class ClassicGroup(GroupMembers):
-    """The group's generations and their members."""
+    """The group's generation and its members."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
@@ -79,7 +83,7 @@ class ClassicGroup(GroupMembers):
         self._static = {instance: name for instance, name in instances if instance}
         self._state = STABLE if self._members else EMPTY
         if len(self._members) > self._config.classic_group_size:
-            self._prepare_rebalance()  # the last ones to join again are refused
+            self._prepare_rebalance()  # the last members to join again are refused
         return len(self._members)
 
     def parked(self) -> list[GroupRequest]:
@@ -114,7 +118,7 @@ class ClassicGroup(GroupMembers):
             self._group.commit(request)
 
     def _refusal(self, request: GroupRequest) -> str:
-        """Why the member of a request is refused: another one has its group.instance.id, or it is not known."""
+        """The error for an unknown member, or if another member has its group.instance.id; empty: none."""
         if self._static.get(request.instance, request.member) != request.member:
             return FENCED_INSTANCE
         return "" if request.member in self._members else UNKNOWN_MEMBER
@@ -162,10 +166,10 @@ class ClassicGroup(GroupMembers):
         return name in self._members or len(self._members) < limit
 
     def _replace_static(self, request: GroupRequest) -> None:
-        """A static member's new process gets the place of the old one, without a rebalance if the group is stable
-        (GroupCoordinator.updateStaticMemberAndRebalance).
+        """Give the place of a static member's old process to the new one.
 
-        Simplification: if the new member id cannot be stored, the member is refused and replaced again.
+        If the group is stable, no rebalance begins (updateStaticMemberThenRebalanceOrCompleteJoin). Simplification: if
+        the new member id cannot be stored, the new process gets an error, joins again, and replaces itself.
         """
         now, old = self._process.loop.now, self._static[request.instance]
         name = self._static[request.instance] = request.member = f"{request.instance}-{now}"
@@ -209,7 +213,10 @@ class ClassicGroup(GroupMembers):
                 member.sync = None
 
     def _try_complete_join(self) -> None:
-        """Begin the next generation, if all members have joined or the time is over. Static members stay without."""
+        """Begin the next generation, if all members have joined or the rebalance timeout is over.
+
+        Dynamic members that have not joined are removed. Static members stay.
+        """
         now = self._process.loop.now
         missing = [name for name, member in self._members.items() if member.join is None]
         if self._state != PREPARING or now < self._earliest or (missing and now < self._latest):
@@ -285,7 +292,10 @@ class ClassicGroup(GroupMembers):
     # --- conversion from and to a group of KIP-848's protocol
 
     def assignments(self) -> list[Assigned]:
-        """The members, each with the last assignment that it got (resetAndPropagateAssignmentWithError clears it)."""
+        """The members, each with its part of the last assignment.
+
+        A new rebalance before all members have their parts clears them (resetAndPropagateAssignmentWithError).
+        """
         return [(name, member.client, member.assignment) for name, member in self._members.items()]
 
     def size(self) -> int:
@@ -336,7 +346,7 @@ class ClassicGroup(GroupMembers):
 
     def tick(self, now: int) -> None:
         for name in list(self._members):
-            # The removal of one member may complete the rebalance, which removes others that did not join.
+            # Removing one member may complete the rebalance. That removes the others that did not join.
             member = self._members.get(name)
             if member is not None and member.join is None and now >= member.deadline:
                 self._process.report("session-ended", name, self._group.generation)

@@ -1,12 +1,17 @@
 """A group of KIP-848's protocol, group.protocol=consumer: the coordinator assigns, and each member has its own epoch.
 
-Members only send ConsumerGroupHeartbeat. A member that joins or leaves raises the group's epoch, and the next heartbeat
-of any member makes a new target assignment. Each member then moves towards it on its own (reconciliation.py), while it
-keeps handling what does not move. As in Kafka's coordinator runtime, records change the state when they are appended,
-and responses wait until everything before them is replicated.
+Members only send ConsumerGroupHeartbeat. When a member joins or leaves, the coordinator raises the group's epoch. At
+the next heartbeat of any member it computes a new target assignment. Each member then moves towards its target on its
+own (reconciliation.py), and keeps handling the partitions that do not move.
 
-Simplifications: each heartbeat of a member that has reconciled has its partitions, and each response has them (Kafka:
-after a change or an error); there are no regular expressions. mixed_group.py admits members of the classic protocol.
+As in Kafka's coordinator runtime, a record changes the state when it is appended, and a response waits until all
+records before it are replicated. mixed_group.py admits members of the classic protocol.
+
+Simplifications:
+
+- A member that has reached its target sends its partitions in each heartbeat, and each response has its partitions. In
+  Kafka both do so only after a change or an error.
+- There are no regular expressions.
 """
 
 from __future__ import annotations
@@ -48,12 +53,15 @@ class Member:
     current: CurrentAssignment = field(default_factory=CurrentAssignment)
     target: Partitions = ()
     deadline: int = NEVER  # when its session ends
-    revoke_by: int = NEVER  # when it is fenced unless it gave its partitions up
+    revoke_by: int = NEVER  # when it is fenced, unless it has given up its partitions by then
 
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A response that waits until the log is replicated up to `end`; the target's epoch and the members' then."""
+    """A response that waits until the log is replicated up to `end`.
+
+    `target_epoch` and `epochs` are the epochs of the target assignment and of the members from then on.
+    """
 
     end: int
     target_epoch: int
@@ -72,9 +80,9 @@ class ConsumerGroup(GroupMembers):
         self._partitions = 0  # of the topic, at the group's epoch
         self._changed_at = 0  # the log's end after the last change
         self._pending: deque[Pending] = deque()
-        self._conversion: list[GroupRecord] = []  # records of the conversion, which the next change writes
+        self._conversion: list[GroupRecord] = []  # records of a conversion; the next change writes them
 
-    # --- the state as the log's records make it
+    # --- the state, from the records of the log
 
     def replay(self, record: GroupRecord) -> None:
         now, name = self._process.loop.now, record.member
@@ -107,7 +115,10 @@ class ConsumerGroup(GroupMembers):
     # --- changes
 
     def _change(self, records: list[GroupRecord], request: GroupRequest | None = None) -> bool:
-        """Append records and apply them; returns whether they were appended. Then the request may be answered."""
+        """Append records and apply them; answer the request once they are replicated.
+
+        Returns whether the records were appended.
+        """
         before = self._group.log_end
         self._group.write([*self._conversion, *records], lambda *_: self.answer())
         if self._group.log_end == before:
@@ -128,7 +139,7 @@ class ConsumerGroup(GroupMembers):
         self.answer()
 
     def answer(self) -> None:
-        """Send the responses whose effect is replicated."""
+        """Send the responses to requests with a replicated effect."""
         while self._pending and self._pending[0].end <= self._group.replicated_end:
             done = self._pending.popleft()
             now = self._process.loop.now
@@ -139,7 +150,7 @@ class ConsumerGroup(GroupMembers):
                 self._group.respond(done.request)
 
     def parked(self) -> list[GroupRequest]:
-        """The requests whose effect is not replicated yet."""
+        """The requests with an effect that is not replicated yet."""
         return [pending.request for pending in self._pending if pending.request is not None]
 
     # --- requests
@@ -161,7 +172,7 @@ class ConsumerGroup(GroupMembers):
         return len(self._members) >= self._config.consumer_group_size and name not in self._members
 
     def _refuse(self, request: GroupRequest) -> str:
-        """The error for a member that is not known, or comes with another epoch than its own; empty: none."""
+        """The error for an unknown member, or for a request in another epoch than the member's; empty: none."""
         member, is_heartbeat = self._members.get(request.member), request.kind == HEARTBEAT
         is_joining = is_heartbeat and request.generation == 0
         if request.instance and (is_heartbeat or request.kind == LEAVE):
@@ -188,7 +199,10 @@ class ConsumerGroup(GroupMembers):
         return self._config.consumer_session
 
     def _move(self, request: GroupRequest, is_joining: bool) -> None:
-        """Steps 1 to 3 of GroupMetadataManager.consumerGroupHeartbeat: the member, the target, its next assignment."""
+        """Update the member, the target assignment, and the member's own assignment.
+
+        These are steps 1 to 3 of GroupMetadataManager.consumerGroupHeartbeat.
+        """
         now, name = self._process.loop.now, request.member
         records: list[GroupRecord] = []
         count, epoch = self._group.count_partitions(), self._group.generation
@@ -237,7 +251,7 @@ class ConsumerGroup(GroupMembers):
         return member.current.epoch == AWAY
 
     def _replacement(self, away: str, request: GroupRequest) -> list[GroupRecord]:
-        """The records by which a static member's new process gets the place of the old one (replaceMember)."""
+        """The records that give the place of a static member's old process to the new one (replaceMember)."""
         now, old = self._process.loop.now, self._members[away]
         self._process.report("static-member-replaced", away, request.member, self._group.generation)
         return [
@@ -269,7 +283,7 @@ class ConsumerGroup(GroupMembers):
         return [kind(0, name, time=now, is_tombstone=True) for kind in (CurrentRecord, TargetRecord, MemberRecord)]
 
     def tick(self, now: int) -> None:
-        """Fence members whose session ended, or that did not give their partitions up in time."""
+        """Fence members at the end of their sessions, and members that did not give up their partitions in time."""
         self.answer()
         for name, member in list(self._members.items()):
             if name in self._members and now >= min(member.deadline, member.revoke_by):

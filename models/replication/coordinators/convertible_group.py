@@ -8,16 +8,17 @@ Downgrade (convertToClassicGroup): the last member of KIP-848's protocol leaves,
 becomes the generation, and a rebalance begins. If instead a classic process takes the place of a static member, it gets
 that member's partitions, and no rebalance begins.
 
-A conversion needs the permission of the policy, and a group that is not larger than group.consumer.max.size or
-group.max.size permits. One batch removes the old group's records and has those of the new group, so the next
-coordinator loads one of the two. The rebalance is not in the log: if the coordinator fails right after a downgrade, the
-next one loads a stable group, and the partitions of the member that left have no owner until a member joins or leaves.
-Committed offsets do not change.
+Both need the permission of the policy. The members must be no more than group.consumer.max.size permits after an
+upgrade, or group.max.size after a downgrade. Committed offsets do not change.
 
-In a cooperative rebalance, a member that waits for the last assignment may own partitions that it does not contain. An
-upgrade then gives these partitions to other members at once.
+One batch removes the old group's records and has the new group's, so the next coordinator loads one of the two groups.
+The rebalance of a downgrade is not in the log. If the coordinator fails before a member has joined again, the next
+coordinator loads a stable group. The partitions of the member that left have no owner until a member joins or leaves.
 
-A group without members is replaced by one of the other protocol, whatever the policy, and its generations begin anew.
+In a cooperative rebalance, a member may still own partitions that the last assignment takes from it. An upgrade gives
+these partitions to other members at once.
+
+A group without members is replaced by a group of the other protocol, whatever the policy. Its generations begin at 1.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ class ConvertibleGroup(GroupCoordinator):
     # --- loading
 
     def _replay_membership(self, record: GroupRecord) -> None:
-        """A value makes the group one of its record's protocol; a tombstone only concerns a group of that protocol."""
+        """Load a record. A value switches the group to the protocol of the record.
+
+        A tombstone is ignored if the group is of the other protocol.
+        """
         is_classic = type(record) is GroupRecord
         if is_classic != isinstance(self.members, ClassicGroup):
             if record.is_tombstone:
@@ -148,7 +152,7 @@ class ConvertibleGroup(GroupCoordinator):
         return True
 
     def write(self, records: Sequence[GroupRecord], done: Done) -> None:
-        """Append records. What waits for the log in a converted group is answered before what is `done` then."""
+        """Append records, then call `done`. Responses of a converted group that wait for the log are sent before."""
 
         def finished(error: str, base: int) -> None:
             self._report_members()

@@ -1,4 +1,4 @@
-"""The base of the group coordinator and the transaction coordinator, whose state is stored in a partition.
+"""The base of the group coordinator and of the transaction coordinator. Their state is stored in a partition.
 
 A coordinator is active while its broker leads that partition. It first loads the state from it, and writes every change
 to it before acting. The partition is replicated like any other (CoordinatorRuntime, TransactionStateManager).

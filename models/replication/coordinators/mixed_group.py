@@ -133,7 +133,7 @@ class MixedGroup(ConsumerGroup):
         return self._config.is_classic(member.client) or super()._may_replace(member)
 
     def _leave(self, request: GroupRequest) -> None:
-        """A classic static member leaves at once, if an administrator removes it; its client never does so."""
+        """Remove a classic static member at once. Only an administrator requests that; its client does not."""
         if self._config.is_classic(request.client):
             self._remove(request.member, request)
         else:
@@ -170,10 +170,10 @@ class MixedGroup(ConsumerGroup):
     # --- downgrade
 
     def _allows_downgrade(self, leaving: str, size: int) -> bool:
-        """Whether a classic group of this size may take the place of the group without one member.
+        """Whether the group without one member may become a classic group of this size.
 
-        The others must be classic. If the group was too large for group.max.size when the last member of KIP-848's
-        protocol left, it becomes classic later, as soon as enough classic members have left.
+        The other members must be classic. If they are too many for group.max.size when the last member of KIP-848's
+        protocol leaves, the group becomes classic when enough classic members have left.
         """
         others = [member.client for name, member in self._members.items() if name != leaving]
         is_permitted = self._config.migration_policy in DOWNGRADES and size <= self._config.classic_group_size

@@ -47,8 +47,8 @@ def reconcile(
 ) -> CurrentAssignment:
     """The assignment after a member's heartbeat.
 
-    `owned` is what the member owns; None: it does not say, as it is about to give up or to take partitions. `is_held`:
-    whether any member holds a partition, also this one.
+    `owned` is what the member owns; None: not sent, as it is about to give up or to take partitions. `is_held`: whether
+    any member holds a partition, also this one.
     """
     if current.state == STABLE and current.epoch == target_epoch:
         return current
