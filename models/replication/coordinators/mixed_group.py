@@ -148,6 +148,7 @@ class MixedGroup(ConsumerGroup):
     def adopt(self, tombstones: list[GroupRecord], assigned: Sequence[Assigned]) -> None:
         """Take the members of a classic group, with its generation as their epoch (ConsumerGroup.fromClassicGroup).
 
+        The topic's metadata is taken, too, so a static member that is replaced does not raise the epoch (KAFKA-18687).
         The records are written with the next change.
         """
         now, epoch = self._process.loop.now, self._group.generation
@@ -155,7 +156,7 @@ class MixedGroup(ConsumerGroup):
             MemberRecord(0, name, time=now, client=client, instance=self._config.instance_of(client))
             for name, client, _ in assigned
         ]
-        values.append(EpochRecord(epoch, time=now))
+        values.append(EpochRecord(epoch, time=now, partitions=self._group.count_partitions()))
         values += [TargetRecord(epoch, name, time=now, target=mine) for name, _, mine in assigned]
         values.append(EpochRecord(epoch, time=now, of_target=True))
         for name, _, mine in assigned:
