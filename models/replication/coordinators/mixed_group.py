@@ -191,7 +191,8 @@ class MixedGroup(ConsumerGroup):
     def _replaced(self, replaced: str, request: GroupRequest) -> Downgrade:
         """The downgrade in which a classic process takes the place of a static member of KIP-848's protocol.
 
-        The new process gets the target of the old one, so no rebalance begins, unless the topic has new partitions.
+        The new process gets the target of the old one, so no rebalance begins, unless the topic has new partitions
+        (KAFKA-19546).
         """
         old = self._members[replaced]
         current = replace(old.current, epoch=0, previous=0)
@@ -199,15 +200,12 @@ class MixedGroup(ConsumerGroup):
         if not is_changed:
             current = reconcile(current, old.target, self._target_epoch, request.owned, self._is_held)
         request.generation = current.epoch
-        names = [request.member if name == replaced else name for name in self._members]
-        members = [
-            (request.member, request.client, member.target)
-            if name == replaced
-            else (name, member.client, member.target)
-            for name, member in self._members.items()
-        ]
-        records = [*self._replacement(replaced, request), *self._all_tombstones(names)]
-        return Downgrade(records, members, request, begins_rebalance=is_changed)
+        joined = CurrentRecord(current.epoch, request.member, time=self._process.loop.now, current=current)
+        others = [(name, each.client, each.target) for name, each in self._members.items() if name != replaced]
+        members = [*others, (request.member, request.client, old.target)]
+        tombstones = self._all_tombstones([name for name, *_ in members])
+        removal = [*self._replacement(replaced, request), joined, *tombstones]
+        return Downgrade(removal, members, request, begins_rebalance=is_changed)
 
     def _all_tombstones(self, names: Sequence[str]) -> list[GroupRecord]:
         """The records that remove these members and the group (ConsumerGroup.createGroupTombstoneRecords)."""
