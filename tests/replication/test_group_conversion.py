@@ -225,7 +225,14 @@ def verdicts(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["group-rolling-upgrade", "group-upgrade-undone", "group-static-upgrade", "group-both-protocols"]
+    "name",
+    [
+        "group-rolling-upgrade",
+        "group-upgrade-undone",
+        "group-static-upgrade",
+        "group-downgrade-failover",
+        "group-both-protocols",
+    ],
 )
 def test_a_conversion_is_valid(name: str, tmp_path: Path) -> None:
     """Also without group.protocol in run.json: the records of __consumer_offsets show the group's protocol."""

@@ -287,8 +287,7 @@ def test_a_coordinator_that_fails_after_a_downgrade_leaves_partitions_without_an
 
     c1 is in the generation that the log has, so it does not join again. c2, back at 24 s, begins a rebalance.
     """
-    crash = Fault(16005 * MS, "crash", (2,), 3 * SECOND)
-    cluster, events, _ = convert({}, replaced(6, 0, 2), closed(16, 2, 8), crash)
+    cluster, events = run(load("group-downgrade-failover"))
     assert conversions(events) == [(UP, 2), (DOWN, 3), (UP, 3)]
     loads = [event for event in events if event.kind == LOADED]
     assert [event.details[:2] for event in loads] == [(0, 0), (3, 1)]
