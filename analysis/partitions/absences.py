@@ -13,6 +13,8 @@ from .entries import Ints
 from .partition import Offsets, Partition, once
 from .ranges import ranges_in
 
+_NO_TOMBSTONES = pl.DataFrame(schema={"value": pl.String, "since": pl.Int64})
+
 
 class Existing(NamedTuple):
     """Sorted offsets of records, and until when (ns) each was there: its legal end, or MAX_INT64."""
@@ -99,6 +101,8 @@ def maybe_compacted(p: Partition) -> pl.DataFrame:
 
 
 def _tombstones(p: Partition) -> pl.DataFrame:
+    if not len(p.tombstones):
+        return _NO_TOMBSTONES
     return pl.DataFrame({"value": p.tombstones, "since": pl.repeat(MIN_INT64, len(p.tombstones), eager=True)})
 
 
@@ -140,7 +144,10 @@ def replaced(p: Partition) -> pl.DataFrame:
 
 def _sends_with_repeated_keys(p: Partition) -> pl.DataFrame:
     """The sends that did not fail and share their key; `offset` is where the record is, `present` if it is known."""
-    keyed = p.possible_sends.filter(pl.col("key").is_not_null() & (pl.col("outcome") != "fail"))
+    keyed = p.possible_sends
+    if keyed["key"].null_count() == len(keyed):
+        return keyed.clear()
+    keyed = keyed.filter(pl.col("key").is_not_null() & (pl.col("outcome") != "fail"))
     read = p.entries.filter(pl.col("times") > 0).select("value", read_offset="offset").unique("value")
     return (
         keyed.filter(pl.col("key").is_duplicated())

@@ -121,11 +121,11 @@ def _columns_of_reads(
     first, last = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
     first[entry[::-1]] = rows[::-1]
     last[entry] = rows
-    times = reads["completed"]
+    times, first_rows = reads["completed"], _nullable(first)
     return {
         "times": np.bincount(entry, minlength=count),
-        "first": _nullable(first),
-        "first_read": times.gather(_nullable(first)),
+        "first": first_rows,
+        "first_read": times.gather(first_rows),
         "last_read": times.gather(_nullable(last)),
         "read": _any_by_entry(~_is_read_by(reads, uncommitted)[rows], entry, count),
         "in_final": _any_by_entry(_is_read_by(reads, final)[rows] & (done >= healed), entry, count),
@@ -145,4 +145,6 @@ def _any_by_entry(flags: Mask, entry: Ints, count: int) -> Mask:
 
 
 def _nullable(rows: Ints) -> pl.Series:
-    return pl.Series(np.where(rows < 0, 0, rows), dtype=pl.Int64).set(pl.Series(rows < 0), None)
+    unknown = rows < 0
+    numbers = pl.Series(np.where(unknown, 0, rows), dtype=pl.Int64)
+    return numbers.set(pl.Series(unknown), None) if unknown.any() else numbers

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from .ranges import Ranges, merged
+from .observations import once
+from .ranges import NO_RANGES, Ranges, merged
 
 if TYPE_CHECKING:
     from .partition import Partition
@@ -20,9 +21,11 @@ def indeterminate_polls(p: Partition, processes: Iterable[str]) -> Ranges:
 
     A poll returns offsets after the last record that its process read before, and before the next that it read.
     """
+    if not len(_polls(p)):
+        return NO_RANGES
     # A process that neither read this partition nor was assigned to it polled others.
     here = {*p.reads["process"].unique(), *p.marks["process"].unique()} & {*processes}
-    polls = p.context.filter(pl.col("process").is_in(list(here)), kind="poll")
+    polls = _polls(p).filter(pl.col("process").is_in(list(here)))
     lows, highs = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for process, invoked in polls.group_by("process").agg(pl.col("invoked").unique()).sort("process").iter_rows():
         reads = p.reads.filter(pl.col("offset").is_not_null(), process=process).sort("completed", "at")
@@ -33,3 +36,9 @@ def indeterminate_polls(p: Partition, processes: Iterable[str]) -> Ranges:
         # If the next read is at a lower offset, or there is none, the poll is unbounded.
         highs.append(np.where(after > before, after - 1, MAX_INT64))
     return merged(np.concatenate(lows), np.concatenate(highs))
+
+
+@once
+def _polls(p: Partition) -> pl.DataFrame:
+    """The indeterminate polls of all processes, as rows of the context."""
+    return p.context.filter(kind="poll")

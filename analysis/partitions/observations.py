@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import polars as pl
 
 from ...histories.evidence.tables import ABORTED, GROUPS, PRODUCERS, TRANSACTIONS, empty
-from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, Schema, without_key
+from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, without_key
 from ..cached import cached_property
 from ..replicas.replica_logs import ReplicaLogs, TopicPartition
 from ..replicas.resolved_outcomes import ABSENCES, legal_absences
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 
 PASSED = {name: READS[name] for name in ("process", "completed", "at", "index")} | {"position": pl.Int64}
+_EMPTY = {
+    name: pl.DataFrame(schema=without_key(schema))
+    for name, schema in {"sends": SENDS, "reads": READS, "marks": MARKS, "unplaced": SENDS}.items()
+}
 NAME = pl.format("tombstone@{}", "offset")
 
 
@@ -98,8 +102,7 @@ class Observations(TopicPartition):
     memo: dict[Callable[..., Any], Any] = field(init=False, default_factory=dict)  # results by function (once)
 
     def __post_init__(self) -> None:
-        tables = {"sends": SENDS, "reads": READS, "marks": MARKS, "unplaced": SENDS}
-        here = {name: _sorted_by_time(getattr(self, name), schema) for name, schema in tables.items()}
+        here = {name: _sorted_by_time(getattr(self, name), no_rows) for name, no_rows in _EMPTY.items()}
         tombstones = here["sends"]["value"].clear()
         if self.settings.dialect != "jepsen":
             here["sends"], here["reads"], tombstones = name_tombstones(here["sends"], here["reads"])
@@ -205,10 +208,10 @@ def once(function: Callable[[Observed], Result]) -> Callable[[Observed], Result]
     return cached
 
 
-def _sorted_by_time(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+def _sorted_by_time(frame: pl.DataFrame, no_rows: pl.DataFrame) -> pl.DataFrame:
     """The rows sorted by time, then by line. An empty table lacks the columns topic and partition."""
     if not len(frame):
-        return pl.DataFrame(schema=without_key(schema))
+        return no_rows.clone()
     if frame["at"].is_sorted() and frame["completed"].is_sorted(nulls_last=True):
         return frame
     return frame.sort("completed", "at", "index", nulls_last=True, maintain_order=True)

@@ -32,6 +32,9 @@ class Ranges(NamedTuple):
         return (at >= 0) & (offsets <= self.last[np.maximum(at, 0)])
 
 
+NO_RANGES = Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 def merged(low: Numbers, high: Numbers) -> Ranges:
     """The union of the ranges low..high, as ranges that do not touch. Ranges with high < low are ignored."""
     order = np.argsort(low[low <= high], kind="stable")
@@ -44,4 +47,6 @@ def merged(low: Numbers, high: Numbers) -> Ranges:
 
 def ranges_in(table: pl.DataFrame) -> Ranges:
     """The union of the ranges in a table with the columns first_offset and last_offset."""
+    if not len(table):
+        return NO_RANGES
     return merged(table["first_offset"].to_numpy(), table["last_offset"].to_numpy())

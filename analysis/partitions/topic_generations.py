@@ -235,6 +235,8 @@ def existing_at(found: Sequence[TopicGeneration], time: int) -> int | None:
 
 def faults_on(topic: str, context: pl.DataFrame) -> list[TopicChange]:
     """The deletions and creations of a topic that the history records as faults."""
+    if not len(context):
+        return []
     faults = context.filter(
         pl.col("outcome") != "fail", pl.col("detail").str.contains("-topic", literal=True), kind="fault"
     ).unique(maintain_order=True)

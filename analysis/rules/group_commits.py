@@ -12,7 +12,7 @@ from ...histories.tables import MIN_INT64, Evidence, Finding
 from ..extremes import greatest, least
 from ..partitions.coordinators import committed_at_last
 from ..partitions.marks import IS_COMMIT, IS_OF_GROUP
-from ..partitions.partition import Partition
+from ..partitions.partition import Partition, once
 from ..timelines.facts import SECOND
 from .rule import finding, seconds
 
@@ -33,6 +33,7 @@ class Group:
         return f"group {self.id}" if self.id else "a group (group.id is not set)"
 
 
+@once
 def groups_of(p: Partition) -> list[Group]:
     """Groups that committed here, or that this partition was assigned to or taken from.
 

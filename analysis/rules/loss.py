@@ -60,8 +60,12 @@ def lost_write(p: Partition) -> Iterator[Result]:
     In Jepsen histories: No ok operation read the value, its writer must have committed, and a later value was read.
     """
     outcomes = outcomes_of_sends(p)
-    yield from unknown_sends(p, outcomes.filter("doubtful"))
-    yield from unknown_ends(p, outcomes.filter(~pl.col("lost") & ~pl.col("in_final")))
+    if outcomes["doubtful"].any():
+        yield from unknown_sends(p, outcomes.filter("doubtful"))
+    if len(p.unsure_ends):
+        yield from unknown_ends(p, outcomes.filter(~pl.col("lost") & ~pl.col("in_final")))
+    if not outcomes["lost"].any():
+        return
     placed = outcomes.filter(pl.col("offset").is_not_null())
     lost = placed.filter(pl.col("lost"))
     if not len(lost):
@@ -130,7 +134,8 @@ def unseen(p: Partition) -> Iterator[Result]:
     if p.final is None:
         return
     outcomes = outcomes_of_sends(p)
-    yield from unknown_sends(p, outcomes.filter("doubtful"))
+    if outcomes["doubtful"].any():
+        yield from unknown_sends(p, outcomes.filter("doubtful"))
     if not p.final.complete:
         return
     unread = outcomes.filter(pl.col("first_read").is_null())
@@ -221,8 +226,9 @@ def _is_too_late(final: FinalReads) -> pl.Expr:
 def _is_hidden(p: Partition, sends: pl.DataFrame) -> pl.Series:
     """Whether a poll without a known outcome may have returned it; with final reads, a poll of the final reader."""
     polled = indeterminate_polls(p, p.final.processes if p.final else p.reads["process"].unique())
-    unplaced = sends["offset"].is_null().to_numpy() & bool(len(polled.first))
-    return pl.Series(polled.hold(sends["offset"].fill_null(-1).to_numpy()) | unplaced)
+    if not len(polled.first):
+        return pl.repeat(False, len(sends), eager=True)
+    return sends["offset"].is_null() | pl.Series(polled.hold(sends["offset"].fill_null(-1).to_numpy()))
 
 
 def _is_hidden_by_open_txn(final: FinalReads | None) -> pl.Expr:
@@ -240,11 +246,12 @@ def _is_not_in_logs(p: Partition, sends: pl.DataFrame) -> pl.Series:
 
 
 def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    cleaned = ranges_in(p.legally_absent.filter(reason=COMPACTED))
     offset = sends["offset"].fill_null(MAX_INT64)
-    compacted = sends["value"].is_in(superseded(p)["value"].implode())
-    deleted = (offset < p.log_start.certain) | (sends["offset"].is_null() & p.log_start.is_all_gone)
-    return deleted | pl.Series(cleaned.hold(offset.to_numpy())) | compacted
+    gone = (offset < p.log_start.certain) | (sends["offset"].is_null() & p.log_start.is_all_gone)
+    if len(p.legally_absent):
+        cleaned = ranges_in(p.legally_absent.filter(reason=COMPACTED))
+        gone |= pl.Series(cleaned.hold(offset.to_numpy()))
+    return gone | sends["value"].is_in(superseded(p)["value"].implode()) if len(superseded(p)) else gone
 
 
 def vanished(p: Partition, offsets: Offsets) -> Offsets:

@@ -10,7 +10,7 @@ from ...histories.references import GENERATIONS
 from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..partitions.coordinators import group_evidence
 from ..partitions.foreign_clock import foreign_clock
-from ..partitions.partition import Partition
+from ..partitions.partition import Partition, once
 from .group_commits import Group, commits_of, latest_before, with_begin
 from .rule import MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
 
@@ -42,8 +42,9 @@ def ownership(p: Partition) -> Iterator[Result]:
     In Jepsen histories: Not judged: its histories have no generations.
     """
     yield from _missing_groups(p)
-    yield from _assigned_twice(p)
-    yield from _not_revoked(p)
+    if len(p.groups):
+        yield from _assigned_twice(p)
+        yield from _not_revoked(p)
     for group in _groups(p):
         both = overlaps(holds_of(p, group)).filter(_are_two_members(p))
         breaches = _breaches(p, group, both)
@@ -175,6 +176,7 @@ def _groups(p: Partition) -> list[Group]:
     return [Group(name, tuple(one for one in processes if p.settings.group_of(one) == name)) for name in names]
 
 
+@once
 def _reporting(p: Partition) -> list[str]:
     """The processes that recorded a generation in this partition."""
     return sorted(p.marks.filter(pl.col("group_generation").is_not_null())["process"].unique())

@@ -141,6 +141,8 @@ int_nonmonotonic_poll.judged_in_jepsen_by(lambda p: jepsen_steps.steps_back(p, "
 
 
 def _skips(p: Partition, within: bool) -> Iterator[Result]:
+    if not len(jumps(p)):
+        return
     ahead = jumps(p).filter(pl.col("offset") > pl.col("expected"), inside=within)
     polled = cache(lambda process: indeterminate_polls(p, [process]))
     for row in ahead.iter_rows(named=True):
@@ -174,6 +176,8 @@ def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offs
 
 
 def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
+    if not len(jumps(p)):
+        return
     behind = jumps(p).filter(pl.col("offset") < pl.col("expected"), inside=within)
     for row in behind.iter_rows(named=True):
         sentence = f"{row['process']} {_came_from(row)} back to {row['offset']} of {p.name}"
@@ -209,11 +213,15 @@ def jumps(p: Partition) -> pl.DataFrame:
     """Polled records that are not at their consumer's position, in the order of time.
 
     Columns: process, offset, value, at, expected (the position before), previous (offset of the record that
-    led there, null after a seek), previous_value, previous_at, inside (same operation), rebalanced.
+    led there, null after a seek), previous_value, previous_at, inside (same operation), rebalanced. None without rows.
     """
     reads = p.reads.with_row_index("row").filter(pl.col("offset").is_not_null())
+    if not len(reads):
+        return pl.DataFrame()
     moves = moves_of(p).filter(pl.col("process").is_in(reads["process"].unique().implode()))
     rows, before = _suspect_rows(reads, moves)
+    if not len(rows):
+        return pl.DataFrame()
     sequence = pl.concat(
         [
             reads[np.union1d(rows, before)].select(

@@ -85,6 +85,8 @@ def int_send_skip(p: Partition) -> Iterator[Result]:
     Not a breach: Every case of it.
     In Jepsen histories: The same.
     """
+    if not len(_odd_steps(p)):
+        return
     ahead = _odd_steps(p).filter((pl.col("offset") > pl.col("previous") + 1) & (pl.col("at") == pl.col("previous_at")))
     for row in ahead.iter_rows(named=True):
         first, last = np.searchsorted(lasting(p), [row["previous"] + 1, row["offset"]], "left")
@@ -111,6 +113,8 @@ int_send_skip.judged_in_jepsen_by(
 
 
 def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
+    if not len(_odd_steps(p)):
+        return
     is_within = pl.col("at") == pl.col("previous_at")
     back = _odd_steps(p).filter((pl.col("offset") < pl.col("previous")) & (is_within == within))
     if not len(back):
@@ -153,9 +157,11 @@ def _odd_steps(p: Partition) -> pl.DataFrame:
     """Acknowledged sends behind the previous one of their producer, or apart from it within one operation.
 
     Columns: process, invoked, at, offset, value, and the previous send's (previous is its offset). Few sends are odd,
-    so only their rows are held.
+    so only their rows are held; no columns without two sends.
     """
     known = p.acknowledged.filter(pl.col("offset").is_not_null() & ~pl.col("synthetic"))
+    if len(known) < 2:
+        return pl.DataFrame()
     sent = known.select("process", "invoked", "at", "offset", "value")
     row = sent.select("process").with_row_index("row").select(pl.col("row").shift(1).over("process"))["row"]
     offset, at = sent["offset"].gather(row), sent["at"].gather(row)

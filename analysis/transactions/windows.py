@@ -23,8 +23,11 @@ MAX_WINDOWS = 100_000  # of a run; beyond that the nearest are joined, which onl
 
 def windows_of(dependencies: pl.DataFrame, chosen: pl.Expr = ALL) -> pl.DataFrame:
     """The WINDOWS of the dependencies that a filter chooses."""
-    spans = dependencies.lazy().filter(chosen).select(low=moment("target"), high=moment("source"))
-    return join_windows([spans.filter(pl.col("low") <= pl.col("high")).collect()])
+    if not len(dependencies):
+        return pl.DataFrame(schema=WINDOWS)
+    spans = dependencies.select(low=moment("target"), high=moment("source"), chosen=chosen)
+    backwards = spans.filter(pl.col("chosen") & (pl.col("low") <= pl.col("high"))).drop("chosen")
+    return join_windows([backwards]) if len(backwards) else backwards
 
 
 def join_windows(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
