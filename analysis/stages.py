@@ -22,7 +22,7 @@ from ..histories.observations import count_indeterminate_failures, observe
 from ..histories.pairing import PLACED_EVENTS, pair, pair_remaining
 from ..histories.parsing import Parsed, parse_blocks, parse_split
 from ..histories.settings import Settings
-from ..histories.tables import CONTEXT, OPERATIONS, complete
+from ..histories.tables import CONTEXT, OPERATIONS, complete, no_rows
 from .batches import WHOLE, Unit, by_unit, split_small
 from .replicas.identical_batches import decode, jobs, split_identical_batches
 from .timelines.log_facts import HANDLERS
@@ -87,6 +87,9 @@ def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, 
             parts.add("events", len(events))
             placed = events.with_columns(place=pl.col("line") + base).drop("line")
             both = pl.concat([carried[table], placed], how="diagonal") if len(carried[table]) else placed
+            if not len(both):
+                _observe(no_rows(OPERATIONS), settings, parts)
+                continue
             paired = pair(both, settings.dialect)
             carried[table] = paired.waiting
             _observe(complete(paired.operations, OPERATIONS), settings, parts)
@@ -173,6 +176,10 @@ def pair_waiting(waiting: pl.DataFrame, settings: Settings) -> tuple[Parts, pl.D
 def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
     """Pairs the remaining events of all splits. What stays open never completed, or is malformed."""
     parts = Parts()
+    if not len(waiting):
+        parts.add("never completed", 0)
+        _observe(no_rows(OPERATIONS), settings, parts)
+        return parts
     paired = pair_remaining(waiting, settings.dialect)
     parts.add("never completed", int(paired.operations["completed"].null_count()))
     _observe(paired.operations, settings, parts)
@@ -192,6 +199,11 @@ def _context(rows: Iterable[tuple[str, str]]) -> pl.DataFrame:
 
 def _observe(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
     parts.add("operations", len(operations))
+    if not len(operations):
+        if settings.dialect == "native":
+            parts.add("called failed", 0)
+        parts.add("completed before invoked", 0)
+        return
     for outcome, number in operations.group_by("outcome", maintain_order=True).len().iter_rows():
         parts.add(str(outcome), number)
     if settings.dialect == "native":

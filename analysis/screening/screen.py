@@ -62,6 +62,10 @@ def screen_batch(tables: Frames, apart: Collection[Key], common: Common) -> Scre
     Topics that were deleted, or whose transactions wrote to an unknown partition, are not screened.
     """
     topics = {topic for frame in tables.values() for topic in frame["topic"].unique()}
+    if len(topics) < MIN_PARTITIONS:
+        keys = {key for frame in tables.values() for key in frame.select("topic", "partition").unique().rows()}
+        if len(keys) < MIN_PARTITIONS:
+            return Screened([], {})
     transactional = common.unplaced.filter("txn")["topic"].drop_nulls()
     left_out = {*transactional, *topics_with_deletions(topics, common)}
     screened = {name: rows.filter(~pl.col("topic").is_in(left_out)) for name, rows in tables.items()}
