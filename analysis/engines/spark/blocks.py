@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -80,9 +81,17 @@ def blocks_of_parts(
     freeze_imports()
 
 
-@cache
 def freeze_imports() -> None:
-    """Excludes what a worker has imported from garbage collections, as PySpark runs one after each task."""
+    """Excludes what a worker has imported from garbage collections.
+
+    PySpark runs one after each task: with numba imported it takes longer than many a task.
+    """
+    _freeze(len(sys.modules))
+
+
+@cache
+def _freeze(_modules: int) -> None:
+    """Freezes once for a number of imported modules: later tasks may import more."""
     gc.collect()
     gc.freeze()
 
@@ -102,11 +111,14 @@ def to_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> I
     for row in rows:
         columns = [pa.array([value], field.type) for value, field in zip(row, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    freeze_imports()
 
 
 def rows_in(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     """The rows that a task gets, one after the other."""
-    return (row for batch in batches for row in batch.to_pylist())
+    for batch in batches:
+        yield from batch.to_pylist()
+    freeze_imports()
 
 
 def in_turn(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
