@@ -18,6 +18,7 @@ from .batches import Unit, by_unit
 from .figures import MAX_PARTITIONS, badness, own_figures_of
 from .finding_order import SEVERITIES
 from .incidents.explaining import explain
+from .incidents.transaction_ends import with_causes_of_pieces, with_explanations
 from .partitions.common import Common
 from .partitions.foreign_clock import clock_set_back
 from .partitions.partition import Partition
@@ -101,7 +102,7 @@ def _judged(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPar
     judgements = judge(p, unproved)
     findings, causes = explain(p, findings_of(p, judgements))
     between = dependencies(p) if judgements.keys() & RULES_OF_CYCLES.keys() else pl.DataFrame()
-    pieces = bounded_pieces(p) if torn_transaction.name in judgements else NO_PIECES
+    pieces = with_explanations(p, bounded_pieces(p)) if torn_transaction.name in judgements else NO_PIECES
     is_summarised = causes or not p.is_named_only
     summary = {**summarise(p, findings, judgements), "causes": causes} if is_summarised else None
     return _JudgedPartition(p, findings, summary, between, pieces)
@@ -112,14 +113,17 @@ def judge_pieces(
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """The findings of torn-transaction (`to_frame`), and their record as in a summary of a partition.
 
-    `odd` are PIECES, `beside` the pieces beside them (pieces.beside). A finding follows from lost writes (`losses`:
-    Results.losses) that have all of its values.
+    `odd` are PIECES, `beside` the pieces beside them (pieces.beside). A finding is related to the lost writes or
+    aborted reads (`losses`: Results.losses) that have all of its values.
     """
-    findings = [
-        replace(_numbered(finding, number, settings), related=_losses_behind(finding, losses))
-        for number, finding in enumerate(judge_torn(odd, beside))
-    ]
-    return of_run(findings)
+    findings, causes = [], []
+    for number, (found, explanations) in enumerate(judge_torn(odd, beside)):
+        finding = replace(_numbered(found, number, settings), related=_losses_behind(found, losses))
+        finding, explained = with_causes_of_pieces(finding, explanations)
+        findings.append(finding)
+        causes += explained
+    table, record = of_run(findings)
+    return table, {**record, "causes": causes}
 
 
 def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
@@ -137,7 +141,7 @@ def of_run(
 
 
 def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
-    """The ids of the lost writes of a finding's partition, if they have all of its values."""
+    """The ids of the losses in a finding's partition, if they have all of its values."""
     here = losses.filter(topic=finding.topic, partition=finding.partition)
     values = set(finding.values)
     behind = [(name, values.intersection(lost)) for name, lost in here.select("id", "values").rows()]

@@ -113,14 +113,17 @@ class Results:
         return self._resolved(found).select(list(FINDINGS))
 
     def losses(self) -> pl.DataFrame:
-        """The lost writes so far, as far as torn transactions follow from them: id, topic, partition and values."""
+        """The findings so far from which torn transactions may follow: id, topic, partition and values."""
         columns = ("id", "topic", "partition", "values")
-        frames = [frame.filter(rule="lost-write").select(columns) for frame in self._findings]
+        frames = [
+            frame.filter(pl.col("rule").is_in(["lost-write", "aborted-read"])).select(columns)
+            for frame in self._findings
+        ]
         return pl.concat([pl.DataFrame(schema={name: FINDINGS[name] for name in columns}), *frames])
 
     def causes(self) -> list[dict[str, Any]]:
         """The explanations of all partitions (incidents/explaining.py), each fact with its source and line."""
-        causes = [copy.deepcopy(cause) for summary in self.summaries for cause in summary.get("causes", [])]
+        causes = [copy.deepcopy(cause) for record in self.records for cause in record.get("causes", [])]
         self.locate([fact for cause in causes for fact in _facts_of(cause)])
         return causes
 

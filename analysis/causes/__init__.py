@@ -3,7 +3,8 @@
 Each module is one cause: its docstring is its documentation, beside CITATION and REMEDY. It has a function for
 each thing that it explains: explain_loss, explain_divergence (replicas that differ at the end: the next election can
 lose records), explain_missed (records that a group skipped), explain_regression (a committed offset that went back),
-explain_duplicate, explain_misread (a read of a damaged copy), or explain_absence (legal: no loss). Such a function
+explain_duplicate, explain_misread (a read of a damaged copy), explain_ending (a transaction that ended otherwise than
+decided, or never), or explain_absence (legal: no loss). Such a function
 returns a proof with a chain of dated facts, or the evidence that is missing, or that the evidence excludes the cause.
 One proof is the cause; two proofs are a conflict, shown as both readings; no proof is `unknown`, with the missing
 evidence. A cause never follows from the absence of evidence for another. To add a cause: a module, and one line in
@@ -34,18 +35,22 @@ from . import (
     high_watermark_truncation,
     idempotence_reset,
     last_replica_standing,
+    late_write,
     leader_epoch_divergence,
     log_rolled_back,
+    repeated_marker,
     retention,
     retry_duplicate,
     single_ack_failover,
     stale_commit,
+    transaction_state_lost,
     truncation_below_position,
     unclean_election,
 )
 from .cases import Attempt, Explanation, Lost, Missed, Processes, Regression, Repeated, held_records
 from .decisive import decisive_steps
-from .lost_marker import lost_marker, with_marker
+from .lost_marker import lost_marker, lost_marker_of, with_marker, with_marker_of
+from .transaction_part import TransactionPart
 
 CAUSES: dict[str, ModuleType] = {
     module.__name__.rpartition(".")[2].replace("_", "-"): module
@@ -63,10 +68,13 @@ CAUSES: dict[str, ModuleType] = {
         compaction,
         consumer_reset,
         idempotence_reset,
+        late_write,
         leader_epoch_divergence,
+        repeated_marker,
         retention,
         retry_duplicate,
         stale_commit,
+        transaction_state_lost,
         truncation_below_position,
     )
 }
@@ -123,6 +131,17 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[
 def explain_misread(timeline: Timeline, offset: int, *, is_read: bool = True) -> Explanation:
     """The cause of a read that returned a damaged copy of the record at an offset; without `is_read`, of the damage."""
     return _combined(_attempts("explain_misread", timeline, offset, is_read=is_read))
+
+
+def explain_ending(timeline: Timeline, part: TransactionPart) -> Explanation:
+    """The cause for which a transaction ended in a partition otherwise than its coordinator decided, or never.
+
+    If its marker was written and lost, it is the cause of the marker's loss.
+    """
+    marker = lost_marker_of(timeline, part)
+    if marker is not None:
+        return with_marker_of(_of_logs("explain_loss", timeline, marker.lost, decisive_steps), marker, part)
+    return _combined(_attempts("explain_ending", part), f"why {part.subject} did not end in {part.name} as decided")
 
 
 def _attempts(explain: str, *about: Any, **how: Any) -> dict[str, Attempt]:

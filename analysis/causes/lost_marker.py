@@ -1,15 +1,15 @@
-"""Committed records that are still in the log without their COMMIT marker, so that they were aborted later.
+"""Records of a transaction that are still in the log without the marker that their coordinator had decided.
 
-The cause of such a loss is the cause of the marker's loss. An unclean election or a cut log loses a marker like any
-record; then the transaction coordinator aborts the open transaction (KIP-98, WriteTxnMarkers). So the causes explain
-the marker's offset: that of an earlier copy of a log with the records and the marker, or else the offset after the
-records at which a later epoch began, as the log is complete below it.
+The cause is that of the marker's loss. An unclean election or a cut log loses a marker like any record. Then the
+transaction stays open, or the coordinator aborts it (KIP-98, WriteTxnMarkers), or the producer's next marker ends it.
+So the causes explain the marker's offset: that of an earlier copy of a log with the records and the marker, or else the
+offset after the records at which a later epoch began, as the log is complete below it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -18,14 +18,15 @@ from ..timelines.facts import Fact, fact_of, ordered
 from ..timelines.timeline import Timeline
 from ..wording import span
 from .cases import ACKNOWLEDGEMENTS, Explanation, Lost, acknowledgement
+from .transaction_part import TransactionPart
 
 
 @dataclass(frozen=True)
 class LostMarker:
-    """The lost COMMIT marker of records that are in the log and aborted."""
+    """The lost marker of records that are in the log."""
 
     lost: Lost  # the marker's offset instead of the records'
-    facts: list[Fact]  # the marker, if a copy has it, and the later ABORT marker
+    facts: list[Fact]  # the marker, if a copy has it, and what became of the records
 
 
 def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
@@ -44,13 +45,60 @@ def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
         return None
     aborts = (pl.col("producer_id") == producers[0]) & (pl.col("control") == "abort") & (pl.col("offset") > lost.last)
     abort = log.filter(aborts).row(0, named=True)
-    commit = _commit(timeline, lost, producers[0])
-    offset = commit["offset"] if commit else _next_epoch_start(timeline, present, abort)
+    records = _Records(lost.first, lost.last, lost.values[0], producers[0], present["leader_epoch"].max())
+    commit = _copy_of_marker(timeline, records, "commit")
+    offset = (
+        commit["offset"] if commit else _next_epoch_start(timeline, records, abort["offset"], abort["leader_epoch"])
+    )
     if offset is None:
         return None
     marker = replace(lost, first=offset, last=offset, count=1, values=(), replaced=None, replaced_place=None)
-    facts = [] if commit is None else [_commit_fact(timeline, commit)]
+    facts = [] if commit is None else [_copy_fact(timeline, commit)]
     return LostMarker(marker, [*facts, _abort_fact(timeline, lost, abort)])
+
+
+def lost_marker_of(timeline: Timeline, part: TransactionPart) -> LostMarker | None:
+    """The marker that carried out a decision, where it is known to have been written and the last log lacks it.
+
+    The coordinator notes that a transaction is complete when the leaders have written its markers, with acks=all.
+    """
+    decision, ended = part.decision, part.ended
+    if part.own is not None or decision is None or decision["completed"] is None:
+        return None
+    records = _Records(part.first, part.last, part.values[0], part.producer, part.record["leader_epoch"])
+    copy = _copy_of_marker(timeline, records, decision["outcome"])
+    until = (None, None) if ended is None else (ended["marker"], ended["marker_leader_epoch"])
+    offset = copy["offset"] if copy else _next_epoch_start(timeline, records, *until)
+    if offset is None:
+        return None
+    acks = frozenset(("all",))
+    written = decision["completed_ns"]
+    marker = Lost(part.topic, part.partition, offset, offset, 1, acks, first_acked=written, last_acked=written)
+    became = part.written(", and no marker ended them")
+    if ended is not None:
+        became = part.marker(ended, f", which ended {span(part.first, part.last)}, as the transaction's own was gone")
+    complete = Fact(
+        f"the coordinator noted that the markers of {part.subject} were written",
+        "complete",
+        written,
+        decision["file"],
+        byte=decision["byte"],
+        partition=part.name,
+    )
+    copied = [] if copy is None else [_copy_fact(timeline, copy)]
+    return LostMarker(marker, [*part.decided(), complete, *copied, became])
+
+
+def with_marker_of(explanation: Explanation, marker: LostMarker, part: TransactionPart) -> Explanation:
+    """The explanation of a marker's loss, as the explanation of the part of the transaction that lacks it."""
+    if explanation.cause == "unknown":
+        text = (
+            f"why the marker of {part.subject} was lost in {part.name} after the coordinator had noted that it is there"
+        )
+        return replace(explanation, missing=[text, *explanation.missing], readings=[])
+    *before, became = marker.facts
+    rest = [fact for fact in explanation.chain if fact.kind not in ACKNOWLEDGEMENTS]
+    return replace(explanation, chain=[*ordered([*before, *rest]), became])
 
 
 def with_marker(explanation: Explanation, marker: LostMarker, lost: Lost) -> Explanation:
@@ -66,32 +114,48 @@ def with_marker(explanation: Explanation, marker: LostMarker, lost: Lost) -> Exp
     return replace(explanation, chain=chain)
 
 
-def _commit(timeline: Timeline, lost: Lost, producer: int) -> dict[str, Any] | None:
-    """The COMMIT marker after the records, in a log of any snapshot that holds them."""
+class _Records(NamedTuple):
+    """Records of one transaction in the last log."""
+
+    first: int
+    last: int
+    value: str  # of the first
+    producer: int
+    epoch: Any  # leader epoch of the last; None: not known
+
+
+def _copy_of_marker(timeline: Timeline, of: _Records, outcome: str) -> dict[str, Any] | None:
+    """The marker after the records, in a log of any snapshot that holds them."""
     records = timeline.replica_logs.records
-    held = records.filter(offset=lost.first, value=lost.values[0])
-    later = records.filter(pl.col("offset") > lost.last, producer_id=producer)
+    held = records.filter(offset=of.first, value=of.value)
+    later = records.filter(pl.col("offset") > of.last, producer_id=of.producer)
     markers = later.filter(pl.col("control").is_not_null()).join(held, on=["snapshot", "broker"], how="semi")
     first = markers.sort("offset").unique(["snapshot", "broker"], keep="first", maintain_order=True)
-    commits = first.filter(control="commit").sort("snapshot", "broker")
-    return commits.row(0, named=True) if commits.height else None
+    found = first.filter(control=outcome).sort("snapshot", "broker")
+    return found.row(0, named=True) if found.height else None
 
 
-def _next_epoch_start(timeline: Timeline, present: pl.DataFrame, abort: dict[str, Any]) -> int | None:
-    """The first offset after the records, and before their ABORT marker, at which an epoch began."""
-    wrote, aborted, last = present["leader_epoch"].max(), abort["leader_epoch"], present["offset"].max()
-    if not isinstance(wrote, int) or not isinstance(last, int) or aborted is None:
+def _next_epoch_start(timeline: Timeline, of: _Records, before: int | None, until: int | None) -> int | None:
+    """The first offset after the records at which an epoch began, not beyond an offset (`before`) and an epoch.
+
+    Where the marker at `before` has no epoch, none is known.
+    """
+    if of.epoch is None or (before is not None and until is None):
         return None
-    later = [term for term in timeline.terms.values() if wrote < term.epoch <= aborted and term.start is not None]
-    starts = [term.start for term in later if term.start is not None and last < term.start <= abort["offset"]]
-    return min(starts, default=None)
+    later = [
+        term for term in timeline.terms.values() if of.epoch < term.epoch and (until is None or term.epoch <= until)
+    ]
+    starts = [term.start for term in later if term.start is not None and of.last < term.start]
+    return min((start for start in starts if before is None or start <= before), default=None)
 
 
-def _commit_fact(timeline: Timeline, commit: dict[str, Any]) -> Fact:
-    name, broker, snapshot = timeline.replica_logs.name, commit["broker"], commit["snapshot"]
-    text = f"in snapshot {snapshot} broker {broker}'s log of {name} held the records' COMMIT marker"
-    text += f" at offset {commit['offset']}"
-    return fact_of(timeline.replica_logs, text, "marker", commit, offset=commit["offset"], snapshot=snapshot)
+def _copy_fact(timeline: Timeline, marker: dict[str, Any]) -> Fact:
+    name, broker, snapshot = timeline.replica_logs.name, marker["broker"], marker["snapshot"]
+    text = (
+        f"in snapshot {snapshot} broker {broker}'s log of {name} held the records' {marker['control'].upper()} marker"
+    )
+    text += f" at offset {marker['offset']}"
+    return fact_of(timeline.replica_logs, text, "marker", marker, offset=marker["offset"], snapshot=snapshot)
 
 
 def _abort_fact(timeline: Timeline, lost: Lost, abort: dict[str, Any]) -> Fact:

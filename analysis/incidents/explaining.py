@@ -12,12 +12,12 @@ from ..partitions.partition import Partition
 from ..rules import RULES
 from ..rules.rule import sends_of
 from .divergences import explain_divergence
+from .incident import MAX_TEXT
 from .losses import Losses, explain_losses
 from .missed import explain_missed, explain_regression
 from .repeats import explain_duplicate, explain_misread
+from .transaction_ends import explain_ending
 from .truncations import explain_truncations
-
-MAX_TEXT = 400  # characters of a finding's sentence
 
 Record = dict[str, Any]
 
@@ -28,6 +28,7 @@ EXPLAINERS: dict[str, Callable[[Partition, Finding, Losses], Explanation | None]
     "regression": lambda p, finding, _: explain_regression(p, finding),
     "duplicate": lambda p, finding, _: explain_duplicate(p, finding),
     "misread": lambda p, finding, _: explain_misread(p, finding),
+    "ending": lambda p, finding, _: explain_ending(p, finding),
 }
 
 

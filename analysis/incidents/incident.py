@@ -9,6 +9,7 @@ from typing import Any
 from ..causes.cases import LostRange
 
 UNKNOWN = "unknown"
+MAX_TEXT = 400  # characters of a finding's sentence in the record of its explanation
 
 Record = dict[str, Any]
 

@@ -6,6 +6,8 @@ joins these:
 
 - lost writes of one event (`related` to each other), with their consequences;
 - a lost update of transactions on lists or registers, with the cycle that these form;
+- a hanging transaction with the records that wait behind it unseen, and a read of aborted records with the torn
+  transaction that they are of;
 - findings with the same cause and the same change of leader, or the same death, in one partition or in several;
 - records that a group missed for the same cause at the same time, in one partition or in several;
 - other breaches of one rule in one partition, with the same cause;
@@ -107,8 +109,9 @@ def _key(
 ) -> Any:
     """The key of the group to which an explanation belongs.
 
-    A loss goes to its event and cause. A consequence goes to the losses of its event with the same cause (one of an
-    unknown cause: to any of them). Other findings go with those that are alike.
+    A loss goes to its event and cause, and so does the first finding of another event. A consequence goes to the losses
+    of its event with the same cause (one of an unknown cause: to any of them). Other findings go with those that are
+    alike.
     """
     event = next((events[name] for name in known if name in events), None)
     if cause["lost"] is not None:
@@ -116,7 +119,7 @@ def _key(
     if event is not None and cause["cause"] == UNKNOWN:
         same = [key for key in groups if isinstance(key, tuple) and key[0] == event]
         return same[0] if same else (event, UNKNOWN)
-    if event is not None and (event, cause["cause"]) in groups:
+    if event is not None and (event in known or (event, cause["cause"]) in groups):
         return event, cause["cause"]
     if not known:
         return cause["says"], cause["cause"]

@@ -45,6 +45,7 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
     source=kip(890),
     needs=("transactional batches", "sends"),
     assumes=("clock", "replicas"),
+    explained_as="ending",
 ).judged_by
 def hanging_transaction(p: Partition) -> Iterator[Result]:
     """One finding for each transaction that holds back the last stable offset for ever.

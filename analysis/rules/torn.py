@@ -28,6 +28,7 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown
     source=kip(98),
     needs=("transactions", "batches"),
     assumes=("values", "replicas"),
+    explained_as="ending",
 ).judged_by
 def torn_transaction(p: Partition) -> Iterator[Result]:
     """Whether all transactions of a partition can be compared with those of others; `judge_torn` compares them.
@@ -48,10 +49,10 @@ def torn_transaction(p: Partition) -> Iterator[Result]:
         yield Unknown(f"more than {MAX_PIECES:,} transactions in {p.name} differ from what their clients recorded")
 
 
-def judge_torn(odd: list[pl.DataFrame], beside: list[pl.DataFrame]) -> list[Finding]:
+def judge_torn(odd: list[pl.DataFrame], beside: list[pl.DataFrame]) -> list[tuple[Finding, list[str]]]:
     """One finding for each partition and what became of transactions there that ended otherwise elsewhere.
 
-    `odd` are PIECES, `beside` those beside them (pieces.beside).
+    With each come the explanations of its pieces. `odd` are PIECES, `beside` those beside them (pieces.beside).
     """
     known = [frame.with_columns(is_odd=pl.lit(True)) for frame in (pl.DataFrame(schema=PIECES), *odd)]
     is_committed = pl.col("is_committed")
@@ -62,7 +63,8 @@ def judge_torn(odd: list[pl.DataFrame], beside: list[pl.DataFrame]) -> list[Find
     places = torn.group_by("at", "is_committed").agg(elsewhere=pl.col("place").unique().sort())
     rows = torn.filter("is_odd").join(places.with_columns(~is_committed), on=["at", "is_committed"])
     rows = rows.sort("topic", "partition", "state", "first_offset", "at")
-    return [_torn(group) for group in rows.partition_by("topic", "partition", "state", maintain_order=True)]
+    groups = rows.partition_by("topic", "partition", "state", maintain_order=True)
+    return [(_torn(group), group["explanation"].drop_nulls().unique(maintain_order=True).to_list()) for group in groups]
 
 
 def _torn(rows: pl.DataFrame) -> Finding:

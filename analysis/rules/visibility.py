@@ -27,6 +27,7 @@ _NOTHING = np.empty(0, dtype=np.int64)
     source=kip(98),
     needs=("reads",),
     assumes=("values", "outcomes"),
+    explained_as="ending",
 ).judged_by
 def aborted_read(p: Partition) -> Iterator[Result]:
     """G1a: polled, though the send certainly failed or its transaction aborted.

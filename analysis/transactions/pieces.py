@@ -37,6 +37,7 @@ PIECES: Schema = {
     "broker": pl.String,
     "file": pl.String,
     "byte": pl.Int64,
+    "explanation": pl.String,  # why it ended so, as JSON (Explanation.record); null: not explained, or expected
 }
 
 
@@ -114,6 +115,7 @@ def pieces_of(p: Partition) -> Pieces:
         last_offset=pl.coalesce("place", "offset").max(),
         records=pl.len(),
         is_expected=is_expected.first(),
+        explanation=pl.lit(None, pl.String),
     )
     odd, expected_rows = rows.filter(~pl.col("is_expected")), rows.filter("is_expected")
     return Pieces(_typed(odd, PIECES), Expected(p.topic, p.partition, _typed(expected_rows, EXPECTED)))

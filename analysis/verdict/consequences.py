@@ -21,8 +21,10 @@ OF_RANGES = ("replica-divergence",)  # rules whose findings may span records tha
 def link_consequences(findings: list[Finding], p: Partition | None = None) -> list[Finding]:
     """The findings with `related` filled in. It links a loss and its consequences, and adjacent losses of one event, in
     both directions. If only the brokers' logs show the loss, its consequences are related to the acknowledged-absent
-    finding. `p` identifies unacknowledged copies that vanished with a loss.
+    finding. `p` identifies unacknowledged copies that vanished with a loss. Records that wait unseen behind an open
+    transaction are related to the hanging-transaction.
     """
+    findings = _behind_open_transactions(findings)
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     absent = [finding for finding in findings if finding.rule == "acknowledged-absent"]
     if not losses and not absent:
@@ -47,6 +49,18 @@ def link_consequences(findings: list[Finding], p: Partition | None = None) -> li
                 related.setdefault(before, []).append(loss.id)
             previous[key] = loss.id
     return [replace(finding, related=related.get(finding.id, finding.related)) for finding in findings]
+
+
+def _behind_open_transactions(findings: list[Finding]) -> list[Finding]:
+    """The findings; those of unseen get the hanging transaction behind which all of their records wait."""
+    hanging = [(one, frozenset(one.values)) for one in findings if one.rule == "hanging-transaction"]
+    if not hanging:
+        return findings
+
+    def of(finding: Finding) -> list[str]:
+        return [one.id for one, waiting in hanging if finding.values and waiting.issuperset(finding.values)]
+
+    return [replace(one, related=of(one)) if one.rule == "unseen" else one for one in findings]
 
 
 def accept_consequences(findings: list[Finding], p: Partition | None = None) -> list[Finding]:

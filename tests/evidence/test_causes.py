@@ -346,6 +346,9 @@ def test_every_cause_of_the_design_is_there():
         "truncation-below-position",
         "retry-duplicate",
         "idempotence-reset",
+        "late-write",
+        "repeated-marker",
+        "transaction-state-lost",
     }
 
 

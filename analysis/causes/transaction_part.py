@@ -1,0 +1,63 @@
+"""The part of a transaction in one partition that ended otherwise than its coordinator decided, or never."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..replicas.replica_logs import TopicPartition
+from ..timelines.facts import Fact
+from ..wording import span
+
+Row = Mapping[str, Any]
+ARTICLES = {"commit": "a COMMIT", "abort": "an ABORT"}
+
+
+@dataclass(frozen=True)
+class TransactionPart(TopicPartition):
+    """Records of one transaction in the leader's last log, the marker that ended them, and the coordinator's decision.
+
+    A marker is a row of IN_LOG (partitions/coordinators.py) with `marker_ns`, a decision one of TRANSACTIONS.
+    """
+
+    process: str | None  # the client that wrote them; None: not recorded, or not unique
+    producer: int  # producer id
+    first: int
+    last: int
+    values: tuple[str, ...]
+    created: int | None  # ns, by the producer's clock
+    record: Row  # the first of them (RECORDS)
+    decision: Row | None  # None: `__transaction_state` has no transaction that must be theirs
+    older: Row | None  # the producer's last transaction before this one, where no decision is known
+    own: Row | None  # the marker that carries out the decision; None: the log has none
+    ended: Row | None  # the marker that ended them; None: they are open
+    repeated: Row | None  # the last marker before `ended` with the same outcome and producer epoch, if any
+
+    @property
+    def subject(self) -> str:
+        """The transaction in words."""
+        of = self.process or f"producer {self.producer}"
+        known = f" (transactional.id {self.decision['transactional_id']})" if self.decision else ""
+        return f"the transaction of {of}{known}"
+
+    def decided(self) -> list[Fact]:
+        """The fact of the coordinator's decision, if it is known."""
+        if self.decision is None:
+            return []
+        text = f"the coordinator decided to {self.decision['outcome']} {self.subject}"
+        source = {"source": self.decision["file"], "byte": self.decision["byte"]}
+        return [Fact(text, "decided", self.decision["prepared_ns"], **source, partition=self.name)]
+
+    def written(self, text: str) -> Fact:
+        """An undated fact of these records: that they are of the transaction, and `text`."""
+        source = {"source": self.record["file"], "byte": self.record["byte"]}
+        are = "is" if self.first == self.last else "are"
+        where = f"{span(self.first, self.last)} of {self.name} {are} of {self.subject}"
+        return Fact(where + text, "records", **source, partition=self.name, offset=self.first)
+
+    def marker(self, marker: Row, text: str = "") -> Fact:
+        """The fact that the leader wrote a marker; `text` follows its offset."""
+        source = {"source": marker["marker_file"], "byte": marker["marker_byte"]}
+        wrote = f"the leader of {self.name} wrote {ARTICLES[marker['outcome']]} marker at offset {marker['marker']}"
+        return Fact(wrote + text, "marker", marker["marker_ns"], **source, partition=self.name, offset=marker["marker"])

@@ -1,0 +1,41 @@
+"""transaction-state-lost: __transaction_state lost the coordinator's record of a transaction.
+
+A coordinator notes a transaction in its partition of __transaction_state before the producer writes. If that log is
+truncated, or a replica without its tail leads it, the next coordinator does not know the transaction and writes no
+marker. The transaction stays open, or the producer's next marker ends it, also with the other outcome.
+
+Needs: the transaction in the history, and the brokers' final copies of __transaction_state: they have an older
+transaction of the same transactional.id, and none that began while the client was in this one. Compaction would have
+removed the older one.
+"""
+
+from __future__ import annotations
+
+from ..timelines.facts import Fact
+from .cases import NOT_THE_CASE, Attempt, needs
+from .transaction_part import TransactionPart
+
+CITATION = "transaction.state.log.replication.factor, transaction.state.log.min.isr; TransactionStateManager"
+REMEDY = "Three replicas of __transaction_state, transaction.state.log.min.isr=2, and no unclean elections of it."
+PREVENTION = [
+    "transaction.state.log.replication.factor=3 with transaction.state.log.min.isr=2",
+    "unclean.leader.election.enable=false for __transaction_state",
+]
+
+
+def explain_ending(part: TransactionPart) -> Attempt:
+    """Whether the copies of __transaction_state lack the transaction and have an older one of its producer."""
+    if part.decision is not None or part.process is None:
+        return NOT_THE_CASE
+    if part.older is None:
+        return needs(f"transactions of producer {part.producer} in __transaction_state from before this one")
+    older = part.older
+    text = (
+        f"the brokers' copies of __transaction_state have an older transaction of {older['transactional_id']} with"
+        f" {part.name}, and none that began while {part.process} wrote these records"
+    )
+    source = {"source": older["file"], "byte": older["byte"]}
+    known = Fact(text, "decided", older["began_ns"], **source, partition=part.name)
+    if part.ended is None:
+        return Attempt(True, [known, part.written(", and no marker ended them")], PREVENTION)
+    return Attempt(True, [known, part.written(""), part.marker(part.ended, ", which ended them")], PREVENTION)

@@ -1,0 +1,192 @@
+"""Explains transactions that ended in a partition otherwise than their coordinator decided, or that never ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import MAX_INT64, Finding
+from .. import causes
+from ..causes.cases import Explanation
+from ..causes.transaction_part import TransactionPart
+from ..partitions.coordinators import coordinated_transactions, transactions_in_log
+from ..partitions.evidence import on_clock_of_history
+from ..partitions.partition import Partition, once
+from ..transactions.pieces import ABSENT, Pieces
+from .incident import MAX_TEXT
+
+Record = dict[str, Any]
+
+MS = 1_000_000  # ns; the coordinator's times are rounded down to it
+CLOCKS_NS = 50 * MS  # between clocks
+
+
+def explain_ending(p: Partition, finding: Finding) -> Explanation | None:
+    """The cause for the way in which the transaction of a finding's first record ended in the leader's last log.
+
+    None without that log, and if a consumer read a record (aborted-read) that is aborted there.
+    """
+    part = None if finding.first_offset is None else _part_at(p, finding.first_offset, finding.values)
+    if part is None or (finding.rule == "aborted-read" and (part.ended is None or part.ended["outcome"] == "abort")):
+        return None
+    return _explained(p, part)
+
+
+def with_explanations(p: Partition, pieces: Pieces) -> Pieces:
+    """The pieces of transactions; each odd one that is in the log has its explanation, as JSON (Explanation.record)."""
+    texts: list[str | None] = []
+    for row in pieces.odd.iter_rows(named=True):
+        part = None if row["state"] == ABSENT else _part_at(p, row["first_offset"], [row["value"]])
+        known = None if part is None else _explained(p, part)
+        texts.append(None if known is None else json.dumps(known.record()))
+    return pieces._replace(odd=pieces.odd.with_columns(explanation=pl.Series(texts, dtype=pl.String)))
+
+
+def with_causes_of_pieces(finding: Finding, explanations: Sequence[str]) -> tuple[Finding, list[Record]]:
+    """A torn transaction with the causes of its pieces, and their records as of explaining.explain."""
+    about = {"findings": [finding.id], "says": finding.sentence[:MAX_TEXT], "lost": None}
+    records = [{**about, **json.loads(text)} for text in explanations]
+    known = dict.fromkeys(record["cause"] for record in records if record["cause"] != "unknown")
+    return replace(finding, cause=", ".join(known) or None), records
+
+
+def _explained(p: Partition, part: TransactionPart) -> Explanation | None:
+    """The explanation of a part; None where it ended as its coordinator decided."""
+    if p.timeline is None or (part.ended is not None and part.ended == part.own):
+        return None
+    return causes.explain_ending(p.timeline, part)
+
+
+def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | None:
+    """The part of a transaction that has the record at an offset of the leader's last log, and others of `values`."""
+    logs = p.replica_logs
+    if logs is None:
+        return None
+    here = logs.records.filter(logs.is_of_leader, pl.col("transactional") & pl.col("control").is_null())
+    record = _first(here.filter(offset=offset))
+    if record is None:
+        return None
+    producer = record["producer_id"]
+    markers = _markers(p).filter(producer_id=producer).sort("marker")
+    ended = _first(markers.filter(pl.col("marker") > offset))
+    end = pl.lit(True) if ended is None else pl.col("offset") < ended["marker"]
+    own = here.filter(end, pl.col("offset") >= offset, producer_id=producer)
+    mine = own.filter((pl.col("offset") == offset) | pl.col("value").is_in(values)).sort("offset")
+    process, decision, older = _coordinated(p, producer, record["value"])
+    carried_out = None if decision is None else decision["marker"]
+    repeated = None
+    if ended is not None:
+        alike = markers.filter(pl.col("marker") < offset, outcome=ended["outcome"], marker_epoch=ended["marker_epoch"])
+        repeated = _first(alike.tail(1))
+    return TransactionPart(
+        p.topic,
+        p.partition,
+        process,
+        producer,
+        offset,
+        mine["offset"].to_list()[-1],
+        tuple(mine["value"].drop_nulls()),
+        _created(p, record),
+        record,
+        decision,
+        older,
+        None if carried_out is None else _first(markers.filter(marker=carried_out)),
+        ended,
+        repeated,
+    )
+
+
+def _first(rows: pl.DataFrame) -> Record | None:
+    return rows.row(0, named=True) if len(rows) else None
+
+
+def _created(p: Partition, record: Record) -> int | None:
+    """The time (ns) of a record on the history's clock."""
+    created: int | None = pl.select(on_clock_of_history(pl.lit(record["timestamp"], pl.Int64), p.settings)).item()
+    return created
+
+
+class _Coordinated(NamedTuple):
+    """The process that wrote a value, and what `__transaction_state` has of its transaction."""
+
+    process: str | None = None
+    decision: Record | None = None
+    older: Record | None = None  # the producer's last transaction before this one, if none can be this one
+
+
+def _coordinated(p: Partition, producer: int, value: str | None) -> _Coordinated:
+    """What is known of the transaction of a value: the only one of its producer that began during its operation.
+
+    The clocks of client and coordinator may differ. By a clock that is ahead, the first operation has no transaction;
+    by one that is behind, more transactions began before an operation than there are operations. Both lead to nothing.
+    """
+    sends = p.sends.filter(pl.col("txn"))
+    of_value = sends.filter(value=value)
+    if len(of_value) != 1:
+        return _Coordinated()
+    process, at = of_value.select("process", "at").row(0)
+    known = _transactions(p)
+    # A coordinator that lost a transactional.id gives it another producer id.
+    known = known.join(known.filter(producer_id=producer), on="transactional_id", how="semi").sort("began_ns")
+    operations = _operations(p, sends.filter(process=process))
+    began = known["began_ns"].to_numpy()
+    first = np.searchsorted(began, operations["since"].to_numpy() - MS)
+    end = np.searchsorted(began, operations["until"].to_numpy(), "right")
+    number = operations["at"].to_list().index(at)
+    written = np.flatnonzero(operations["is_written"].to_numpy())
+    only = end - first == 1
+    if first[number] > number or (written[0] != number and not only[written[0]]):
+        return _Coordinated(process)
+    if first[number] < end[number]:
+        is_alone = only[number] and ((first <= first[number]) & (first[number] < end)).sum() == 1
+        row = known.row(int(first[number]), named=True)
+        is_decided = is_alone and row["outcome"] is not None and row["prepared"] is not None
+        return _Coordinated(process, row if is_decided else None)
+    if np.searchsorted(began, operations["until"][number] + CLOCKS_NS) > end[number] or not first[number]:
+        return _Coordinated(process)
+    return _Coordinated(process, older=known.row(int(first[number]) - 1, named=True))
+
+
+def _operations(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
+    """The transactions of a process that sent here: `at`, `since`, `until` (ns) and whether a record is in the log.
+
+    An operation without an outcome lasts until the next one.
+    """
+    logs = p.replica_logs
+    assert logs is not None
+    written = logs.records.filter(logs.is_of_leader)["value"].drop_nulls()
+    is_written = pl.col("value").is_in(written.implode()).any()
+    columns = (pl.col("invoked").first().alias("since"), pl.col("completed").first(), is_written.alias("is_written"))
+    ordered = sends.group_by("at").agg(*columns).sort("since")
+    until = pl.coalesce("completed", pl.col("since").shift(-1), pl.lit(MAX_INT64 - CLOCKS_NS))
+    return ordered.with_columns(until=until)
+
+
+@once
+def _markers(p: Partition) -> pl.DataFrame:
+    """The markers of the leader's last log (IN_LOG), with `marker_ns` on the history's clock."""
+    marked = transactions_in_log(p).filter(pl.col("marker").is_not_null())
+    return marked.with_columns(marker_ns=on_clock_of_history(pl.col("marker_time"), p.settings))
+
+
+@once
+def _transactions(p: Partition) -> pl.DataFrame:
+    """The coordinator's transactions with this partition (TRANSACTIONS), with the offset of the `marker` of each.
+
+    It is the first marker of the producer with the decided outcome since the decision. A marker that is the first one
+    for several decisions belongs to the last of them.
+    """
+    of_both = ["producer_id", "outcome"]
+    times = coordinated_transactions(p).with_columns(since=pl.col("prepared") - CLOCKS_NS // MS)
+    is_decided = pl.col("since").is_not_null() & pl.col("outcome").is_not_null()
+    markers = _markers(p).drop_nulls("marker_time").select(*of_both, "marker", since="marker_time").sort("since")
+    decided = times.filter(is_decided).sort("since")
+    found = decided.join_asof(markers, on="since", by=of_both, strategy="forward", check_sortedness=False)
+    is_last = pl.col("prepared") == pl.col("prepared").max().over("marker")
+    found = found.with_columns(marker=pl.when(is_last).then("marker"))
+    return pl.concat([found, times.filter(~is_decided)], how="diagonal").drop("since").sort("began_at")

@@ -1,0 +1,269 @@
+"""Causes of transactions that hang, are torn, or are committed against their coordinator's decision."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from campaign import IS_CAMPAIGN
+from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.incidents.joining import incidents_of, rows_of
+from logjudge.analysis.inspect.open_partitions import Inspected
+from logjudge.histories.bundle import open_run
+from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.histories.simulation.scenarios import load
+from logjudge.models.exploration.invariants import breaches
+from logjudge.models.exploration.matrix import space
+from logjudge.models.exploration.trace import APPEND, Tracer
+from logjudge.models.replication.scenario import Scenario
+
+from .transaction_logs import Events, Step, contact, send, transaction, write_run
+
+PARTITIONS = [("x", 0), ("x", 1)]
+
+
+def coordinated(*transactions: tuple[int, int, str]) -> list[Step]:
+    """The coordinator's records of transactions of producer 7: when each began and was decided (ms), and how."""
+    steps: list[Step] = [("t", 7, "empty", [], (0, 0))]
+    for began, decided, outcome in transactions:
+        steps.append(("t", 7, "ongoing", PARTITIONS, (began, began)))
+        steps.append(("t", 7, f"prepare-{outcome}", PARTITIONS, (decided, began)))
+        steps.append(("t", 7, f"complete-{outcome}", [], (decided + 1, began)))
+    return steps
+
+
+def written(*operations: tuple[str, str, tuple[int, int]]) -> Events:
+    """Transactions of one client: the value that each writes to both partitions (a and A), its outcome and times."""
+    events = []
+    for op, (value, outcome, times) in enumerate(operations):
+        offset = None if outcome != "ok" else 0
+        events += transaction("t", op, [(0, value, offset), (1, value.upper(), offset)], outcome, times)
+    return events
+
+
+class Case(NamedTuple):
+    logs: tuple[str, str]  # entry n of a log was written at n ms
+    events: Events
+    steps: list[Step]
+    rule: str
+    cause: str
+    in_chain: tuple[str, ...] = ()  # parts of its sentences in their order; of an unknown cause: of what is missing
+
+
+ABORTED = written(("a", "fail", (0, 4)))
+TWO = [*ABORTED, *written(("a", "fail", (0, 4)), ("b", "info", (6, 9)))[2:]]
+LATE = ("decided to abort", "an ABORT marker at offset 3", "behind its marker")
+CASES = {
+    "a late write hangs": Case(
+        ("z z z 7~ 7a z", "z z 7A 7~"),
+        [*ABORTED, *send("z", 5, 600, 0), *contact(5_000)],
+        coordinated((1, 3, "abort")),
+        "hanging-transaction",
+        "late-write",
+        LATE,
+    ),
+    "a late write is committed with the next transaction": Case(
+        ("z z z 7~ 7a z 7b z 7!", "z z 7A 7~ z z 7B z 7!"),
+        TWO,
+        coordinated((1, 3, "abort"), (6, 8, "commit")),
+        "torn-transaction",
+        "late-write",
+        (*LATE, "a COMMIT marker at offset 8, which ended them with"),
+    ),
+    "a repeated marker commits the next transaction": Case(
+        ("7a z 7! 7b 7! z z 7~", "7A z 7! 7B z z z 7~"),
+        [*written(("a", "info", (0, 2)), ("b", "fail", (3, 8)))],
+        coordinated((0, 2, "commit"), (3, 7, "abort")),
+        "torn-transaction",
+        "repeated-marker",
+        ("a COMMIT marker at offset 2", "is of the transaction", "offset 4, which repeats it", "decided to abort", "7"),
+    ),
+    "__transaction_state lost a transaction": Case(
+        ("7a z 7! z 7b z", "7A z 7! z 7B z"),
+        [*written(("a", "info", (0, 2)), ("b", "info", (4, 6))), *send("z", 5, 600, 0), *contact(2_000_000)],
+        coordinated((0, 2, "commit")),
+        "hanging-transaction",
+        "transaction-state-lost",
+        ("an older transaction of t with x-0, and none that began", "no marker ended them"),
+    ),
+    "only its marker was lost, which a log after it does not show": Case(
+        ("7a z z", "7A z 7!"),
+        [*written(("a", "info", (0, 2))), *send("z", 1, 600, 0), *contact(5_000)],
+        coordinated((0, 2, "commit")),
+        "hanging-transaction",
+        "unknown",
+        ("the marker of x-0 that carried out the decision",),
+    ),
+    "the decision is not known": Case(
+        ("z z z 7~ 7a z 7b z 7!", "z z 7A 7~ z z 7B z 7!"),
+        TWO,
+        [],
+        "torn-transaction",
+        "unknown",
+        ("the coordinator's decision about the transaction of t", "transactions of producer 7"),
+    ),
+    "two transactions may be that of the value": Case(
+        ("z z z 7~ 7a z 7b z 7!", "z z 7A 7~ z z 7B z 7!"),
+        written(("a", "fail", (0, 9)), ("b", "info", (6, 12))),
+        coordinated((1, 3, "abort"), (6, 8, "commit")),
+        "torn-transaction",
+        "unknown",
+        ("the coordinator's decision about the transaction of t",),
+    ),
+}
+
+
+def causes(folder: Path, *rules: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The findings of a run, judged by some rules, and their explanations."""
+    run = open_run(folder)
+    results = judge_run(replace(run, settings=replace(run.settings, rules=rules)))
+    return results.findings().filter(severity="violation").to_dicts(), results.causes()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_cause_of_an_ending(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    folder = write_run(tmp_path, dict(enumerate(case.logs)), case.events, case.steps)
+    findings, explanations = causes(folder, case.rule)
+    [finding, *_] = [one for one in findings if one["partition"] == 0]
+    [explanation] = [one for one in explanations if finding["id"] in one["findings"]]
+    assert explanation["cause"] == case.cause
+    assert finding["cause"] == (None if case.cause == "unknown" else case.cause)
+    sentences = iter(explanation["missing"] or [fact["says"] for fact in explanation["chain"]])
+    for part in case.in_chain:
+        assert any(part in sentence for sentence in sentences), part
+
+
+@pytest.mark.parametrize("shift", [-7, -3, -2, 2, 3, 7])
+def test_a_coordinator_with_another_clock_leads_to_no_other_cause(shift: int, tmp_path: Path) -> None:
+    """Operations take some milliseconds here, so that with this clock a transaction seems to be that of the next."""
+    for number, case in enumerate(CASES.values()):
+        steps = [(*step[:4], (step[4][0] + shift, step[4][1] + shift)) for step in case.steps]
+        folder = write_run(tmp_path / str(number), dict(enumerate(case.logs)), case.events, steps)
+        findings, explanations = causes(folder, case.rule)
+        first = [one["id"] for one in findings if one["partition"] == 0][:1]
+        found = {one["cause"] for one in explanations if one["findings"] == first}
+        assert found <= {case.cause, "unknown"}
+
+
+def test_a_transaction_that_ended_as_decided_needs_no_cause(tmp_path: Path) -> None:
+    """A broker without the index of aborted transactions may return aborted records to a consumer."""
+    folder = write_run(
+        tmp_path,
+        {0: "z 7a z 7~", 1: "z 7A z 7~"},
+        [*ABORTED, *polled("a", 1)],
+        coordinated((1, 3, "abort")),
+        processes={"c": {"isolation.level": "read_committed"}},
+    )
+    [finding], explanations = causes(folder, "aborted-read")
+    assert (finding["rule"], explanations) == ("aborted-read", [])
+
+
+def polled(value: str, offset: int) -> Events:
+    records = [{"topic": "x", "partition": 0, "offset": offset, "value": value}]
+    about = {"process": "c", "op": 0, "f": "poll"}
+    return [
+        {"time": 10_000_000, "type": "invoke", **about},
+        {"time": 11_000_000, "type": "ok", **about, "records": records},
+    ]
+
+
+def test_a_read_and_the_torn_transaction_of_its_record_are_one_incident(tmp_path: Path) -> None:
+    case = CASES["a late write is committed with the next transaction"]
+    folder = write_run(
+        tmp_path,
+        dict(enumerate(case.logs)),
+        [*case.events, *polled("a", 4)],
+        case.steps,
+        processes={"c": {"isolation.level": "read_committed"}},
+    )
+    run = open_run(folder)
+    results = judge_run(replace(run, settings=replace(run.settings, rules=("aborted-read", "torn-transaction"))))
+    [incident] = incidents_of(rows_of(results.findings().filter(severity="violation")), results.causes())
+    assert incident.cause == "late-write"
+    assert [one["rule"] for one in incident.rules] == ["aborted-read", "torn-transaction"]
+    assert "torn-transaction of the same transactions" in incident.headline
+
+
+def test_records_behind_a_hanging_transaction_are_no_incident_of_their_own(tmp_path: Path) -> None:
+    results = judge_run(open_run(write_bundle(load("txn-hanging"), tmp_path / "run").folder))
+    found = results.findings().filter(severity="violation")
+    incidents = incidents_of(rows_of(found), results.causes())
+    assert {one.cause for one in incidents} == {"late-write"}
+    assert {tuple(rule["rule"] for rule in one.rules) for one in incidents} == {("hanging-transaction", "unseen")}
+
+
+def late_values(scenario: Scenario) -> set[str]:
+    """The values that the simulator's leaders appended after the decision about their transaction."""
+    tracer = Tracer()
+    cluster = scenario.run(tracer, prepare=tracer.attach)
+    decided = {
+        (one.producer, *value): one.decided
+        for one in cluster.transactions.transactions
+        for value in one.values
+        if one.decided >= 0
+    }
+    return {
+        f"p{event.producer}-{event.partition}-{number}"
+        for event in tracer.events
+        if event.step.action == APPEND
+        for number in range(event.first, event.end)
+        if event.time > decided.get((event.producer, event.partition, number), event.time)
+    }
+
+
+def value_at(run: Inspected, partition: str, offset: int) -> str:
+    logs = run.partition(partition).replica_logs
+    assert logs is not None
+    return str(logs.last_records.filter(broker=logs.leader, offset=offset)["value"].item())
+
+
+RULES = ("aborted-read", "hanging-transaction", "torn-transaction")
+# Of the matrix's setting "transactions": variants and seeds. The last one has no late write, but a repeated marker.
+SEEDS = [("kip-320", 1012), ("kraft", 1220)]
+
+
+def scenarios() -> Iterator[Scenario]:
+    yield from map(load, ("txn-hanging", "txn-late-write"))
+    seeds = [(variant, seed) for variant in ("kip-320", "kraft") for seed in range(4000)] if IS_CAMPAIGN else SEEDS
+    for variant, seed in seeds:
+        cell = space(variant, "transactions")
+        drawn = replace(cell, options={**cell.options, "simulation.consumers": 1}).scenario(seed)
+        if not IS_CAMPAIGN or breaches(
+            drawn.run(), ("atomic-transactions", "no-aborted-read", "no-hanging-transaction")
+        ):
+            yield drawn
+
+
+def test_late_writes_are_those_of_the_simulator(tmp_path: Path) -> None:
+    seen = Counter[str]()
+    for number, scenario in enumerate(scenarios()):
+        late, folder = late_values(scenario), write_bundle(scenario, tmp_path / str(number)).folder
+        findings, explanations = causes(folder, *RULES)
+        run = Inspected(folder)
+        for one in explanations:
+            if one["cause"] == "late-write":
+                [records] = [fact for fact in one["chain"] if fact["kind"] == "records"]
+                assert value_at(run, records["partition"], records["offset"]) in late
+        for finding in findings:
+            first = value_at(run, f"orders-{finding['partition']}", finding["first_offset"])
+            assert (first in late) == (finding["cause"] == "late-write"), (scenario.name, finding["sentence"])
+            seen[finding["cause"]] += 1
+    assert seen["late-write"] >= 5
+    assert seen["repeated-marker"] > 0
+
+
+@pytest.mark.spark
+def test_causes_of_torn_transactions_are_the_same_on_spark(spark: Any, tmp_path: Path) -> None:
+    from logjudge.analysis.engines import spark as engine
+
+    case = CASES["a repeated marker commits the next transaction"]
+    run = open_run(write_run(tmp_path, dict(enumerate(case.logs)), case.events, case.steps))
+    here, there = judge_run(run), engine.judge_run(run, spark)
+    assert there.causes() == here.causes()
+    assert "repeated-marker" in here.findings()["cause"].to_list()
+    assert there.findings().to_dicts() == here.findings().to_dicts()
