@@ -7,6 +7,7 @@ from itertools import permutations
 from pathlib import Path
 from random import Random
 
+import pytest
 from campaign import IS_CAMPAIGN, Selection
 from notation import judge, parse
 from twin_events import FOREVER, Op, operations
@@ -83,6 +84,17 @@ class Twin:
         first = min(after, key=lambda op: op.begun, default=None)
         return (FOREVER, False) if first is None else (first.begun, bool(first.event.get("revoked")))
 
+    def _has_joined(self, hold: Op, generation: int, end: int) -> bool:
+        """Whether the holder had joined a generation by the end of its hold, or joined it later as a dynamic member."""
+        seen = [
+            (op.begun, op.event["generation"])
+            for op in self._reports(self.group(hold.process))
+            if op.process == hold.process and op.event["member"] == hold.event["member"]
+        ]
+        is_static = bool(self.about[hold.process].get("group.instance.id"))
+        by_then = any(begun <= end and number >= generation for begun, number in seen)
+        return by_then or (not is_static and generation in [number for _, number in seen])
+
     def _reports(self, group: str) -> list[Op]:
         kinds = ("assign", "commit")
         return sorted(
@@ -123,13 +135,8 @@ class Twin:
             first, second = one.event.get("generation"), other.event.get("generation")
             if first is None or second is None:
                 continue
-            joined = [
-                op.event["generation"]
-                for op in self._reports(self.group(one.process))
-                if op.process == one.process and op.event["member"] == one.event["member"]
-            ]
             classic = self._is_classic(one.process)
-            if first == second or (first < second and revoked and classic and max(joined) >= second):
+            if first == second or (first < second and revoked and classic and self._has_joined(one, second, end)):
                 yield one.process, other.process
 
     def _has_lost(self, hold: Op, commit: Op, begun: int) -> bool:
@@ -167,6 +174,24 @@ class Twin:
             former = not classic and any(self._takes(o) and self._has_lost(o, op, begun) for o in self.ops)
             if (newer and classic) or (others and not owns) or former:
                 yield op.done, offset
+
+
+BEHIND = "p:a@0 c:group=0^4 d:group=0^5 c:revoked=0^4 c:group=else"
+LATE = [
+    ("", "^6", False),  # c misses generation 5 and keeps its member id (ILLEGAL_GENERATION, KAFKA-13419)
+    ("", "^5", True),  # a dynamic member that joins generation 5 must join before the assignments are made
+    ("c.group.instance.id=i", "^5", False),  # a static member is in generation 5 before it joins
+    ("c.group.instance.id=i", "^6", False),
+]
+
+
+@pytest.mark.parametrize(("setting", "joins", "is_breach"), LATE)
+def test_a_member_that_is_behind_gives_up_later_than_another_gets(
+    setting: str, joins: str, is_breach: bool, tmp_path: Path
+) -> None:
+    text = f"{{c.group.id=g d.group.id=g {setting}}} {BEHIND}{joins}"
+    found = judge(text, tmp_path, rules=("ownership",)).findings
+    assert [finding["rule"] for finding in found] == ["ownership"] * is_breach
 
 
 def test_rules_of_membership_and_their_twins_agree(tmp_path: Path) -> None:

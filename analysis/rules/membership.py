@@ -35,7 +35,8 @@ def ownership(p: Partition) -> Iterator[Result]:
     another member in that generation. A member holds a partition from its assignment until it is revoked, the group
     assigns again, or the member crashes.
     Not a breach: A member of an older generation holds the partition while another has it in a newer one: it has not
-    noticed that its session expired, and its commits are rejected. Two instances of one static member
+    noticed that its session expired, and its commits are rejected. With the same member id it may later join a
+    generation after that one (KAFKA-13419), and a static member may join that one. Two instances of one static member
     (group.instance.id) follow each other within a generation.
     Unknown when: Two members held the partition at once, and one of them recorded no generation. The group's
     generations go back, as they do after its metadata is lost. run.json does not set group.id of a member.
@@ -111,19 +112,37 @@ def overlaps(holds: pl.DataFrame) -> pl.DataFrame:
 
 def _breaches(p: Partition, group: Group, both: pl.DataFrame) -> pl.DataFrame:
     """Pairs of holds in one generation, or with a revocation that is late for the later one: the first of each two."""
+    if not len(both):
+        return both
     # In KIP-848 each member has an epoch of its own, and a fenced one joins again with the same member id.
-    latest = _memberships(p, group).group_by("process", "member").agg(latest=pl.col("generation").max())
+    seen = _memberships(p, group).drop_nulls("member")
+    latest = pl.col("generation").cum_max().over("process", "member")
+    until = seen.sort("at").select("process", "member", "at", latest=latest)
+    joined = seen.select("process", "member", generation_other="generation", has_joined=pl.lit(True)).unique()
+    has_joined = pl.col("has_joined").fill_null(False) & ~_is_static(p)
     is_late = (
         pl.col("is_revoked")
         & (pl.col("generation") < pl.col("generation_other"))
-        & (pl.col("latest") >= pl.col("generation_other"))
+        & ((pl.col("latest") >= pl.col("generation_other")) | has_joined)
         & ~_has_own_epoch(p, group)
     )
     return (
-        both.join(latest, on=["process", "member"], how="left", maintain_order="left")
+        both.with_row_index("pair")
+        .sort("ended_at")
+        .join_asof(
+            until, left_on="ended_at", right_on="at", by=["process", "member"], suffix="_seen", check_sortedness=False
+        )
+        .join(joined, on=["process", "member", "generation_other"], how="left")
+        .sort("pair")
         .filter((pl.col("generation") == pl.col("generation_other")) | is_late)
         .unique(["process", "process_other"], keep="first", maintain_order=True)
     )
+
+
+def _is_static(p: Partition) -> pl.Expr:
+    """Selects the rows of static members. They stay in the group while they miss a rebalance."""
+    names = [name for name in p.settings.processes if _setting(p, name, "group.instance.id")]
+    return pl.col("process").is_in(names)
 
 
 def _are_two_members(p: Partition) -> pl.Expr:
@@ -224,7 +243,7 @@ def _owned_twice(p: Partition, group: Group, row: Row) -> Finding:
     if row["generation"] == row["generation_other"]:
         how = f"{row['process']} had it {in_generation}, too, since {seconds(row['since'])}"
     else:
-        how = f"{row['process']}, which joined that generation, gave it up at {seconds(row['until'])}"
+        how = f"{row['process']}, which joined that generation or a later one, gave it up at {seconds(row['until'])}"
     return finding(
         p,
         f"{group} assigned {p.name} to {row['process_other']} {in_generation} at {seconds(row['since_other'])},"
