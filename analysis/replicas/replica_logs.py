@@ -181,6 +181,10 @@ class ReplicaLogs(TopicPartition):
             .filter("differ")
             .collect()
         )
+        if not len(differ):
+            brokers = {"brokers": pl.List(self.records.schema["broker"])}
+            found = {"snapshot": pl.String, "offset": pl.Int64, "position": pl.Int64}
+            return pl.DataFrame(schema={**found, **brokers, "sides": pl.String, "key": pl.String})
         return (
             identified.join(differ.lazy(), on=at)
             .sort(*at, "broker")
