@@ -20,7 +20,7 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.tables import MAX_INT64
+from ...histories.tables import MAX_INT64, collect
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.timeline import Timeline
@@ -105,10 +105,9 @@ def _blocks(logs: ReplicaLogs) -> dict[tuple[str, str], list[list[Any]]]:
         .with_columns(block=what.rle_id().over(copy).clip(upper_bound=MAX_BLOCKS - 1))
         .group_by(*copy, "block", maintain_order=True)
         .agg(first=pl.col("offset").min(), last=pl.col("offset").max(), which=what.first())
-        .collect()
     )
     found: dict[tuple[str, str], list[list[Any]]] = {}
-    for snapshot, broker, _, first, last, which in blocks.iter_rows():
+    for snapshot, broker, _, first, last, which in collect(blocks, len(logs.records)).iter_rows():
         found.setdefault((snapshot, broker), []).append([first, last, which["leader_epoch"], which["side"]])
     return found
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.tables import Finding
+from ...histories.tables import Finding, collect
 from ..finding_order import follows, worst_first
 from ..partitions.partition import Partition
 from ..wording import clipped
@@ -76,19 +76,16 @@ def _polls_of(p: Partition, reads: pl.DataFrame) -> pl.DataFrame:
     A condensed partition may lack some of their records.
     """
     polls = p.reads.lazy().join(reads.lazy().select("at"), on="at", how="semi", maintain_order="left")
-    return (
-        polls.group_by("at", maintain_order=True)
-        .agg(
-            pl.col("process", "outcome", "invoked", "completed", "invoked_at").first(),
-            first=pl.col("offset").min(),
-            last=pl.col("offset").max(),
-            value=pl.col("value").first(),
-            last_value=pl.col("value").last(),
-            records=pl.len(),
-            least=pl.lit("at least " if len(p.passed) else ""),
-        )
-        .collect()
+    ranges = polls.group_by("at", maintain_order=True).agg(
+        pl.col("process", "outcome", "invoked", "completed", "invoked_at").first(),
+        first=pl.col("offset").min(),
+        last=pl.col("offset").max(),
+        value=pl.col("value").first(),
+        last_value=pl.col("value").last(),
+        records=pl.len(),
+        least=pl.lit("at least " if len(p.passed) else ""),
     )
+    return collect(ranges, len(p.reads))
 
 
 def _operations(
@@ -170,4 +167,4 @@ def _adjacent_operations(
 
 
 def _nearest(rows: pl.DataFrame, distance: pl.Expr, count: int) -> pl.DataFrame:
-    return rows.lazy().sort(distance, "at", "index").head(count).collect()
+    return collect(rows.lazy().sort(distance, "at", "index").head(count), len(rows))

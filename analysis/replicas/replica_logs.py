@@ -25,7 +25,7 @@ from ...histories.evidence.tables import (
     Schema,
     empty,
 )
-from ...histories.tables import complete
+from ...histories.tables import collect, complete
 from ..cached import cached_property
 from .identical_batches import IDENTICAL
 
@@ -174,26 +174,26 @@ class ReplicaLogs(TopicPartition):
         held = identified.group_by(at).agg(held=pl.len(), differ=pl.col("identity").n_unique() > 1)
         twice = held.filter(pl.col("held") > 1).select(*at, "differ")
         ranges = self.identical.lazy().select("snapshot", offset="first_offset", differ=pl.lit(False)).unique()
-        differ = (
+        differing = (
             pl.concat([twice, ranges])
             .sort(*at, "differ", descending=[False, False, True])
             .with_columns(position=pl.int_range(pl.len()).over("snapshot"))
             .filter("differ")
-            .collect()
         )
+        differ = collect(differing, len(self.records))
         if not len(differ):
             brokers = {"brokers": pl.List(self.records.schema["broker"])}
             found = {"snapshot": pl.String, "offset": pl.Int64, "position": pl.Int64}
             return pl.DataFrame(schema={**found, **brokers, "sides": pl.String, "key": pl.String})
-        return (
+        sides = (
             identified.join(differ.lazy(), on=at)
             .sort(*at, "broker")
             .with_columns(like=pl.col("broker").first().over(*at, "identity"))
             .group_by(*at, "position", maintain_order=True)
             .agg(brokers="broker", sides=pl.col("like").str.join("|"))
             .with_columns(key=pl.concat_str(pl.col("brokers").list.join(","), pl.lit("/"), "sides"))
-            .collect()
         )
+        return collect(sides, len(self.records))
 
     def precedes(self, earlier: str, later: str) -> bool:
         """Whether one snapshot is known to be the earlier. An undated one is only known to precede the end."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ...histories.tables import MAX_INT64, MIN_INT64
+from ...histories.tables import MAX_INT64, MIN_INT64, collect
 
 # start: place of the invocation; MIN_INT64 if it is missing. end: place of the completion, MAX_INT64 unless ok.
 TXNS = {
@@ -43,7 +43,7 @@ class TxnHistory:
 
     def writes(self) -> pl.DataFrame:
         """All writes: txn, step, key, value and the outcome of the transaction."""
-        written = self.steps.lazy().filter(f="w").select("txn", "step", "key", "value").collect()
+        written = collect(self.steps.lazy().filter(f="w").select("txn", "step", "key", "value"), len(self.steps))
         return written.with_columns(outcome=self.txns["outcome"].gather(written["txn"]))
 
     def steps_of(self, txn: int) -> list[tuple[str, str, str | None]]:

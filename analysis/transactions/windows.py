@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
-from ...histories.tables import MAX_INT64
+from ...histories.tables import MAX_INT64, collect
 from ..partitions.entries import Ints
 
 WINDOWS = {"low": pl.Int64, "high": pl.Int64}  # moments, both inclusive; sorted and disjoint
@@ -63,7 +63,8 @@ def within(dependencies: pl.DataFrame, windows: pl.DataFrame, chosen: pl.Expr = 
     moments = dependencies.select(source=moment("source"), target=moment("target"))
     source, target = (_window_of(moments[name].to_numpy(), windows) for name in ("source", "target"))
     numbered = dependencies.lazy().with_columns(window=pl.Series(source))
-    return numbered.filter(pl.Series((source == target) & (source >= 0)), chosen).collect()
+    inside = numbered.filter(pl.Series((source == target) & (source >= 0)), chosen)
+    return collect(inside, len(dependencies))
 
 
 def _window_of(moments: Ints, windows: pl.DataFrame) -> Ints:
