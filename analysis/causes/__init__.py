@@ -1,20 +1,27 @@
 """Causes: why acknowledged records were lost, why replicas differ at the end, and why consumers missed records.
 
 Each module is one cause: its docstring is its documentation, beside CITATION and REMEDY. It has a function for
-each thing that it explains: explain_loss, explain_divergence (replicas that differ at the end: the next election can
-lose records), explain_missed (records that a group skipped), explain_regression (a committed offset that went back),
-explain_duplicate, explain_misread (a read of a damaged copy), explain_ending (a transaction that ended otherwise than
-decided, or never), or explain_absence (legal: no loss). Such a function
-returns a proof with a chain of dated facts, or the evidence that is missing, or that the evidence excludes the cause.
-One proof is the cause; two proofs are a conflict, shown as both readings; no proof is `unknown`, with the missing
-evidence. A cause never follows from the absence of evidence for another. To add a cause: a module, and one line in
-CAUSES.
+each thing that it explains:
+
+- explain_loss: acknowledged records that are gone
+- explain_divergence: replicas that differ at the end, so that the next election can lose records
+- explain_missed: records that a group skipped
+- explain_regression: a committed offset that went back
+- explain_duplicate: a value at several offsets
+- explain_misread: a read of a damaged copy
+- explain_ending: a transaction that did not end as decided, or never ended
+- explain_absence: records that were deleted legally
+
+Such a function returns a proof with a chain of dated facts, or the evidence that is missing, or that the evidence
+excludes the cause. One proof is the cause; two proofs are a conflict, shown as both readings; no proof is `unknown`,
+with the missing evidence. A cause never follows from the absence of evidence for another. To add a cause: a module,
+and one line in CAUSES.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import ModuleType
@@ -22,7 +29,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from ..timelines.facts import Fact, ordered
+from ..timelines.facts import ordered
 from ..timelines.timeline import Timeline
 from . import (
     commit_before_handle,
@@ -49,7 +56,7 @@ from . import (
 )
 from .cases import Attempt, Explanation, Lost, Missed, Processes, Regression, Repeated, held_records
 from .decisive import decisive_steps
-from .lost_marker import lost_marker, lost_marker_of, with_marker, with_marker_of
+from .lost_marker import explanation_of_part, explanation_of_records, lost_marker, lost_marker_of_part
 from .transaction_part import TransactionPart
 
 CAUSES: dict[str, ModuleType] = {
@@ -86,13 +93,13 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     """The cause of a lost range; if only the COMMIT marker of the records was lost, the cause of the marker's loss."""
     marker = lost_marker(timeline, lost)
     if marker is not None:
-        return with_marker(_of_logs("explain_loss", timeline, marker.lost, decisive_steps), marker, lost)
-    return _of_logs("explain_loss", timeline, lost, decisive_steps)
+        return explanation_of_records(_of_logs("explain_loss", timeline, marker.lost), marker, lost)
+    return _of_logs("explain_loss", timeline, lost)
 
 
-def explain_divergence(timeline: Timeline, differ: Lost) -> Explanation:
+def explain_divergence(timeline: Timeline, differing: Lost) -> Explanation:
     """The cause for replicas that differ in a range of offsets at the end of the run."""
-    return _of_logs("explain_divergence", timeline, differ)
+    return _of_logs("explain_divergence", timeline, differing)
 
 
 def explain_absence(timeline: Timeline, lost: Lost) -> Explanation:
@@ -138,9 +145,9 @@ def explain_ending(timeline: Timeline, part: TransactionPart) -> Explanation:
 
     If its marker was written and lost, it is the cause of the marker's loss.
     """
-    marker = lost_marker_of(timeline, part)
+    marker = lost_marker_of_part(timeline, part)
     if marker is not None:
-        return with_marker_of(_of_logs("explain_loss", timeline, marker.lost, decisive_steps), marker, part)
+        return explanation_of_part(_of_logs("explain_loss", timeline, marker.lost), marker, part)
     return _combined(_attempts("explain_ending", part), f"why {part.subject} did not end in {part.name} as decided")
 
 
@@ -149,22 +156,19 @@ def _attempts(explain: str, *about: Any, **how: Any) -> dict[str, Attempt]:
     return {name: getattr(cause, explain)(*about, **how) for name, cause in CAUSES.items() if hasattr(cause, explain)}
 
 
-def _of_logs(
-    explain: str,
-    timeline: Timeline,
-    lost: Lost,
-    further: Callable[[Timeline, Lost, list[Fact]], list[Fact]] = lambda *_: [],
-) -> Explanation:
-    """The explanation of a range in brokers' logs. Each proved chain gets the `further` facts, in order of time."""
+def _of_logs(explain: str, timeline: Timeline, lost: Lost) -> Explanation:
+    """The explanation of a range in brokers' logs. The proved chains of a loss get its decisive steps."""
     attempts = _attempts(explain, timeline, lost)
     for name, attempt in attempts.items():
-        facts = [*attempt.chain, *further(timeline, lost, attempt.chain)] if attempt.proved else attempt.chain
+        facts = list(attempt.chain)
+        if attempt.proved and explain == "explain_loss":
+            facts += decisive_steps(timeline, lost, attempt.chain)
         attempts[name] = replace(attempt, chain=ordered([timeline.merged.get(fact, fact) for fact in facts]))
     return _combined(attempts)
 
 
 def _combined(attempts: Mapping[str, Attempt], otherwise: str = NO_KNOWN_CAUSE) -> Explanation:
-    """The explanation that the attempts combine to; `otherwise` is missing where no attempt misses anything."""
+    """The explanation from all attempts; `otherwise` is the missing evidence if no attempt names any."""
     proved = [
         Explanation(name, attempt.chain, attempt.prevented_by, CAUSES[name].CITATION)
         for name, attempt in attempts.items()

@@ -1,4 +1,4 @@
-"""What causes explain (lost ranges, missed records, repeated values), and what they return (attempts, explanations)."""
+"""The cases that causes explain (lost ranges, missed records, repeated values), and their results."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class Lost(TopicPartition):
     count: int
     acks: frozenset[str] = frozenset()  # "all", "1"; empty if not recorded
     values: tuple[str, ...] = ()
-    # ns: the records were acknowledged between these times. A client reports an acknowledgement at once, but of a send
-    # in a transaction only the transaction's end (losses.py).
+    # ns: the records were acknowledged between these times. In a transaction a client reports no acknowledgements, only
+    # the end of the transaction (losses.py).
     first_acked: int | None = None
     last_acked: int | None = None
     place: int | None = None  # of the first acknowledgement, or end of a transaction
@@ -97,17 +97,17 @@ class Lost(TopicPartition):
     committed: tuple[int, int] | None = None  # ns: the first and the last end of their transactions, if any
 
     @property
-    def reported(self) -> tuple[int | None, int | None]:
+    def reported_at(self) -> tuple[int | None, int | None]:
         """The times (ns) of the first and the last acknowledgement, or end of a transaction, at clients."""
         return self.committed or (self.first_acked, self.last_acked)
 
     def as_range(self) -> LostRange:
-        """What incidents show of it."""
-        return LostRange(self.topic, self.partition, self.first, self.last, self.count, self.read, *self.reported)
+        """The range as incidents show it."""
+        return LostRange(self.topic, self.partition, self.first, self.last, self.count, self.read, *self.reported_at)
 
     @property
-    def stored(self) -> int:
-        """The time (ns) at which all of them were in a log; 0 if it is not recorded."""
+    def stored_at(self) -> int:
+        """A time (ns) at which all of them were in a log; 0 if none is recorded."""
         return self.last_acked or self.written or 0
 
 
@@ -122,8 +122,8 @@ def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
     last = finding.last_offset if finding.last_offset is not None else finding.first_offset
     if gone.height:
         return _lost(finding, gone, finding.first_offset, last, finding.count, sends)
-    offsets = (finding.first_offset, last, finding.count)
-    return Lost(finding.topic, finding.partition, *offsets, values=tuple(finding.values))
+    values = tuple(finding.values)
+    return Lost(finding.topic, finding.partition, finding.first_offset, last, finding.count, values=values)
 
 
 def lost_part(finding: Finding, gone: pl.DataFrame, sends: pl.DataFrame) -> Lost:
@@ -144,26 +144,26 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
         first,
         last,
         count,
-        frozenset(gone["acks"].drop_nulls()),
-        tuple(finding.values) if count == finding.count else tuple(gone.sort("offset")["value"]),
-        first_acked,
-        last_acked,
-        gone["place"][0],
-        gone["place"][-1],
-        int(gone["read"].sum()) if gone["read"].null_count() == 0 else None,
+        acks=frozenset(gone["acks"].drop_nulls()),
+        values=tuple(finding.values) if count == finding.count else tuple(gone.sort("offset")["value"]),
+        first_acked=first_acked,
+        last_acked=last_acked,
+        place=gone["place"][0],
+        last_place=gone["place"][-1],
+        read=int(gone["read"].sum()) if gone["read"].null_count() == 0 else None,
         replaced=later["completed"][0] if later.height else None,
         replaced_place=later["place"][0] if later.height else None,
         committed=(gone["completed"][0], gone["completed"][-1]) if gone["txn"].any() else None,
     )
 
 
-def acknowledgement(lost: Lost) -> list[Fact]:
+def acknowledgement_facts(lost: Lost) -> list[Fact]:
     """The facts of the first and the last acknowledgement of lost records; none if they are not recorded."""
-    if lost.written is not None or lost.reported[0] is None:
+    if lost.written is not None or lost.reported_at[0] is None:
         return []
     acks = f" with acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
     offsets = f"{span(lost.first, lost.last)} of {lost.name}"
-    first, last = lost.reported
+    first, last = lost.reported_at
     kind = "acknowledged" if lost.committed is None else "committed-transaction"
     what = ACKNOWLEDGEMENTS[kind]
     which = what if last in (None, first) else f"first {what}"
@@ -174,20 +174,24 @@ def acknowledgement(lost: Lost) -> list[Fact]:
     return facts
 
 
-# A frame of one topic-partition. f is assign (by the group), assign-own (by the application, without an offset), seek
-# (also an assignment by the application to an offset), poll, handle, commit, commit-info (of unknown outcome) or crash.
-# The offsets are of the records of a poll or handle; an assign, seek or commit has its offset in first_offset, null
-# where the group has no committed offset. A crash has no partition and belongs to all of its process.
+# The events of a group's members in one topic-partition.
+# f: assign (by the group), assign-own (by the application, without an offset), seek (also an assignment by the
+# application to an offset), poll, handle, commit, commit-info (a commit of unknown outcome), crash (of the process, so
+# without a partition).
 GROUP_EVENTS = {
-    **{"time": pl.Int64, "place": pl.Int64, "process": pl.String, "f": pl.String},
-    **{"first_offset": pl.Int64, "last_offset": pl.Int64},
+    "time": pl.Int64,
+    "place": pl.Int64,
+    "process": pl.String,
+    "f": pl.String,
+    "first_offset": pl.Int64,  # of an assign, seek or commit its only offset; null: the group has no committed offset
+    "last_offset": pl.Int64,
 }
 Processes = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class OfGroup(TopicPartition):
-    """Something that a consumer group did with one topic-partition."""
+class GroupPartition(TopicPartition):
+    """One topic-partition of a consumer group."""
 
     group: str
 
@@ -198,7 +202,7 @@ class OfGroup(TopicPartition):
 
 
 @dataclass(frozen=True)
-class Regression(OfGroup):
+class Regression(GroupPartition):
     """A group's committed offset that went back: from `higher` to `lower`, each an assign or commit of GROUP_EVENTS."""
 
     offset: int  # the higher committed offset
@@ -215,7 +219,7 @@ class Regression(OfGroup):
 
 
 @dataclass(frozen=True)
-class Missed(OfGroup):
+class Missed(GroupPartition):
     """Adjacent records that no member of a group handled."""
 
     first: int
@@ -261,7 +265,7 @@ class Repeated(TopicPartition):
         return Lost(*place, acks, (self.value,), written=written)
 
 
-def sent(repeated: Repeated) -> list[Fact]:
+def sent_facts(repeated: Repeated) -> list[Fact]:
     """The fact that the value was sent, if its send is recorded."""
     if repeated.invoked is None:
         return []

@@ -18,7 +18,7 @@ from .cases import NOT_THE_CASE, Attempt, Regression, needs
 
 CITATION = "offsets.topic.replication.factor, unclean.leader.election.enable; GroupMetadataManager"
 REMEDY = "Three replicas of __consumer_offsets, min.insync.replicas=2, and no unclean elections of it."
-PREVENTION = [
+PREVENTED_BY = [
     "offsets.topic.replication.factor=3 with min.insync.replicas=2 for __consumer_offsets",
     "unclean.leader.election.enable=false for __consumer_offsets",
 ]
@@ -45,7 +45,7 @@ def explain_regression(_: pl.DataFrame, regression: Regression) -> Attempt:
     if not len(older):
         return needs(f"commits of __consumer_offsets from before the commit of {about}")
     facts = [regression.committed, _stored(regression, older.row(-1, named=True)), *_read(regression)]
-    return Attempt(True, ordered(facts), PREVENTION)
+    return Attempt(True, ordered(facts), PREVENTED_BY)
 
 
 def _stored(regression: Regression, row: dict[str, Any]) -> Fact:

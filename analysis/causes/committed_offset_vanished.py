@@ -17,8 +17,8 @@ import polars as pl
 from ..extremes import greatest
 from ..timelines.facts import SECOND, Fact, ordered
 from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs
-from .commits_lost import PREVENTION as LOST
-from .consumer_reset import PREVENTION, find_reset
+from .commits_lost import PREVENTED_BY as LOST
+from .consumer_reset import PREVENTED_BY, find_reset
 
 CITATION = "KIP-211 (expiration of committed offsets, offsets.retention.minutes), KIP-186; GroupMetadataManager"
 REMEDY = (
@@ -57,7 +57,7 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     )
     vanished = missed.fact(reset.assigned, "assigned", text)
     facts = [committed, *removed, vanished, reset.configured, reset.began]
-    return Attempt(True, ordered(facts), [*measures, *PREVENTION])
+    return Attempt(True, ordered(facts), [*measures, *PREVENTED_BY])
 
 
 def _reason(

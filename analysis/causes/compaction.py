@@ -12,7 +12,7 @@ import polars as pl
 from ..replicas.replica_logs import stretches
 from ..timelines.facts import chain, fact_of
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 
 CITATION = "cleanup.policy=compact; Kafka's documentation of log compaction"
 REMEDY = "Nothing is wrong. cleanup.policy=delete keeps every record of a key."
@@ -41,4 +41,4 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     for row in cleaned.iter_rows(named=True):
         text = f"broker {row['broker']}'s cleaner has cleaned {lost.name} up to offset {row['offset']}"
         facts.append(fact_of(logs, text, "cleaned", row, offset=row["offset"]))
-    return Attempt(True, chain(acknowledgement(lost), timeline.cleanings[-3:], facts))
+    return Attempt(True, chain(acknowledgement_facts(lost), timeline.cleanings[-3:], facts))

@@ -19,7 +19,10 @@ from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs, touching
 
 CITATION = "auto.offset.reset; KIP-842 (richer offset reset strategies), KAFKA-12478 (added partitions)"
 REMEDY = "auto.offset.reset=earliest or none; or a commit for the group before its first start."
-PREVENTION = ["auto.offset.reset=earliest", "auto.offset.reset=by_duration for a group that may start anew (KIP-1106)"]
+PREVENTED_BY = [
+    "auto.offset.reset=earliest",
+    "auto.offset.reset=by_duration for a group that may start anew (KIP-1106)",
+]
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
         return needs(f"{committed}: a commit has no recorded outcome")
     text = f"{reset.assigned['process']} was assigned {missed.name} without a committed offset of group {missed.group}"
     assigned = missed.fact(reset.assigned, "assigned", text)
-    return Attempt(True, ordered([assigned, reset.configured, reset.began]), PREVENTION)
+    return Attempt(True, ordered([assigned, reset.configured, reset.began]), PREVENTED_BY)
 
 
 def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Reset | Attempt:
@@ -111,7 +114,9 @@ def _out_of_range(events: pl.DataFrame, missed: Missed, processes: Processes) ->
         Fact(text_of_reset, "configured", source="run.json"),
         missed.fact(began, "polled", text_of_poll),
     ]
-    return Attempt(True, facts, [PREVENTION[0], "reading the records before retention or delete-records removes them"])
+    return Attempt(
+        True, facts, [PREVENTED_BY[0], "reading the records before retention or delete-records removes them"]
+    )
 
 
 def _has_seek(events: pl.DataFrame, since: int, until: int, missed: Missed) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts
 from .leader_change import find_leader_change
 from .log_rolled_back import rollback_facts
 from .prevention import flush_measures
@@ -35,7 +35,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     found = find_leader_change(timeline, lost)
     until = found.successor.time if found.successor else None
     died = [death_facts(timeline, member, until) for member in together]
-    facts = chain(found.began, had[0], acknowledgement(lost), *died, *short, found.succeeded)
+    facts = chain(found.began, had[0], acknowledgement_facts(lost), *died, *short, found.succeeded)
     return Attempt(True, facts, [*flush_measures(timeline), "replicas that do not fail together (broker.rack)"])
 
 

@@ -33,7 +33,7 @@ REMEDY = (
     "Move leadership to a replica with an intact copy, then delete the damaged replica so that its broker fetches it"
     " again; check.crcs=true in consumers."
 )
-PREVENTED = [
+PREVENTED_BY = [
     "check.crcs=true in consumers (an error instead of a wrong value)",
     CHECKSUMS,
 ]
@@ -101,7 +101,7 @@ def _attempt_with_snapshot(
     if is_loss and short:
         return needs(f"why {brokers(short)} had neither the records nor a damaged copy of them {in_snapshot(snapshot)}")
     return Attempt(
-        True, _chain(timeline, snapshot, row, term, intact), PREVENTED if term is not None else PREVENTED[1:]
+        True, _chain(timeline, snapshot, row, term, intact), PREVENTED_BY if term is not None else PREVENTED_BY[1:]
     )
 
 

@@ -22,7 +22,7 @@ import polars as pl
 from ..timelines.facts import SECOND, Fact, chain, fact_of
 from ..timelines.timeline import LogEnd, Term, Timeline
 from ..wording import span
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import (
     clean_by_configuration,
     clean_leader_change,
@@ -44,7 +44,7 @@ CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation)
 REMEDY = (
     "Kafka 0.11 or later with message format v2 (KIP-101); min.insync.replicas=2 with acks=all narrows the window only."
 )
-PREVENTED = ["Kafka 0.11 or later with message format v2: leader epochs decide how far to truncate"]
+PREVENTED_BY = ["Kafka 0.11 or later with message format v2: leader epochs decide how far to truncate"]
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
@@ -54,8 +54,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs("the version of Kafka, or the format of the log's batches")
     if not old_format:
         return NOT_THE_CASE
-    if own := _elected_with_its_own(timeline, lost):
-        return Attempt(True, chain(old_format, acknowledgement(lost), own), PREVENTED)
+    if own := _truncated_above_facts(timeline, lost):
+        return Attempt(True, chain(old_format, acknowledgement_facts(lost), own), PREVENTED_BY)
     succeeded = clean_leader_change(timeline, lost)
     if isinstance(succeeded, Attempt):
         return succeeded
@@ -78,7 +78,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     facts = chain(
         old_format,
         found.began,
-        acknowledgement(lost),
+        acknowledgement_facts(lost),
         cut,
         death_facts(timeline, new.leader, cut[-1].time),
         death_facts(timeline, old, new.time),
@@ -89,57 +89,57 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, new.time),
     )
-    return Attempt(True, facts, PREVENTED)
+    return Attempt(True, facts, PREVENTED_BY)
 
 
-def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
+def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
     """Whether replicas differ at the end because a follower of the last leader truncated above these offsets."""
     old_format = _old_format_facts(timeline)
     if old_format is None:
         return needs("the version of Kafka, or the format of the log's batches")
-    terms = _last_terms(timeline)
+    terms = _final_terms(timeline)
     if not old_format or not terms:
         return NOT_THE_CASE
-    if own := _elected_with_its_own(timeline, differ):
-        return Attempt(True, chain(old_format, own), PREVENTED)
+    if own := _truncated_above_facts(timeline, differing):
+        return Attempt(True, chain(old_format, own), PREVENTED_BY)
     leader = timeline.replica_logs.leader
-    others = _records_at_end(timeline, differ.first)
+    others = _records_at_end(timeline, differing.first)
     leaders = others.filter(broker=leader)["digest"].to_list()
     for row in others.filter(~pl.col("digest").is_in(leaders)).iter_rows(named=True):
         cuts = [e for e in timeline.ends_of(row["broker"], "truncated") if e.time and e.time >= (terms[0].time or 0)]
-        if cuts and cuts[-1].end > differ.last:
-            own = [*_cut_to_mark(timeline, cuts[-1]), _own_record_fact(timeline, row, differ)]
-            return Attempt(True, chain(old_format, terms[0].facts[:1], own), PREVENTED)
+        if cuts and cuts[-1].end > differing.last:
+            own = [*_truncation_to_high_watermark(timeline, cuts[-1]), _own_record_fact(timeline, row, differing)]
+            return Attempt(True, chain(old_format, terms[0].facts[:1], own), PREVENTED_BY)
     return needs(f"the offset to which a follower of broker {leader} truncated when it returned (its server.log)")
 
 
-def _elected_with_its_own(timeline: Timeline, differ: Lost) -> list[Fact]:
-    """The facts that the last leader truncated above these offsets before its clean election, so that its records there
-    differ from those of the broker that it followed; empty without proof.
+def _truncated_above_facts(timeline: Timeline, differing: Lost) -> list[Fact]:
+    """The facts that the last leader truncated above these offsets before its clean election, so that it kept records
+    that the broker that it had followed does not have; empty without proof.
     """
-    terms, leader = _last_terms(timeline), timeline.replica_logs.leader or ""
-    at = _records_at_end(timeline, differ.first)
+    terms, leader = _final_terms(timeline), timeline.replica_logs.leader or ""
+    at = _records_at_end(timeline, differing.first)
     own = at.filter(broker=leader).rows(named=True)
     others = at.filter(~pl.col("digest").is_in([row["digest"] for row in own])).rows(named=True)
-    held = [row for row in others if not differ.values or row["value"] in differ.values]
+    held = [row for row in others if not differing.values or row["value"] in differing.values]
     new = terms[0] if terms else None
     if new is None or new.time is None or new.elected_uncleanly or not own or not held:
         return []
-    if differ.acks and differ.acks != {"all"}:
+    if differing.acks and differing.acks != {"all"}:
         return []  # any election loses records that only the leader had acknowledged
-    since = differ.last_acked or 0
+    since = differing.last_acked or 0
     cuts = [e for e in timeline.ends_of(leader, "truncated") if e.time is None or since <= e.time <= new.time]
-    if not cuts or any(cut.time is None or cut.end <= differ.last for cut in cuts):
+    if not cuts or any(cut.time is None or cut.end <= differing.last for cut in cuts):
         return []
-    clean, loaded = _clean_election_facts(timeline, new), _load_facts_above(timeline, leader, cuts[0], differ)
-    if not clean or not loaded or short_log_facts(timeline, leader, differ, differ.last):
+    clean, loaded = _clean_election_facts(timeline, new), _load_facts_above(timeline, leader, cuts[0], differing)
+    if not clean or not loaded or short_log_facts(timeline, leader, differing, differing.last):
         return []
-    differing = [_own_record_fact(timeline, row, differ) for row in (own[0], held[0])]
-    return [*loaded, *_cut_to_mark(timeline, cuts[0]), *clean, *new.facts[:1], *differing]
+    records = [_own_record_fact(timeline, row, differing) for row in (own[0], held[0])]
+    return [*loaded, *_truncation_to_high_watermark(timeline, cuts[0]), *clean, *new.facts[:1], *records]
 
 
-def _last_terms(timeline: Timeline) -> list[Term]:
-    """The terms of the last leader without interruption, up to the last term; none of them in conflict."""
+def _final_terms(timeline: Timeline) -> list[Term]:
+    """The terms at the end of the run that the last leader led without interruption, all dated and without conflict."""
     led = [term for term in timeline.terms.values() if term.leader is not None]
     last = [term for term in led if term.leader == timeline.replica_logs.leader]
     sure = {term.epoch for term in last if term.time is not None and not term.conflict}
@@ -152,19 +152,20 @@ def _records_at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
     return timeline.replica_logs.last_records.filter(offset=offset).sort("broker")
 
 
-def _own_record_fact(timeline: Timeline, row: dict[str, Any], differ: Lost) -> Fact:
+def _own_record_fact(timeline: Timeline, row: dict[str, Any], differing: Lost) -> Fact:
     """The fact that a broker has records of its own in a range at the end of the run."""
-    text = f"broker {row['broker']} kept its own records at {span(differ.first, differ.last)}"
-    return fact_of(timeline.replica_logs, text, "kept", row, offset=differ.first)
+    text = f"broker {row['broker']} kept its own records at {span(differing.first, differing.last)}"
+    return fact_of(timeline.replica_logs, text, "kept", row, offset=differing.first)
 
 
-def _cut_to_mark(timeline: Timeline, cut: LogEnd) -> list[Fact]:
-    """A truncation, preceded by the checkpointed high watermark at which it ended, if that is known."""
-    return [*[m.fact for m in timeline.ends_of(cut.broker, "high-watermark") if m.end == cut.end][:1], cut.fact]
+def _truncation_to_high_watermark(timeline: Timeline, cut: LogEnd) -> list[Fact]:
+    """A truncation, preceded by the checkpointed high watermark to which it cut the log, if that is known."""
+    marks = [mark.fact for mark in timeline.ends_of(cut.broker, "high-watermark") if mark.end == cut.end]
+    return [*marks[:1], cut.fact]
 
 
 def _old_format_facts(timeline: Timeline) -> list[Fact] | None:
-    """The facts that replicas truncated to the high watermark; [] if by leader epochs, None if it is not known."""
+    """The facts that replicas truncate to the high watermark; [] if they use leader epochs, None if this is unknown."""
     batches = timeline.replica_logs.batches
     release = timeline.release()
     if release is not None and release < (0, 11):
@@ -201,7 +202,7 @@ def _truncation_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
             continue  # the record was not written yet
         before = _facts_held_before(timeline, broker, end, lost)
         if before:
-            return [*before, *_cut_to_mark(timeline, end)]
+            return [*before, *_truncation_to_high_watermark(timeline, end)]
     return _truncation_facts_from_snapshots(timeline, broker, lost)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..timelines.facts import ordered
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Repeated, copy_fact, needs, sent
+from .cases import NOT_THE_CASE, Attempt, Repeated, copy_fact, needs, sent_facts
 
 CITATION = "KIP-98 (idempotent producer), KIP-360 (a new producer epoch after an error)"
 REMEDY = "Transactions, or consumers that ignore values that they have handled."
@@ -31,4 +31,4 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[M
         for row in copies
     ]
     prevented = ["transactions, so that a reader never sees what the producer gave up"]
-    return Attempt(True, ordered([*sent(repeated), *facts]), prevented)
+    return Attempt(True, ordered([*sent_facts(repeated), *facts]), prevented)

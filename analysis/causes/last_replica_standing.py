@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .corruption import FAULTS as DAMAGING
 from .leader_change import LeaderChange, find_leader_change
 from .log_rolled_back import rollback_facts
@@ -89,7 +89,7 @@ def _proved(
         shrunk or sole_isr_facts(timeline, broker, until),
         alone,
         *absent,
-        acknowledgement(lost),
+        acknowledgement_facts(lost),
         death_facts(timeline, broker, elected),
         changed,
         short,

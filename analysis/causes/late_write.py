@@ -19,20 +19,24 @@ REMEDY = (
     "Kafka 3.6 or later with transaction.partition.verification.enable=true, or transaction.version=2 (Kafka 4.0);"
     " kafka-transactions.sh --find-hanging and --abort end an open one."
 )
-PREVENTION = ["transaction.partition.verification.enable=true (Kafka 3.6 or later, KIP-890)"]
+PREVENTED_BY = ["transaction.partition.verification.enable=true (Kafka 3.6 or later, KIP-890)"]
 
 
 def explain_ending(part: TransactionPart) -> Attempt:
     """Whether the records are behind the marker that carries out the decision about their transaction."""
     if part.decision is None:
         return needs(f"the coordinator's decision about {part.subject} in __transaction_state")
-    if part.own is None:
+    if part.own_marker is None:
         return needs(f"the marker of {part.name} that carried out the decision about {part.subject}")
-    if part.own["marker"] > part.first:
+    if part.own_marker["marker"] > part.first:
         return NOT_THE_CASE
     created = "" if part.created is None else f" (created at {part.created / 1e9:.3f} s)"
-    late = part.written(f"{created}, but behind its marker, so appended later")
-    if part.ended is None:
-        return Attempt(True, [*part.decided(), part.marker(part.own), late], PREVENTION)
+    late = part.records_fact(f"{created}, but behind its marker, so appended later")
+    if part.ending_marker is None:
+        return Attempt(True, [*part.decision_facts(), part.marker_fact(part.own_marker), late], PREVENTED_BY)
     text = ", which ended them with the producer's next transaction"
-    return Attempt(True, [*part.decided(), part.marker(part.own), late, part.marker(part.ended, text)], PREVENTION)
+    return Attempt(
+        True,
+        [*part.decision_facts(), part.marker_fact(part.own_marker), late, part.marker_fact(part.ending_marker, text)],
+        PREVENTED_BY,
+    )

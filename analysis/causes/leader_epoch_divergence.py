@@ -22,37 +22,37 @@ CITATION = "KIP-279 (log divergence after fast leader failover), KAFKA-6361; KIP
 REMEDY = "Kafka 2.1 or later (KIP-279, KIP-320)."
 
 
-def explain_divergence(timeline: Timeline, differ: Lost) -> Attempt:
-    """Whether replicas differ at the end by this divergence."""
+def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
+    """Whether the replicas differ at the end because truncation by leader epochs left their logs different."""
     release = timeline.release()
-    survived = _divergence_facts(timeline, differ)
-    if not survived:
+    divergence = _divergence_facts(timeline, differing)
+    if not divergence:
         return NOT_THE_CASE
     if release is None:
         return needs("the version of Kafka")
     if not (0, 11) <= release < (2, 1) or (timeline.replica_logs.batches["magic"] < 2).any():
         return NOT_THE_CASE
     version = [timeline.version_fact] if timeline.version_fact else []
-    at = timeline.replica_logs.last_records.filter(offset=differ.first)
-    wrote = [timeline.terms.get(epoch) for epoch in at["leader_epoch"].drop_nulls().unique()]
-    led = [term.facts[0] for term in wrote if term is not None and term.facts]
-    return Attempt(True, chain(version, led, survived), ["Kafka 2.1 or later (KIP-279 and KIP-320)"])
+    at = timeline.replica_logs.last_records.filter(offset=differing.first)
+    terms = [timeline.terms.get(epoch) for epoch in at["leader_epoch"].drop_nulls().unique()]
+    led = [term.facts[0] for term in terms if term is not None and term.facts]
+    return Attempt(True, chain(version, led, divergence), ["Kafka 2.1 or later (KIP-279 and KIP-320)"])
 
 
-def _divergence_facts(timeline: Timeline, differ: Lost) -> list[Fact]:
+def _divergence_facts(timeline: Timeline, differing: Lost) -> list[Fact]:
     """The facts of two replicas' different records at one offset, and of their first equal record after it."""
     logs = timeline.replica_logs
     records = logs.last_records
-    at = records.filter(offset=differ.first).drop_nulls("leader_epoch").unique("leader_epoch", keep="first")
+    at = records.filter(offset=differing.first).drop_nulls("leader_epoch").unique("leader_epoch", keep="first")
     rows = list(at.sort("broker").iter_rows(named=True))
-    later = [records.filter(pl.col("offset") > differ.last, broker=r["broker"]) for r in rows]
+    later = [records.filter(pl.col("offset") > differing.last, broker=r["broker"]) for r in rows]
     for other in range(1, len(rows)):
         shared = later[0].join(later[other], on=["offset", "leader_epoch", "digest"], how="semi").sort("offset")
         if not shared.height:
             continue
         text = "broker {broker} has a record of epoch {leader_epoch} at offset {offset}"
         facts = [
-            fact_of(logs, text.format_map(row), "kept", row, epoch=row["leader_epoch"], offset=differ.first)
+            fact_of(logs, text.format_map(row), "kept", row, epoch=row["leader_epoch"], offset=differing.first)
             for row in (rows[0], rows[other])
         ]
         again = shared.row(0, named=True)

@@ -19,7 +19,7 @@ import polars as pl
 from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import Fact, chain, fact_of
 from ..timelines.timeline import DISK_FAULTS, LogEnd, Timeline
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
 from .replica_history import (
     death_facts,
@@ -42,7 +42,7 @@ REMEDY = (
     " records before it."
 )
 RESTORED = ("fault-restore", "fault-restore-backup")
-PREVENTED = "starting the broker with its own newest log instead of an older copy or an empty disk"
+PREVENTED_BY = ["starting the broker with its own newest log instead of an older copy or an empty disk"]
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
@@ -66,7 +66,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     old = found.old_leader if found.old_leader != broker else None
     facts = chain(
         found.began,
-        acknowledgement(lost),
+        acknowledgement_facts(lost),
         death_facts(timeline, broker, since),
         changed,
         rolled,
@@ -75,7 +75,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, since),
     )
-    return Attempt(True, facts, [PREVENTED, *_other_replica_first(timeline, broker, lost, since)])
+    return Attempt(True, facts, [*PREVENTED_BY, *_other_replica_first(timeline, broker, lost, since)])
 
 
 def _other_replica_first(timeline: Timeline, broker: str, lost: Lost, since: int | None) -> list[str]:
@@ -91,9 +91,9 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     ends = timeline.ends_of(broker, "snapshot", "loaded", "followed", "corruption")
     dated = [(end.time, end) for end in ends if end.time is not None]
     for time, short in dated:
-        if short.end > lost.first or time <= lost.stored:
+        if short.end > lost.first or time <= lost.stored_at:
             continue
-        before = [(at, end) for at, end in dated if end.kind == "snapshot" and lost.stored <= at < time]
+        before = [(at, end) for at, end in dated if end.kind == "snapshot" and lost.stored_at <= at < time]
         held = [(at, end) for at, end in before if end.end > lost.last and _is_held(timeline, end, lost)]
         had = [(at, end) for at, end in held if _is_on_disk(timeline, end, at, time)]
         if had and not _is_cut(timeline, broker, lost, had[-1][0], time):
@@ -101,7 +101,7 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         joined = _in_sync_facts(timeline, broker, lost, time)
         if not joined and (replaced := _replaced_after_leading(timeline, broker, lost, time)):
             return [*replaced, short.fact]
-        since = max([lost.stored, *(fact.time or 0 for fact in joined)])
+        since = max([lost.stored_at, *(fact.time or 0 for fact in joined)])
         followed = max(since, _death_while_following(timeline, broker, lost, time))
         if not joined or _is_cut(timeline, broker, lost, followed, time):
             continue
@@ -122,7 +122,7 @@ def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int)
 
 def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[Fact]:
     """The last fact that the broker was in the ISR after the records were acknowledged, or else when they were."""
-    later = [fact for _, isr, fact in timeline.isr_between(lost.stored, until - 1) if broker in isr]
+    later = [fact for _, isr, fact in timeline.isr_between(lost.stored_at, until - 1) if broker in isr]
     return later[-1:] or had_records(timeline, broker, lost)
 
 
@@ -132,7 +132,7 @@ def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: i
     Until then the broker followed the leader that acknowledged the records, and kept them.
     """
     died = [time for time, event in timeline.life_of(broker) if event.kind == "died" and time < until]
-    if not died or any(lost.stored < (term.time or 0) < died[-1] for term in timeline.terms.values()):
+    if not died or any(lost.stored_at < (term.time or 0) < died[-1] for term in timeline.terms.values()):
         return 0
     return died[-1]
 
@@ -142,10 +142,10 @@ def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, until: 
 
     Empty if it may have lost them before: in a power failure, or by a truncation to another leader's log.
     """
-    replaced = _log_replacement_facts(timeline, broker, lost, lost.stored, until)
-    replaced = replaced or _clean_start_facts(timeline, broker, lost.stored, until)
+    replaced = _log_replacement_facts(timeline, broker, lost, lost.stored_at, until)
+    replaced = replaced or _clean_start_facts(timeline, broker, lost.stored_at, until)
     found = find_leader_change(timeline, lost)
-    if not replaced or found.old_leader != broker or truncations(timeline, broker, lost, lost.stored, lost.first):
+    if not replaced or found.old_leader != broker or truncations(timeline, broker, lost, lost.stored_at, lost.first):
         return []
     return [*found.began, *replaced]
 
@@ -208,5 +208,5 @@ def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list
 
 def _disk_fault_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """The faults in the history that changed the broker's files after the records had been acknowledged."""
-    hit = [fact for fault, fact in timeline.faults_on(broker, DISK_FAULTS) if fault.completed >= lost.stored]
+    hit = [fact for fault, fact in timeline.faults_on(broker, DISK_FAULTS) if fault.completed >= lost.stored_at]
     return [fact for fact in hit if fact.partition in (None, lost.name)]

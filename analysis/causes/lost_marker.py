@@ -1,13 +1,15 @@
-"""Records of a transaction that are still in the log without the marker that their coordinator had decided.
+"""Explains records of a transaction that are still in the log without the marker that their coordinator decided.
 
-The cause is that of the marker's loss. An unclean election or a cut log loses a marker like any record. Then the
-transaction stays open, or the coordinator aborts it (KIP-98, WriteTxnMarkers), or the producer's next marker ends it.
-So the causes explain the marker's offset: that of an earlier copy of a log with the records and the marker, or else the
-offset after the records at which a later epoch began, as the log is complete below it.
+An unclean election or a truncation loses a marker like any record. Then the transaction stays open, the coordinator
+aborts it (KIP-98, WriteTxnMarkers), or the producer's next marker ends it. The cause is that of the marker's loss, so
+the causes of losses explain the marker's offset. It is known if an earlier copy of a log has the
+records and the marker. Without such a copy it is the first offset after the records at which a later epoch began: the
+log is complete below it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ from ..replicas.replica_logs import with_aborted
 from ..timelines.facts import Fact, fact_of, ordered
 from ..timelines.timeline import Timeline
 from ..wording import span
-from .cases import ACKNOWLEDGEMENTS, Explanation, Lost, acknowledgement
+from .cases import ACKNOWLEDGEMENTS, Explanation, Lost, acknowledgement_facts
 from .transaction_part import TransactionPart
 
 
@@ -26,7 +28,7 @@ class LostMarker:
     """The lost marker of records that are in the log."""
 
     lost: Lost  # the marker's offset instead of the records'
-    facts: list[Fact]  # the marker, if a copy has it, and what became of the records
+    facts: list[Fact]  # the marker, if a copy has it; the last one is the outcome of the records
 
 
 def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
@@ -47,9 +49,7 @@ def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
     abort = log.filter(aborts).row(0, named=True)
     records = _Records(lost.first, lost.last, lost.values[0], producers[0], present["leader_epoch"].max())
     commit = _copy_of_marker(timeline, records, "commit")
-    offset = (
-        commit["offset"] if commit else _next_epoch_start(timeline, records, abort["offset"], abort["leader_epoch"])
-    )
+    offset = _offset_of_marker(timeline, records, commit, abort["offset"], abort["leader_epoch"])
     if offset is None:
         return None
     marker = replace(lost, first=offset, last=offset, count=1, values=(), replaced=None, replaced_place=None)
@@ -57,26 +57,28 @@ def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
     return LostMarker(marker, [*facts, _abort_fact(timeline, lost, abort)])
 
 
-def lost_marker_of(timeline: Timeline, part: TransactionPart) -> LostMarker | None:
-    """The marker that carried out a decision, where it is known to have been written and the last log lacks it.
+def lost_marker_of_part(timeline: Timeline, part: TransactionPart) -> LostMarker | None:
+    """The lost marker that carried out a decision; None if the last log has it, or nothing shows that it was written.
 
     The coordinator notes that a transaction is complete when the leaders have written its markers, with acks=all.
     """
-    decision, ended = part.decision, part.ended
-    if part.own is not None or decision is None or decision["completed"] is None:
+    decision, ending = part.decision, part.ending_marker
+    if part.own_marker is not None or decision is None or decision["completed"] is None:
         return None
     records = _Records(part.first, part.last, part.values[0], part.producer, part.record["leader_epoch"])
     copy = _copy_of_marker(timeline, records, decision["outcome"])
-    until = (None, None) if ended is None else (ended["marker"], ended["marker_leader_epoch"])
-    offset = copy["offset"] if copy else _next_epoch_start(timeline, records, *until)
+    limits = (None, None) if ending is None else (ending["marker"], ending["marker_leader_epoch"])
+    offset = _offset_of_marker(timeline, records, copy, *limits)
     if offset is None:
         return None
     acks = frozenset(("all",))
     written = decision["completed_ns"]
     marker = Lost(part.topic, part.partition, offset, offset, 1, acks, first_acked=written, last_acked=written)
-    became = part.written(", and no marker ended them")
-    if ended is not None:
-        became = part.marker(ended, f", which ended {span(part.first, part.last)}, as the transaction's own was gone")
+    if ending is None:
+        outcome = part.records_fact(", and no marker ended them")
+    else:
+        text = f", which ended {span(part.first, part.last)}, as the transaction's own was gone"
+        outcome = part.marker_fact(ending, text)
     complete = Fact(
         f"the coordinator noted that the markers of {part.subject} were written",
         "complete",
@@ -86,32 +88,31 @@ def lost_marker_of(timeline: Timeline, part: TransactionPart) -> LostMarker | No
         partition=part.name,
     )
     copied = [] if copy is None else [_copy_fact(timeline, copy)]
-    return LostMarker(marker, [*part.decided(), complete, *copied, became])
+    return LostMarker(marker, [*part.decision_facts(), complete, *copied, outcome])
 
 
-def with_marker_of(explanation: Explanation, marker: LostMarker, part: TransactionPart) -> Explanation:
+def explanation_of_part(explanation: Explanation, marker: LostMarker, part: TransactionPart) -> Explanation:
     """The explanation of a marker's loss, as the explanation of the part of the transaction that lacks it."""
     if explanation.cause == "unknown":
-        text = (
-            f"why the marker of {part.subject} was lost in {part.name} after the coordinator had noted that it is there"
-        )
+        text = f"why {part.name} lost the marker of {part.subject} after the coordinator had noted that it was written"
         return replace(explanation, missing=[text, *explanation.missing], readings=[])
-    *before, became = marker.facts
-    rest = [fact for fact in explanation.chain if fact.kind not in ACKNOWLEDGEMENTS]
-    return replace(explanation, chain=[*ordered([*before, *rest]), became])
+    return _with_marker_facts(explanation, marker, [])
 
 
-def with_marker(explanation: Explanation, marker: LostMarker, lost: Lost) -> Explanation:
+def explanation_of_records(explanation: Explanation, marker: LostMarker, lost: Lost) -> Explanation:
     """The explanation of a marker's loss, as the explanation of the records that it had committed."""
     if explanation.cause == "unknown":
         records = f"{span(lost.first, lost.last)} of {lost.name}"
         text = f"why the COMMIT marker of {records} was lost: the records are still in the log, but were aborted later"
-        missing = [text, *explanation.missing]
-        return replace(explanation, missing=missing, readings=[])
+        return replace(explanation, missing=[text, *explanation.missing], readings=[])
+    return _with_marker_facts(explanation, marker, acknowledgement_facts(lost))
+
+
+def _with_marker_facts(explanation: Explanation, marker: LostMarker, acknowledgements: list[Fact]) -> Explanation:
+    """The proof of a marker's loss with the facts of the marker and of its records, instead of its acknowledgement."""
     rest = [fact for fact in explanation.chain if fact.kind not in ACKNOWLEDGEMENTS]
-    # The ABORT marker has no time of its own; it is the last step.
-    chain = [*ordered([*acknowledgement(lost), *marker.facts[:-1], *rest]), marker.facts[-1]]
-    return replace(explanation, chain=chain)
+    *before, outcome = marker.facts  # the outcome may have no time; it is the last step
+    return replace(explanation, chain=[*ordered([*acknowledgements, *before, *rest]), outcome])
 
 
 class _Records(NamedTuple):
@@ -127,26 +128,34 @@ class _Records(NamedTuple):
 def _copy_of_marker(timeline: Timeline, of: _Records, outcome: str) -> dict[str, Any] | None:
     """The marker after the records, in a log of any snapshot that holds them."""
     records = timeline.replica_logs.records
-    held = records.filter(offset=of.first, value=of.value)
-    later = records.filter(pl.col("offset") > of.last, producer_id=of.producer)
-    markers = later.filter(pl.col("control").is_not_null()).join(held, on=["snapshot", "broker"], how="semi")
+    logs = records.filter(offset=of.first, value=of.value)
+    is_marker = pl.col("control").is_not_null() & (pl.col("offset") > of.last)
+    markers = records.filter(is_marker, producer_id=of.producer).join(logs, on=["snapshot", "broker"], how="semi")
     first = markers.sort("offset").unique(["snapshot", "broker"], keep="first", maintain_order=True)
     found = first.filter(control=outcome).sort("snapshot", "broker")
     return found.row(0, named=True) if found.height else None
 
 
-def _next_epoch_start(timeline: Timeline, of: _Records, before: int | None, until: int | None) -> int | None:
-    """The first offset after the records at which an epoch began, not beyond an offset (`before`) and an epoch.
+def _offset_of_marker(
+    timeline: Timeline,
+    of: _Records,
+    copy: Mapping[str, Any] | None,
+    ended_at: int | None,
+    ended_in: int | None,
+) -> int | None:
+    """The offset of the lost marker in its copy, or else the first after the records at which a later epoch began.
 
-    Where the marker at `before` has no epoch, none is known.
+    Such an epoch begins at most at the offset of the marker that ended the records (`ended_at`), and is at most that
+    marker's leader epoch (`ended_in`). None if no offset is known.
     """
-    if of.epoch is None or (before is not None and until is None):
+    if copy is not None:
+        return int(copy["offset"])
+    if of.epoch is None or (ended_at is not None and ended_in is None):
         return None
-    later = [
-        term for term in timeline.terms.values() if of.epoch < term.epoch and (until is None or term.epoch <= until)
-    ]
-    starts = [term.start for term in later if term.start is not None and of.last < term.start]
-    return min((start for start in starts if before is None or start <= before), default=None)
+    terms = [term for term in timeline.terms.values() if term.epoch > of.epoch]
+    later = [term for term in terms if ended_in is None or term.epoch <= ended_in]
+    starts = [term.start for term in later if term.start is not None and term.start > of.last]
+    return min((start for start in starts if ended_at is None or start <= ended_at), default=None)
 
 
 def _copy_fact(timeline: Timeline, marker: dict[str, Any]) -> Fact:

@@ -15,22 +15,22 @@ from .transaction_part import TransactionPart
 
 CITATION = "KIP-890 (part 2, an epoch for each transaction), KIP-1228"
 REMEDY = "transaction.version=2 (Kafka 4.0), and Kafka 4.2, whose leaders also refuse a marker without its transaction."
-PREVENTION = ["transaction.version=2 (Kafka 4.0 or later, KIP-890)"]
+PREVENTED_BY = ["transaction.version=2 (Kafka 4.0 or later, KIP-890)"]
 
 
 def explain_ending(part: TransactionPart) -> Attempt:
     """Whether a repeated marker ended the records before the coordinator had decided about their transaction."""
-    if part.decision is None or part.own is None or part.ended is None:
+    if part.decision is None or part.own_marker is None or part.ending_marker is None:
         return NOT_THE_CASE  # late-write names the missing evidence
-    if part.ended["marker"] >= part.own["marker"] or part.own["marker"] < part.first:
+    if part.ending_marker["marker"] >= part.own_marker["marker"] or part.own_marker["marker"] < part.first:
         return NOT_THE_CASE
-    if part.repeated is None:
-        return needs(f"which marker the one at offset {part.ended['marker']} of {part.name} repeats")
+    if part.repeated_marker is None:
+        return needs(f"which marker the one at offset {part.ending_marker['marker']} of {part.name} repeats")
     steps = [
-        part.marker(part.repeated, ", which ended an earlier transaction of the producer"),
-        part.written(""),
-        part.marker(part.ended, ", which repeats it and ended these records"),
-        *part.decided(),
-        part.marker(part.own),
+        part.marker_fact(part.repeated_marker, ", which ended an earlier transaction of the producer"),
+        part.records_fact(""),
+        part.marker_fact(part.ending_marker, ", which repeats it and ended these records"),
+        *part.decision_facts(),
+        part.marker_fact(part.own_marker),
     ]
-    return Attempt(True, steps, PREVENTION)
+    return Attempt(True, steps, PREVENTED_BY)

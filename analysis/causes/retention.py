@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 
 CITATION = "retention.ms and retention.bytes; KIP-107 (DeleteRecords)"
 REMEDY = "Nothing is wrong. retention.ms and retention.bytes decide how long records stay."
@@ -44,7 +44,7 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
         if (fault.type, fault.kind) == ("fault", "delete-records") and offset is not None:
             text = f"a delete-records request deleted {lost.name} below offset {offset}"
             deleted.append(Fact(text, "deleted", fault.completed, place=fault.place, partition=lost.name))
-    return Attempt(True, chain(acknowledgement(lost), deleted, _log_start_facts(timeline, lost), starts))
+    return Attempt(True, chain(acknowledgement_facts(lost), deleted, _log_start_facts(timeline, lost), starts))
 
 
 def _log_start_facts(timeline: Timeline, lost: Lost) -> list[Fact]:

@@ -13,7 +13,7 @@ from typing import Any
 from ...histories.settings import idempotence
 from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Repeated, copy_fact, needs, sent
+from .cases import NOT_THE_CASE, Attempt, Repeated, copy_fact, needs, sent_facts
 
 CITATION = "KIP-98 (idempotent producer), KIP-679 (idempotence by default); retries, delivery.timeout.ms"
 REMEDY = "enable.idempotence=true, which needs acks=all."
@@ -30,7 +30,7 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[M
         return needs("how an idempotent producer wrote a record twice")
     if idempotent is None and len(copies) < 2:
         return needs("whether the producer was idempotent (run.json, or the batches' producer ids)")
-    facts = sent(repeated)
+    facts = sent_facts(repeated)
     if idempotent is False:
         text = f"acks={acks} disables idempotence" if configured is None else "enable.idempotence=false"
         facts.append(Fact(f"{text} for {repeated.process}", "configured", source="run.json"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import (
     clean_by_configuration,
     clean_leader_change,
@@ -67,7 +67,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     facts = chain(
         found.began,
         reasons_absent(timeline, new.leader, lost.last_acked),
-        acknowledgement(lost),
+        acknowledgement_facts(lost),
         death_facts(timeline, old, new.time),
         reasons_absent(timeline, old, new.time),
         clean,

@@ -17,7 +17,7 @@ from .cases import NOT_THE_CASE, Attempt, Regression, needs
 
 CITATION = "Kafka's documentation of KafkaConsumer.commitAsync and ConsumerRebalanceListener"
 REMEDY = "Commits of the greatest finished offset only; a synchronous commit before partitions are revoked."
-PREVENTION = [
+PREVENTED_BY = [
     "committing only the greatest finished offset of a partition",
     "a synchronous commit when partitions are revoked, and none after that",
 ]
@@ -45,4 +45,4 @@ def explain_regression(events: pl.DataFrame, regression: Regression) -> Attempt:
     text = (
         f"{lower['process']} committed offset {lower['first_offset']} of {regression.name} without reading from there"
     )
-    return Attempt(True, ordered([*facts, regression.fact(lower, "committed", text)]), PREVENTION)
+    return Attempt(True, ordered([*facts, regression.fact(lower, "committed", text)]), PREVENTED_BY)

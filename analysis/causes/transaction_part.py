@@ -1,4 +1,4 @@
-"""The part of a transaction in one partition that ended otherwise than its coordinator decided, or never."""
+"""The part of a transaction in one partition that did not end as its coordinator decided, or never ended."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class TransactionPart(TopicPartition):
     created: int | None  # ns, by the producer's clock
     record: Row  # the first of them (RECORDS)
     decision: Row | None  # None: `__transaction_state` has no transaction that must be theirs
-    older: Row | None  # the producer's last transaction before this one, where no decision is known
-    own: Row | None  # the marker that carries out the decision; None: the log has none
-    ended: Row | None  # the marker that ended them; None: they are open
-    repeated: Row | None  # the last marker before `ended` with the same outcome and producer epoch, if any
+    older_transaction: Row | None  # the producer's last transaction before this one, if no decision is known
+    own_marker: Row | None  # the marker that carries out the decision; None: the log has none
+    ending_marker: Row | None  # the marker that ended them; None: they are open
+    repeated_marker: Row | None  # the last marker before these records with the outcome and epoch of ending_marker
 
     @property
     def subject(self) -> str:
@@ -41,7 +41,7 @@ class TransactionPart(TopicPartition):
         known = f" (transactional.id {self.decision['transactional_id']})" if self.decision else ""
         return f"the transaction of {of}{known}"
 
-    def decided(self) -> list[Fact]:
+    def decision_facts(self) -> list[Fact]:
         """The fact of the coordinator's decision, if it is known."""
         if self.decision is None:
             return []
@@ -49,14 +49,14 @@ class TransactionPart(TopicPartition):
         source = {"source": self.decision["file"], "byte": self.decision["byte"]}
         return [Fact(text, "decided", self.decision["prepared_ns"], **source, partition=self.name)]
 
-    def written(self, text: str) -> Fact:
-        """An undated fact of these records: that they are of the transaction, and `text`."""
+    def records_fact(self, text: str) -> Fact:
+        """The undated fact that these records belong to the transaction, followed by `text`."""
         source = {"source": self.record["file"], "byte": self.record["byte"]}
         are = "is" if self.first == self.last else "are"
         where = f"{span(self.first, self.last)} of {self.name} {are} of {self.subject}"
         return Fact(where + text, "records", **source, partition=self.name, offset=self.first)
 
-    def marker(self, marker: Row, text: str = "") -> Fact:
+    def marker_fact(self, marker: Row, text: str = "") -> Fact:
         """The fact that the leader wrote a marker; `text` follows its offset."""
         source = {"source": marker["marker_file"], "byte": marker["marker_byte"]}
         wrote = f"the leader of {self.name} wrote {ARTICLES[marker['outcome']]} marker at offset {marker['marker']}"

@@ -17,7 +17,7 @@ from .transaction_part import TransactionPart
 
 CITATION = "transaction.state.log.replication.factor, transaction.state.log.min.isr; TransactionStateManager"
 REMEDY = "Three replicas of __transaction_state, transaction.state.log.min.isr=2, and no unclean elections of it."
-PREVENTION = [
+PREVENTED_BY = [
     "transaction.state.log.replication.factor=3 with transaction.state.log.min.isr=2",
     "unclean.leader.election.enable=false for __transaction_state",
 ]
@@ -27,15 +27,17 @@ def explain_ending(part: TransactionPart) -> Attempt:
     """Whether the copies of __transaction_state lack the transaction and have an older one of its producer."""
     if part.decision is not None or part.process is None:
         return NOT_THE_CASE
-    if part.older is None:
+    if part.older_transaction is None:
         return needs(f"transactions of producer {part.producer} in __transaction_state from before this one")
-    older = part.older
+    older = part.older_transaction
     text = (
         f"the brokers' copies of __transaction_state have an older transaction of {older['transactional_id']} with"
         f" {part.name}, and none that began while {part.process} wrote these records"
     )
     source = {"source": older["file"], "byte": older["byte"]}
     known = Fact(text, "decided", older["began_ns"], **source, partition=part.name)
-    if part.ended is None:
-        return Attempt(True, [known, part.written(", and no marker ended them")], PREVENTION)
-    return Attempt(True, [known, part.written(""), part.marker(part.ended, ", which ended them")], PREVENTION)
+    if part.ending_marker is None:
+        return Attempt(True, [known, part.records_fact(", and no marker ended them")], PREVENTED_BY)
+    return Attempt(
+        True, [known, part.records_fact(""), part.marker_fact(part.ending_marker, ", which ended them")], PREVENTED_BY
+    )

@@ -18,7 +18,7 @@ from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs
 
 CITATION = "KIP-320 (clients detect the truncation of a log)"
 REMEDY = "The remedy of the truncation's own cause; commits with the leader epoch of the position."
-PREVENTION = "commits with the leader epoch of the position, so that a client notices the truncation (KIP-320)"
+PREVENTED_BY = ["commits with the leader epoch of the position, so that a client notices the truncation (KIP-320)"]
 
 
 def explain_missed(events: pl.DataFrame, missed: Missed, _: Processes) -> Attempt:
@@ -43,5 +43,5 @@ def explain_missed(events: pl.DataFrame, missed: Missed, _: Processes) -> Attemp
         missed.fact(row, "committed", f"{row['process']} {did} offset {offset}, which is past all missed records"),
     ]
     if missed.truncation is None:
-        return Attempt(True, ordered(facts), [PREVENTION])
-    return Attempt(True, ordered([*missed.truncation.chain, *facts]), [*missed.truncation.prevented_by, PREVENTION])
+        return Attempt(True, ordered(facts), PREVENTED_BY)
+    return Attempt(True, ordered([*missed.truncation.chain, *facts]), [*missed.truncation.prevented_by, *PREVENTED_BY])

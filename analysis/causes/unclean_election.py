@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import chain
 from ..timelines.timeline import Term, Timeline
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import (
     clean_by_configuration,
     facts_leader_lacked_records,
@@ -77,7 +77,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         found.began,
         alone,
         reasons_absent(timeline, new.leader, lost.last_acked),
-        acknowledgement(lost),
+        acknowledgement_facts(lost),
         death_facts(timeline, old, new.time),
         reasons_absent(timeline, old, new.time),
         clean_by_configuration(timeline),

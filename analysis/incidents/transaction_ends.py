@@ -32,7 +32,9 @@ def explain_ending(p: Partition, finding: Finding) -> Explanation | None:
     None without that log, and if a consumer read a record (aborted-read) that is aborted there.
     """
     part = None if finding.first_offset is None else _part_at(p, finding.first_offset, finding.values)
-    if part is None or (finding.rule == "aborted-read" and (part.ended is None or part.ended["outcome"] == "abort")):
+    if part is None or (
+        finding.rule == "aborted-read" and (part.ending_marker is None or part.ending_marker["outcome"] == "abort")
+    ):
         return None
     return _explained(p, part)
 
@@ -57,7 +59,7 @@ def with_causes_of_pieces(finding: Finding, explanations: Sequence[str]) -> tupl
 
 def _explained(p: Partition, part: TransactionPart) -> Explanation | None:
     """The explanation of a part; None where it ended as its coordinator decided."""
-    if p.timeline is None or (part.ended is not None and part.ended == part.own):
+    if p.timeline is None or (part.ending_marker is not None and part.ending_marker == part.own_marker):
         return None
     return causes.explain_ending(p.timeline, part)
 
@@ -73,31 +75,32 @@ def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | 
         return None
     producer = record["producer_id"]
     markers = _markers(p).filter(producer_id=producer).sort("marker")
-    ended = _first(markers.filter(pl.col("marker") > offset))
-    end = pl.lit(True) if ended is None else pl.col("offset") < ended["marker"]
-    own = here.filter(end, pl.col("offset") >= offset, producer_id=producer)
-    mine = own.filter((pl.col("offset") == offset) | pl.col("value").is_in(values)).sort("offset")
+    ending = _first(markers.filter(pl.col("marker") > offset))
+    is_before_end = pl.lit(True) if ending is None else pl.col("offset") < ending["marker"]
+    is_of_part = (pl.col("offset") == offset) | ((pl.col("offset") > offset) & pl.col("value").is_in(values))
+    mine = here.filter(is_before_end, is_of_part, producer_id=producer).sort("offset")
     process, decision, older = _coordinated(p, producer, record["value"])
-    carried_out = None if decision is None else decision["marker"]
-    repeated = None
-    if ended is not None:
-        alike = markers.filter(pl.col("marker") < offset, outcome=ended["outcome"], marker_epoch=ended["marker_epoch"])
-        repeated = _first(alike.tail(1))
+    own = repeated = None
+    if decision is not None and decision["marker"] is not None:
+        own = _first(markers.filter(marker=decision["marker"]))
+    if ending is not None:
+        is_alike = {name: ending[name] for name in ("outcome", "marker_epoch")}
+        repeated = _first(markers.filter(pl.col("marker") < offset, **is_alike).tail(1))
     return TransactionPart(
         p.topic,
         p.partition,
-        process,
-        producer,
-        offset,
-        mine["offset"].to_list()[-1],
-        tuple(mine["value"].drop_nulls()),
-        _created(p, record),
-        record,
-        decision,
-        older,
-        None if carried_out is None else _first(markers.filter(marker=carried_out)),
-        ended,
-        repeated,
+        process=process,
+        producer=producer,
+        first=offset,
+        last=mine["offset"].to_list()[-1],
+        values=tuple(mine["value"].drop_nulls()),
+        created=_created(p, record),
+        record=record,
+        decision=decision,
+        older_transaction=older,
+        own_marker=own,
+        ending_marker=ending,
+        repeated_marker=repeated,
     )
 
 

@@ -35,7 +35,7 @@ def test_an_election_before_the_end_of_a_transaction_is_the_cause_if_a_log_held_
     # If it was acknowledged when the transaction ended, broker 2 had acknowledged it.
     assert explain_loss(timeline(AFTER, meta=UNCLEAN), lost(at=20)).cause == "unknown"
     # The report names the end of the transaction, and does not call it an acknowledgement before the loss.
-    assert part.reported == (20 * SECOND, 20 * SECOND)
+    assert part.reported_at == (20 * SECOND, 20 * SECOND)
     assert [fact.time for fact in explanation.chain if fact.kind == "committed-transaction"] == [20 * SECOND]
     assert "commit of a transaction with records with acks=all of offset 1" in explanation.chain[-1].sentence
 
