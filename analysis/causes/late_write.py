@@ -34,7 +34,7 @@ def explain_ending(part: TransactionPart) -> Attempt:
     late = part.records_fact(f"{created}, but behind its marker, so appended later")
     if part.ending_marker is None:
         return Attempt(True, [*part.decision_facts(), part.marker_fact(part.own_marker), late], PREVENTED_BY)
-    text = ", which ended them with the producer's next transaction"
+    text = f", which ended {part.them} with the producer's next transaction"
     return Attempt(
         True,
         [*part.decision_facts(), part.marker_fact(part.own_marker), late, part.marker_fact(part.ending_marker, text)],

@@ -75,7 +75,7 @@ def lost_marker_of_part(timeline: Timeline, part: TransactionPart) -> LostMarker
     written = decision["completed_ns"]
     marker = Lost(part.topic, part.partition, offset, offset, 1, acks, first_acked=written, last_acked=written)
     if ending is None:
-        outcome = part.records_fact(", and no marker ended them")
+        outcome = part.records_fact(f", and no marker ended {part.them}")
     else:
         text = f", which ended {span(part.first, part.last)}, as the transaction's own was gone"
         outcome = part.marker_fact(ending, text)

@@ -29,7 +29,7 @@ def explain_ending(part: TransactionPart) -> Attempt:
     steps = [
         part.marker_fact(part.repeated_marker, ", which ended an earlier transaction of the producer"),
         part.records_fact(""),
-        part.marker_fact(part.ending_marker, ", which repeats it and ended these records"),
+        part.marker_fact(part.ending_marker, f", which repeats it and ended {part.them}"),
         *part.decision_facts(),
         part.marker_fact(part.own_marker),
     ]

@@ -41,6 +41,11 @@ class TransactionPart(TopicPartition):
         known = f" (transactional.id {self.decision['transactional_id']})" if self.decision else ""
         return f"the transaction of {of}{known}"
 
+    @property
+    def them(self) -> str:
+        """The pronoun of its records."""
+        return "it" if self.first == self.last else "them"
+
     def decision_facts(self) -> list[Fact]:
         """The fact of the coordinator's decision, if it is known."""
         if self.decision is None:

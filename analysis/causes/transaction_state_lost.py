@@ -37,7 +37,9 @@ def explain_ending(part: TransactionPart) -> Attempt:
     source = {"source": older["file"], "byte": older["byte"]}
     known = Fact(text, "decided", older["began_ns"], **source, partition=part.name)
     if part.ending_marker is None:
-        return Attempt(True, [known, part.records_fact(", and no marker ended them")], PREVENTED_BY)
+        return Attempt(True, [known, part.records_fact(f", and no marker ended {part.them}")], PREVENTED_BY)
     return Attempt(
-        True, [known, part.records_fact(""), part.marker_fact(part.ending_marker, ", which ended them")], PREVENTED_BY
+        True,
+        [known, part.records_fact(""), part.marker_fact(part.ending_marker, f", which ended {part.them}")],
+        PREVENTED_BY,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +24,9 @@ from logjudge.models.replication.scenario import Scenario
 
 from .transaction_logs import Events, Step, contact, send, transaction, write_run
 
+DATA = Path(__file__).parent / "data" / "transactions"
 PARTITIONS = [("x", 0), ("x", 1)]
+RULES = ("aborted-read", "hanging-transaction", "torn-transaction")
 
 
 def coordinated(*transactions: tuple[int, int, str]) -> list[Step]:
@@ -72,7 +75,7 @@ CASES = {
         coordinated((1, 3, "abort"), (6, 8, "commit")),
         "torn-transaction",
         "late-write",
-        (*LATE, "a COMMIT marker at offset 8, which ended them with"),
+        (*LATE, "a COMMIT marker at offset 8, which ended it with"),
     ),
     "a repeated marker commits the next transaction": Case(
         ("7a z 7! 7b 7! z z 7~", "7A z 7! 7B z z z 7~"),
@@ -88,7 +91,7 @@ CASES = {
         coordinated((0, 2, "commit")),
         "hanging-transaction",
         "transaction-state-lost",
-        ("an older transaction of t with x-0, and none that began", "no marker ended them"),
+        ("an older transaction of t with x-0, and none that began", "no marker ended it"),
     ),
     "only its marker was lost, which a log after it does not show": Case(
         ("7a z z", "7A z 7!"),
@@ -136,6 +139,22 @@ def test_the_cause_of_an_ending(name: str, tmp_path: Path) -> None:
     sentences = iter(explanation["missing"] or [fact["says"] for fact in explanation["chain"]])
     for part in case.in_chain:
         assert any(part in sentence for sentence in sentences), part
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("late-write-open", {"hanging-transaction"}),
+        ("late-write-committed", {"aborted-read", "torn-transaction"}),
+    ],
+)
+def test_a_late_write_to_real_brokers_is_named(name: str, rules: set[str], tmp_path: Path) -> None:
+    shutil.unpack_archive(DATA / f"{name}.tar.xz", tmp_path)
+    [run] = tmp_path.iterdir()
+    findings, explanations = causes(run, *RULES)
+    assert {(one["rule"], one["cause"]) for one in findings} == {(rule, "late-write") for rule in rules}
+    [late, *_] = [fact for one in explanations for fact in one["chain"] if fact["kind"] == "records"]
+    assert (late["partition"], late["offset"]) == ("x-0", 4)
 
 
 @pytest.mark.parametrize("shift", [-7, -3, -2, 2, 3, 7])
@@ -222,7 +241,6 @@ def value_at(run: Inspected, partition: str, offset: int) -> str:
     return str(logs.last_records.filter(broker=logs.leader, offset=offset)["value"].item())
 
 
-RULES = ("aborted-read", "hanging-transaction", "torn-transaction")
 # Of the matrix's setting "transactions": variants and seeds. The last one has no late write, but a repeated marker.
 SEEDS = [("kip-320", 1012), ("kraft", 1220)]
 
