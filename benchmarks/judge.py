@@ -70,7 +70,8 @@ def scenario(seed: int) -> Scenario:
     if seed % 2 == 0:
         setting, variant = CELLS_IN_ORDER[seed // 2 % len(CELLS_IN_ORDER)]
         cell = space(variant, setting)
-        return replace(cell, options={**cell.options, "simulation.consumers": 1}).scenario(seed)
+        members = cell.options.get("simulation.classic.members", 0) + 1
+        return replace(cell, options={**cell.options, "simulation.consumers": members}).scenario(seed)
     rng = Draw(seed)
     options = {
         **CLIENTS[rng.below(len(CLIENTS))],
