@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import cycle
+from collections.abc import Iterable, Iterator
+from itertools import combinations, cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import duration
@@ -31,8 +31,8 @@ CRASHED: dict[str, Any] = {"marker": "X", "color": style.RED, "markeredgecolor":
 Record = dict[str, Any]
 
 
-class Hold(NamedTuple):
-    """The time (ns) in which a member owns a partition."""
+class Ownership(NamedTuple):
+    """A member owns a partition from `since` until `until` (ns)."""
 
     owner: str
     generation: int | None
@@ -45,9 +45,22 @@ class Row(NamedTuple):
     """A partition with its owners and commits in one group."""
 
     name: str
-    holds: list[Hold]
-    commits: list[list[Any]]
-    epochs: bool
+    holds: list[Ownership]
+    commits: list[list[Any]]  # time (ns), owner, offset, whether it was accepted
+    epochs: bool  # the group has epochs (KIP-848) instead of generations
+
+
+class Interval(NamedTuple):
+    """A time (ns) in a row, given by its number: without an owner, or with two."""
+
+    row: int
+    since: int
+    until: int
+
+    @property
+    def length(self) -> int:
+        """In nanoseconds."""
+        return self.until - self.since
 
 
 def subjects(figures: Record) -> list[Record]:
@@ -56,8 +69,7 @@ def subjects(figures: Record) -> list[Record]:
     shared = [group for group, rows in found.items() if len({hold.owner for row in rows for hold in row.holds}) > 1]
 
     def badness(group: str) -> tuple[int, int]:
-        rows = found[group]
-        return -_longest(_overlaps, rows)[0], -_longest(_gaps, rows)[0]
+        return -_longest(_overlaps(found[group])).length, -_longest(_gaps(found[group])).length
 
     return [{"group": group} for group in sorted(shared, key=badness)[:MAX_GROUPS]]
 
@@ -95,7 +107,7 @@ def _rows(figures: Record, group: str) -> list[Row]:
         Row(
             part["name"],
             [
-                Hold(name, gen, since, end if until is None else until, died)
+                Ownership(name, gen, since, end if until is None else until, died)
                 for name, gen, since, until, died in one["holds"]
             ],
             one["commits"],
@@ -113,39 +125,43 @@ def _span(figures: Record, rows: list[Row]) -> tuple[int, int]:
     return max(min(figures["span"][0], low), low - margin), min(max(figures["span"][1], high), high + margin)
 
 
-def _gaps(row: Row, rows: list[Row]) -> Iterator[tuple[int, int]]:
-    """The times without an owner, between the first owner and the end of the group's last one."""
-    end = max(hold.until for each in rows for hold in each.holds)
-    owned = row.holds[0].since if row.holds else end
-    for hold in [*row.holds, Hold("", None, end, end, False)]:
-        if hold.since > owned:
-            yield owned, hold.since
-        owned = max(owned, hold.until)
+def _gaps(rows: list[Row]) -> Iterator[Interval]:
+    """The times without an owner, between a partition's first owner and the end of the group's last one."""
+    end = max(hold.until for row in rows for hold in row.holds)
+    for number, row in enumerate(rows):
+        owned = row.holds[0].since if row.holds else end
+        for hold in row.holds:
+            if hold.since > owned:
+                yield Interval(number, owned, hold.since)
+            owned = max(owned, hold.until)
+        if end > owned:
+            yield Interval(number, owned, end)
 
 
-def _overlaps(row: Row, rows: list[Row]) -> Iterator[tuple[int, int]]:  # noqa: ARG001
-    """The times with two owners, by pairs."""
-    for number, one in enumerate(row.holds):
-        for other in row.holds[number + 1 :]:
+def _overlaps(rows: list[Row]) -> Iterator[Interval]:
+    """The times with two owners, one for each pair of owners."""
+    for number, row in enumerate(rows):
+        for one, other in combinations(row.holds, 2):
             since, until = max(one.since, other.since), min(one.until, other.until)
             if since < until and one.owner != other.owner:
-                yield since, until
+                yield Interval(number, since, until)
 
 
-def _longest(times: Any, rows: list[Row]) -> tuple[int, str]:
-    """The longest of some times in any row, and the row's name."""
-    found = [(until - since, row.name) for row in rows for since, until in times(row, rows)]
-    return max(found, key=lambda pair: pair[0], default=(0, ""))
+def _longest(intervals: Iterable[Interval]) -> Interval:
+    """The longest interval, the first of several; one of length 0 if there is none."""
+    return max(intervals, key=lambda interval: interval.length, default=Interval(0, 0, 0))
 
 
 def _title(group: str, rows: list[Row]) -> str:
     name = style.printable(group, 24)
-    both, shared = _longest(_overlaps, rows)
-    gap, alone = _longest(_gaps, rows)
-    if both:
-        return f"Group {name}: two members owned {style.printable(shared, 32)} at once, for {duration(both)}"
-    if gap:
-        return f"Group {name}: {style.printable(alone, 32)} had no owner for {duration(gap)}"
+    shared, unowned = _longest(_overlaps(rows)), _longest(_gaps(rows))
+    if shared.length:
+        partition = style.printable(rows[shared.row].name, 32)
+        return f"Group {name}: two members owned {partition} at once, for {duration(shared.length)}"
+    if unowned.length:
+        return (
+            f"Group {name}: {style.printable(rows[unowned.row].name, 32)} had no owner for {duration(unowned.length)}"
+        )
     return f"Group {name}: each partition always had one owner"
 
 
@@ -153,10 +169,13 @@ def _draw_rows(axis: Axes, rows: list[Row], low: int, high: int) -> None:
     members = sorted({hold.owner for row in rows for hold in row.holds})
     colours = dict(zip(members, cycle(style.SERIES), strict=False))
     width = max(high - low, 1)
+    gaps, overlaps = list(_gaps(rows)), list(_overlaps(rows))
+    for gap in gaps:
+        style.bar(axis, gap.row, seconds(gap.since), seconds(gap.until), HEIGHT, zorder=2, **UNOWNED)
+    for both in overlaps:
+        style.bar(axis, both.row, seconds(both.since), seconds(both.until), HEIGHT + 0.06, zorder=6, **BOTH)
     for number, row in enumerate(rows):
-        for since, until in _gaps(row, rows):
-            style.bar(axis, number, seconds(since), seconds(until), HEIGHT, zorder=2, **UNOWNED)
-        taken: list[Hold] = []
+        taken: list[Ownership] = []
         for hold in row.holds:
             # A second owner gets the lower half, so that both can be seen.
             is_second = any(other.until > hold.since and other.owner != hold.owner for other in taken)
@@ -164,27 +183,25 @@ def _draw_rows(axis: Axes, rows: list[Row], low: int, high: int) -> None:
             colour = colours[hold.owner]
             style.bar(axis, place, seconds(hold.since), seconds(hold.until), height, facecolor=colour, zorder=3)
             axis.plot([seconds(hold.since)] * 2, [place - height / 2, place + height / 2], color=style.PAPER, zorder=4)
-            _name(axis, place, hold, _word(row), style.text_colour(colour), width)
+            _draw_owner(axis, place, hold, _generation_word(row), style.text_colour(colour), width)
             if hold.crashed:
                 axis.plot([seconds(hold.until)], [number], zorder=7, **CRASHED)
             taken.append(hold)
-        for since, until in _overlaps(row, rows):
-            style.bar(axis, number, seconds(since), seconds(until), HEIGHT + 0.06, zorder=6, **BOTH)
-        _commits(axis, number, row.commits)
+        _draw_commits(axis, number, row.commits)
     axis.set_ylim(len(rows) - 0.45, -0.55)
     axis.set_yticks(range(len(rows)), [style.printable(row.name, 20) for row in rows])
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
     is_known = any(hold.generation is not None for row in rows for hold in row.holds)
-    axis.set_title("owner" + (f" and {_word(rows[0])}" if is_known else ""))
-    _legend(axis, rows, {name: colours[name] for name in members[:MAX_MEMBERS]})
+    axis.set_title("owner" + (f" and {_generation_word(rows[0])}" if is_known else ""))
+    _legend(axis, {name: colours[name] for name in members[:MAX_MEMBERS]}, bool(gaps), bool(overlaps))
 
 
-def _word(row: Row) -> str:
+def _generation_word(row: Row) -> str:
     return "epoch" if row.epochs else "generation"
 
 
-def _name(axis: Axes, place: float, hold: Hold, word: str, ink: str, width: int) -> None:
+def _draw_owner(axis: Axes, place: float, hold: Ownership, word: str, ink: str, width: int) -> None:
     """Writes the longest text that fits: the owner with its generation, or the owner alone."""
     number = "" if hold.generation is None else f"{hold.generation}"
     owner = style.printable(hold.owner, 16)
@@ -195,23 +212,22 @@ def _name(axis: Axes, place: float, hold: Hold, word: str, ink: str, width: int)
             return
 
 
-def _commits(axis: Axes, number: int, commits: list[list[Any]]) -> None:
+def _draw_commits(axis: Axes, number: int, commits: list[list[Any]]) -> None:
     low = number + HEIGHT / 2
     accepted = [seconds(time) for time, _, _, ok in commits if ok]
     # One line with gaps: a path for each tick would double the size of an SVG.
     xs = [x for time in accepted for x in (time, time, float("nan"))]
     axis.plot(xs, [low + 0.02, low + 0.12, low] * len(accepted), color=style.FAINT, linewidth=0.9, zorder=5)
     refused = [seconds(time) for time, _, _, ok in commits if not ok]
-    axis.vlines(accepted, low + 0.02, low + 0.12, color=style.FAINT, linewidth=0.9, zorder=5)
     axis.plot(refused, [low + 0.07] * len(refused), linestyle="", marker="x", color=style.RED, markersize=6, zorder=7)
 
 
-def _legend(axis: Axes, rows: list[Row], colours: dict[str, str]) -> None:
+def _legend(axis: Axes, colours: dict[str, str], has_gaps: bool, has_overlaps: bool) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(facecolor=colour, label=style.printable(name, 16)) for name, colour in colours.items()]
-    if any(True for row in rows for _ in _gaps(row, rows)):
+    if has_gaps:
         handles.append(Patch(**UNOWNED, label="no owner"))
-    if any(True for row in rows for _ in _overlaps(row, rows)):
+    if has_overlaps:
         handles.append(Patch(**BOTH, label="two owners"))
     style.legend(axis, handles=handles, ncols=min(len(handles), 7), columnspacing=1.2)

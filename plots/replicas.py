@@ -34,7 +34,7 @@ HALF = 0.3  # of a row: half the height of a log
 NOTE: dict[str, Any] = {"fontsize": 8, "zorder": 8, "bbox": {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}}
 
 Record = dict[str, Any]
-TimeText = Callable[[int], str]
+FormatTime = Callable[[int], str]
 
 
 def subjects(figures: Record) -> list[Record]:
@@ -55,12 +55,12 @@ def draw(figures: Record, partition: str) -> Figure:
         rows = [min(len(log["brokers"]), MAX_BROKERS) for log in logs]
         figure, axes = style.sheet(_title(part, logs), rows, 1.5 + ROW * sum(rows) + 0.5 * len(rows))
         scale = _scale(logs)
-        looks = _looks(logs)
-        cuts = _cuts_by_panel(evidence, logs)
-        for log, axis, own in zip(logs, axes, cuts, strict=True):
-            _panel(axis, evidence, log, scale, looks, own, partial(time_text, figures))
+        entries = _legend_entries(logs)
+        truncations = _truncations_by_panel(evidence, logs)
+        for log, axis, cuts in zip(logs, axes, truncations, strict=True):
+            _draw_panel(axis, evidence, log, scale, entries, cuts, partial(time_text, figures))
         offset_axis(axes[-1], scale)
-        _legend(axes[0], logs, looks)
+        _legend(axes[0], logs, entries)
     return figure
 
 
@@ -113,7 +113,7 @@ def _title(part: Record, logs: list[Record]) -> str:
         who = f"broker {style.printable(short['broker'], 12)}"
         below = f"below its own high watermark {short['high_watermark']}"
         return f"{name}: {gone}{who}'s log ended at {short['end']}, {below}"
-    if cut := next((cut for cuts in _cuts_by_panel(part["replicas"], logs) for cut in cuts), None):
+    if cut := next((cut for cuts in _truncations_by_panel(part["replicas"], logs) for cut in cuts), None):
         return f"{name}: {gone}broker {style.printable(cut.broker, 12)} truncated its log to {cut.end}"
     if any(len({broker["end"] for broker in log["brokers"]}) > 1 for log in logs):
         return f"{name}: {gone}replicas have the same records, but some logs end earlier"
@@ -128,31 +128,33 @@ def _end_of_divergence(last: Record) -> str:
 
 
 class _Truncation(NamedTuple):
-    """A truncation before or after a panel; `was` is the end before it, if known."""
+    """A truncation before or after a panel."""
 
-    time: int
+    time: int  # ns
     broker: str
     end: int
-    was: int | None
-    follows: bool  # the panel
+    old_end: int | None  # None: not known
+    is_after: bool  # after the panel
 
 
-def _cuts_by_panel(evidence: Record, logs: list[Record]) -> list[list[_Truncation]]:
-    """The truncations for each panel: the last one that shows the removed records, else the next one with the log."""
+def _truncations_by_panel(evidence: Record, logs: list[Record]) -> list[list[_Truncation]]:
+    """The truncations of each panel. A truncation is in the last panel before it if that shows the removed records,
+    else in the first panel after it if the log then is longer again, else in none.
+    """
     cuts: list[list[_Truncation]] = [[] for _ in logs]
-    for time, name, end, was in evidence["cuts"]:
+    for time, name, end, old_end in evidence["cuts"]:
         before = [number for number, log in enumerate(logs) if log["time"] is not None and log["time"] <= time]
         after = [number for number in range(len(logs)) if number not in before]
-        for number, follows in [*((n, True) for n in before[-1:]), *((n, False) for n in after[:1])]:
-            logs_of = [log for log in logs[number]["brokers"] if log["broker"] == name]
-            if any(log["start"] <= end < log["end"] for log in logs_of):
-                cuts[number].append(_Truncation(time, name, end, was, follows))
+        for number in [*before[-1:], *after[:1]]:
+            own = [log for log in logs[number]["brokers"] if log["broker"] == name]
+            if any(log["start"] <= end < log["end"] for log in own):
+                cuts[number].append(_Truncation(time, name, end, old_end, number in before))
                 break
     return cuts
 
 
-def _joined(blocks: list[list[Any]]) -> list[list[Any]]:
-    """The blocks, with adjacent ones that look the same as one."""
+def _merged_blocks(blocks: list[list[Any]]) -> list[list[Any]]:
+    """The blocks; adjacent ones that look the same are merged."""
     joined: list[list[Any]] = []
     for first, last, epoch, side in blocks:
         before = joined[-1] if joined else None
@@ -180,19 +182,19 @@ def _scale(logs: list[Record]) -> Scale:
     return scale_of(low, max(high, low + 1), [(first, last) for log in logs for first, last in log["differ"]])
 
 
-def _looks(logs: list[Record]) -> dict[Any, tuple[str, str]]:
-    """Colour and name of each epoch; of records before leader epochs (Kafka 0.11) of each side."""
+def _legend_entries(logs: list[Record]) -> dict[Any, tuple[str, str]]:
+    """Colour and name of each leader epoch; for records from before leader epochs (Kafka 0.11), of each side."""
     keys = {_key(block) for log in logs for broker in log["brokers"] for block in broker["blocks"]}
     epochs = sorted(epoch for kind, epoch in keys if kind == "epoch")
     sides = sorted(side for kind, side in keys if kind == "side")
-    looks: dict[Any, tuple[str, str]] = {}
+    entries: dict[Any, tuple[str, str]] = {}
     for colour, epoch in zip(cycle(style.SERIES), epochs, strict=False):
-        looks["epoch", epoch] = (colour, f"written in leader epoch {epoch}")
+        entries["epoch", epoch] = (colour, f"written in leader epoch {epoch}")
     for colour, side in zip(cycle(style.SERIES), sides, strict=False):
-        looks["side", side] = (colour, f"broker {side}'s record")
+        entries["side", side] = (colour, f"broker {side}'s record")
     if ("same", None) in keys:
-        looks["same", None] = (SAME, "no difference (this message format has no leader epoch)")
-    return looks
+        entries["same", None] = (SAME, "no difference (this message format has no leader epoch)")
+    return entries
 
 
 def _key(block: list[Any]) -> tuple[str, Any]:
@@ -202,28 +204,28 @@ def _key(block: list[Any]) -> tuple[str, Any]:
     return ("same", None) if side is None else ("side", side)
 
 
-def _panel(
+def _draw_panel(
     axis: Axes,
     evidence: Record,
     log: Record,
     scale: Scale,
-    looks: dict[Any, Any],
+    entries: dict[Any, Any],
     cuts: list[_Truncation],
-    at: TimeText,
+    format_time: FormatTime,
 ) -> None:
     from matplotlib.patches import Rectangle
 
     brokers = log["brokers"][:MAX_BROKERS]
     leader = leader_at(evidence, log["time"])
     for row, broker in enumerate(brokers):
-        for block in _joined(broker["blocks"]):
+        for block in _merged_blocks(broker["blocks"]):
             left, right = scale.place(block[0]), scale.place(block[1] + 1)
-            colour = looks[_key(block)][0]
-            look = {"facecolor": colour, "edgecolor": style.PAPER, "linewidth": 1.2}
-            style.bar(axis, -row, left, max(right, left + 0.002), 2 * HALF, **look)
-            _label(axis, block, scale, -row, colour)
-        _end(axis, broker, scale, row)
-        _truncations(axis, [cut for cut in cuts if cut.broker == broker["broker"]], scale, row, at)
+            colour = entries[_key(block)][0]
+            box = {"facecolor": colour, "edgecolor": style.PAPER, "linewidth": 1.2}
+            style.bar(axis, -row, left, max(right, left + 0.002), 2 * HALF, **box)
+            _draw_label(axis, block, scale, -row, colour)
+        _draw_high_watermark(axis, broker, scale, row)
+        _draw_truncations(axis, [cut for cut in cuts if cut.broker == broker["broker"]], scale, row, format_time)
     for first, last in log["differ"]:
         left, right = scale.place(first), scale.place(last + 1)
         frame = Rectangle((left, -len(brokers) + 0.36), max(right - left, 0.004), len(brokers) + 0.24, fill=False)
@@ -236,7 +238,7 @@ def _panel(
     axis.set_yticks([-row for row in range(len(brokers))], names)
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
-    when = "" if log["time"] is None else f", {at(log['time'])}"
+    when = "" if log["time"] is None else f", {format_time(log['time'])}"
     named = f"snapshot {style.printable(log['name'], 30)}{when}" if log["name"] else "end of the run"
     ranges = " and ".join(span(first, last) for first, last in log["differ"][:2])
     more = f" and {plural(len(log['differ']) - 2, 'more range')}" if len(log["differ"]) > 2 else ""
@@ -244,22 +246,22 @@ def _panel(
     mark_cuts(axis, scale)
 
 
-def _label(axis: Axes, block: list[Any], scale: Scale, y: float, colour: str) -> None:
+def _draw_label(axis: Axes, block: list[Any], scale: Scale, y: float, colour: str) -> None:
     """Epoch and offsets, in the widest part of the box that no cut goes through."""
     first, last, epoch, _ = block
     left, right = scale.place(first), scale.place(last + 1)
     stops = [left, *(cut for cut in scale.cuts if left < cut < right), right]
     since, until = max(pairwise(stops), key=lambda piece: piece[1] - piece[0])
     known = "" if epoch is None else f"epoch {epoch}: "
-    span = f"{first}" if first == last else f"{first}–{last}"
+    offsets = f"{first}" if first == last else f"{first}–{last}"
     ink = style.text_colour(colour)
-    for text in (known + span, span):
+    for text in (known + offsets, offsets):
         if until - since > 0.0095 * len(text):
             axis.text((since + until) / 2, y, text, ha="center", va="center", fontsize=8.5, color=ink, zorder=7)
             return
 
 
-def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
+def _draw_high_watermark(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
     """Draws the checkpointed high watermark; the records between the log end and it are missing."""
     mark = broker["high_watermark"]
     if mark is not None and mark > broker["end"]:
@@ -268,31 +270,29 @@ def _end(axis: Axes, broker: Record, scale: Scale, row: int) -> None:
     if mark is not None and broker["start"] <= mark:
         x = scale.place(mark)
         axis.plot([x], [-row + HALF + 0.06], marker="v", color=style.INK, markersize=7, zorder=8, clip_on=False)
-        right = x > 0.85
-        offset, align = ((-6, 2), "right") if right else ((6, 2), "left")
-        style.note(axis, f"high watermark {mark}", (x, -row + HALF), offset, ha=align, va="baseline", **NOTE)
+        place, align = ((-6, 2), "right") if x > 0.85 else ((6, 2), "left")
+        style.note(axis, f"high watermark {mark}", (x, -row + HALF), place, ha=align, va="baseline", **NOTE)
 
 
-def _truncations(axis: Axes, cuts: list[_Truncation], scale: Scale, row: int, at: TimeText) -> None:
+def _draw_truncations(axis: Axes, cuts: list[_Truncation], scale: Scale, row: int, format_time: FormatTime) -> None:
     """Draws the truncations of a broker before or after a panel, each with its text if there is room."""
     free = 0.0
     for cut in sorted(cuts, key=lambda cut: cut.end):
         x = scale.place(cut.end)
         axis.vlines(x, -row - HALF - 0.1, -row + HALF + 0.1, style.INK, (0, (3, 2)), linewidth=2, zorder=9)
-        known = f" from {cut.was}" if cut.was is not None else ""
-        text = f"{'after' if cut.follows else 'before'}: truncated{known} to {cut.end} at {at(cut.time)}"
+        known = f" from {cut.old_end}" if cut.old_end is not None else ""
+        text = f"{'after' if cut.is_after else 'before'}: truncated{known} to {cut.end} at {format_time(cut.time)}"
         width = 0.008 * len(text)
-        right = x + width > 1
-        if x - width * right >= free:
-            place, align = ((-5, -1), "right") if right else ((5, -1), "left")
+        place, align, left = ((5, -1), "left", x) if x + width <= 1 else ((-5, -1), "right", x - width)
+        if left >= free:
             style.note(axis, text, (x, -row - HALF), place, ha=align, va="top", **NOTE)
-            free = x + width * (not right)
+            free = left + width
 
 
-def _legend(axis: Axes, logs: list[Record], looks: dict[Any, tuple[str, str]]) -> None:
+def _legend(axis: Axes, logs: list[Record], entries: dict[Any, tuple[str, str]]) -> None:
     from matplotlib.patches import Patch
 
-    handles = [Patch(facecolor=colour, label=label) for colour, label in list(looks.values())[:8]]
+    handles = [Patch(facecolor=colour, label=label) for colour, label in list(entries.values())[:8]]
     if any(log["differ"] for log in logs):
         handles.append(Patch(facecolor="none", edgecolor=style.RED, linewidth=2, label="different records"))
     if any((broker["high_watermark"] or 0) > broker["end"] for log in logs for broker in log["brokers"]):
