@@ -194,6 +194,13 @@ def test_a_member_that_is_behind_gives_up_later_than_another_gets(
     assert [finding["rule"] for finding in found] == ["ownership"] * is_breach
 
 
+def test_a_member_that_joined_after_a_newer_generation_shows_that_the_count_began_anew(tmp_path: Path) -> None:
+    """Its first assignment names the partition among those that it owns, without an offset."""
+    text = "{c.group.id=g d.group.id=g e.group.id=g} p:a@0 e:group=else^4 c:subscribe c:group=else^3+0 d:group=0^3"
+    judged = judge(text, tmp_path, rules=("ownership",))
+    assert (judged.findings, judged.verdict["verdict"]) == ([], "unknown")
+
+
 def test_rules_of_membership_and_their_twins_agree(tmp_path: Path) -> None:
     selection = Selection(14)
     for seed in range(3000 if IS_CAMPAIGN else 1500):

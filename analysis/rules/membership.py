@@ -211,7 +211,7 @@ def _unsure_generations(p: Partition, group: Group) -> str:
     goes_back = seen.select((pl.col("generation") < pl.col("generation").cum_max().over("process")).any()).item()
     # Or a process that joined after a newer generation was known got an older one.
     highest = seen.select(known="completed", highest=pl.col("generation").cum_max())
-    assigned = p.marks.filter(pl.col("group"), group.is_member, kind="assign", outcome="ok")
+    assigned = p.marks.filter(pl.col("group"), group.is_member, pl.col("kind").is_in(["assign", "owned"]), outcome="ok")
     joined = _with_joined(assigned.select("process", GENERATION, "completed"), p, group, at="completed")
     joined = joined.drop_nulls().sort("joined")
     later = joined.join_asof(highest, left_on="joined", right_on="known", check_sortedness=False)
