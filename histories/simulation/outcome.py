@@ -39,10 +39,10 @@ class Outcome:
 def outcome(cluster: Cluster, scenario: Scenario) -> Outcome:
     """The broken invariants and the causes of losses of a finished run."""
     breaks: dict[str, str] = {}
-    for name, (check, _) in INVARIANTS.items():
+    for name, invariant in INVARIANTS.items():
         if name in ONLY_IF_EXPECTED and name not in scenario.breaks:
             continue
-        found = check(cluster)
+        found = invariant.check(cluster)
         if found:
             breaks[name] = found[0].text
     return Outcome(breaks, tuple(dict.fromkeys(one.cause for one in losses(cluster))))

@@ -109,7 +109,7 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
     table = ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)]
     lines = ["\n".join(table)]
     for name, text in result.breaks.items():
-        lines.append(f"**{name}** ({INVARIANTS[name][1]}) is broken: {text}.")
+        lines.append(f"**{name}** ({INVARIANTS[name].text}) is broken: {text}.")
     if not result.breaks:
         lines.append("Every invariant holds.")
     return "\n\n".join(lines)

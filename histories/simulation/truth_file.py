@@ -63,9 +63,9 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
     for partition in range(config.data_partitions):
         log = cluster.leader_log(partition)
         if log is not None:
-            twice, late = find_repeats(log, partition)
-            duplicates += twice
-            reordered += late
+            repeats = find_repeats(log, partition)
+            duplicates += repeats.duplicates
+            reordered += repeats.reordered
     if config.compacts:
         duplicates = _with_values(config, duplicates)
     ledger = cluster.ledger

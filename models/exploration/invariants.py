@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from ..replication.acks import Ranges
 from ..replication.cluster import Cluster
@@ -70,14 +71,15 @@ def no_divergence(cluster: Cluster) -> list[Breach]:
     ]
 
 
-def _repeats(cluster: Cluster, name: str, which: int) -> list[Breach]:
-    """Values that are in a final log twice (`which` 0), or after later ones of their producer (1)."""
+def _repeats(cluster: Cluster, name: str) -> list[Breach]:
+    """Values that are in a final log twice (no-duplicates), or after later ones of their producer (no-reordering)."""
     found: list[Breach] = []
     for partition in range(cluster.config.data_partitions):
         log = cluster.leader_log(partition)
         if log is None:
             continue
-        for one in find_repeats(log, partition)[which]:
+        repeats = find_repeats(log, partition)
+        for one in repeats.duplicates if name == "no-duplicates" else repeats.reordered:
             end = one.first + one.count
             values = f"value {one.first}" if one.count == 1 else f"values {one.first} to {end - 1}"
             found_at = f"at {offsets(one.offset, one.offset + one.count)}"
@@ -143,36 +145,53 @@ def _recorded(name: str) -> Callable[[Cluster], list[Breach]]:
     return check
 
 
-INVARIANTS: dict[str, tuple[Callable[[Cluster], list[Breach]], str]] = {
-    "no-acknowledged-loss": (no_acknowledged_loss, "an acknowledged record stays in the log"),
-    "no-committed-loss": (
+class Invariant(NamedTuple):
+    """A property of every finished run."""
+
+    check: Callable[[Cluster], list[Breach]]
+    text: str
+
+
+INVARIANTS: dict[str, Invariant] = {
+    "no-acknowledged-loss": Invariant(no_acknowledged_loss, "an acknowledged record stays in the log"),
+    "no-committed-loss": Invariant(
         _recorded("no-committed-loss"),
         "a new leader holds every record that was below a leader's high watermark",
     ),
-    "no-divergence": (no_divergence, "in the end all replicas hold the same records"),
-    "one-leader-per-epoch": (_recorded("one-leader-per-epoch"), "one broker leads in a leader epoch"),
-    "no-duplicates": (lambda cluster: _repeats(cluster, "no-duplicates", 0), "no value is in a log twice"),
-    "no-reordering": (lambda cluster: _repeats(cluster, "no-reordering", 1), "a producer's values keep their order"),
-    "no-false-shrink": (_recorded("no-false-shrink"), "no follower that catches up in time is removed from the ISR"),
-    "no-stale-read": (_recorded("no-stale-read"), "a poll returns what was acknowledged before it"),
-    "no-consumer-loss": (no_consumer_loss, "a consumer handles every record"),
-    "newest-value-stays": (newest_value_stays, "a key of a compacted topic keeps its newest value"),
-    "one-owner": (
+    "no-divergence": Invariant(no_divergence, "in the end all replicas hold the same records"),
+    "one-leader-per-epoch": Invariant(_recorded("one-leader-per-epoch"), "one broker leads in a leader epoch"),
+    "no-duplicates": Invariant(lambda cluster: _repeats(cluster, "no-duplicates"), "no value is in a log twice"),
+    "no-reordering": Invariant(
+        lambda cluster: _repeats(cluster, "no-reordering"), "a producer's values keep their order"
+    ),
+    "no-false-shrink": Invariant(
+        _recorded("no-false-shrink"), "no follower that catches up in time is removed from the ISR"
+    ),
+    "no-stale-read": Invariant(_recorded("no-stale-read"), "a poll returns what was acknowledged before it"),
+    "no-consumer-loss": Invariant(no_consumer_loss, "a consumer handles every record"),
+    "newest-value-stays": Invariant(newest_value_stays, "a key of a compacted topic keeps its newest value"),
+    "one-owner": Invariant(
         one_owner,
         "in a generation of a group, or with KIP-848 among members that are not fenced, a partition has one owner",
     ),
-    "no-fenced-commit": (no_fenced_commit, "members of an older generation or member epoch commit nothing"),
-    "no-commit-loss": (no_commit_loss, "a group's acknowledged commit stays"),
-    "atomic-transactions": (atomic_transactions, "a transaction is visible in all of its partitions or in none"),
-    "no-aborted-read": (no_aborted_read, "read_committed consumers read committed transactions alone"),
-    "no-hanging-transaction": (no_hanging_transaction, "no transaction holds the last stable offset back for ever"),
-    "exactly-once": (exactly_once, "a group that copies records commits one copy of each record that it handles"),
-    "at-least-once": (at_least_once, "a group that copies records leaves out none that it handles"),
-    "one-producer-epoch": (one_producer_epoch, "once a producer epoch is granted, no older one writes"),
+    "no-fenced-commit": Invariant(no_fenced_commit, "members of an older generation or member epoch commit nothing"),
+    "no-commit-loss": Invariant(no_commit_loss, "a group's acknowledged commit stays"),
+    "atomic-transactions": Invariant(
+        atomic_transactions, "a transaction is visible in all of its partitions or in none"
+    ),
+    "no-aborted-read": Invariant(no_aborted_read, "read_committed consumers read committed transactions alone"),
+    "no-hanging-transaction": Invariant(
+        no_hanging_transaction, "no transaction holds the last stable offset back for ever"
+    ),
+    "exactly-once": Invariant(
+        exactly_once, "a group that copies records commits one copy of each record that it handles"
+    ),
+    "at-least-once": Invariant(at_least_once, "a group that copies records leaves out none that it handles"),
+    "one-producer-epoch": Invariant(one_producer_epoch, "once a producer epoch is granted, no older one writes"),
 }
 
 
 def breaches(cluster: Cluster, names: Iterable[str]) -> dict[str, list[Breach]]:
     """The breaches of these invariants in a finished run."""
-    found = {name: INVARIANTS[name][0](cluster) for name in names}
+    found = {name: INVARIANTS[name].check(cluster) for name in names}
     return {name: some for name, some in found.items() if some}

@@ -12,6 +12,7 @@ from ..replication.scenario import Scenario
 from .invariants import INVARIANTS
 
 MIN_CHANGE = 100 * MS  # of the time or the duration of a fault
+Fails = Callable[[Scenario], bool]  # whether a run of the scenario breaks the invariant
 
 
 def shrink(scenario: Scenario, invariant: str, max_runs: int = 1000) -> tuple[Scenario, int]:
@@ -27,7 +28,7 @@ def shrink(scenario: Scenario, invariant: str, max_runs: int = 1000) -> tuple[Sc
             return False
         runs += 1
         try:
-            return bool(INVARIANTS[invariant][0](candidate.run()))
+            return bool(INVARIANTS[invariant].check(candidate.run()))
         except ConfigError:
             return False  # for example a fault of a broker that was removed
 
@@ -40,9 +41,6 @@ def shrink(scenario: Scenario, invariant: str, max_runs: int = 1000) -> tuple[Sc
             if smaller is not None:
                 best, progress = smaller, True
     return best, runs
-
-
-Fails = Callable[[Scenario], bool]
 
 
 def _fewer_faults(scenario: Scenario, fails: Fails) -> Scenario | None:
@@ -131,7 +129,7 @@ def _fewer_nodes(scenario: Scenario, fails: Fails) -> Scenario | None:
 
 
 def _rounder_times(scenario: Scenario, fails: Fails) -> Scenario | None:
-    """Round times for the reader to the coarsest unit, from a second to a millisecond, that keeps the breach."""
+    """Round times, for the reader, to the coarsest unit from a second to a millisecond that keeps the breach."""
     best: Scenario | None = None
     for index in range(len(scenario.faults)):
         for field_name in ("at", "lasts"):

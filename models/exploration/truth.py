@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from operator import attrgetter
+from typing import NamedTuple
 
 from ..replication.acks import Ack, Ranges, missing_parts, value_ranges
 from ..replication.cluster import Cluster
@@ -18,7 +19,8 @@ from ..replication.storage.batches import Batch
 from ..replication.storage.replica_log import ReplicaLog
 from .compaction_truth import Newest
 
-Divergences = dict[int, dict[tuple[int, int], Ranges]]  # partition -> pair of brokers -> offsets
+OffsetRanges = list[tuple[int, int]]  # first and last offset, both included
+Divergences = dict[int, dict[tuple[int, int], OffsetRanges]]  # partition -> pair of brokers -> offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,13 @@ class Repeat:
     count: int
     offset: int
     earlier: int  # offset of the first copy; -1 for a reordering
+
+
+class Repeats(NamedTuple):
+    """The repeated values of one log: in it twice, and in it once but after later ones."""
+
+    duplicates: list[Repeat]
+    reordered: list[Repeat]
 
 
 def losses(cluster: Cluster) -> list[LostAck]:
@@ -165,15 +174,14 @@ def _is_in_order(acks: Iterable[Ack]) -> bool:
     return True
 
 
-def find_repeats(log: ReplicaLog, partition: int) -> tuple[list[Repeat], list[Repeat]]:
+def find_repeats(log: ReplicaLog, partition: int) -> Repeats:
     """The duplicates and the reorderings in one log."""
-    duplicates: list[Repeat] = []
-    reordered: list[Repeat] = []
-    seen: dict[int, _Ranges] = {}
+    repeats = Repeats([], [])
+    seen: dict[int, _ProducerValues] = {}
     for batch in (part for whole in log.batches() for part in whole.parts()):
         if batch.end <= log.start or batch.producer < 0:
             continue  # deleted with its segment still there, or a transaction marker
-        ranges = seen.setdefault(batch.producer, _Ranges())
+        ranges = seen.setdefault(batch.producer, _ProducerValues())
         end = batch.values_end
         place = bisect_right(ranges.firsts, batch.first)
         if place == len(ranges.firsts) and (not place or ranges.ends[-1] <= batch.first):
@@ -192,14 +200,14 @@ def find_repeats(log: ReplicaLog, partition: int) -> tuple[list[Repeat], list[Re
             shared = min(end, ranges.ends[earlier]) - first
             before = ranges.offsets[earlier] + first - ranges.firsts[earlier]
             offset = batch.base + first - batch.first
-            duplicates.append(Repeat(partition, batch.producer, first, shared, offset, before))
+            repeats.duplicates.append(Repeat(partition, batch.producer, first, shared, offset, before))
         else:
             ranges.insert(place, batch.first, end, batch.base)
-            reordered.append(Repeat(partition, batch.producer, batch.first, end - batch.first, batch.base, -1))
-    return duplicates, reordered
+            repeats.reordered.append(Repeat(partition, batch.producer, batch.first, end - batch.first, batch.base, -1))
+    return repeats
 
 
-class _Ranges:
+class _ProducerValues:
     """A producer's values in a log: sorted ranges, each with the offset of its first value.
 
     Arrays, because two producers that alternate leave as many ranges as batches.
@@ -220,9 +228,9 @@ class _Ranges:
         return self.offsets[-1] + self.ends[-1] - self.firsts[-1] == batch.base
 
 
-def conflicting_offsets(one: ReplicaLog, other: ReplicaLog) -> Ranges:
-    """Ranges of offsets (inclusive) at which two logs have different records."""
-    found: Ranges = []
+def conflicting_offsets(one: ReplicaLog, other: ReplicaLog) -> OffsetRanges:
+    """The offsets at which two logs have different records."""
+    found: OffsetRanges = []
     offset = max(one.start, other.start)
     limit = min(one.end, other.end)
     while offset < limit:
@@ -231,7 +239,7 @@ def conflicting_offsets(one: ReplicaLog, other: ReplicaLog) -> Ranges:
         assert right is not None
         end = min(left.end, right.end, limit)
         if left.removed or right.removed:
-            end = offset + 1  # offset by offset
+            end = offset + 1  # in a compacted batch each offset is compared alone
         same = (
             left.producer == right.producer
             and left.first - left.base == right.first - right.base

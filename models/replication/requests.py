@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .network import Connection
 from .producer_batch import ProducerBatch
@@ -49,6 +49,13 @@ class Request:
     closed: bool = field(default=False, init=False)  # the requester has the response, or no longer waits for it
 
 
+class Verification(NamedTuple):
+    """Whether the coordinator has the transaction of a batch (KIP-890)."""
+
+    error: str | None  # None: the coordinator has not responded
+    last_marker: int  # the offset of the producer's last marker when the leader requested it; -1: none
+
+
 @dataclass(slots=True, eq=False)
 class ProduceRequest(Request):
     """Batches for partitions that one broker leads; `results` are set as they are replicated."""
@@ -58,8 +65,7 @@ class ProduceRequest(Request):
     deadline: int = field(default=0, init=False)  # set by the broker: until when it waits for replicas
     results: list[tuple[str, int]] = field(init=False)  # error, base offset
     undecided: int = field(default=0, init=False)  # batches without a result
-    # Of batches whose transaction the coordinator verified: error, and the producer's last marker before it (KIP-890).
-    verified: dict[int, tuple[str, int]] | None = field(default=None, init=False)
+    verified: dict[int, Verification] | None = field(default=None, init=False)  # by index of a batch
 
     def __post_init__(self) -> None:
         self.results = [(TIMED_OUT, -1)] * len(self.batches)

@@ -17,8 +17,8 @@ from .run import Run
 from .variants import VARIANTS
 
 LAG_MAX_MESSAGES = "replica.lag.max.messages"
-# The defaults of settings that a scenario does not set: those of 4.1, so that variants differ only in their rules, or
-# those of the variant's own version.
+# `Scenario.defaults`: settings that a scenario leaves out have the defaults of Kafka 4.1, so that variants differ only
+# in their rules, or those of the variant's own version.
 LATEST, OWN_VERSION = "4.1", "version"
 
 

@@ -185,4 +185,4 @@ def test_fetchers_share_the_partitions_of_a_leader_and_survive_faults() -> None:
     cluster = run(options, Fault(1100 * MS, "crash", (1,), SECOND), Fault(1500 * MS, "pause", (2,), SECOND))
     assert cluster.final
     assert sorted(cluster.brokers[3].fetchers.fetchers) == [(1, 0), (1, 1), (2, 0), (2, 1)]
-    assert [found for check, _ in INVARIANTS.values() if (found := check(cluster))] == []
+    assert [found for invariant in INVARIANTS.values() if (found := invariant.check(cluster))] == []

@@ -42,7 +42,7 @@ def test_it_finds_shrinks_and_replays_the_loss_of_kip_101(tmp_path: Path) -> Non
     assert "1 acknowledged record lost" in (tmp_path / "found.svg").read_text(encoding="utf-8")
     assert 1 <= len(scenario.faults) <= 4
     assert scenario.config().ops < 60
-    found = INVARIANTS[LOSS][0](scenario.run())
+    found = INVARIANTS[LOSS].check(scenario.run())
     assert "high-watermark-truncation" in found[0].text
     replay = invoke("simulate", "--config", out, "--out", tmp_path / "run")
     assert replay.exit_code == 0, replay.output
@@ -59,14 +59,14 @@ def test_a_shrunk_scenario_needs_each_of_its_faults() -> None:
     small, _ = shrink(space.scenario(seed), LOSS)
     for index in range(len(small.faults)):
         fewer = small.with_faults(small.faults[:index] + small.faults[index + 1 :])
-        assert not INVARIANTS[LOSS][0](fewer.run())
+        assert not INVARIANTS[LOSS].check(fewer.run())
 
 
 def test_shrinking_moves_faults_and_shortens_them() -> None:
     """The same schedule some seconds earlier, with a few records, breaks the invariant too."""
     scenario = Space("high-watermark").scenario(794)
     small, tries = shrink(scenario, LOSS)
-    assert INVARIANTS[LOSS][0](small.run())
+    assert INVARIANTS[LOSS].check(small.run())
     assert small.config().ops <= 3 < scenario.config().ops
     assert small.config().consumers == 0
     assert small.faults[0].at < SECOND < scenario.faults[0].at
@@ -74,7 +74,7 @@ def test_shrinking_moves_faults_and_shortens_them() -> None:
     assert tries < 200
     patient, few = shrink(scenario, LOSS, 5)
     assert few == 5
-    assert INVARIANTS[LOSS][0](patient.run())
+    assert INVARIANTS[LOSS].check(patient.run())
 
 
 def test_a_search_that_finds_nothing_reports_how_many_schedules_it_ran() -> None:
@@ -165,7 +165,7 @@ def test_a_narrative_that_is_too_long_keeps_what_broke() -> None:
     events: list[ClusterEvent] = []
     tracer = Tracer()
     cluster = scenario.run(tracer, events.append, prepare=tracer.attach)
-    found = INVARIANTS[LOSS][0](cluster)
+    found = INVARIANTS[LOSS].check(cluster)
     long, short = (narrate(cluster, events, tracer, found, limit) for limit in (10_000, 30))
     assert len(short) < len(long)
     assert any("events omitted" in line for line in short)
@@ -247,7 +247,7 @@ def test_the_narrative_of_a_reordering_names_the_batch_that_overtook() -> None:
     seed = explore(space, range(100), ("no-reordering",), True).first["no-reordering"][0]
     scenario = replace(space.scenario(seed), breaks=("no-reordering",))
     lines, cluster = narrate_scenario(scenario)
-    breach = INVARIANTS["no-reordering"][0](cluster)[0]
+    breach = INVARIANTS["no-reordering"].check(cluster)[0]
     log = cluster.leader_log(breach.partition)
     assert log is not None
     late = log.at(breach.base)

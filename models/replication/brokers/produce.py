@@ -80,7 +80,7 @@ class ProduceHandler(BrokerPart):
             self._network.reset(request)
             return
         verifier = self.verifier
-        if verifier is not None and verifier.holds(request):
+        if verifier is not None and verifier.hold_back(request):
             return
         process, manager, acks = self._process, self._manager, request.acks
         replicas, limit = manager.replicas, self._config.max_message_bytes

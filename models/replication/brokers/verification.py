@@ -1,6 +1,6 @@
 """How a leader verifies a producer's transaction with the coordinator before it appends the transaction's first batch.
 
-It is KIP-890 (AddPartitionsToTxnManager). With transactions v2 the request also adds the partition to the transaction.
+With transactions v2 the request also adds the partition to the transaction. Source: KIP-890, AddPartitionsToTxnManager.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..coordinators.transaction_requests import ADD, TransactionRequest
 from ..partition_state import NO_LEADER
 from ..ports import Inboxes
 from ..producer_batch import ProducerBatch
-from ..requests import ProduceRequest
+from ..requests import ProduceRequest, Verification
 from ..storage.transactions import FIRST_TRANSACTIONAL, MARKER
 from .part import BrokerPart
 
@@ -21,11 +21,12 @@ UNAVAILABLE = "COORDINATOR_NOT_AVAILABLE"  # the producer tries again
 
 @dataclass(slots=True, eq=False)
 class Verifier(BrokerPart):
-    """Holds produce requests back until the coordinator verified each of their batches."""
+    """Holds produce requests back until the coordinator has verified their transactions."""
 
     _inboxes: Inboxes
     _leader_of: Callable[[int], int]
     _append: Callable[[ProduceRequest], None]
+    # By request to the coordinator: the request of the producer, and the index of the batch.
     _waiting: dict[TransactionRequest, tuple[ProduceRequest, int]] = field(default_factory=dict, init=False)
 
     def restart(self) -> None:
@@ -36,24 +37,24 @@ class Verifier(BrokerPart):
         """The requests that are held back."""
         return [request for request, _ in self._waiting.values()]
 
-    def holds(self, request: ProduceRequest) -> bool:
-        """Whether this request must wait. If so, it is appended later."""
+    def hold_back(self, request: ProduceRequest) -> bool:
+        """Have new transactions verified. Returns whether the request waits for that; then it is appended later."""
         if request.verified is not None:
             return False
-        first = [index for index, batch in enumerate(request.batches) if self._opens_transaction(batch)]
-        request.verified = {}
-        for index in first:
-            self._send_request(request, index)
-        return not self._is_verified(request, first)
+        request.verified = {
+            index: self._verify(request, index)
+            for index, batch in enumerate(request.batches)
+            if self._opens_transaction(batch)
+        }
+        return not self._is_verified(request)
 
     def error(self, request: ProduceRequest, index: int) -> str:
-        """The coordinator's error for a batch, also if a marker ended the transaction meanwhile."""
-        batch = request.batches[index]
-        found = (request.verified or {}).get(index)
-        if found is None:
+        """The error for a batch: the coordinator's, or that a marker ended the transaction meanwhile; empty: none."""
+        verification = (request.verified or {}).get(index)
+        if verification is None:
             return ""
-        error, marker = found
-        return error or ("" if self._last_marker(batch) == marker else UNAVAILABLE)
+        was_ended = self._last_marker(request.batches[index]) != verification.last_marker
+        return verification.error or (UNAVAILABLE if was_ended else "")
 
     def expire(self, now: int) -> None:
         """Give up verifications without a response within request.timeout.ms."""
@@ -76,33 +77,30 @@ class Verifier(BrokerPart):
         return -1 if replica is None else replica.log.transactions.markers.get(batch.pid, -1)
 
     @staticmethod
-    def _is_verified(request: ProduceRequest, first: Iterable[int]) -> bool:
-        assert request.verified is not None
-        return all(request.verified[index][0] != "waiting" for index in first)
+    def _is_verified(request: ProduceRequest) -> bool:
+        return all(verification.error is not None for verification in (request.verified or {}).values())
 
-    def _send_request(self, request: ProduceRequest, index: int) -> None:
+    def _verify(self, request: ProduceRequest, index: int) -> Verification:
+        """Send a request to the coordinator, if there is one."""
         batch = request.batches[index]
-        assert request.verified is not None
         marker = self._last_marker(batch)
         leader = self._leader_of(self._config.transaction_log)
         if leader == NO_LEADER:
-            request.verified[index] = (UNAVAILABLE, marker)
-            return
-        request.verified[index] = ("waiting", marker)
-        callbacks, is_v2 = (self._on_response, self._on_closed), self._rules.bumps_epoch_at_end()
+            return Verification(UNAVAILABLE, marker)
+        to, callbacks = (leader, self._inboxes[leader]), (self._on_response, self._on_closed)
         content = (ADD, "", batch.pid, batch.producer_epoch, (batch.partition,))
-        question = self._send(
-            TransactionRequest, leader, self._inboxes[leader], *callbacks, *content, verify_only=not is_v2
-        )
-        self._waiting[question] = (request, index)
+        is_v2 = self._rules.bumps_epoch_at_end()
+        sent = self._send(TransactionRequest, *to, *callbacks, *content, verify_only=not is_v2)
+        self._waiting[sent] = (request, index)
+        return Verification(None, marker)
 
     def _on_response(self, response: TransactionRequest) -> None:
         if not self._process.defer(self._on_response, response):
             self._on_verified(response)
 
-    def _on_closed(self, question: TransactionRequest) -> None:
-        question.error = UNAVAILABLE
-        self._on_response(question)
+    def _on_closed(self, request: TransactionRequest) -> None:
+        request.error = UNAVAILABLE
+        self._on_response(request)
 
     def _on_verified(self, response: TransactionRequest) -> None:
         held = self._waiting.pop(response, None)
@@ -110,6 +108,6 @@ class Verifier(BrokerPart):
             return
         request, index = held
         assert request.verified is not None
-        request.verified[index] = (response.error, request.verified[index][1])
-        if self._is_verified(request, request.verified):
+        request.verified[index] = request.verified[index]._replace(error=response.error)
+        if self._is_verified(request):
             self._append(request)

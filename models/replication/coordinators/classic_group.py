@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..requests import NOT_LEADER
-from .group_members import Assigned, Group, GroupMembers
+from .group_members import Group, GroupMembers
 from .group_requests import (
     COMMIT,
     FENCED_INSTANCE,
@@ -29,6 +29,7 @@ from .group_requests import (
     SYNC,
     TXN_COMMIT,
     UNKNOWN_MEMBER,
+    AssignedMember,
     GroupRecord,
     GroupRequest,
 )
@@ -59,9 +60,9 @@ class ClassicGroup(GroupMembers):
     def __init__(self, group: Group) -> None:
         super().__init__(group)
         self._state, self._leader = EMPTY, ""
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, Member] = {}  # by member id
         self._static: dict[str, str] = {}  # group.instance.id -> member (KIP-345)
-        self._assigned_last: tuple[Assigned, ...] = ()  # the last assignment in the log
+        self._last_assignment: tuple[AssignedMember, ...] = ()  # the last assignment in the log
         self._earliest = 0  # when a rebalance may complete
         self._latest = 0  # when it completes without the members that did not join
 
@@ -69,21 +70,22 @@ class ClassicGroup(GroupMembers):
 
     def replay(self, record: GroupRecord) -> None:
         if record.is_tombstone:
-            self._group.generation, self._leader, self._assigned_last = 0, "", ()
+            self._group.generation, self._leader, self._last_assignment = 0, "", ()
         elif record.assignment is not None:
             self._group.generation, self._leader = record.generation, record.member
-            self._assigned_last, self._group.empty_since = record.assignment, record.time
+            self._last_assignment, self._group.empty_since = record.assignment, record.time
 
     def begin_sessions(self, now: int) -> int:
         session = now + self._config.group_session
         self._members = {
-            name: Member(client, mine, session, assignment=mine) for name, client, mine in self._assigned_last
+            each.name: Member(each.client, each.partitions, session, assignment=each.partitions)
+            for each in self._last_assignment
         }
-        instances = ((self._config.instance_of(client), name) for name, client, _ in self._assigned_last)
-        self._static = {instance: name for instance, name in instances if instance}
+        instances = {self._config.instance_of(each.client): each.name for each in self._last_assignment}
+        self._static = {instance: name for instance, name in instances.items() if instance}
         self._state = STABLE if self._members else EMPTY
         if len(self._members) > self._config.classic_group_size:
-            self._prepare_rebalance()  # the last members to join again are refused
+            self.prepare_rebalance()  # the last members to join again are refused
         return len(self._members)
 
     def parked(self) -> list[GroupRequest]:
@@ -148,7 +150,7 @@ class ClassicGroup(GroupMembers):
             self._respond_joined(name, member)
             return
         if self._state != PREPARING:
-            self._prepare_rebalance()
+            self.prepare_rebalance()
         self._try_complete_join()
 
     def _has_room(self, name: str) -> bool:
@@ -180,7 +182,7 @@ class ClassicGroup(GroupMembers):
         self._members[name] = Member(request.client, (), now, request, assignment=former.assignment)
         if self._state != STABLE:
             if self._state == COMPLETING:
-                self._prepare_rebalance()
+                self.prepare_rebalance()
             self._try_complete_join()
             return
         self._process.report("static-member-replaced", old, name, self._group.generation)
@@ -198,7 +200,7 @@ class ClassicGroup(GroupMembers):
 
         self._group.write([record], stored)
 
-    def _prepare_rebalance(self) -> None:
+    def prepare_rebalance(self) -> None:
         """Begin a rebalance: wait until all members have joined again."""
         now, config = self._process.loop.now, self._config
         self._earliest = now + (config.group_delay if self._state in (EMPTY, DEAD) else 0)
@@ -260,8 +262,10 @@ class ClassicGroup(GroupMembers):
 
     def _record(self, assignments: Mapping[str, tuple[int, ...]]) -> GroupRecord:
         """The record of the generation, with the partitions of each member."""
-        shares = tuple((name, member.client, assignments.get(name, ())) for name, member in self._members.items())
-        return GroupRecord(self._group.generation, self._leader, shares, time=self._process.loop.now)
+        assigned = tuple(
+            AssignedMember(name, member.client, assignments.get(name, ())) for name, member in self._members.items()
+        )
+        return GroupRecord(self._group.generation, self._leader, assigned, time=self._process.loop.now)
 
     def _stored(self, record: GroupRecord, error: str, base: int) -> None:  # noqa: ARG002
         """Send the members their partitions, once the generation is stored."""
@@ -270,17 +274,18 @@ class ClassicGroup(GroupMembers):
         if self._state != COMPLETING or self._group.generation != record.generation:
             return
         if error:
-            self._prepare_rebalance()
+            self.prepare_rebalance()
             return
         self._state = STABLE
-        for name, _client, mine in record.assignment or ():
-            if name in self._members:
-                member = self._members[name]
-                member.assignment = mine
-                if member.sync is not None:
-                    member.sync.assignment = mine
-                    self._group.respond(member.sync)
-                    member.sync = None
+        for assigned in record.assignment or ():
+            member = self._members.get(assigned.name)
+            if member is None:
+                continue
+            member.assignment = assigned.partitions
+            if member.sync is not None:
+                member.sync.assignment = member.assignment
+                self._group.respond(member.sync)
+                member.sync = None
 
     def is_empty(self) -> bool:
         return self._state == EMPTY
@@ -291,24 +296,24 @@ class ClassicGroup(GroupMembers):
 
     # --- conversion from and to a group of KIP-848's protocol
 
-    def assignments(self) -> list[Assigned]:
-        """The members, each with its part of the last assignment.
+    def assignments(self) -> list[AssignedMember]:
+        """The members with their partitions of the last assignment.
 
-        A new rebalance before all members have their parts clears them (resetAndPropagateAssignmentWithError).
+        They have none if a rebalance began before that was stored (resetAndPropagateAssignmentWithError).
         """
-        return [(name, member.client, member.assignment) for name, member in self._members.items()]
+        return [AssignedMember(name, member.client, member.assignment) for name, member in self._members.items()]
 
     def size(self) -> int:
         """The number of members."""
         return len(self._members)
 
     def epochs(self) -> dict[str, int]:
-        """The members, each with the generation."""
+        """The generation, by member."""
         return dict.fromkeys(self._members, self._group.generation)
 
     def tombstones(self) -> list[GroupRecord]:
         """The records that remove the group."""
-        return [GroupRecord(0, "", None, None, self._process.loop.now, is_tombstone=True)]
+        return [GroupRecord(0, time=self._process.loop.now, is_tombstone=True)]
 
     def interrupt(self) -> None:
         """Let the members that wait for others join again (completeAllJoinFutures, completeAllSyncFutures)."""
@@ -319,20 +324,16 @@ class ClassicGroup(GroupMembers):
             member.join = member.sync = None
 
     def dissolve(self) -> None:
-        """The group was converted: it has no members any more."""
+        """Remove all members, as the group was converted."""
         self.interrupt()
         self._members, self._state = {}, DEAD
 
-    def adopt(self, assigned: Sequence[Assigned]) -> GroupRecord:
+    def adopt(self, assigned: Sequence[AssignedMember]) -> GroupRecord:
         """Take the members of a group of KIP-848's protocol. Returns the group's record."""
-        self._assigned_last = tuple(sorted(assigned))
-        self._leader = self._assigned_last[0][0]
+        self._last_assignment = tuple(sorted(assigned))
+        self._leader = self._last_assignment[0][0]
         self.begin_sessions(self._process.loop.now)
-        return self._record({name: mine for name, _, mine in assigned})
-
-    def rebalance(self) -> None:
-        """Let all members join again."""
-        self._prepare_rebalance()
+        return self._record({each.name: each.partitions for each in assigned})
 
     def _drop_member(self, name: str) -> None:
         self._members.pop(name, None)
@@ -341,7 +342,7 @@ class ClassicGroup(GroupMembers):
     def _remove(self, name: str) -> None:
         self._drop_member(name)
         if self._state in (STABLE, COMPLETING):
-            self._prepare_rebalance()
+            self.prepare_rebalance()
         self._try_complete_join()
 
     def tick(self, now: int) -> None:

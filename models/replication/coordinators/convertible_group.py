@@ -143,11 +143,11 @@ class ConvertibleGroup(GroupCoordinator):
             if downgrade.request is not None:
                 self.respond(downgrade.request, NOT_AVAILABLE)
             return False
-        mixed.dissolve(downgrade.request, {name: self.generation for name, *_ in downgrade.members})
+        mixed.dissolve(downgrade.request, {member.name: self.generation for member in downgrade.members})
         self._former.append(mixed)
         self.members = classic
         if downgrade.begins_rebalance:
-            classic.rebalance()
+            classic.prepare_rebalance()
         self._process.report("group-converted", "the classic", self.generation)
         return True
 

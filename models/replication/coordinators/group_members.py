@@ -11,8 +11,6 @@ from ..config import Config
 from .group_ledger import GroupLedger
 from .group_requests import GroupRecord, GroupRequest
 
-Assigned = tuple[str, str, tuple[int, ...]]  # a member, its client, and its partitions
-
 
 class Group(Protocol):
     """The coordinator of a group, as its members see it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..requests import Request
 from .reconciliation import CurrentAssignment
@@ -52,6 +53,14 @@ class GroupRequest(Request):
     assignment: tuple[int, ...] = field(default=(), init=False)
 
 
+class AssignedMember(NamedTuple):
+    """A member of a classic group with its partitions."""
+
+    name: str
+    client: str
+    partitions: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
     """One record of the group's log: a generation with its assignment, or the committed offset of a partition.
@@ -61,7 +70,7 @@ class GroupRecord:
 
     generation: int
     member: str = ""  # the leader of the generation, or the member that committed
-    assignment: tuple[tuple[str, str, tuple[int, ...]], ...] | None = None  # member, its client, partitions
+    assignment: tuple[AssignedMember, ...] | None = None
     offset: tuple[int, int] | None = None  # partition, committed offset
     time: int = 0
     is_tombstone: bool = False

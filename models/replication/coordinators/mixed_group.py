@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from ..config import NEVER
 from .consumer_group import ConsumerGroup, Member, Pending
-from .group_members import Assigned, Group
+from .group_members import Group
 from .group_requests import (
     FENCED_INSTANCE,
     GROUP_FULL,
@@ -31,6 +31,7 @@ from .group_requests import (
     REBALANCING,
     SYNC,
     UNKNOWN_MEMBER,
+    AssignedMember,
     CurrentRecord,
     EpochRecord,
     GroupRecord,
@@ -48,7 +49,7 @@ class Downgrade:
     """What a classic group begins with, when the last member of KIP-848's protocol leaves or is replaced."""
 
     removal: list[GroupRecord]  # the records that remove the group of KIP-848's protocol
-    members: list[Assigned]  # the classic members, each with its target
+    members: list[AssignedMember]  # the classic members, each with its target
     request: GroupRequest | None  # the request to answer once the conversion is replicated
     begins_rebalance: bool
 
@@ -145,7 +146,7 @@ class MixedGroup(ConsumerGroup):
         """Begin without members, in place of a group with these tombstones."""
         self._conversion = tombstones
 
-    def adopt(self, tombstones: list[GroupRecord], assigned: Sequence[Assigned]) -> None:
+    def adopt(self, tombstones: list[GroupRecord], assigned: Sequence[AssignedMember]) -> None:
         """Take the members of a classic group, with its generation as their epoch (ConsumerGroup.fromClassicGroup).
 
         The topic's metadata is taken, too, so a static member that is replaced does not raise the epoch (KAFKA-18687).
@@ -153,15 +154,15 @@ class MixedGroup(ConsumerGroup):
         """
         now, epoch = self._process.loop.now, self._group.generation
         values: list[GroupRecord] = [
-            MemberRecord(0, name, time=now, client=client, instance=self._config.instance_of(client))
-            for name, client, _ in assigned
+            MemberRecord(0, each.name, time=now, client=each.client, instance=self._config.instance_of(each.client))
+            for each in assigned
         ]
         values.append(EpochRecord(epoch, time=now, partitions=self._group.count_partitions()))
-        values += [TargetRecord(epoch, name, time=now, target=mine) for name, _, mine in assigned]
+        values += [TargetRecord(epoch, each.name, time=now, target=each.partitions) for each in assigned]
         values.append(EpochRecord(epoch, time=now, of_target=True))
-        for name, _, mine in assigned:
-            current = CurrentAssignment(epoch, epoch, assigned=mine)
-            values.append(CurrentRecord(epoch, name, time=now, current=current))
+        for each in assigned:
+            current = CurrentAssignment(epoch, epoch, assigned=each.partitions)
+            values.append(CurrentRecord(epoch, each.name, time=now, current=current))
         for record in values:
             self.replay(record)
         for member in self._members.values():
@@ -185,8 +186,8 @@ class MixedGroup(ConsumerGroup):
         size = len(self._members) - 1
         if size == 0 or not self._allows_downgrade(name, size):
             return super()._remove(name, request)
-        members = [(each, member.client, member.target) for each, member in self._members.items() if each != name]
-        return self._downgrade(Downgrade(self._all_tombstones(list(self._members)), members, request, True))
+        tombstones = self._all_tombstones(list(self._members))
+        return self._downgrade(Downgrade(tombstones, self._targets_without(name), request, begins_rebalance=True))
 
     def _replaced(self, replaced: str, request: GroupRequest) -> Downgrade:
         """The downgrade in which a classic process takes the place of a static member of KIP-848's protocol.
@@ -201,11 +202,15 @@ class MixedGroup(ConsumerGroup):
             current = reconcile(current, old.target, self._target_epoch, request.owned, self._is_held)
         request.generation = current.epoch
         joined = CurrentRecord(current.epoch, request.member, time=self._process.loop.now, current=current)
-        others = [(name, each.client, each.target) for name, each in self._members.items() if name != replaced]
-        members = [*others, (request.member, request.client, old.target)]
-        tombstones = self._all_tombstones([name for name, *_ in members])
+        members = [*self._targets_without(replaced), AssignedMember(request.member, request.client, old.target)]
+        tombstones = self._all_tombstones([member.name for member in members])
         removal = [*self._replacement(replaced, request), joined, *tombstones]
         return Downgrade(removal, members, request, begins_rebalance=is_changed)
+
+    def _targets_without(self, leaving: str) -> list[AssignedMember]:
+        """The members except for one, each with its target."""
+        others = {name: member for name, member in self._members.items() if name != leaving}
+        return [AssignedMember(name, member.client, member.target) for name, member in others.items()]
 
     def _all_tombstones(self, names: Sequence[str]) -> list[GroupRecord]:
         """The records that remove these members and the group (ConsumerGroup.createGroupTombstoneRecords)."""
