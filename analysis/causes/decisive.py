@@ -21,8 +21,9 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
     """Facts to add to a proved chain, each dated before the chain's last change of leader or death."""
     if any(fact.kind == "damaged" for fact in chain):
         return []  # what clients read from a damaged copy does not depend on the ISR
-    turns = [fact.time for fact in chain if fact.kind in ("elected", "elected-unclean", "begins", "leaderless", "isr")]
-    until = max((time for time in turns if time is not None), default=lost.last_acked)
+    changes_leader = ("elected", "elected-unclean", "begins", "leaderless", "isr")
+    times = [fact.time for fact in chain if fact.kind in changes_leader and fact.time is not None]
+    until = max(times, default=lost.last_acked)
     if lost.first_acked is None or until is None:
         return []
     changes = _isr_changes(timeline, lost.first_acked, until)
@@ -80,8 +81,10 @@ def _returns(timeline: Timeline, chain: list[Fact], until: int) -> Iterator[Fact
 
 def _ends_of_absence(timeline: Timeline, broker: str | None, since: int, until: int) -> list[Fact]:
     """The starts of a broker between two times, or else the ends of faults on it."""
-    starts = [event.fact for time, event in timeline.life_of(broker) if event.kind == "started"]
-    both = zip(timeline.faults, timeline.fault_facts, strict=True)
-    heals = [fact for fault, fact in both if fault.type == "heal" and broker in fault.nodes]
-    within = [[f for f in facts if f.time is not None and since <= f.time <= until] for facts in (starts, heals)]
-    return within[0] or within[1]
+    starts = [event.fact for _, event in timeline.life_of(broker) if event.kind == "started"]
+    faults = zip(timeline.faults, timeline.fault_facts, strict=True)
+    heals = [fact for fault, fact in faults if fault.type == "heal" and broker in fault.nodes]
+    starts, heals = (
+        [fact for fact in facts if fact.time is not None and since <= fact.time <= until] for facts in (starts, heals)
+    )
+    return starts or heals

@@ -78,7 +78,7 @@ def lost_write(p: Partition) -> Iterator[Result]:
             number += 1
             # Severity and --allow depend on acks, so a finding has one.
             for run in adjacent_runs(together, between, "acks"):
-                yield _loss(p, run, number)
+                yield _lost_write_finding(p, run, number)
 
 
 @lost_write.judged_in_jepsen_by
@@ -294,7 +294,8 @@ def lost_sends(p: Partition) -> pl.DataFrame:
 # Messages.
 
 
-def _loss(p: Partition, run: pl.DataFrame, event: int) -> Finding:
+def _lost_write_finding(p: Partition, run: pl.DataFrame, event: int) -> Finding:
+    """The finding of a run of adjacent lost sends; the records of one `event` were lost together."""
     first, last, one = run.row(0, named=True), run.row(-1, named=True), len(run) == 1
     value, at = short(first["value"]), first["offset"]
     acks = " with acks=1, which waits for no follower" if first["acks"] == "1" else ""

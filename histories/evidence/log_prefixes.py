@@ -1,9 +1,9 @@
 """Lines of brokers' logs without the prefixes that collectors put in front of them, and in Kafka's own layout.
 
 `docker compose logs` writes `kafka-1  | `, `kubectl logs --prefix` writes `[pod/kafka-0/kafka] `, journald a time, the
-host and the unit; `--timestamps` adds a time, and files below /var/log/pods have the stream behind it. One such file
-may hold the lines of several brokers. Strimzi's containers write lines in layouts of their own: with the thread, and
-since Kafka 4.0 without milliseconds (default-logging/KafkaCluster.properties). json_log.py reads lines in JSON.
+host and the unit. `--timestamps` adds a time; files below /var/log/pods have a time and the stream (stdout or stderr).
+A file may hold the lines of several brokers. Strimzi's containers write lines in layouts of their own: with the thread,
+and since Kafka 4.0 without milliseconds (default-logging/KafkaCluster.properties). json_log.py reads lines in JSON.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _PREFIX = re.compile(
 )
 _STRIMZI = re.compile(
     r"(?P<second>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?P<fraction>[,.]\d{3})? +(?P<level>[A-Z]+) +"
-    r"(?:\[[^\[\]]*\] (?P<logger>[\w.$]+):(?:\d+|\?) - )?"  # since Kafka 4.0; the thread is behind the line before
+    r"(?:\[[^\[\]]*\] (?P<logger>[\w.$]+):(?:\d+|\?) - )?"  # since Kafka 4.0; before, logger and thread are at the end
 )
 
 
 def split_prefix(line: str) -> tuple[str, str]:
-    """The name of the source in front of a line, "" without one, and the line in Kafka's own layout."""
+    """The source that a line's prefix names ("" without a prefix), and the rest of the line in Kafka's own layout."""
     found = _PREFIX.match(line)
     assert found is not None  # all of its parts are optional
     return found["service"] or found["pod"] or found["unit"] or "", in_kafkas_layout(line[found.end() :])
@@ -53,9 +53,9 @@ def in_kafkas_layout(line: str) -> str:
 
 
 def heads_of(path: Path) -> dict[str | None, str]:
-    """The first lines of each source in a log, without their prefixes; the source None is a log without prefixes.
+    """The first lines of each source in a log, without prefixes; a log without prefixes has the source None.
 
-    A file that has prefixes is read as a whole: its sources may follow each other. Raises OSError or ValueError.
+    A file with prefixes is read as a whole, as one source may begin after another ends. Raises OSError or ValueError.
     """
     lines = [in_kafkas_layout(line) for line in head_of(path).decode("utf-8", "replace").split("\n")]
     if any(map(STAMP.match, lines)) or not any(STAMP.match(split_prefix(line)[1]) for line in lines):
@@ -74,7 +74,7 @@ def heads_of(path: Path) -> dict[str | None, str]:
 def is_undated(path: Path) -> bool:
     """Whether a file has text, but no line of a broker with a time. Raises OSError or ValueError.
 
-    Of a file at a URI only the first lines may be here, and zeros for the rest.
+    A file at a URI may be fetched in part: then it has its first lines, and zeros instead of the rest.
     """
     is_empty = True
     for line in _lines(path):

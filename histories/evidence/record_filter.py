@@ -30,9 +30,9 @@ class BloomFilter:
 
     def matches(self, buf: Bytes, spans: Ints, offsets: Ints) -> Any:
         """A mask of the records that the history may refer to; batch_loops.decode_v2 fills `spans`."""
-        found = self._contains(buf, spans[:, 4], spans[:, 5], _VALUE) | self._contains(
-            buf, spans[:, 2], spans[:, 3], _KEY
-        )
+        key_starts, key_lengths, value_starts, value_lengths = spans[:, 2:6].T
+        found = self._contains(buf, value_starts, value_lengths, _VALUE)
+        found |= self._contains(buf, key_starts, key_lengths, _KEY)
         if len(self.offsets):
             at = np.searchsorted(self.offsets, offsets)
             found |= self.offsets[np.minimum(at, len(self.offsets) - 1)] == offsets
@@ -62,8 +62,9 @@ def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 def record_filter_of(lookups: pl.DataFrame, compacted: bool | None) -> BloomFilter | None:
     """The filter of all rows of LOOKUPS; None if any record may be referred to.
 
-    Keys only matter on compacted topics, where a later record with the same key replaces one. `compacted` is None if
-    the configuration of the topic is unknown.
+    Any record may be meant if the history has the digest of a value instead of the value (`stand_ins`). Keys only
+    matter on compacted topics, where a later record with the same key replaces one. `compacted` is None if the
+    configuration of the topic is unknown.
     """
     if lookups["stand_ins"].any():
         return None

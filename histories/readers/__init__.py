@@ -1,4 +1,4 @@
-"""One registry of readers: a module for each format of histories.
+"""The readers of histories: one module for each format, listed in READERS.
 
 A reader has NAME, CONTENT and `recognises(head) -> bool`, where `head` holds the first bytes, decompressed. CONTENT
 decides its other function:
@@ -20,11 +20,20 @@ from .unrecognised import is_foreign
 
 __all__ = ["CHECKED", "LOG", "OPERATIONS", "READERS", "TRANSACTIONS", "dialect_of", "readers_of", "recognise"]
 
-_MODULES = (  # in the order of recognition
-    *(native, jepsen, verifiable, elle_append, elle_register),
-    *(register_log, operations_jsonl, operations_edn),
-)
-READERS: dict[str, ModuleType] = {module.NAME: module for module in _MODULES}
+# In the order of recognition.
+READERS: dict[str, ModuleType] = {
+    module.NAME: module
+    for module in (
+        native,
+        jepsen,
+        verifiable,
+        elle_append,
+        elle_register,
+        register_log,
+        operations_jsonl,
+        operations_edn,
+    )
+}
 
 
 def readers_of(*contents: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""Judges the partitions of a batch in one call: small ones are screened together, a large one is judged by itself."""
+"""Partitions observations by topic-partition into batches (`batch_of`), and judges a batch in one call.
+
+The small partitions of a batch are screened together; a large one is judged by itself.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,11 @@ OBSERVATIONS = ("observations", "small", "condensed", "others", "proof")  # kind
 
 
 def batch_of(batches: int) -> Column:
-    """The batch of a block of observations, as `split_small` numbers it; without batches each unit is one."""
+    """The batch of a block of observations, by a hash of its topic-partition, as `split_small` computes it.
+
+    A block of many small partitions has its batch in the column `partition`. Without `batches` each topic-partition is
+    a batch of its own.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     if not batches:

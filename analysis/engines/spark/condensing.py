@@ -20,7 +20,7 @@ from ...screening.condense import wanted_of
 from ...screening.retained import Wanted, condensed
 from ...screening.suspects import suspects_of_range
 from .blocks import BLOCK, Map, pack, to_batches
-from .range_tasks import is_of, of_units, ranges_in
+from .range_tasks import is_block_of, of_units, ranges_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from ...screening.suspects import Borders, Suspects
 
 
-def condense(handed: list[Any], dealt: DataFrame, rest: DataFrame, settings: Settings) -> tuple[list[Unit], DataFrame]:
+def condense(handed: list[Any], placed: DataFrame, rest: DataFrame, settings: Settings) -> tuple[list[Unit], DataFrame]:
     """The partitions that can be condensed, and their blocks of the kinds `condensed` and `others`.
 
-    `handed`: the blocks of their borders, and of the suspects of ranges without rows. `dealt`: the blocks of all ranges
-    (range_tasks.py). `rest`: those of partitions that are in no range.
+    `handed`: the blocks of their borders, and of the suspects of ranges without rows. `placed`: the blocks of all
+    ranges (range_tasks.py). `rest`: those of partitions that are in no range.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     text = settings.to_json()
     borders: dict[Unit, Borders] = {unit: one for kind, unit, _, one in map(_opened, handed) if kind == "borders"}
-    found = of_units(dealt, borders).mapInArrow(_suspecting(text, borders), BLOCK)
+    found = of_units(placed, borders).mapInArrow(_suspecting(text, borders), BLOCK)
     suspects: dict[Unit, dict[int, Suspects | None]] = defaultdict(dict)
     for kind, unit, number, one in map(_opened, [*handed, *found.collect()]):
         if kind == "suspects":
             suspects[unit][number] = one
     every = {unit: wanted_of(suspects[unit], borders[unit]) for unit in borders}
     wanted = {unit: one for unit, one in every.items() if one is not None}
-    retained = of_units(dealt, wanted).mapInArrow(_retaining(text, wanted), BLOCK)
-    return [*wanted], retained.unionByName(rest.filter(is_of(wanted)).withColumn("kind", F.lit("condensed")))
+    retained = of_units(placed, wanted).mapInArrow(_retaining(text, wanted), BLOCK)
+    return [*wanted], retained.unionByName(rest.filter(is_block_of(wanted)).withColumn("kind", F.lit("condensed")))
 
 
 def _opened(row: Any) -> tuple[str, Unit, int, Any]:

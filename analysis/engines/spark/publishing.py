@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SUCCESS, STARTED = "_SUCCESS", "_logjudge_started"
-LIMIT_S = 120  # for a small call; uploads get more
-BYTES_PER_S = 100_000  # that an upload is given time for
+LIMIT_S = 120  # of a call; an upload gets more time by its size
+MIN_UPLOAD_BYTES_PER_S = 100_000
 
 
 class Store(NamedTuple):
@@ -51,7 +51,7 @@ class Store(NamedTuple):
     def put(self, local: Path, name: str) -> None:
         """Copies a local file. Raises ClusterError if that takes too long."""
         source = hadoop_path(self.session, f"file://{local.resolve()}")
-        limit = LIMIT_S + local.stat().st_size / BYTES_PER_S
+        limit = LIMIT_S + local.stat().st_size / MIN_UPLOAD_BYTES_PER_S
         copy = lambda: self.files.copyFromLocalFile(False, True, source[1], self.path(name))  # type: ignore[index]  # noqa: E731
         within(limit, copy, f"{self.uri}/{name}")
 
@@ -61,7 +61,10 @@ class Store(NamedTuple):
 
 
 def check_target(session: SparkSession, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
-    """Raises UsageError for a URI with anything but an earlier result, which has a file `mark`; or ClusterError."""
+    """Raises UsageError if the URI has other files than those of an earlier result; or ClusterError.
+
+    `mark` is a file that each result has; `is_ours` decides by its content.
+    """
     with _hadoop_errors(uri):
         within(LIMIT_S, lambda: _check(_store(session, uri), mark, is_ours), uri)
 
@@ -122,7 +125,7 @@ def _is_inside(name: str) -> bool:
 
 @contextmanager
 def _hadoop_errors(uri: str) -> Iterator[None]:
-    """Turns Hadoop's errors into one sentence. Raises UsageError."""
+    """Raises UsageError, in one sentence, instead of Hadoop's errors."""
     try:
         yield
     except (UsageError, ClusterError):

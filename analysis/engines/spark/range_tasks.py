@@ -39,16 +39,16 @@ def literal(value: Any, kind: str) -> Column:
     return F.from_json(F.lit(json.dumps(value)), kind)
 
 
-def is_of(units: Iterable[Unit]) -> Column:
+def is_block_of(units: Iterable[Unit]) -> Column:
     """Whether a block is of one of these partitions."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    is_one = [(F.col("topic") == topic) & (F.col("partition") == partition) for topic, partition in units]
-    return reduce(lambda one, other: one | other, is_one, F.lit(False))
+    conditions = [(F.col("topic") == topic) & (F.col("partition") == partition) for topic, partition in units]
+    return reduce(lambda one, other: one | other, conditions, F.lit(False))
 
 
 def cut(range_offsets: int, large: list[Unit]) -> Map:
-    """Cuts blocks into ranges; of blocks of many small partitions only the rows of large ones are taken."""
+    """Cuts the blocks of large partitions into ranges, also their rows in blocks of many small partitions."""
 
     def cut_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for row in rows_in(batches):
@@ -68,23 +68,23 @@ def cut(range_offsets: int, large: list[Unit]) -> Map:
 
 
 def by_task(parts: DataFrame, shared: DataFrame, units: Iterable[Unit], tasks: int) -> DataFrame:
-    """The blocks of each range of the units in one task. Each task also has those in no range, and those of all units.
+    """All blocks of a range in one task, with the blocks of its unit that are in no range, and those of all units.
 
-    `parts`: the blocks of `cut`; `shared`: those of no partition. A task has them in the order of `ranges_in`.
+    `parts`: the blocks of `cut`; `shared`: those of no partition. They are sorted as `ranges_in` expects.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     of_range = F.pmod(F.crc32("topic") + F.col("partition") + F.col("range"), F.lit(tasks)).cast("int")
     every = F.sequence(F.lit(0), F.lit(tasks - 1))
     homes = F.when(F.col("range") == REST, every).otherwise(F.array(of_range))
-    blocks = parts.filter(is_of(units)).unionByName(shared.withColumn("range", F.lit(REST)))
-    dealt = blocks.withColumn("task", F.explode(homes)).repartitionById(tasks, "task").drop("task")
-    return dealt.sortWithinPartitions(*UNIT, "range", "turn")
+    blocks = parts.filter(is_block_of(units)).unionByName(shared.withColumn("range", F.lit(REST)))
+    placed = blocks.withColumn("task", F.explode(homes)).repartitionById(tasks, "task").drop("task")
+    return placed.sortWithinPartitions(*UNIT, "range", "turn")
 
 
-def of_units(dealt: DataFrame, units: Iterable[Unit]) -> DataFrame:
+def of_units(placed: DataFrame, units: Iterable[Unit]) -> DataFrame:
     """The blocks of `by_task` that concern some of its units."""
-    return dealt.filter(is_of([*units, _NO_UNIT]))
+    return placed.filter(is_block_of([*units, _NO_UNIT]))
 
 
 class RangeBlocks(NamedTuple):

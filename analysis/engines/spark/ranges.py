@@ -27,7 +27,7 @@ from ...screening.suspects import suspects_of_range
 from .batching import batch_of, common_of
 from .blocks import BLOCK, SCHEMA, Map, in_turn, of_no_partition, to_batches, unpack
 from .condensing import condense
-from .range_tasks import RANGED, UNIT, by_task, cut, is_of, literal, ranges_in
+from .range_tasks import RANGED, UNIT, by_task, cut, is_block_of, literal, ranges_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,29 +60,29 @@ def prove(blocks: DataFrame, large: Mapping[Unit, str], settings: Settings, task
     text = settings.to_json()
     observed = blocks.filter(F.col("kind").isin("observations", "small"))
     batches = sorted({*large.values()})
-    is_large = F.when(F.col("kind") == "small", batch_of(settings.batches).isin(batches)).otherwise(is_of(large))
+    is_large = F.when(F.col("kind") == "small", batch_of(settings.batches).isin(batches)).otherwise(is_block_of(large))
     parts = store(observed.filter(is_large).mapInArrow(cut(settings.range_offsets, [*large]), RANGED))
     shared = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
     size = F.sum(F.length("payload")).alias("size")
     sizes = {(Unit(*row[:2]), row[2]): row[3] for row in parts.groupBy(*UNIT, "range").agg(size).collect()}
     units = [unit for unit in large if sizes.get((unit, REST), 0) <= BYTES_PER_ROW * MAX_REST]
     tasks = min(tasks, len(sizes))
-    dealt = store(by_task(parts, shared, units, tasks))
-    facts = dealt.mapInArrow(_stating(text), BLOCK)
+    placed = store(by_task(parts, shared, units, tasks))
+    facts = placed.mapInArrow(_stating(text), BLOCK)
     rest = parts.filter(F.col("range") == REST).drop("range")
     each = literal([unit._asdict() for unit in units], "array<struct<topic:string,partition:int>>")
     for_all = shared.drop(*UNIT).select("*", F.inline(each))
-    by_unit = facts.unionByName(rest.filter(is_of(units))).unionByName(for_all).repartition(tasks, *UNIT)
+    by_unit = facts.unionByName(rest.filter(is_block_of(units))).unionByName(for_all).repartition(tasks, *UNIT)
     concluded = by_unit.groupBy(*UNIT).applyInArrow(_concluding(text), BLOCK).collect()
     handed = [row for row in concluded if row["kind"] in ("borders", "suspects")]
     proofs = [row.asDict() for row in concluded if row["kind"] in ("proof", "summaries")]
     done = [Unit(row["topic"], row["partition"]) for row in proofs if row["name"] == VALID]
     added = [blocks.sparkSession.createDataFrame(pa.Table.from_pylist(proofs, SCHEMA))] if proofs else []
     if handed:
-        replaced, condensed = condense(handed, dealt, rest, settings)
+        replaced, condensed = condense(handed, placed, rest, settings)
         done += replaced
         added.append(condensed)
-    is_done = F.col("kind").isin("observations", "small") & is_of(done)
+    is_done = F.col("kind").isin("observations", "small") & is_block_of(done)
     return reduce(lambda one, other: one.unionByName(other), [blocks.filter(~is_done), *added])
 
 
