@@ -42,13 +42,13 @@ class Parts:
     context: list[pl.DataFrame] = field(default_factory=list)
     unplaced: list[pl.DataFrame] = field(default_factory=list)
     shared: list[tuple[str, pl.DataFrame]] = field(default_factory=list)  # evidence without a partition, by table
-    waiting: list[pl.DataFrame] = field(default_factory=list)
+    waiting: list[pl.DataFrame] = field(default_factory=list)  # events without a counterpart so far
     quarantine: list[pl.DataFrame] = field(default_factory=list)
     headers: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # of large logs, not decoded yet
     jobs: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # batches of large logs to decode
     damage: list[pl.DataFrame] = field(default_factory=list)  # in brokers' files without a partition
     counts: dict[str, int] = field(default_factory=dict)
-    # Kind and process of `_context`, for run.json's processes.
+    # "events" or "sends", and a process of run.json that the history has events or sends of: rows for `_context`.
     recorded: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, name: str, number: int) -> None:
@@ -77,7 +77,7 @@ def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, 
     """The same as `read_split` for parsed blocks of the split with that number, from line `first_line` on."""
     base = number << 32
     # Sends are paired separately: their table is narrow, and most events are sends.
-    carried: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
+    waiting: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
     lines = first_line
     recorded: set[tuple[str, str]] = set()
     for parsed in blocks:
@@ -86,12 +86,12 @@ def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, 
         for table, events in enumerate((parsed.sends, parsed.others)):
             parts.add("events", len(events))
             placed = events.with_columns(place=pl.col("line") + base).drop("line")
-            both = pl.concat([carried[table], placed], how="diagonal") if len(carried[table]) else placed
-            if not len(both):
+            unpaired = pl.concat([waiting[table], placed], how="diagonal") if len(waiting[table]) else placed
+            if not len(unpaired):
                 _observe(no_rows(OPERATIONS), settings, parts)
                 continue
-            paired = pair(both, settings.dialect)
-            carried[table] = paired.waiting
+            paired = pair(unpaired, settings.dialect)
+            waiting[table] = paired.waiting
             _observe(complete(paired.operations, OPERATIONS), settings, parts)
             parts.leave_out(paired.malformed)
         parts.leave_out(parsed.quarantine.select((pl.col("line") + base).alias("place"), "reason"))
@@ -100,7 +100,7 @@ def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, 
             parts.leave_out(pl.DataFrame(row, schema=QUARANTINED))
         recorded |= parts.recorded
         yield parts
-    last = Parts(waiting=[complete(frame, PLACED_EVENTS) for frame in carried if len(frame)])
+    last = Parts(waiting=[complete(frame, PLACED_EVENTS) for frame in waiting if len(frame)])
     if recorded:
         last.context.append(_context(recorded))
     last.add("lines", lines - first_line)

@@ -53,9 +53,9 @@ def compiled_in_place(function: Function) -> Function:
 
 
 def _compile_inner(function: Function, **options: bool) -> Function:
-    """Compile for compiled callers alone; Python calls the function as it stands.
+    """Compile for compiled callers only; a call from Python runs the function uncompiled.
 
-    Code that unpacks Python objects takes as long to compile as a short function.
+    This leaves out numba's wrapper for calls from Python, which takes as long to compile as a short function.
     """
     dispatcher = _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
     if dispatcher is not function:

@@ -29,11 +29,19 @@ def explain_missed(p: Partition, finding: Finding, losses: Losses) -> Explanatio
     members = {name: about for name, about in p.settings.processes.items() if p.settings.group_of(name) == group}
     earlier = _earlier_record(p, list(members), finding)
     stored = next(committed_at_last(p).filter(group=group).iter_rows(named=True), None)
-    at = (finding.first_offset, finding.last_offset, finding.count)
-    truncation = _truncation_of(p, finding.first_offset, earlier, losses)
-    copies = _commits_in_copies(p, group)
-    since = partial(_deleted, p)
-    missed = Missed(p.topic, p.partition, group, *at, earlier, stored, copies, truncation, since)
+    missed = Missed(
+        p.topic,
+        p.partition,
+        group,
+        finding.first_offset,
+        finding.last_offset,
+        finding.count,
+        earlier=earlier,
+        stored=stored,
+        copies=_commits_in_copies(p, group),
+        truncation=_truncation_of(p, finding.first_offset, earlier, losses),
+        deleted_since=partial(_deleted_since, p),
+    )
     return causes.explain_missed(_group_events(p, [*members]), missed, members)
 
 
@@ -57,7 +65,7 @@ def _commits_in_copies(p: Partition, group: str) -> pl.DataFrame:
     return group_evidence(p).filter(pl.col("kind").is_in(["committed", "removed"]), group=group)
 
 
-def _deleted(p: Partition, offset: int) -> int | None:
+def _deleted_since(p: Partition, offset: int) -> int | None:
     """The earliest time (ns) at which an offset may have been below the log start, if it certainly was at the end."""
     start = log_start(p)
     return int(start.since(np.array([offset]))[0]) if offset < start.certain else None
@@ -84,6 +92,7 @@ def _truncation_of(p: Partition, offset: int, earlier: Record | None, losses: Lo
 
 
 def _group_events(p: Partition, members: Sequence[str]) -> pl.DataFrame:
+    """What these members of a group did with the partition (GROUP_EVENTS)."""
     own = pl.col("process").is_in(members)
     offsets = (pl.col("offset").min().alias("first_offset"), pl.col("offset").max().alias("last_offset"))
     who = (pl.col("completed").alias("time"), pl.col("at").alias("place"), "process")

@@ -144,16 +144,16 @@ def _skips(p: Partition, within: bool) -> Iterator[Result]:
     if not len(jumps(p)):
         return
     ahead = jumps(p).filter(pl.col("offset") > pl.col("expected"), inside=within)
-    polled = cache(lambda process: indeterminate_polls(p, [process]))
+    polls_of = cache(lambda process: indeterminate_polls(p, [process]))
     for row in ahead.iter_rows(named=True):
         uncommitted = p.settings.reads_uncommitted(row["process"])
         held = existing_uncommitted(p) if uncommitted else existing(p)
         passed = held.between(row["expected"], row["offset"], row["completed"])
-        skipped = _there(p, passed, row["completed"], uncommitted)
+        skipped = _present_at(p, passed, row["completed"], uncommitted)
         if not len(skipped):
             continue
-        # No other poll can have returned a record that is missing within one poll.
-        if not within and polled(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
+        # Records that one poll passed over cannot have been returned by another one.
+        if not within and polls_of(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
             yield Unknown(f"a poll of {p.name} by {row['process']} has no known outcome")
             continue
         first, last = int(skipped[0]), int(skipped[-1])
@@ -164,15 +164,15 @@ def _skips(p: Partition, within: bool) -> Iterator[Result]:
         yield _finding(p, row, sentence, (first, last), len(skipped), p.entries_between(first, last)["value"].to_list())
 
 
-def _there(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offsets:
+def _present_at(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offsets:
     """Those offsets that have a record at `time` (ns): it was sent by then, and no truncation removed it."""
     if not len(offsets):
         return offsets
-    held = p.entries_between(int(offsets[0]), int(offsets[-1]))
-    visible = pl.lit(True) if uncommitted else p.committed
-    sent = held.with_columns(sent=p.sends["invoked"].gather(held["send"]).fill_null(0))
-    there = np.unique(sent.filter(visible & (pl.col("sent") <= time))["offset"].to_numpy())
-    return np.setdiff1d(np.intersect1d(there, offsets), vanished(p, there), assume_unique=True)
+    entries = p.entries_between(int(offsets[0]), int(offsets[-1]))
+    is_visible = pl.lit(True) if uncommitted else p.committed
+    entries = entries.with_columns(sent=p.sends["invoked"].gather(entries["send"]).fill_null(0))
+    present = np.unique(entries.filter(is_visible & (pl.col("sent") <= time))["offset"].to_numpy())
+    return np.setdiff1d(np.intersect1d(present, offsets), vanished(p, present), assume_unique=True)
 
 
 def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
@@ -213,7 +213,8 @@ def jumps(p: Partition) -> pl.DataFrame:
     """Polled records that are not at their consumer's position, in the order of time.
 
     Columns: process, offset, value, at, expected (the position before), previous (offset of the record that
-    led there, null after a seek), previous_value, previous_at, inside (same operation), rebalanced. None without rows.
+    led there, null after a seek), previous_value, previous_at, inside (same operation), rebalanced. A frame without
+    rows may have no columns.
     """
     reads = p.reads.with_row_index("row").filter(pl.col("offset").is_not_null())
     if not len(reads):

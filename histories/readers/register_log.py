@@ -36,12 +36,9 @@ def _number(text: str) -> int | None:
 
 def _value(f: str, kind: str, text: str, source: str, line: int) -> Any:
     """The argument or the result of a line. The text of an error, such as :timed-out, is not a value."""
-    if kind in ("info", "fail") and f != "cas":
-        return None
-    match = _PAIR.fullmatch(text) if f == "cas" else None
-    if match:
-        return _number(match[1]), _number(match[2])
-    if f == "cas" and kind in ("info", "fail"):
+    if f == "cas" and (pair := _PAIR.fullmatch(text)):
+        return _number(pair[1]), _number(pair[2])
+    if kind in ("info", "fail"):
         return None
     if f == "cas" or not _NUMBER.fullmatch(text):
         expected = "a pair as [1 2]" if f == "cas" else "a whole number or nil"

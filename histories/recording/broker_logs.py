@@ -13,11 +13,11 @@ _NO_WRITER = "no line has the id of the broker that wrote it"
 
 
 class BrokerLog(NamedTuple):
-    """A log. Without brokers it is left out, for the reason."""
+    """A log with the brokers that wrote it."""
 
     path: Path
-    brokers: list[str]
-    reason: str = ""
+    brokers: list[str]  # empty: `collect` leaves the log out
+    reason: str = ""  # why it is left out
 
 
 def by_number(broker: str) -> tuple[int, str]:
@@ -33,7 +33,7 @@ def is_log(name: str) -> bool:
 def find_logs(root: Path, files: Iterable[Path]) -> Iterator[BrokerLog]:
     """The logs among files below root, each with its brokers.
 
-    A log of several brokers has those of its lines. One without an id has the broker of the folder around it.
+    The brokers are those that the log's lines name, or else the broker of the folder around it.
     """
     logs = sorted(file for file in files if is_log(file.name) or file.name == META)
     found = logs_among(root, logs)

@@ -72,7 +72,7 @@ def losses(cluster: Cluster) -> list[LostAck]:
         acks = ledger.acks[partition]
         above = [(part.since(log.start), loss) for part, loss in ledger.missing_acks(partition, log)]
         newest = Newest(cluster, partition) if cluster.config.compacts else None
-        for whole, loss in [*((part.until(log.start), loss) for part, loss in acks.passed), *above]:
+        for whole, loss in [*((part.until(log.start), loss) for part, loss in acks.lost_before_deletion), *above]:
             parts = [] if whole is None else [whole] if newest is None else newest.parts([whole])
             for part in parts:
                 was_read = _was_polled(polled.get(part.producer, []), part)

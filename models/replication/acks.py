@@ -44,7 +44,7 @@ class Ack(ValueRange):
         )
 
     def is_in(self, log: ReplicaLog) -> bool:
-        """Whether a log has the part of this batch that is not below the log's start."""
+        """Whether a log has this batch, apart from the part below the log's start."""
         return _is_in(log, self.base, self.end, self.producer, self.first)
 
     def part(self, start: int, stop: int) -> Ack:
@@ -64,7 +64,7 @@ class Ack(ValueRange):
 
 
 def _is_in(log: ReplicaLog, base: int, end: int, producer: int, first: int) -> bool:
-    """Whether a log has those of these values that are not below its start."""
+    """Whether a log has these values at these offsets, apart from those below its start."""
     below = max(0, log.start - base)
     return end <= log.start or log.holds(base + below, end, producer, first + below)
 
@@ -74,14 +74,14 @@ class Acks(Rows):
 
     def __init__(self) -> None:
         super().__init__()
-        self.passed: list[tuple[Ack, Loss]] = []  # lost before delete-records reached their offsets
+        self.lost_before_deletion: list[tuple[Ack, Loss]] = []  # before delete-records removed their offsets
         self.losses: dict[int, Loss] = {}  # number of the acknowledgement -> why its records are gone
 
     def __iter__(self) -> Iterator[Ack]:
         return starmap(Ack, self.rows())
 
     def missing_from(self, log: ReplicaLog) -> Iterator[tuple[int, Ack]]:
-        """The numbered batches that a log lacks."""
+        """The batches that a log lacks, each with the number of its acknowledgement."""
         for number, row in enumerate(self.rows()):
             if not _is_in(log, *row[:4]):
                 yield number, Ack(*row)

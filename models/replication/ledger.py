@@ -129,7 +129,7 @@ class Ledger:
         before = log.start
         delete()
         if log.start > before:
-            self.acks[partition].passed += gone
+            self.acks[partition].lost_before_deletion += gone
 
     # --- elections
 

@@ -49,20 +49,23 @@ MIN_TASKS = 4  # that fetch files; large files get more
 Work = Callable[[dict[str, Any], Path], Iterator[pa.RecordBatch]]
 
 
-def all_names(reader: DataFrameReader) -> DataFrameReader:
-    """The reader, set to list all files. By default Spark hides __cluster_metadata-0 and reads folder a=b as column."""
+def list_all_files(reader: DataFrameReader) -> DataFrameReader:
+    """The reader, set to list all files.
+
+    By default Spark hides __cluster_metadata-0, and reads a folder a=b as a column a.
+    """
     return reader.option("recursiveFileLookup", "true").option("ignoredPathSegmentRegex", "")
 
 
-def literal(path: str) -> str:
+def escape_pattern(path: str) -> str:
     """The path, with the characters escaped that Hadoop reads as a pattern."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
 def text_of(session: SparkSession, paths: Iterable[str]) -> DataFrame:
     """Lines of files: value (bytes), path, start (first byte of the split) and size of the file."""
-    reader = all_names(session.read).option("lineSep", "\n")
-    return _with_places(reader.text([literal(path) for path in paths]), "cast(value as binary)")
+    reader = list_all_files(session.read).option("lineSep", "\n")
+    return _with_places(reader.text([escape_pattern(path) for path in paths]), "cast(value as binary)")
 
 
 def _with_places(files: DataFrame, value: str) -> DataFrame:
@@ -209,10 +212,11 @@ def pieces_of(session: SparkSession, root: str, files: Sequence[Stored]) -> Data
         if file.content is None:
             homes.setdefault(f"{root}/{file.name}", []).append(file.home)
     plain = [path for path in homes if not path.endswith(COMPRESSED)]
-    packed = [literal(path) for path in homes if path.endswith(COMPRESSED)]  # brokers' older logs, some megabytes each
+    # Brokers' older logs, some megabytes each.
+    packed = [escape_pattern(path) for path in homes if path.endswith(COMPRESSED)]
     frames = [text_of(session, plain)] if plain else []
     if packed:
-        frames.append(_with_places(all_names(session.read.format("binaryFile")).load(packed), "content"))
+        frames.append(_with_places(list_all_files(session.read.format("binaryFile")).load(packed), "content"))
     if not frames:
         return frame_of(session, [])
     # Without coalesce each file would be a task of its own.

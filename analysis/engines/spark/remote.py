@@ -26,7 +26,18 @@ from ....histories.evidence.parts import Part
 from ....histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES, Split
 from ....histories.readers import CHECKED
 from ....histories.settings import Settings
-from .fetching import COMPRESSED, all_names, by_split, frame_of, joined, literal, pieces_of, staged, task_row, text_of
+from .fetching import (
+    COMPRESSED,
+    by_split,
+    escape_pattern,
+    frame_of,
+    joined,
+    list_all_files,
+    pieces_of,
+    staged,
+    task_row,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -156,7 +167,7 @@ def _plain(uri: str) -> str:
 
 
 def _files(session: SparkSession, uri: str) -> DataFrame:
-    return all_names(session.read.format("binaryFile")).load(literal(uri))
+    return list_all_files(session.read.format("binaryFile")).load(escape_pattern(uri))
 
 
 def _split_files(session: SparkSession, split_bytes: int) -> None:
@@ -195,8 +206,8 @@ def _make_skeleton(session: SparkSession, listing: Listing, skeleton: Path) -> d
 
 def _small_files(session: SparkSession, listing: Listing) -> dict[str, bytes]:
     """The files that the driver reads whole: run.json, checkpoints, and files of properties."""
-    files = all_names(session.read.format("binaryFile")).option("pathGlobFilter", f"{{{','.join(_WHOLE)}}}")
-    found = files.load(literal(f"{listing.base}/{listing.lone}")).where(f"length <= {MAX_CHECKPOINT_BYTES}")
+    files = list_all_files(session.read.format("binaryFile")).option("pathGlobFilter", f"{{{','.join(_WHOLE)}}}")
+    found = files.load(escape_pattern(f"{listing.base}/{listing.lone}")).where(f"length <= {MAX_CHECKPOINT_BYTES}")
     return {path_below(listing.base, row["path"]): bytes(row["content"]) for row in _collected(listing.base, found)}
 
 
