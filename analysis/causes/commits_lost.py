@@ -3,8 +3,8 @@
 The committed offsets of a group are records in one partition of __consumer_offsets. If that log is truncated, or a
 replica without its tail leads it, the coordinator returns an older committed offset, or none.
 
-Needs: an acknowledged commit, and the brokers' final copies of __consumer_offsets: they have an older commit of the
-group for the partition, and none of that offset. Compaction would have removed the older one.
+Needs: an acknowledged commit, and the brokers' final copies of __consumer_offsets, undamaged: they have an older commit
+of the group for the partition, and none of that offset. Compaction would have removed the older one.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ def explain_regression(_: pl.DataFrame, regression: Regression) -> Attempt:
     between = copies.filter(later if until is None else later & (pl.col("dated") <= until + SECOND))
     if len(between):
         return needs(f"which client removed or lowered the committed {about} after {since / 1e9:.3f} s")
+    if not copies["intact"].all():
+        return needs(f"an undamaged copy of __consumer_offsets, as this one may lack the commit of {about}")
     older = copies.filter(kind="committed").filter(pl.col("dated") < since - SECOND)
     if not len(older):
         return needs(f"commits of __consumer_offsets from before the commit of {about}")

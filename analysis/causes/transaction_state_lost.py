@@ -4,9 +4,9 @@ A coordinator notes a transaction in its partition of __transaction_state before
 truncated, or a replica without its tail leads it, the next coordinator does not know the transaction and writes no
 marker. The transaction stays open, or the producer's next marker ends it, also with the other outcome.
 
-Needs: the transaction in the history, and the brokers' final copies of __transaction_state: they have an older
-transaction of the same transactional.id, and none that began while the client was in this one. Compaction would have
-removed the older one.
+Needs: the transaction in the history, and the brokers' final copies of __transaction_state, undamaged: they have an
+older transaction of the same transactional.id, and none that began while the client was in this one. Compaction would
+have removed the older one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ def explain_ending(part: TransactionPart) -> Attempt:
     if part.older_transaction is None:
         return needs(f"transactions of producer {part.producer} in __transaction_state from before this one")
     older = part.older_transaction
+    if not older["intact"]:
+        return needs(f"an undamaged copy of __transaction_state with the transactions of producer {part.producer}")
     text = (
         f"the brokers' copies of __transaction_state have an older transaction of {older['transactional_id']} with"
         f" {part.name}, and none that began while {part.process} wrote these records"

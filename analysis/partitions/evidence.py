@@ -147,14 +147,15 @@ def longest_copies(
 ) -> pl.DataFrame:
     """The rows of coordinators' topics at the end of the run, of each `owner` from the copy of greatest `length`.
 
-    An owner is left out if copies differ in what was `decided` of an `item`, as after an unclean election.
+    Of equal ones an undamaged copy is taken. An owner is left out if copies differ in what was `decided` of an `item`,
+    as after an unclean election.
     """
     rows = rows.filter(snapshot=FINAL)
     if not len(rows):
         return rows
     differ = rows.drop_nulls(decided).group_by(owner, *item).agg(pl.col(decided).n_unique()).filter(pl.col(decided) > 1)
-    copies = rows.group_by(owner, "broker").agg(pl.col(length).max())
-    longest = copies.sort(*length, "broker", descending=[True] * len(length) + [False])
+    copies = rows.group_by(owner, "broker").agg(pl.col(*length).max(), pl.col("intact").all())
+    longest = copies.sort(*length, "intact", "broker", descending=[True] * (len(length) + 1) + [False])
     best = longest.unique(owner, keep="first", maintain_order=True)
     agreed = rows.join(differ, on=owner, how="anti", maintain_order="left")
     return agreed.join(best, on=[owner, "broker"], how="semi", maintain_order="left")

@@ -105,5 +105,6 @@ def _commit(key: Row, value: Row | None, where: Row) -> Row:
 def read_group_log(folder: Path, topics: Iterable[tuple[str, str]] = ()) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables GROUPS and DAMAGE of a folder, both with a column `file` (its name). `topics`: ids and names."""
     replay = _Replay(dict(topics))
-    damage = replay_log(folder, replay.apply)
-    return pl.DataFrame(replay.rows, schema={**GROUPS, "file": pl.String}), damage
+    damage, is_intact = replay_log(folder, replay.apply)
+    table = pl.DataFrame(replay.rows, schema={**GROUPS, "file": pl.String})
+    return table.with_columns(intact=pl.lit(is_intact)), damage

@@ -143,6 +143,7 @@ GROUPS: Schema = {
     "instance": pl.String,  # group.instance.id
     "members": pl.Int32,  # their number, of a generation
     "byte": pl.Int64,
+    "intact": pl.Boolean,  # whether all records of this copy could be read
 }
 
 # One row for each transaction in __transaction_state and each of its partitions.
@@ -167,6 +168,7 @@ TRANSACTIONS: Schema = {
     "last_epoch": pl.Int32,
     "last_time": pl.Int64,
     "byte": pl.Int64,
+    "intact": pl.Boolean,  # whether all records of this copy could be read
 }
 
 # One row for each aborted transaction in the .txnindex of a segment.

@@ -77,5 +77,5 @@ class _Replay:
 def read_transaction_log(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables TRANSACTIONS and DAMAGE of a folder, both with a column `file` (its name)."""
     replay = _Replay()
-    damage = replay_log(folder, replay.apply)
-    return replay.table(), damage
+    damage, is_intact = replay_log(folder, replay.apply)
+    return replay.table().with_columns(intact=pl.lit(is_intact)), damage

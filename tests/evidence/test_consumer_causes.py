@@ -185,13 +185,13 @@ def test_a_position_below_the_log_start_is_reset(events, deleted, cause) -> None
 COPIES = {"kind": pl.String, "offset": pl.Int64, "dated": pl.Int64, "file": pl.String, "byte": pl.Int64}
 
 
-def copies(*rows):
+def copies(*rows, intact=True):
     """Rows of __consumer_offsets: (kind, offset, seconds)."""
     records = [(kind, offset, at * SECOND, "__consumer_offsets-0", 7) for kind, offset, at in rows]
-    return pl.DataFrame(records, schema=COPIES, orient="row")
+    return pl.DataFrame(records, schema=COPIES, orient="row").with_columns(intact=pl.lit(intact))
 
 
-def regression(events, lower, stored=(), higher=0):
+def regression(events, lower, stored=(), higher=0, intact=True):
     """The cause of a regression to 2; each event, a second after the one before, has its index as its place.
 
     `lower` and `higher` are the indices of the two commits or assignments.
@@ -199,7 +199,7 @@ def regression(events, lower, stored=(), higher=0):
     rows = [(at * SECOND, at, *event) for at, event in enumerate(events, 10)]
     frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
     two = [None if index is None else frame.row(index, named=True) for index in (higher, lower)]
-    return explain_regression(frame, Regression("x", 0, "g", 5, *two, copies(*stored)))
+    return explain_regression(frame, Regression("x", 0, "g", 5, *two, copies(*stored, intact=intact)))
 
 
 COMMITTED = ("g1", "commit", 5, None)
@@ -231,6 +231,12 @@ def test_the_cause_of_a_committed_offset_that_went_back(events, lower, stored, c
     assert found.missing or found.prevented_by
     times = [fact.time for fact in found.chain]
     assert times == sorted(times)
+
+
+def test_a_damaged_copy_may_lack_the_commit() -> None:
+    found = regression([COMMITTED, ASSIGNED], 1, [("committed", 2, 5)], intact=False)
+    assert found.cause == "unknown"
+    assert "an undamaged copy of __consumer_offsets, as this one may lack the commit" in " ".join(found.missing)
 
 
 @pytest.mark.parametrize(

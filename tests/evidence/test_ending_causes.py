@@ -22,7 +22,7 @@ from logjudge.models.exploration.matrix import space
 from logjudge.models.exploration.trace import APPEND, Tracer
 from logjudge.models.replication.scenario import Scenario
 
-from .transaction_logs import Events, Step, contact, send, transaction, write_run
+from .transaction_logs import SEGMENT, Events, Step, contact, send, transaction, write_run
 
 DATA = Path(__file__).parent / "data" / "transactions"
 PARTITIONS = [("x", 0), ("x", 1)]
@@ -155,6 +155,20 @@ def test_a_late_write_to_real_brokers_is_named(name: str, rules: set[str], tmp_p
     assert {(one["rule"], one["cause"]) for one in findings} == {(rule, "late-write") for rule in rules}
     [late, *_] = [fact for one in explanations for fact in one["chain"] if fact["kind"] == "records"]
     assert (late["partition"], late["offset"]) == ("x-0", 4)
+
+
+def test_a_damaged_copy_of_transaction_state_proves_no_loss(tmp_path: Path) -> None:
+    case = CASES["__transaction_state lost a transaction"]
+    steps = [*case.steps, ("u", 8, "ongoing", [("x", 1)], (4, 4)), ("u", 8, "complete-commit", [], (5, 4))]
+    folder = write_run(tmp_path, dict(enumerate(case.logs)), case.events, steps)
+    segment = folder / "brokers" / "1" / "data" / "__transaction_state-0" / SEGMENT
+    data = bytearray(segment.read_bytes())
+    data[-20] ^= 1
+    segment.write_bytes(data)
+    _, explanations = causes(folder, case.rule)
+    [missing] = [one["missing"] for one in explanations if one["cause"] == "unknown"]
+    assert any("an undamaged copy of __transaction_state" in text for text in missing)
+    assert {one["cause"] for one in explanations} == {"unknown"}
 
 
 @pytest.mark.parametrize("shift", [-7, -3, -2, 2, 3, 7])
