@@ -46,11 +46,16 @@ def explain_regression(_: pl.DataFrame, regression: Regression) -> Attempt:
     older = copies.filter(kind="committed").filter(pl.col("dated") < since - SECOND)
     if not len(older):
         return needs(f"commits of __consumer_offsets from before the commit of {about}")
-    facts = [regression.committed, _stored(regression, older.row(-1, named=True)), *_read(regression)]
+    facts = [
+        regression.committed,
+        _older_commit_fact(regression, older.row(-1, named=True)),
+        *_assignment_facts(regression),
+    ]
     return Attempt(True, ordered(facts), PREVENTED_BY)
 
 
-def _stored(regression: Regression, row: dict[str, Any]) -> Fact:
+def _older_commit_fact(regression: Regression, row: dict[str, Any]) -> Fact:
+    """The fact that the last commit in the copies is older than the lost one."""
     text = (
         f"the brokers' copies of __consumer_offsets have an older commit of group {regression.group}, of offset"
         f" {row['offset']} of {regression.name}, and none of {regression.offset}"
@@ -59,8 +64,8 @@ def _stored(regression: Regression, row: dict[str, Any]) -> Fact:
     return Fact(text, "committed", row["dated"], **source, partition=regression.name, offset=row["offset"])
 
 
-def _read(regression: Regression) -> list[Fact]:
-    """The fact that the group assigned the lower offset."""
+def _assignment_facts(regression: Regression) -> list[Fact]:
+    """The fact that a member was assigned the lower offset, if it was."""
     lower = regression.lower
     if lower is None:
         return []

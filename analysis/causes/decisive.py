@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..timelines.facts import SECOND, Fact
-from ..timelines.timeline import Timeline
+from ..timelines.timeline import DatedIsr, Timeline
 from .cases import Lost
 from .replica_history import death_facts
 
@@ -28,24 +28,24 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
         return []
     changes = _isr_changes(timeline, lost.first_acked, until)
     replicas = {*timeline.replica_logs.replicas, *(broker for _, isr, _ in timeline.isr for broker in isr)}
-    remained = changes[-1][1] if changes else frozenset()
+    remained = changes[-1].isr if changes else frozenset()
     # The last change precedes the election, so its leader may have died since. The cause itself names that death.
     absent = sorted(replicas - remained) if remained else []
     left = [fact for broker in absent for fact in _earlier_death(timeline, broker, lost.first_acked, until)]
-    steps = [*left, *(fact for _, _, fact in changes), *_terms_between(timeline, chain, until)]
+    steps = [*left, *(change.fact for change in changes), *_terms_between(timeline, chain, until)]
     return [*steps, *_returns(timeline, [*chain, *steps], until)]
 
 
-def _isr_changes(timeline: Timeline, since: int, until: int) -> list[tuple[int, frozenset[str], Fact]]:
+def _isr_changes(timeline: Timeline, since: int, until: int) -> list[DatedIsr]:
     """The last ISR change until `since`, and the changes between `since` and `until`."""
     dated = timeline.isr_between(until=until - 1)
     changed = [
-        entry
-        for i, entry in enumerate(dated)
-        if i == 0 or entry[1] != dated[i - 1][1] or (entry[2].kind == "leaderless" and entry[0] > since)
+        state
+        for previous, state in zip([None, *dated], dated, strict=False)
+        if previous is None or state.isr != previous.isr or (state.fact.kind == "leaderless" and state.time > since)
     ]
-    before = [entry for entry in changed if entry[0] <= since][-1:]
-    return [*before, *[entry for entry in changed if entry[0] > since][-MAX_ISR_CHANGES:]]
+    before = [state for state in changed if state.time <= since][-1:]
+    return [*before, *[state for state in changed if state.time > since][-MAX_ISR_CHANGES:]]
 
 
 def _earlier_death(timeline: Timeline, broker: str, acknowledged: int, until: int) -> list[Fact]:

@@ -134,7 +134,7 @@ def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elect
     if len(loads) < 2:
         return False
     reported = timeline.isr_between(until=loads[0])
-    since, together = reported[-1][:2] if reported else (0, frozenset({broker}))
+    since, together = (reported[-1].time, reported[-1].isr) if reported else (0, frozenset({broker}))
     # Not every controller reports that the ISR shrank when a broker died.
     noticed = [e for e in timeline.events if e.kind == "died" and e.fact.place is None and e.time is not None]
     return together - {e.broker for e in noticed if since <= (e.time or 0) <= loads[0]} > {broker}

@@ -20,7 +20,7 @@ from .topic_generations import TopicGeneration, without_other_changes
 
 Tables = dict[str, list[pl.DataFrame]]
 OBSERVED = {"sends": SENDS, "reads": READS, "marks": MARKS}
-# Tables that the generations of a topic do not split, and their fields of Partition.
+# Tables that are not split between the generations of a topic, with their fields in Partition.
 BESIDE_LOGS = {name: name for name in ("groups", "aborted", "producers", "passed")} | {"transactions": "coordinated"}
 
 

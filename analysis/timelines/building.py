@@ -21,7 +21,7 @@ from ...histories.tables import MAX_INT64
 from ..replicas.leaders import longest_copy
 from ..replicas.replica_logs import in_snapshot
 from ..wording import nodes_of
-from .facts import RESTART, Fact, fact_of
+from .facts import RESTART, SECOND, Fact, fact_of
 from .log_facts import HANDLERS
 from .timeline import (
     DEATHS,
@@ -183,45 +183,58 @@ def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | No
 
 
 def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
-    """Adds the term or ISR of one metadata record; `previous` is the partition's record before it."""
-    isr = broker_names(row["isr"])
-    name = builder.replica_logs.name
-    listed = ", ".join(str(v) for v in row["isr"])
-    source = (row["file"], None, row["byte"])
+    """Adds what one metadata record changes; `previous` is the partition's record before it."""
+    name, source = builder.replica_logs.name, (row["file"], None, row["byte"])
     if (text := _move_sentence(name, row, previous)) is not None:
         fact = Fact(text, "reassignment", time, *source, partition=name, brokers=broker_names(row["replicas"]))
         builder.moves.append(Move(fact, broker_names(row["adding"]), broker_names(row["removing"])))
     if row["leader"] == -1:
         if previous is not None and previous["leader"] != -1:
             builder.term(previous["leader_epoch"]).ended = time
-        message = f"{name} lost its leader in epoch {row['leader_epoch']}, ISR [{listed}]"
+        message = f"{name} lost its leader in epoch {row['leader_epoch']}, ISR {_isr_text(row)}"
+        isr = broker_names(row["isr"])
         fact = Fact(message, "leaderless", time, *source, partition=name, epoch=row["leader_epoch"], isr=isr)
         builder.isr.append((time, isr, fact))
-        return
-    if previous is not None and row["leader_epoch"] == previous["leader_epoch"]:
-        if row["isr"] != previous["isr"]:
-            verb = "shrank" if len(row["isr"]) < len(previous["isr"]) else "grew"
-            fact = Fact(f"the ISR of {name} {verb} to [{listed}]", "isr", time, *source, partition=name, isr=isr)
-            # A batch of records takes brokers out one by one: only its last state is a fact.
-            if (last := builder.isr[-1][2]).kind == "isr" and last.byte == fact.byte:
-                builder.isr.pop()
-            builder.isr.append((time, isr, fact))
-        return
+    elif previous is None or row["leader_epoch"] != previous["leader_epoch"]:
+        _election(builder, row, previous, time)
+    elif row["isr"] != previous["isr"]:
+        _isr_change(builder, row, previous, time)
+
+
+def _isr_text(row: dict[str, Any]) -> str:
+    return f"[{', '.join(str(broker) for broker in row['isr'])}]"
+
+
+def _isr_change(builder: Builder, row: dict[str, Any], previous: dict[str, Any], time: int | None) -> None:
+    """Adds the ISR of a metadata record that keeps the leader epoch."""
+    name, isr = builder.replica_logs.name, broker_names(row["isr"])
+    verb = "shrank" if len(row["isr"]) < len(previous["isr"]) else "grew"
+    message = f"the ISR of {name} {verb} to {_isr_text(row)}"
+    fact = Fact(message, "isr", time, row["file"], None, row["byte"], partition=name, isr=isr)
+    # A batch of records takes brokers out one by one: only its last state is a fact.
+    if (last := builder.isr[-1][2]).kind == "isr" and last.byte == fact.byte:
+        builder.isr.pop()
+    builder.isr.append((time, isr, fact))
+
+
+def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
+    """Adds the term that a metadata record begins."""
+    name, isr = builder.replica_logs.name, broker_names(row["isr"])
     term, leader = builder.term(row["leader_epoch"]), str(row["leader"])
     term.name_leader(leader)
     term.isr, term.time = isr, time
-    message = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR [{listed}]"
-    could = None
+    message = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR {_isr_text(row)}"
+    candidates = None
     if previous is not None:
         sync, elr, known = (broker_names(previous[name]) for name in ("isr", "elr", "last_known_elr"))
         term.was_last_known = is_last_known_leader(builder.config, leader, sync, elr, known)
         joined = _joined_with_reassignment(row, previous)
         term.electable = known if term.was_last_known else sync | elr | joined or known
-        could = frozenset() if term.was_last_known else sync | elr or known
-        message += isr_clause(could)
+        candidates = frozenset() if term.was_last_known else sync | elr or known
+        message += isr_clause(candidates)
         message += f", which broker {leader} joined as the reassignment ended" if joined else ""
-    about: dict[str, Any] = {"partition": name, "epoch": term.epoch, "broker": leader, "brokers": could, "isr": isr}
-    fact = Fact(message, "elected", time, *source, **about)
+    about: dict[str, Any] = {"partition": name, "epoch": term.epoch, "broker": leader, "isr": isr}
+    fact = Fact(message, "elected", time, row["file"], None, row["byte"], brokers=candidates, **about)
     term.facts.append(fact)
     if term.electable:
         term.elections.append((term.electable, fact))
@@ -242,8 +255,8 @@ def _from_files(builder: Builder) -> None:
     """Starts of epochs from epoch files and from the first batch of each epoch; log ends of snapshots."""
     logs = builder.replica_logs
     name = logs.name
-    turn = {snapshot: number for number, snapshot in enumerate(logs.snapshots)}
-    for row in sorted(logs.epochs.iter_rows(named=True), key=lambda r: (-turn.get(r["snapshot"], 0), r["broker"])):
+    order = {snapshot: number for number, snapshot in enumerate(logs.snapshots)}
+    for row in sorted(logs.epochs.iter_rows(named=True), key=lambda r: (-order.get(r["snapshot"], 0), r["broker"])):
         term = builder.term(row["leader_epoch"])
         start = row["start_offset"]
         message = f"broker {row['broker']}'s leader-epoch-checkpoint {in_snapshot(row['snapshot'])} begins epoch "
@@ -330,17 +343,19 @@ def _topic_fault(builder: Builder, fault: Fault, topic: str) -> None:
 
 
 def _leader_changes(builder: Builder) -> None:
-    """Fills in the ISR before each election, if it is recorded with the partition epoch before the election.
+    """Adds to each term what other log lines show of its election: the ISR before it, or a leader from outside the ISR.
 
-    Partition epochs (zkVersions) count every change of leader or ISR.
+    The ISR before an election is that of the previous partition epoch (zkVersion), which counts every change of leader
+    or ISR.
     """
-    terms = [builder.terms[e] for e in sorted(builder.terms)]
+    terms = [builder.terms[epoch] for epoch in sorted(builder.terms)]
     for term in terms:
-        recorded = builder.stated.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
+        recorded = builder.isr_by_partition_epoch.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
         if term.electable is None and recorded is not None:
             term.electable, term.electable_fact = recorded
-    for time, leader, fact in builder.outsiders:
-        named = [t for t in terms if t.leader == leader and (t.time is None or time is None or t.time >= time - 10**9)]
-        if named:
-            named[0].facts.append(fact)
-            named[0].chosen_outside_isr = fact
+    for time, leader, fact in builder.elected_outside_isr:
+        led = [term for term in terms if term.leader == leader]
+        begun = [term for term in led if term.time is None or time is None or term.time >= time - SECOND]
+        for term in begun[:1]:
+            term.facts.append(fact)
+            term.chosen_outside_isr = fact

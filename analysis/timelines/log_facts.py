@@ -54,7 +54,7 @@ def _epochs_of(term: Term, fields: dict[str, Any]) -> None:
 def _state(builder: Builder, fields: dict[str, Any], fact: Fact) -> None:
     """Records the ISR of a partition epoch, unless an earlier line did."""
     if isinstance(fields.get("partition_epoch"), int) and "isr" in fields:
-        builder.stated.setdefault(fields["partition_epoch"], (broker_names(fields["isr"]), fact))
+        builder.isr_by_partition_epoch.setdefault(fields["partition_epoch"], (broker_names(fields["isr"]), fact))
 
 
 def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     gone = broker_names([fields["removed"]])
     fact = _fact(builder, row, message, "isr", epoch=fields["leader_epoch"], broker=who, brokers=gone, isr=isr)
     # A new controller repeats the changes of its predecessor.
-    if fields["partition_epoch"] in builder.stated:
+    if fields["partition_epoch"] in builder.isr_by_partition_epoch:
         return
     _state(builder, fields, fact)
     builder.isr.append((fact.time, isr, fact))
@@ -158,7 +158,7 @@ def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, 
     message = f"the controller elected broker {leader} leader of {_name(row)}, as no broker of the ISR was alive"
     fact = _fact(builder, row, message, "elected-unclean", broker=leader)
     # The line has no epoch. _leader_changes assigns it to the next term of this leader.
-    builder.outsiders.append((fact.time, leader, fact))
+    builder.elected_outside_isr.append((fact.time, leader, fact))
 
 
 def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...histories.evidence.clock import Clock, Fault
 from ...histories.tables import MAX_INT64, MIN_INT64
@@ -156,6 +156,14 @@ OF_ADMINISTRATORS = {
 INSTANT_FAULTS = (*DEATHS, *DISK_FAULTS, *OF_ADMINISTRATORS, "delete-records", "preferred-election")
 
 
+class DatedIsr(NamedTuple):
+    """The ISR as reported at a time."""
+
+    time: int  # ns
+    isr: frozenset[str]
+    fact: Fact
+
+
 @dataclass
 class Timeline:
     """The events of one topic-partition: leader epochs, log ends, brokers' events, ISR and faults.
@@ -189,9 +197,9 @@ class Timeline:
         """The log ends of a broker that have one of these kinds, in order of time."""
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]
 
-    def isr_between(self, since: int = MIN_INT64, until: int = MAX_INT64) -> list[tuple[int, frozenset[str], Fact]]:
+    def isr_between(self, since: int = MIN_INT64, until: int = MAX_INT64) -> list[DatedIsr]:
         """The dated reports of the ISR after one time and up to another (ns)."""
-        return [(time, isr, fact) for time, isr, fact in self.isr if time is not None and since < time <= until]
+        return [DatedIsr(time, isr, fact) for time, isr, fact in self.isr if time is not None and since < time <= until]
 
     def faults_on(self, broker: str, kinds: Collection[str]) -> list[tuple[Fault, Fact]]:
         """The faults of these kinds that hit a broker, each with its fact."""
@@ -221,10 +229,11 @@ class Builder(Timeline):
     started: int | None = None  # ms since the epoch
     # The ISR as leaders report it, each with the leader and the time of its report.
     reported: list[tuple[str, int | None, frozenset[str], Fact]] = field(default_factory=list)
-    stated: dict[int, tuple[frozenset[str], Fact]] = field(default_factory=dict)  # partition epoch -> ISR, from logs
+    isr_by_partition_epoch: dict[int, tuple[frozenset[str], Fact]] = field(default_factory=dict)  # from logs
     # Leader epoch, leader and ISR of elections and requests -> the files that record them.
     decisions: dict[tuple[int, str, frozenset[str]], set[str]] = field(default_factory=dict)
-    outsiders: list[tuple[int | None, str, Fact]] = field(default_factory=list)  # elected from outside the ISR
+    # Time (ns) and leader of each election from outside the ISR.
+    elected_outside_isr: list[tuple[int | None, str, Fact]] = field(default_factory=list)
 
     def term(self, epoch: int) -> Term:
         """The term of a leader epoch, which is made if it is new."""

@@ -36,10 +36,10 @@ def _marked(parts: list[Part], reasons: Mapping[Path, str]) -> list[Part]:
 
 
 def _left_out(part: Part, folder: Path, reason: str) -> Part:
+    """The folder of a part as one part that is left out."""
     depth = len(part.path.parts) - len(folder.parts)
-    name = Path(*Path(part.name).parts[: len(Path(part.name).parts) - depth]).as_posix() if depth else part.name
-    inside = folder == part.path.parent
-    topic, partition = (part.topic, part.partition) if inside else (None, None)
+    name = Path(part.name).parents[depth - 1].as_posix() if depth else part.name
+    topic, partition = (part.topic, part.partition) if folder == part.path.parent else (None, None)
     return replace(part, kind="left-out", path=folder, name=name, reason=reason, topic=topic, partition=partition)
 
 

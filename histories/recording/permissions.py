@@ -20,7 +20,7 @@ def is_refusal(error: Any) -> bool:
 
 
 def refusal(client: str, error: Any) -> UsageError:
-    """The sentence for a refused request of a client."""
+    """The error for a refused request of a client: what the user needs."""
     name = error.name()
     return UsageError(f"{client}: the cluster refused a request ({name}); the user needs {_NEEDED[name]}")
 

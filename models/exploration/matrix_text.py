@@ -29,5 +29,6 @@ def table() -> str:
             if cell.broken:
                 lines.append(f"| {first} | {variant} | {', '.join(cell.broken)} | {cell.runs} |")
                 first = ""
-        lines.append(f"| {first} | {', '.join(sound)} | nothing | |")
-    return "\n".join(line for line in lines if not line.endswith("|  | nothing | |"))
+        if sound:
+            lines.append(f"| {first} | {', '.join(sound)} | nothing | |")
+    return "\n".join(lines)

@@ -22,7 +22,7 @@ class Era:
     notifies_leaving_leader: bool = True  # a leader in controlled shutdown is notified of its successor (KAFKA-7482)
     consumers_validate: bool = True  # consumers check whether their position survived a truncation (KIP-320)
     # A new leader's ListOffsets has no end before its high watermark reached the start of its epoch (KIP-207).
-    hides_lagging_mark: bool = True
+    hides_lagging_high_watermark: bool = True
     # Committed offsets expire after their commit, not after the group became empty, as since 2.1 (KIP-211).
     expires_active_offsets: bool = False
     reads_followers: bool = False  # consumers may fetch from followers (KIP-392)
@@ -43,7 +43,7 @@ _ZOOKEEPER: dict[str, Any] = {
     "zookeeper": True,
     "fences_together": True,  # KafkaController.onBrokerFailure
     "consumers_validate": False,
-    "hides_lagging_mark": False,
+    "hides_lagging_high_watermark": False,
     "expires_active_offsets": True,
 }
 ERAS: dict[str, Era] = {

@@ -204,7 +204,7 @@ def test_a_coordinator_loads_the_group_that_the_last_one_had(seed: int) -> None:
     assert log is not None
     for batch in log.batches():
         group._replay(batch, records[batch.first : batch.values_end] if batch.producer == COORDINATOR else ())
-    group._loaded()
+    group._on_loaded()
     assert state_of(group) == before
 
 

@@ -42,7 +42,7 @@ class QueryHandler(BrokerPart):
 
     def handle_offsets(self, request: OffsetsRequest) -> None:
         """ListOffsets."""
-        hides = self._rules.era.hides_lagging_mark
+        hides = self._rules.era.hides_lagging_high_watermark
         request.offsets = {
             partition: (replica.log.start, -1 if hides and replica.hw < replica.epoch_start else replica.hw)
             for partition, replica in self._manager.replicas.items()

@@ -73,8 +73,8 @@ class ConvertibleGroup(GroupCoordinator):
             self._downgraded = record.generation if is_classic else 0
         super()._replay_membership(record)
 
-    def _loaded(self) -> None:
-        super()._loaded()
+    def _on_loaded(self) -> None:
+        super()._on_loaded()
         self._report_members()
 
     # --- requests
@@ -162,8 +162,8 @@ class ConvertibleGroup(GroupCoordinator):
 
     # --- for invariants
 
-    def _tick_loaded(self, now: int) -> None:
-        super()._tick_loaded(now)
+    def _tick_active(self, now: int) -> None:
+        super()._tick_active(now)
         self._report_members()
 
     def _report_members(self) -> None:

@@ -81,12 +81,12 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
     @property
     def log_end(self) -> int:
         """The end of the group's partition."""
-        return self._manager.replicas[self.log].log.end
+        return self._manager.replicas[self.partition].log.end
 
     @property
     def replicated_end(self) -> int:
         """Its high watermark; -1: the broker does not lead it."""
-        replica = self._manager.leader(self.log)
+        replica = self._manager.leader(self.partition)
         return -1 if replica is None else replica.hw
 
     def respond(self, request: GroupRequest, error: str = "") -> None:
@@ -113,7 +113,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
     def _replay_membership(self, record: GroupRecord) -> None:
         self.members.replay(record)
 
-    def _loaded(self) -> None:
+    def _on_loaded(self) -> None:
         now = self._process.loop.now
         self._due_expiry = now + self._config.offsets_check
         members = self.members.begin_sessions(now)
@@ -197,7 +197,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         if self._is_coordinator() and not self._is_loading:
             self._offsets.end_transaction(pid, commit)
 
-    def _tick_loaded(self, now: int) -> None:
+    def _tick_active(self, now: int) -> None:
         """End expired sessions and rebalances, and remove expired offsets."""
         self.members.tick(now)
         if now >= self._due_expiry:

@@ -73,7 +73,7 @@ class GroupMembers(ABC):
 
     @abstractmethod
     def begin_sessions(self, now: int) -> int:
-        """Everything is replayed: begin the members' sessions. Returns the number of members."""
+        """Begin the sessions of the replayed members. Returns the number of members."""
 
     @abstractmethod
     def handle(self, request: GroupRequest) -> None:

@@ -25,12 +25,12 @@ Done = Callable[[str, int], None]  # error, base offset
 
 
 class LogCoordinator(BrokerPart, ABC, Generic[R]):
-    """A coordinator on this broker. `records` has the records of all appends in the run; a batch's values index it."""
+    """A coordinator on this broker. `records` has the records of all appends, indexed by the values of batches."""
 
-    def __init__(self, parts: Parts, produces: ProduceHandler, log: int, records: list[R]) -> None:
+    def __init__(self, parts: Parts, produces: ProduceHandler, partition: int, records: list[R]) -> None:
         super().__init__(*parts)
         self._produces = produces
-        self.log = log
+        self.partition = partition  # in which the state is stored
         self.records = records
         self._epoch = -1  # leader epoch of the partition; -1: not the coordinator
         self._is_loading = False
@@ -42,14 +42,14 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
 
     @abstractmethod
     def _replay(self, batch: Batch, records: Sequence[R]) -> None:
-        """Load a batch of the log; a control batch has no records."""
+        """Load a batch of the partition; a control batch has no records."""
 
     @abstractmethod
-    def _loaded(self) -> None:
-        """Everything is replayed."""
+    def _on_loaded(self) -> None:
+        """Begin to coordinate, after the partition was replayed."""
 
     @abstractmethod
-    def _tick_loaded(self, now: int) -> None:
+    def _tick_active(self, now: int) -> None:
         """Run the periodic tasks of a loaded coordinator."""
 
     def _refuse_parked(self) -> None:
@@ -69,7 +69,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
 
     def _is_coordinator(self) -> bool:
         """Whether the broker leads the partition in the epoch for which it was loaded."""
-        replica = self._manager.leader(self.log)
+        replica = self._manager.leader(self.partition)
         return replica is not None and replica.epoch == self._epoch
 
     def _may_run(self, task: Callable[[tuple[int, int]], None], since: tuple[int, int]) -> bool:
@@ -86,12 +86,12 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         process = self._process
         if not self._may_run(self._load, since):
             return
-        for batch in self._manager.replicas[self.log].log.batches():
+        for batch in self._manager.replicas[self.partition].log.batches():
             for part in batch.parts():
                 is_own = batch.producer == COORDINATOR
                 self._replay(part, self.records[part.first : part.values_end] if is_own else ())
         self._is_loading = False
-        self._loaded()
+        self._on_loaded()
         process.loop.at(process.loop.now + TICK, self._tick, since)
 
     def _resign(self) -> None:
@@ -111,7 +111,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         """
         process = self._process
         number, now = len(self.records), process.loop.now
-        batch = ProducerBatch(COORDINATOR, self.log, number, now, len(records), pid, producer_epoch)
+        batch = ProducerBatch(COORDINATOR, self.partition, number, now, len(records), pid, producer_epoch)
         self.records += records
         since = process.incarnation, self._epoch
 
@@ -126,4 +126,4 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
             return
         now = self._process.loop.now
         self._process.loop.at(now + TICK, self._tick, since)
-        self._tick_loaded(now)
+        self._tick_active(now)

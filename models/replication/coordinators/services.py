@@ -81,14 +81,14 @@ class CoordinatorServices:
 
     def lead(self, partition: int, epoch: int) -> None:
         """Load a coordinator's state, if it is stored in the partition that the broker began to lead."""
-        if self._config.has_group and partition == self.groups.log:
+        if self._config.has_group and partition == self.groups.partition:
             self.groups.lead(epoch)
-        elif self._config.transactional and partition == self.transactions.log:
+        elif self._config.transactional and partition == self.transactions.partition:
             self.transactions.lead(epoch)
 
     def _on_marker(self, request: MarkerRequest) -> None:
         """A marker in the group's log decides the offsets of its transaction."""
-        if self._config.has_group and request.partition == self.groups.log:
+        if self._config.has_group and request.partition == self.groups.partition:
             self.groups.end_transaction(request.pid, request.commit)
 
     def restart(self) -> None:

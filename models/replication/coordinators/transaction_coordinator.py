@@ -78,7 +78,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         for record in records:
             self._states[record.id] = TransactionState(record)
 
-    def _loaded(self) -> None:
+    def _on_loaded(self) -> None:
         states = self._states.values()
         prepared = [state for state in states if state.record.state in PREPARED]
         ongoing = [state for state in states if state.record.state == ONGOING]
@@ -284,7 +284,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
 
         self._write([new], stored)
 
-    def _tick_loaded(self, now: int) -> None:
+    def _tick_active(self, now: int) -> None:
         """Repeat markers, and abort transactions after their timeout (abortTimedOutTransactions)."""
         for state in self._states.values():
             if state.record.state in PREPARED and not state.is_pending and not state.is_fenced:
