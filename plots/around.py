@@ -50,14 +50,14 @@ def draw(figures: dict[str, Any], finding: str) -> Figure:
     title = style.printable(_headline(window), 108)
     with style.look():
         rows = _rows(shown)
-        places = _places(shown, figures)
-        faults = bands_of(figures, places.moments[0], places.moments[-1], places.of)
+        scale = _time_scale(shown, figures)
+        faults = bands_of(figures, scale.moments[0], scale.moments[-1], scale.of)
         height = 0.3 * max(len(rows), 1)
         figure, (axis,) = sheet_below(title, faults, [height], 1.6 + height)
         for row, operation in rows:
-            _bar(axis, -row, operation, places)
+            _bar(axis, -row, operation, scale)
         _lanes(axis, rows)
-        _ticks(axis, places, shown, figures["started_at"])
+        _ticks(axis, scale, shown, figures["started_at"])
         _legend(axis, shown)
         if left:
             text = f"{plural(left, 'more operation')} not shown"
@@ -87,7 +87,7 @@ def _rows(shown: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     return list(enumerate(grouped))
 
 
-class Places:
+class TimeScale:
     """Maps times (ns) to positions on the axis (0..1): the order is kept, long pauses are shortened."""
 
     def __init__(self, moments: list[int]) -> None:
@@ -107,33 +107,32 @@ class Places:
         return float(np.interp(time, self.moments, self.at, left=-0.02, right=self.at[-1] + 0.02))
 
 
-def _places(shown: list[dict[str, Any]], figures: dict[str, Any]) -> Places:
+def _time_scale(shown: list[dict[str, Any]], figures: dict[str, Any]) -> TimeScale:
     moments = [operation["invoked"] for operation in shown]
     moments += [operation["completed"] for operation in shown if operation["completed"] is not None]
     low, high = min(moments, default=0), max(moments, default=0)
     within = [time for band in figures["faults"] for time in (band["from"], band["to"]) if time and low <= time <= high]
-    return Places(moments + within[:12])
+    return TimeScale(moments + within[:12])
 
 
-def _bar(axis: Axes, y: float, operation: dict[str, Any], places: Places) -> None:
+def _bar(axis: Axes, y: float, operation: dict[str, Any], scale: TimeScale) -> None:
     colour = style.RED if operation["lost"] else KINDS.get(operation["kind"], style.FAINT)
-    left = places.of(operation["invoked"])
-    never = operation["completed"] is None
-    right = 1.02 if never else places.of(operation["completed"])
-    strong = operation["proof"]
-    solid = operation["outcome"] == "ok"
+    left = scale.of(operation["invoked"])
+    is_open = operation["completed"] is None
+    right = 1.02 if is_open else scale.of(operation["completed"])
+    is_proof, is_ok = operation["proof"], operation["outcome"] == "ok"
     style.bar(
-        axis, y, left, max(right, left + 0.006), 0.62 if strong else 0.36, facecolor=colour if solid else style.PAPER,
-        edgecolor=colour, linewidth=1.2, hatch=None if solid else "////", alpha=1.0 if strong else 0.65,
+        axis, y, left, max(right, left + 0.006), 0.62 if is_proof else 0.36, facecolor=colour if is_ok else style.PAPER,
+        edgecolor=colour, linewidth=1.2, hatch=None if is_ok else "////", alpha=1.0 if is_proof else 0.65,
     )  # fmt: skip
-    ending = "" if operation["outcome"] == "ok" else " (no response)" if never else f" ({operation['outcome']})"
+    ending = "" if is_ok else " (no response)" if is_open else f" ({operation['outcome']})"
     verb = {"send": "sends ", "poll": "reads "}.get(operation["kind"], "")
     text = style.printable(verb + operation["text"] + ending, 64)
     # Beside the bar if there is room, else on it.
-    width = len(text) * (0.0092 if strong else 0.0082)
+    width = len(text) * (0.0092 if is_proof else 0.0082)
     after, before = right + width < 1.02, left - width > -0.02
     where, shift, side = (right, 5, "left") if after else (left, -5, "right") if before else (left, 8, "left")
-    look = {"fontweight": "bold", "color": style.INK} if strong else {"fontweight": "normal", "color": style.FAINT}
+    look = {"fontweight": "bold", "color": style.INK} if is_proof else {"fontweight": "normal", "color": style.FAINT}
     style.note(axis, text, (where, y), (shift, 0), ha=side, **look)
 
 
@@ -154,17 +153,17 @@ def _lanes(axis: Axes, rows: list[tuple[int, dict[str, Any]]]) -> None:
     axis.set_xlim(-0.03, 1.03)
 
 
-def _ticks(axis: Axes, places: Places, shown: list[dict[str, Any]], started_at: str | None) -> None:
+def _ticks(axis: Axes, scale: TimeScale, shown: list[dict[str, Any]], started_at: str | None) -> None:
     """Ticks at the operations that prove the finding, as many as fit."""
-    wanted = [operation["invoked"] for operation in shown if operation["proof"]] + places.moments
+    wanted = [operation["invoked"] for operation in shown if operation["proof"]] + scale.moments
     chosen_at: list[int] = []
     for time in wanted:
-        if all(abs(places.of(time) - places.of(other)) > 0.095 for other in chosen_at):
+        if all(abs(scale.of(time) - scale.of(other)) > 0.095 for other in chosen_at):
             chosen_at.append(time)
     chosen_at.sort()
     texts = seconds_texts(chosen_at, min_decimals=3)
     days = [moment(started_at, time) for time in chosen_at]
-    name_ticks(axis, [places.of(time) for time in chosen_at], texts, days, f"{SINCE_START} (not to scale)")
+    name_ticks(axis, [scale.of(time) for time in chosen_at], texts, days, f"{SINCE_START} (not to scale)")
 
 
 def _legend(axis: Axes, shown: list[dict[str, Any]]) -> None:

@@ -12,7 +12,12 @@ import polars as pl
 
 from ...histories.evidence.clock import Fault
 from ...histories.tables import MAX_INT64
-from ..partitions.coordinators import coordinated_transactions, group_evidence, one_by_one, transactions_in_log
+from ..partitions.coordinators import (
+    coordinated_transactions,
+    group_evidence,
+    matched_transactions,
+    transactions_in_log,
+)
 from ..partitions.partition import Partition, once
 from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import Fact
@@ -147,7 +152,7 @@ def _readers(p: Partition, row: Row) -> Iterator[Fact]:
 @once
 def _coordinated(p: Partition) -> dict[tuple[int, int], Row]:
     """The coordinator's transaction of each in the log, by producer id and number, where both end alike."""
-    rows = one_by_one(transactions_in_log(p), coordinated_transactions(p)).rows(named=True)
+    rows = matched_transactions(transactions_in_log(p), coordinated_transactions(p)).rows(named=True)
     return {(row["producer_id"], row["number"]): row for row in rows}
 
 

@@ -70,12 +70,12 @@ def transactions_in_log(p: Observations) -> pl.DataFrame:
     return log_transactions(p.replica_logs) if p.replica_logs is not None else pl.DataFrame(schema=IN_LOG)
 
 
-def log_transactions(logs: ReplicaLogs, here: pl.Expr | None = None) -> pl.DataFrame:
-    """Rows of IN_LOG in order of their first offset, of one log: that which `here` selects, or the leader's last."""
-    here = logs.is_of_leader if here is None else here
-    passed = logs.identical.filter(here & pl.col("producer_id").is_not_null())
+def log_transactions(logs: ReplicaLogs, is_of_log: pl.Expr | None = None) -> pl.DataFrame:
+    """Rows of IN_LOG of the log that `is_of_log` selects, by default the leader's last; in order of first offset."""
+    is_of_log = logs.is_of_leader if is_of_log is None else is_of_log
+    passed = logs.identical.filter(is_of_log & pl.col("producer_id").is_not_null())
     ranges = passed.select("producer_id", offset="first_offset", last="last_offset", transactional=pl.lit(True))
-    records = logs.records.filter(here & pl.col("transactional") & pl.col("producer_id").is_not_null())
+    records = logs.records.filter(is_of_log & pl.col("transactional") & pl.col("producer_id").is_not_null())
     rows = pl.concat(
         [empty(RECORDS, True).with_columns(last="offset"), records.with_columns(last="offset"), ranges], how="diagonal"
     )
@@ -112,10 +112,11 @@ def coordinated(transactions: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     return best.with_columns(dated).sort("began_at", "transactional_id")
 
 
-def one_by_one(in_log: pl.DataFrame, transactions: pl.DataFrame) -> pl.DataFrame:
-    """The coordinator's transactions with their `number` in the log, of producers that have as many there (IN_LOG).
+def matched_transactions(in_log: pl.DataFrame, transactions: pl.DataFrame) -> pl.DataFrame:
+    """The coordinator's transactions, each with its `number` in the log (IN_LOG), of producers with matching ones.
 
-    Each in the log ends as the coordinator decided it, or has no end.
+    They match if coordinator and log have equally many, and each has the coordinator's outcome in the log, or no
+    marker.
     """
     numbered = transactions.with_columns(number=pl.int_range(pl.len()).over("producer_id"))
     logged = in_log.select("producer_id", "number", ended="outcome", is_logged=True)
@@ -132,7 +133,7 @@ def one_by_one(in_log: pl.DataFrame, transactions: pl.DataFrame) -> pl.DataFrame
 def confirmed_producers(logs: ReplicaLogs, transactions: pl.DataFrame) -> list[int]:
     """Producer ids for which `__transaction_state` and the leader's log have the same outcomes, one by one."""
     ended = [frame.drop_nulls("outcome") for frame in (log_transactions(logs), transactions)]
-    return one_by_one(*ended)["producer_id"].unique().to_list()
+    return matched_transactions(*ended)["producer_id"].unique().to_list()
 
 
 def last_seen(p: Observations) -> int | None:

@@ -13,7 +13,7 @@ from ..partitions.coordinators import (
     coordinated_transactions,
     last_seen,
     log_transactions,
-    one_by_one,
+    matched_transactions,
     transactions_in_log,
 )
 from ..partitions.foreign_clock import foreign_clock
@@ -98,7 +98,7 @@ class _OpenTransaction(NamedTuple):
         txn = _OpenTransaction(row, str(owners[0]) if owners.n_unique() == 1 else None, last, "")
         if last is None or last["last_state"] not in OVER or last["last_time_ns"] is None:
             return txn
-        agreed = one_by_one(transactions_in_log(p), known)
+        agreed = matched_transactions(transactions_in_log(p), known)
         if logs.leader_start == 0 and (agreed["number"] == row["number"]).any():
             return txn._replace(ended={"commit": "committed", "abort": "aborted"}.get(last["outcome"], "ended"))
         since = _written(p, txn)

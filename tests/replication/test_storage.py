@@ -43,7 +43,7 @@ def test_retention_deletes_whole_old_segments_below_the_high_watermark() -> None
     assert retained_from(log, 6, by_time, 17 * SECOND) == (0, "")  # its newest record is of second 2
     assert retained_from(log, 6, by_time, 18 * SECOND) == (3, "time")
     assert retained_from(log, 6, by_time, 26 * SECOND) == (5, "time")
-    assert retained_from(log, 4, by_time, 26 * SECOND) == (3, "time")  # the second reaches beyond the mark
+    assert retained_from(log, 4, by_time, 26 * SECOND) == (3, "time")  # the second reaches beyond the high watermark
     assert retained_from(log, 6, by_time, 50 * SECOND) == (6, "time")
     one = size_of(next(log.batches()))
     assert retained_from(log, 6, Limits(2 * one, NEVER, 3 * one, NEVER), 0) == (2, "size")

@@ -15,7 +15,7 @@ from .replica_log import ReplicaLog
 
 def size_of(batch: Batch) -> int:
     """An upper bound of a batch's bytes on disk, for batches whose content is not known."""
-    return 61 + 30 * (batch.count)
+    return 61 + 30 * batch.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,17 @@ def segments(
         yield current
 
 
-def retained_from(log: ReplicaLog, mark: int, limits: Limits, now: int) -> tuple[int, str]:
+def retained_from(log: ReplicaLog, high_watermark: int, limits: Limits, now: int) -> tuple[int, str]:
     """The new log start after retention, and which limit the deleted segments exceeded (time or size).
 
     Segments that reach beyond the high watermark are not deleted (UnifiedLog.deleteOldSegments).
     """
-    of_batch = limits.size_of
-    found = list(segments(log.batches(), limits.segment_bytes, limits.segment_time, of_batch))
-    sizes = [sum(of_batch(batch) for batch in segment) for segment in found]
+    found = list(segments(log.batches(), limits.segment_bytes, limits.segment_time, limits.size_of))
+    sizes = [sum(map(limits.size_of, segment)) for segment in found]
     excess = sum(sizes) - limits.retention_bytes
     start, reason = log.start, ""
     for segment, size in zip(found, sizes, strict=True):
-        if segment[-1].end > mark:
+        if segment[-1].end > high_watermark:
             break
         if now - max(batch.time for batch in segment) > limits.retention_time:
             reason = "time"
