@@ -68,7 +68,7 @@ class Pairing:
     """Makes operations of invocations and completions, which are added in the order of lines.
 
     They are those of a whole file, or of a piece of it. A piece that is not the first may begin with completions of
-    earlier invocations; `loose` has what `add_loose` joins across pieces.
+    earlier invocations; `boundary_events` has what `add_boundary_event` joins across pieces.
     """
 
     def __init__(self, source: str, is_first: bool = True) -> None:
@@ -126,7 +126,7 @@ class Pairing:
                 del self.open[process]
                 self._append(order, invoked)
 
-    def loose(self) -> Iterator[tuple[int, OperationLine, bool]]:
+    def boundary_events(self) -> Iterator[tuple[int, OperationLine, bool]]:
         """The events at the ends of a piece, and whether each is open: an invocation that a later piece may complete.
 
         An invocation that is not open only shows that its process was free before it.
@@ -138,8 +138,8 @@ class Pairing:
         for event in self.open.values():
             yield *event, True
 
-    def add_loose(self, order: int, line: OperationLine, is_open: bool) -> None:
-        """Add a loose event of a piece, in the order of all pieces. Raises InputError if it does not fit."""
+    def add_boundary_event(self, order: int, line: OperationLine, is_open: bool) -> None:
+        """Add a boundary event of a piece, in the order of all pieces. Raises InputError if it does not fit."""
         self.add(order, line)
         if line.type == "invoke" and not is_open:
             del self.open[line.process]

@@ -1,12 +1,13 @@
 """Judges a history of operations on Spark: one with many keys may be larger than the memory of any machine.
 
-    splits → operations ────────────────────────────────┬─ by bucket of the object → check → driver: the worst
-           └ loose events ─ by bucket of the process ───┘
+    splits → operations ─────────────────────────────────────┬─ by bucket of the object → check → driver: the worst
+           └ boundary events ─ by bucket of the process → join ┘
 
-A split joins most invocations and completions itself (histories/operation_history.py); the loose ones meet those of
-other splits. A bucket has all operations on some objects, in their order, and is checked as the local engine checks a
-file. So the result is the same; of several illegal objects it is the one that the local engine finds first. The driver
-receives a report on each split and each bucket, and of one object the operations that are shown.
+A split joins most invocations and completions itself (histories/operation_history.py). Its boundary events, the first
+one of each process and the invocations that are still open, meet those of other splits. A bucket has all operations on
+some objects, in their order, and is checked as the local engine checks a file. So the result is the same; of several
+illegal objects it is the one that the local engine finds first. The driver receives a report on each split and each
+bucket, and of one object the operations that are shown.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def judge_file(
                 history = _SplitHistory(session, run, path, request, history.keyed, stored)
             if history.keyed != history.is_keyed():
                 history = _SplitHistory(session, run, path, request, not history.keyed, stored)
-            history.join_loose()
+            history.join_boundary_events()
             return history.judge()
 
 
@@ -152,7 +153,7 @@ class _SplitHistory:
         pairs = [report["pairs"] for report in self.reports]
         return operations_edn.is_independent(all(each for each, _ in pairs), sum(reads for _, reads in pairs))
 
-    def join_loose(self) -> None:
+    def join_boundary_events(self) -> None:
         """Join invocations and completions of different splits. Raises InputError for the first line that is wrong."""
         if self.errors:  # again, for sentences with lines of the file and not of a split
             self.errors = _errors(_collect(self._read(self.offsets), "report"))
@@ -162,7 +163,7 @@ class _SplitHistory:
                     line += self.offsets.lines[report["split"]]
                     self.errors.append(_fields(time_error(self.source, line, has_time), "pair"))
         joining = _joining(self.source, self.request.model, self.buckets, self.offsets)
-        joined = store(by_bucket(self.rows.filter("kind = 'loose'"), self.buckets, joining), self.stored)
+        joined = store(by_bucket(self.rows.filter("kind = 'boundary'"), self.buckets, joining), self.stored)
         for report in _collect(joined, "report"):
             self.errors += _errors([report])
             self.functions |= set(report["functions"])
@@ -254,7 +255,7 @@ class _Sorter:
 
 
 def _reading(source: str, model_name: str | None, keyed: bool, buckets: int, offsets: Offsets | None) -> Parse:
-    """The operations of a split, its loose events by bucket of their process, its notes, and a report."""
+    """The operations of a split, its boundary events by bucket of their process, its notes, and a report."""
 
     def read(split: Split, blocks: Iterable[Block]) -> Iterator[Row]:
         number = split.number
@@ -287,11 +288,11 @@ def _reading(source: str, model_name: str | None, keyed: bool, buckets: int, off
                 error = _fields(found, step, 0 if step == "pair" else before)
             pairing.close(of_one_line=True)
             yield from sorter.rows(number, pairing)
-        loose = defaultdict(list)
-        for at, event, is_open in pairing.loose():
-            loose[hash_of(event.process) % buckets].append((at, is_open, *event))
-        for bucket, rows in loose.items():
-            yield "loose", bucket, pack([number, rows])
+        boundary = defaultdict(list)
+        for at, event, is_open in pairing.boundary_events():
+            boundary[hash_of(event.process) % buckets].append((at, is_open, *event))
+        for bucket, rows in boundary.items():
+            yield "boundary", bucket, pack([number, rows])
         if pairing.notes:
             yield "notes", -1, pack([number, [(note.time, note.text) for note in pairing.notes]])
         first = [(pairing.first.line, pairing.first.time is not None)] if pairing.first else []
@@ -301,18 +302,18 @@ def _reading(source: str, model_name: str | None, keyed: bool, buckets: int, off
 
 
 def _joining(source: str, model_name: str | None, buckets: int, offsets: Offsets) -> Judge:
-    """The operations of the loose events of some processes, and a report."""
+    """The operations of the boundary events of some processes, and a report."""
 
     def join(_: int, payloads: dict[str, list[bytes]]) -> Iterator[Row]:
         events = []
-        for split, rows in map(unpack, payloads["loose"]):
+        for split, rows in map(unpack, payloads["boundary"]):
             for order, is_open, line, *rest in rows:
                 event = OperationLine(line + offsets.lines[split], *map(exchange.decode, rest))
                 events.append((order + offsets.orders[split], event, is_open))
         pairing, sorter, error = Pairing(source), _Sorter(model_name, buckets), None
         try:
             for found in sorted(events, key=itemgetter(0)):
-                pairing.add_loose(*found)
+                pairing.add_boundary_event(*found)
         except InputError as wrong:
             error = _fields(wrong, "pair")
         pairing.close()
@@ -329,7 +330,7 @@ def _judging(request: Request, empty: History, count: int, offsets: Offsets, is_
         _warm_up()
         paired: list[Paired] = []
         for split, rows in map(unpack, payloads["operations"]):
-            before = offsets.orders.get(split, 0), offsets.lines.get(split, 0)  # none before those of loose events
+            before = offsets.orders.get(split, 0), offsets.lines.get(split, 0)  # none before those of boundary events
             paired += exchange.paired_of(rows, *before, timed=offsets.timed)
         history = history_of(paired, empty.source, empty.format, [], count - len(paired))
         model = load_model(str(request.model))
