@@ -96,6 +96,11 @@ def command(
 ) -> int:
     """Search for a schedule that breaks an invariant, and print its events.
 
+    Every variant has the defaults of Kafka 4.1, so that variants differ only in their rules; `simulate` without a file
+    has those of the variant's own version. Beside them the search sets short timeouts, what reveals the variant's
+    effect, and unclean.leader.election.enable=true if --faults has `unclean`. --set takes precedence. The output lists
+    these settings, and the written file has all of them.
+
     Exit code: 0 none was found, 1 a schedule breaks the invariant.
     """
     name = f"{space.variant}-{invariant}"
@@ -119,6 +124,7 @@ def command(
         f"events in {took:.1f} s"
         + (f"; in {explored.unfinished:,} of them a partition had no leader at the end" if explored.unfinished else "")
     )
+    click.echo(f"settings: {space.settings()}")
     if invariant not in explored.first:
         click.echo(f"{invariant} held in all schedules")
         return EXIT_VALID

@@ -55,6 +55,26 @@ class Space:
         faults = draw(seed, bare.config(), self.kinds, count, FAULTS_AFTER, FAULTS_SPAN)
         return bare.with_faults(tuple(faults))
 
+    def settings(self) -> str:
+        """The settings of all seeds beside the short timeouts of QUICK, with the origin of those that are not defaults.
+
+        Every variant has the defaults of Kafka 4.1, so that variants differ only in their rules.
+        """
+        origins = (
+            ("set by the variant", VARIANTS[self.variant].options),
+            ("set by --faults unclean", required_options(self.kinds)),
+            ("set by --set", self.options),
+        )
+        config = self.scenario(0).config()
+        shown = {
+            "min.insync.replicas": (config.min_insync_replicas, ""),
+            "unclean.leader.election.enable": (config.unclean_election, ""),
+        }
+        for origin, options in origins:
+            shown |= {name: (value, f" ({origin})") for name, value in options.items()}
+        texts = (f"{name}={str(value).lower()}{origin}" for name, (value, origin) in shown.items())
+        return f"defaults of Kafka 4.1 for every variant, short timeouts, {', '.join(texts)}"
+
 
 @dataclass
 class Explored:

@@ -24,6 +24,7 @@ from logjudge.models.exploration.shrink import shrink
 from logjudge.models.exploration.trace import Tracer
 from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.events import ClusterEvent
+from logjudge.models.replication.variants import VARIANTS
 
 LOSS = "no-acknowledged-loss"
 
@@ -239,6 +240,23 @@ def test_a_search_of_unclean_elections_enables_them() -> None:
         .config()
         .unclean_election
     )
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_no_variant_enables_unclean_elections_by_itself(variant: str) -> None:
+    assert not Space(variant).scenario(0).config().unclean_election
+
+
+def test_a_search_lists_its_settings_and_their_origin() -> None:
+    found = searched("--variant", "kip-101", "--runs", "60")
+    assert found.return_value == 0, found.output
+    assert "min.insync.replicas=1, unclean.leader.election.enable=false\n" in found.output
+    drawn = Space("kip-966", ("unclean",), {"acks": "1"}).settings()
+    assert "min.insync.replicas=2 (set by the variant)" in drawn
+    assert "unclean.leader.election.enable=true (set by --faults unclean)" in drawn
+    assert "acks=1 (set by --set)" in drawn
+    refused = Space("kip-966", ("unclean",), {"unclean.leader.election.enable": False}).settings()
+    assert "unclean.leader.election.enable=false (set by --set)" in refused
 
 
 def test_the_narrative_of_a_reordering_names_the_batch_that_overtook() -> None:

@@ -26,7 +26,6 @@ class Kip101(Zookeeper):
     version = "1.0.2"
     era = ERAS["1.0"]
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
-    options: ClassVar[dict[str, object]] = {"unclean.leader.election.enable": True, "min.insync.replicas": 1}
 
     def end_offset_for_epoch(self, log: ReplicaLog, epoch: int) -> tuple[int, int]:
         """The start of the next epoch in this log; undefined for an epoch newer or older than all."""
