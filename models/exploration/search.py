@@ -60,13 +60,13 @@ class Space:
 
         Every variant has the defaults of Kafka 4.1, so that variants differ only in their rules.
         """
-        origins = (
+        origins: tuple[tuple[str, dict[str, Any]], ...] = (
             ("set by the variant", VARIANTS[self.variant].options),
             ("set by --faults unclean", required_options(self.kinds)),
             ("set by --set", self.options),
         )
         config = self.scenario(0).config()
-        shown = {
+        shown: dict[str, tuple[Any, str]] = {
             "min.insync.replicas": (config.min_insync_replicas, ""),
             "unclean.leader.election.enable": (config.unclean_election, ""),
         }
