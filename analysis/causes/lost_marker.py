@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from ..partitions.coordinators import source_of
 from ..replicas.replica_logs import with_aborted
 from ..timelines.facts import Fact, fact_of, ordered
 from ..timelines.timeline import Timeline
@@ -83,8 +84,7 @@ def lost_marker_of_part(timeline: Timeline, part: TransactionPart) -> LostMarker
         f"the coordinator noted that the markers of {part.subject} were written",
         "complete",
         written,
-        decision["file"],
-        byte=decision["byte"],
+        **source_of(decision, "completed"),
         partition=part.name,
     )
     copied = [] if copy is None else [_copy_fact(timeline, copy)]

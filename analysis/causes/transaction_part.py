@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..partitions.coordinators import source_of
 from ..replicas.replica_logs import TopicPartition
 from ..timelines.facts import Fact
 from ..wording import span
@@ -51,7 +52,7 @@ class TransactionPart(TopicPartition):
         if self.decision is None:
             return []
         text = f"the coordinator decided to {self.decision['outcome']} {self.subject}"
-        source = {"source": self.decision["file"], "byte": self.decision["byte"]}
+        source = source_of(self.decision, "prepared")
         return [Fact(text, "decided", self.decision["prepared_ns"], **source, partition=self.name)]
 
     def records_fact(self, text: str) -> Fact:

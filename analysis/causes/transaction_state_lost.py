@@ -11,6 +11,7 @@ have removed the older one.
 
 from __future__ import annotations
 
+from ..partitions.coordinators import source_of
 from ..timelines.facts import Fact
 from .cases import NOT_THE_CASE, Attempt, needs
 from .transaction_part import TransactionPart
@@ -36,8 +37,7 @@ def explain_ending(part: TransactionPart) -> Attempt:
         f"the brokers' copies of __transaction_state have an older transaction of {older['transactional_id']} with"
         f" {part.name}, and none that began while {part.process} wrote these records"
     )
-    source = {"source": older["file"], "byte": older["byte"]}
-    known = Fact(text, "decided", older["began_ns"], **source, partition=part.name)
+    known = Fact(text, "decided", older["began_ns"], **source_of(older, "began"), partition=part.name)
     if part.ending_marker is None:
         return Attempt(True, [known, part.records_fact(f", and no marker ended {part.them}")], PREVENTED_BY)
     return Attempt(

@@ -16,6 +16,7 @@ from ..partitions.coordinators import (
     coordinated_transactions,
     group_evidence,
     matched_transactions,
+    source_of,
     transactions_in_log,
 )
 from ..partitions.partition import Partition, once
@@ -157,7 +158,7 @@ def _coordinated(p: Partition) -> dict[tuple[int, int], Row]:
 
 
 def _of_coordinator(p: Partition, row: Row, sentence: str, when: str) -> Fact:
-    return Fact(sentence, TRANSACTION, row[f"{when}_ns"], source=row["file"], byte=row["byte"], partition=p.name)
+    return Fact(sentence, TRANSACTION, row[f"{when}_ns"], **source_of(row, when), partition=p.name)
 
 
 def _in_log(p: Partition, sentence: str, offset: int | None, file: str | None, byte: int | None) -> Fact:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ...histories.evidence.tables import RECORDS, Schema, empty
+from ...histories.evidence.tables import RECORDS, STEPS, Schema, empty
 from ..replicas.replica_logs import ReplicaLogs
 from .evidence import longest_copies, on_clock_of_history
 from .observations import Observations, once
@@ -35,7 +36,7 @@ def committed_at_last(p: Observations) -> pl.DataFrame:
     return last.filter(kind="committed").sort("group")
 
 
-DATED = ("began", "added", "prepared", "completed", "last_time")  # ms; the same with `_ns` on the history's clock
+DATED = (*STEPS, "last_time")  # ms; the same with `_ns` on the history's clock
 
 # One row for each transaction in the leader's last log.
 IN_LOG: Schema = {
@@ -110,6 +111,12 @@ def coordinated(transactions: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     best = longest_copies(transactions, "transactional_id", ("began_at",), "outcome", ("at", "last_time"))
     dated = [on_clock_of_history(pl.col(name), settings).alias(f"{name}_ns") for name in DATED]
     return best.with_columns(dated).sort("began_at", "transactional_id")
+
+
+def source_of(row: Mapping[str, Any], step: str) -> dict[str, Any]:
+    """Where `__transaction_state` has one of the STEPS of a transaction: the fields source and byte of a fact."""
+    folder = str(row["file"]).rpartition("/")[0]
+    return {"source": f"{folder}/{row[f'{step}_file']}", "byte": row[f"{step}_byte"]}
 
 
 def matched_transactions(in_log: pl.DataFrame, transactions: pl.DataFrame) -> pl.DataFrame:

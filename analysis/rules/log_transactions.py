@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import polars as pl
@@ -37,13 +38,14 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
     summary="A transaction never ended, and holds back the last stable offset",
     breach=(
         "The leader's last log has records of a transaction without a marker. Either its coordinator has ended the "
-        f"transaction already, so that no marker will come. Or it decided the transaction more than {GRACE_SECONDS} s "
-        "before a client last reached the leader, or the transaction is open that long beyond its timeout, faults not "
-        "counted. read_committed consumers stop at its first record; the finding names what waits behind it."
+        "transaction already, so that no marker will come: this needs no history. Or it decided the transaction more "
+        f"than {GRACE_SECONDS} s before a client last reached the leader, or the transaction is open that long beyond "
+        "its timeout, faults not counted. read_committed consumers stop at its first record; the finding names what "
+        "waits behind it."
     ),
     in_jepsen=NO_BROKER_FILES,
     source=kip(890),
-    needs=("transactional batches", "sends"),
+    needs=("transactional batches",),
     assumes=("clock", "replicas"),
     explained_as="ending",
 ).judged_by
@@ -52,24 +54,24 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
 
     Not a breach: An open transaction within its timeout: that of __transaction_state, else transaction.timeout.ms of
     its process in run.json, else 15 minutes, the most that brokers allow unless transaction.max.timeout.ms is set.
-    Partitions that no recorded client used, such as Kafka's own, are not judged.
-    Unknown when: The last leader's log was not collected. A transaction is open in it, and no client reached the leader
-    afterwards, or it is not known when its records were written. The log is damaged, so that a marker may be missing.
-    A process recorded its times in another unit or by a clock that is hours off.
+    Kafka's own topics are not judged, nor those that no client of the history used.
+    Unknown when: The last leader's log was not collected, or is damaged, so that records or markers may be missing. A
+    transaction is open in it, and no client reached the leader afterwards, or it is not known when its records were
+    written. A process recorded its times in another unit or by a clock that is hours off.
     """
     logs = p.replica_logs
-    is_used = len(p.sends) or len(p.reads) or len(p.marks)  # by a recorded client
-    if logs is None or not is_used or not logs.batches["transactional"].any():
+    is_used = len(p.sends) or len(p.reads) or len(p.marks) or p.settings.undated
+    if logs is None or not is_used or p.topic.startswith("__") or not logs.batches["transactional"].any():
         return
     if missing := missing_leader_log(logs):
         yield Unknown(f"{missing}, so open transactions are not known")
         return
+    if logs.is_leader_damaged:
+        yield Unknown(f"the log of {p.name} is damaged, so records or markers of transactions may be missing")
+        return
     for row in transactions_in_log(p).filter(pl.col("outcome").is_null()).iter_rows(named=True):
         if reason := foreign_clock(p):
             yield Unknown(reason)
-            return
-        if logs.is_leader_damaged:
-            yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
             return
         txn = _OpenTransaction.of(p, row)
         proof = _why_it_hangs(p, txn)
@@ -96,13 +98,15 @@ class _OpenTransaction(NamedTuple):
         written = logs.records.filter(logs.is_of_leader, offset=row["first_offset"])["value"]
         owners = p.sends.filter(pl.col("txn") & pl.col("value").is_in(written.drop_nulls().implode()))["process"]
         txn = _OpenTransaction(row, str(owners[0]) if owners.n_unique() == 1 else None, last, "")
-        if last is None or last["last_state"] not in OVER or last["last_time_ns"] is None:
+        if last is None or last["last_state"] not in OVER:
             return txn
         agreed = matched_transactions(transactions_in_log(p), known)
         if logs.leader_start == 0 and (agreed["number"] == row["number"]).any():
             return txn._replace(ended={"commit": "committed", "abort": "aborted"}.get(last["outcome"], "ended"))
-        since = _written(p, txn)
-        return txn._replace(ended="ended") if since is not None and since < last["last_time_ns"] else txn
+        # The logs of a run are copied at its end. Those of running brokers are not copied at one time: there its
+        # producer must have created the record before the coordinator ended the last of its transactions.
+        is_over = not p.settings.undated or row["timestamp"] + CLOCK_MARGIN_SECONDS * 1_000 < last["last_time"]
+        return txn._replace(ended="ended") if is_over else txn
 
     @property
     def name(self) -> str:
@@ -118,12 +122,12 @@ def _why_it_hangs(p: Partition, txn: _OpenTransaction) -> str | Unknown | None:
     """A clause that states why no marker will come; None if one may still come."""
     known, seen = txn.coordinated, last_seen(p)
     at = where(p, txn.row["first_offset"])
+    if known is not None and txn.ended:
+        if not _is_in_log_after(p, txn, known):
+            return Unknown(f"{txn.name} is open at {at}; its coordinator may have ended it while the logs were copied")
+        return f"its coordinator had {txn.ended} it at {_time_in_words(p, known)}"
     if seen is None:
         return Unknown(f"{txn.name} is open at {at}, and no client is known to have reached the leader afterwards")
-    if known is not None and txn.ended:
-        if known["last_time_ns"] + CLOCK_MARGIN_SECONDS * SECOND >= seen:
-            return Unknown(f"{txn.name} is open at {at}; its coordinator ended it while the logs were copied")
-        return f"its coordinator had {txn.ended} it at {seconds(known['last_time_ns'])}"
     if known is not None and known["state"].startswith("prepare-") and known["prepared_ns"] is not None:
         since, what = known["prepared_ns"], f"its coordinator decided to {known['outcome']} it"
     else:
@@ -134,6 +138,27 @@ def _why_it_hangs(p: Partition, txn: _OpenTransaction) -> str | Unknown | None:
     if seen - max(since, p.last_heal) > GRACE_SECONDS * SECOND:
         return f"{what} at {seconds(since)}, and a client reached the leader at {seconds(seen)}"
     return None
+
+
+def _is_in_log_after(p: Partition, txn: _OpenTransaction, known: Row) -> bool:
+    """Whether the log was copied after the coordinator had ended the transaction: a client reached the leader since
+    then, or a batch behind the transaction has a later time."""
+    seen, ended = last_seen(p), known["last_time_ns"]
+    if seen is not None and ended is not None and ended + CLOCK_MARGIN_SECONDS * SECOND < seen:
+        return True
+    logs = p.replica_logs
+    assert logs is not None
+    behind = logs.batches.filter(logs.is_of_leader, pl.col("base_offset") > txn.row["first_offset"])["max_timestamp"]
+    latest = behind.max()
+    return isinstance(latest, int) and known["last_time"] + CLOCK_MARGIN_SECONDS * 1_000 < latest
+
+
+def _time_in_words(p: Partition, known: Row) -> str:
+    """When the coordinator last changed the state of a transactional id; a time of day where the run has no start."""
+    if known["last_time_ns"] is not None and not p.settings.undated:
+        return seconds(known["last_time_ns"])
+    time = datetime.fromtimestamp(known["last_time"] / 1000, UTC)
+    return time.isoformat(" ", "milliseconds").replace("+00:00", "Z")
 
 
 def _timeout_ms(p: Partition, txn: _OpenTransaction) -> int:
@@ -182,7 +207,8 @@ def _hanging(p: Partition, txn: _OpenTransaction, proof: str) -> Result:
     return finding(
         p,
         f"{txn.name} is open in the log of broker {logs.leader} since {where(p, first)}, though {proof}:"
-        f" read_committed consumers of {p.name} stop there{unread}",
+        f" read_committed consumers of {p.name} stop there{unread}; kafka-transactions.sh abort --topic {p.topic}"
+        f" --partition {p.partition} --start-offset {first} ends it",
         (first, max([first, row["last_offset"], *behind["last_offset"].tail(1)])),
         [*evidence, *((f"{process} sends {short(value)}, which waits", at) for process, value, at in first_waiting)],
         count=max(count, 1),

@@ -73,13 +73,10 @@ def _torn(rows: pl.DataFrame) -> Finding:
     elsewhere = some(sorted({place for places in rows["elsewhere"] for place in places}))
     processes = rows["process"].unique(maintain_order=True).to_list()
     count = int(rows["records"].sum())
-    subject = (
-        f"a transaction of {processes[0]} is"
-        if len(rows) == 1
-        else f"{len(rows)} transactions of {some(processes)} are"
-    )
     there = "aborted or absent" if first["is_committed"] else "committed"
-    records = f"{plural(count, 'record')} in {here} {'is' if count == 1 else 'are'} {state}"
+    them = f"a transaction of {processes[0]}" if len(rows) == 1 else f"{len(rows)} transactions of {some(processes)}"
+    records = f"{plural(count, 'record')} of {them} in {here} {'is' if count == 1 else 'are'} {state}"
+    others = f"others of {'it' if len(rows) == 1 else 'them'} in {elsewhere} are {there}"
     wrote = "{} writes {}; its client recorded the transaction as {}"
     first_rows = rows.head(3).select("process", "value", "outcome", "at").rows()
     evidence = [
@@ -90,7 +87,7 @@ def _torn(rows: pl.DataFrame) -> Finding:
         evidence.append(Evidence(decided, source=first["file"], byte=first["byte"]))
     return Finding(
         rule="torn-transaction",
-        sentence=f"{subject} {there} in {elsewhere}, but {'its' if len(rows) == 1 else 'their'} {records}",
+        sentence=f"{records}, but {others}",
         topic=first["topic"],
         partition=first["partition"],
         first_offset=least(rows["first_offset"], None),

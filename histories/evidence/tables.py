@@ -146,6 +146,8 @@ GROUPS: Schema = {
     "intact": pl.Boolean,  # whether all records of this copy could be read
 }
 
+STEPS = ("began", "added", "prepared", "completed")  # of a transaction in one partition, by its coordinator
+
 # One row for each transaction in __transaction_state and each of its partitions.
 TRANSACTIONS: Schema = {
     "at": pl.Int64,  # offset in __transaction_state of its last record; began_at: of its first
@@ -159,10 +161,10 @@ TRANSACTIONS: Schema = {
     "topic": pl.String,
     "partition": pl.Int32,
     "partitions": pl.List(pl.String),  # all of the transaction, in the order in which they were added
-    "began": pl.Int64,  # ms, as prepared, completed and added (when the partition was added)
-    "added": pl.Int64,
-    "prepared": pl.Int64,  # when it was decided
-    "completed": pl.Int64,  # when all of its markers were written
+    # ms: when it began, when the partition was added, when it was decided, when all of its markers were written
+    **dict.fromkeys(STEPS, pl.Int64),
+    **{f"{step}_file": pl.String for step in STEPS},  # name of the segment with the record of a step
+    **{f"{step}_byte": pl.Int64 for step in STEPS},
     "timeout_ms": pl.Int64,
     "last_state": pl.String,  # of the transactional id at the end of the log, with its producer epoch and time (ms)
     "last_epoch": pl.Int32,

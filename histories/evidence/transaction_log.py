@@ -38,7 +38,7 @@ class _Replay:
         self.last[name] = {
             "last_state": state,
             "last_epoch": None if value is None else value["producerEpoch"],
-            "last_time": where["time"],
+            "last_time": where["time"] if value is None else value["transactionLastUpdateTimestampMs"],
         }
         if value is None or state in WITHOUT_TRANSACTION:
             self.open.pop(name, None)
@@ -52,6 +52,10 @@ class _Replay:
         time = value["transactionLastUpdateTimestampMs"]
         for topic, partition in sorted({*record.partitions} - added):
             new = {"topic": topic, "partition": partition, "transactional_id": name, "began": began, "added": time}
+            began_in = (
+                {name: rows[0][name] for name in ("began_file", "began_byte")} if rows else _place("began", where)
+            )
+            new |= {**began_in, **_place("added", where)}
             rows.append({**new, "began_at": where["at"], "outcome": None, "partitions": names})
             names.append(f"{topic}-{partition}")  # of all rows of the transaction
             self.rows.append(rows[-1])
@@ -60,11 +64,11 @@ class _Replay:
         for row in rows:
             row |= {**where, "state": state, "timeout_ms": value["transactionTimeoutMs"]}
             if is_complete:
-                row["completed"] = time
+                row |= {"completed": time, **_place("completed", where)}
                 continue
             row |= {"producer_id": value["producerId"], "producer_epoch": value["producerEpoch"]}
             if state.startswith("prepare-") and state != "prepare-epoch-fence":
-                row |= {"outcome": state.removeprefix("prepare-"), "prepared": time}
+                row |= {"outcome": state.removeprefix("prepare-"), "prepared": time, **_place("prepared", where)}
         if is_complete:
             self.open.pop(name, None)
 
@@ -72,6 +76,10 @@ class _Replay:
         """TRANSACTIONS with the column file."""
         rows = [{**row, **self.last[row["transactional_id"]]} for row in self.rows]
         return pl.DataFrame(rows, schema={**TRANSACTIONS, "file": pl.String})
+
+
+def _place(step: str, where: Row) -> Row:
+    return {f"{step}_file": where["file"], f"{step}_byte": where["byte"]}
 
 
 def read_transaction_log(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -155,6 +155,11 @@ def test_a_late_write_to_real_brokers_is_named(name: str, rules: set[str], tmp_p
     assert {(one["rule"], one["cause"]) for one in findings} == {(rule, "late-write") for rule in rules}
     [late, *_] = [fact for one in explanations for fact in one["chain"] if fact["kind"] == "records"]
     assert (late["partition"], late["offset"]) == ("x-0", 4)
+    [decided, *_] = [fact for one in explanations for fact in one["chain"] if fact["kind"] == "decided"]
+    assert (decided["source"], decided["byte"]) == (
+        "brokers/1/data/__transaction_state-0/00000000000000000000.log",
+        591,  # the PrepareAbort record; CompleteAbort is at byte 714
+    )
 
 
 def test_a_damaged_copy_of_transaction_state_proves_no_loss(tmp_path: Path) -> None:

@@ -199,7 +199,9 @@ TORN = {
 def torn_findings(folder: Path) -> set[tuple[str, str, str]]:
     found, _ = judged(folder, "torn-transaction")
     return {
-        (f"x-{one['partition']}", one["sentence"].rsplit(" ", 1)[1], value) for one in found for value in one["values"]
+        (f"x-{one['partition']}", one["sentence"].partition(", but")[0].rpartition(" ")[2], value)
+        for one in found
+        for value in one["values"]
     }
 
 
