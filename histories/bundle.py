@@ -26,7 +26,7 @@ from .files import (
     reason_of,
 )
 from .readers import LOG, READERS, TRANSACTIONS, dialect_of, readers_of, recognise
-from .readers.unrecognised import describe
+from .readers.unrecognised import NO_JSON, describe
 from .settings import UNDATED, Settings, read_config
 
 EXPECTED = (
@@ -251,6 +251,8 @@ def reader_of(head: bytes, source: str, contents: tuple[str, ...] = (LOG,)) -> s
     if name is not None and _IS_OPERATION.match(head):
         raise InputError(source, f"general operations ({name})", "the history of a replicated log", linearize)
     found, advice = describe(head, source)
+    if found.startswith(NO_JSON):
+        raise InputError(source, found, "one JSON object a line", advice or "correct the line, or copy the file again")
     hint = advice or f"docs/format.md describes them, --from names one ({', '.join(readers_of(*contents))})"
     if name is not None:
         hint += f"; {linearize}"

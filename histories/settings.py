@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from .config_check import check_config
 from .errors import InputError
 from .files import check_path, reason_of
 
@@ -150,6 +151,10 @@ def config_of(content: bytes, source: str) -> dict[str, Any]:
         json.dumps(config, ensure_ascii=False).encode()  # a lone surrogate is no text
     except UnicodeEncodeError as error:
         raise InputError(source, f"{error.object[error.start]!r}, half of a character", "valid Unicode") from error
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        found = f"no JSON ({error.msg} at {where})"
+        raise InputError(source, found, EXPECTED, f"correct {where}, or copy the file again if it was cut") from error
     except (ValueError, RecursionError) as error:
         raise InputError(source, f"{error}", EXPECTED) from error
     if not isinstance(config, dict):
@@ -157,6 +162,7 @@ def config_of(content: bytes, source: str) -> dict[str, Any]:
     version = config.get("format", 1)
     if version != 1:
         raise InputError(source, f"format {version}", "format 1", "use a newer logjudge")
+    check_config(config, source)
     return config
 
 

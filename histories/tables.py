@@ -16,6 +16,7 @@ import polars as pl
 
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
+MAX_PARTITION = 2**31 - 1
 MAX_OFFSET = 2**63 - 2  # the offset after it still has 64 bits
 MAX_INT64 = 2**62  # beyond every time (ns) and offset of a real run; sums with it still fit 64 bits
 MIN_INT64 = -MAX_INT64  # ns

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import tarfile
 from pathlib import Path
@@ -60,6 +61,10 @@ def test_a_file_that_is_no_history_is_refused_in_a_sentence(name: str, tmp_path:
         (b"{}\n", "found a JSON object with no fields, without process, type, f,"),
         (b"hello\n", "found a first line like 'hello',"),
         (b'{"value": "\\ud800"}\n', r"found a first line that is no JSON \(no low surrogate"),
+        (
+            b'{"process": "p0", "ty',
+            r"found a first line that is no JSON .*, expected one JSON object .* was it cut",
+        ),
         (gzip.compress(b"", mtime=0)[:-1] + b"!", "found damaged gzip data"),
         (b"\x28\xb5\x2f\xfdgarbage", "found damaged zstd data"),
     ],
@@ -283,11 +288,48 @@ CONFIGS: list[Any] = [
         ('{"final": true, "final": false}', "'final' twice in an object"),
         ('{"topics": {"x": {}, "x": {"partitions": 3}}}', "'x' twice in an object"),
         ("[" * 5000, "the run's JSON object"),
+        ('{"form', r"found no JSON .* at line 1, column 2\).*; correct line 1, column 2, or copy the file again"),
     ],
 )
 def test_a_run_json_that_can_be_read_in_two_ways_is_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         config_of(text.encode(), "run.json")
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({"processes": [1]}, r"processes = \[1\], expected an object;"),
+    ({"processes": {"p0": 7}}, "processes.p0 = 7, expected an object;"),
+    ({"processes": {"p0": {"acks": "some"}}}, 'processes.p0.acks = "some", expected all, -1, 0 or 1;'),
+    ({"topics": "x"}, 'topics = "x", expected an object;'),
+    ({"topics": {"x": {"partitions": "many"}}}, 'topics.x.partitions = "many", expected a whole number from 1 on;'),
+    ({"topics": {"x": {"replication.factor": True}}}, "topics.x.replication.factor = true, expected a whole"),
+    ({"topics": {"x": {"retention.ms": "a week"}}}, 'topics.x.retention.ms = "a week", expected a whole number;'),
+    ({"snapshots": {"a": {"time": "x"}}}, 'snapshots.a.time = "x", expected nanoseconds'),
+    ({"started_at": "yesterday"}, 'started_at = "yesterday", expected a time like'),
+    ({"final": "yes"}, 'final = "yes", expected true or false;'),
+    ({"system": "kafka"}, 'system = "kafka", expected an object;'),
+]
+
+
+@pytest.mark.parametrize(("config", "found"), WRONG, ids=range(len(WRONG)))
+@pytest.mark.parametrize("command", ["check", "lint"])
+def test_a_wrong_value_in_run_json_is_named(command: str, config: Any, found: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(config))
+    (tmp_path / "history.jsonl").write_bytes(lines(EVENTS))
+    error = invoke(command, tmp_path).exception
+    assert isinstance(error, InputError)
+    assert re.search(f"run.json: found {found}.* correct the value, or remove the field", str(error))
+
+
+def test_unknown_fields_and_settings_as_text_are_accepted() -> None:
+    config = {
+        "run by": ["me"],
+        "name": None,
+        "topics": {"x": {"retention.ms": "-1", "unclean.leader.election.enable": "true", "segment.bytes": {}}},
+        "processes": {"p0": {"acks": -1, "host": 3}, "c0": None},
+        "snapshots": {"before": {}},
+    }
+    assert config_of(json.dumps(config).encode(), "run.json") == config
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=range(len(CONFIGS)))

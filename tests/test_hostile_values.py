@@ -16,6 +16,7 @@ from command_line import invoke, json_lines, verdict_in
 from hostile_input import EVENTS, check, lines
 from logjudge.cli.document import Document
 from logjudge.histories.errors import LogjudgeError
+from logjudge.histories.readers.native import parse as parse_lines
 from notation import History, parse
 
 
@@ -28,6 +29,22 @@ def test_extreme_numbers(tmp_path: Path) -> None:
     for name, events in (("far", far), ("late", late), ("reused", reused)):
         (tmp_path / f"{name}.jsonl").write_bytes(lines(events))
         assert check(tmp_path / f"{name}.jsonl", tmp_path / name) in (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"offset": 2**63 - 1}, "found offset 9223372036854775807, expected one from 0 to 9223372036854775806"),
+        ({"partition": -3}, "found partition -3, expected one from 0 to 2147483647"),
+        ({"records": [{"topic": "x", "partition": 0, "offset": -7}]}, "found offset -7, expected one from 0 to"),
+        ({"offsets": [{"topic": "x", "partition": -2}]}, "found partition -2, expected one from 0 to 2147483647"),
+        ({"records": [{"topic": "x", "partition": 0}]}, "found a record without topic, partition or offset"),
+    ],
+)
+def test_a_place_that_no_log_has_is_named_with_its_limits(change: dict[str, Any], found: str) -> None:
+    _, malformed = parse_lines(lines([EVENTS[0], {**EVENTS[1], **change}]))
+    assert malformed["line"].to_list() == [1]
+    assert malformed["reason"][0].startswith(found)
 
 
 def test_odd_faults(tmp_path: Path) -> None:

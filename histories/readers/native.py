@@ -17,7 +17,7 @@ import orjson
 import polars as pl
 
 from ..errors import describe_error
-from ..tables import EVENTS, FUNCTIONS, MAX_OFFSET, QUARANTINE, TYPES, Schema, complete, no_rows
+from ..tables import EVENTS, FUNCTIONS, MAX_OFFSET, MAX_PARTITION, QUARANTINE, TYPES, Schema, complete, no_rows
 from .contents import LOG
 
 NAME = "native"
@@ -36,6 +36,8 @@ _KINDS: dict[Any, tuple[type, int, str]] = {
 _TYPES = {name: _KINDS[kind.base_type()] for name, kind in _FIELDS.items() if kind.base_type() in _KINDS}
 _CONTAINERS = (dict, list)
 NO_JSON = "no JSON"
+# The greatest numbers that a log can have.
+MAX_PLACES = {"partition": MAX_PARTITION, "offset": MAX_OFFSET}
 CUT = "; the file ends here without a line feed: was it cut, or is it still being written?"
 # Bytes that a process parses before it loads the compiled loops: loading them takes as long as parsing these bytes.
 SCANNED_FROM = 8 << 20
@@ -222,10 +224,7 @@ def check_events(events: pl.DataFrame, numbered: bool = True, placed: bool = Tru
         _not_one_of("type", TYPES),
         _not_one_of("f", FUNCTIONS),
         ((col("f") == "send") & col("topic").is_null(), "found a send without topic, expected its topic"),
-        (
-            (col("partition") < 0) | (col("offset") < 0) | (col("offset") > MAX_OFFSET),
-            "found a partition or offset below 0 or too large, expected one that a log can have",
-        ),
+        *(_outside(name, pl.col(name)) for name in MAX_PLACES),
     ]
     of_items = {
         "records": (of_records, "found a record without topic, partition or offset, expected all three"),
@@ -233,7 +232,9 @@ def check_events(events: pl.DataFrame, numbered: bool = True, placed: bool = Tru
         "assignment": (("topic", "partition"), "found an assignment without topic or partition, expected both"),
         "ops": (("f",), "found a step of a transaction without f, expected its function"),
     }
-    checks += [(_bad_items(events, column, needed), text) for column, (needed, text) in of_items.items()]
+    for column, (needed, text) in of_items.items():
+        checks += [(_incomplete_items(events, column, needed), text)]
+        checks += [_items_outside(events, column, name) for name in needed if name in MAX_PLACES]
     if not events.select(pl.any_horizontal(wrong for wrong, _ in checks).any()).item():
         return complete(events, EVENTS), no_rows(QUARANTINE)
     messages = [pl.when(wrong).then(pl.lit(text) if isinstance(text, str) else text) for wrong, text in checks]
@@ -250,16 +251,31 @@ def _not_one_of(column: str, words: tuple[str, ...]) -> tuple[pl.Expr, pl.Expr]:
     )
 
 
-def _bad_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl.Expr:
-    """Selects rows with an item in the list that lacks a needed field or has a number that a log cannot have."""
-    if events[column].null_count() == len(events):
-        return pl.lit(False)
-    items = events.select("line", column).filter(pl.col(column).list.len() > 0).explode(column)
-    field = pl.col(column).struct.field
-    numbers = [name for name in needed if name in ("partition", "offset")]
-    wrong = items.filter(
-        pl.any_horizontal(
-            *(field(name).is_null() for name in needed), *(~field(name).is_between(0, MAX_OFFSET) for name in numbers)
-        )
-    )
+def _outside(name: str, value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Selects rows with a number that a log cannot have, and says which."""
+    most = MAX_PLACES[name]
+    return ~value.is_between(0, most), pl.format(f"found {name} {{}}, expected one from 0 to {most}", value)
+
+
+def _incomplete_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl.Expr:
+    """Selects rows with an item in the list that lacks a needed field."""
+    items = _items_of(events, column)
+    wrong = items.filter(pl.any_horizontal(pl.col(column).struct.field(name).is_null() for name in needed))
     return pl.col("line").is_in(wrong["line"].unique().implode()) if len(wrong) else pl.lit(False)
+
+
+def _items_outside(events: pl.DataFrame, column: str, name: str) -> tuple[pl.Expr, pl.Expr]:
+    """Selects rows with an item in the list that has a number that a log cannot have, and says which."""
+    wrong, text = _outside(name, pl.col(column).struct.field(name))
+    found = _items_of(events, column).filter(wrong).select("line", text=text).unique("line", keep="first")
+    if not len(found):
+        return pl.lit(False), pl.lit(None, pl.String)
+    message = pl.col("line").replace_strict(found["line"], found["text"], default=None, return_dtype=pl.String)
+    return message.is_not_null(), message
+
+
+def _items_of(events: pl.DataFrame, column: str) -> pl.DataFrame:
+    """The items of the lists in the column, a row each with its line."""
+    if events[column].null_count() == len(events):
+        return events.select("line", column).clear().explode(column)
+    return events.select("line", column).filter(pl.col(column).list.len() > 0).explode(column)

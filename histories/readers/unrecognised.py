@@ -24,6 +24,7 @@ _FIELDS = ("process", "type", "f")  # that the native reader recognises
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _SHOWN = 40  # characters
+NO_JSON = "a first line that is no JSON"
 
 
 def is_foreign(head: bytes) -> bool:
@@ -49,7 +50,9 @@ def describe(head: bytes, source: str) -> tuple[str, str]:
     if separator := _separator_of(lines):
         columns = lines[0].rstrip("\r").split(separator)
         return f"a table with {len(columns)} columns, separated by {_SEPARATORS[separator]}", ""
-    return _object_without_fields(lines[0]) or f"a first line like {shortened(lines[0].strip(), _SHOWN)!r}", ""
+    found = _object_without_fields(lines[0]) or f"a first line like {shortened(lines[0].strip(), _SHOWN)!r}"
+    is_cut = len(lines) == 1 and NO_JSON in found
+    return found, "the file has no line feed: was it cut, or is it still being written?" if is_cut else ""
 
 
 def _encoding_of(head: bytes) -> str | None:
@@ -75,7 +78,7 @@ def _object_without_fields(line: str) -> str | None:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        return f"a first line that is no JSON ({error})" if line.lstrip().startswith("{") else None
+        return f"{NO_JSON} ({error})" if line.lstrip().startswith("{") else None
     if not isinstance(value, dict):
         return None
     missing = ", ".join(name for name in _FIELDS if name not in value)

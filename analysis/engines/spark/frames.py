@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from ....histories.bundle import Run
+from ....histories.config_check import check_config
 from ....histories.errors import UsageError
 from ....histories.event_frames import SOURCE, check_columns, json_lines
 from ....histories.files import TEXT_BLOCK_BYTES, Block, Split
@@ -34,10 +35,11 @@ _SPLIT = "logjudge_split"
 
 
 def open_frame(frame: DataFrame, config: Mapping[str, Any]) -> Run:
-    """The run of a frame; `config` is the content of run.json. Raises UsageError."""
+    """The run of a frame; `config` is the content of run.json. Raises UsageError or InputError."""
     if frame.isStreaming:
         raise UsageError("found a streaming DataFrame, expected one that ends; write it to files and judge these")
     check_columns(frame.columns)
+    check_config(config, "config")
     settings = Settings(str(config["name"]), config={"format": 1, **config}, batches=BATCHES)
     return Run(Path(SOURCE), settings, (), (SOURCE,), 0, uri="dataframe:")
 
