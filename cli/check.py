@@ -18,7 +18,7 @@ from .engines import Engine, Spark, SparkEngine, SteppingEngine, engine_options
 from .judging import Judged, Task, is_quiet, judge, judge_or_report
 from .judging_processes import are_for_processes, judge_in_processes
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
-from .options import AnyPath, LocalPath, completed, from_formats
+from .options import AnyPath, Choice, LocalPath, completed, from_formats
 from .output import render
 from .runs import check_index, names_of, write_index
 from .runs import render as render_runs
@@ -95,12 +95,12 @@ def _known_model(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option(
     "--state",
     metavar="FILE",
-    type=LocalPath(readable=False),
+    type=LocalPath(),
     help="For a history that grows: judge on from this file, and write it for the next call.",
 )
 @from_formats(*CHECKED)
 @click.option("--json", "as_json", is_flag=True, help="Print only verdict.json.")
-@click.option("--format", "form", type=click.Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
+@click.option("--format", "form", type=Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only; the exit code is the verdict.")
 @click.option("--open", "opens", is_flag=True, help="Open report.html in a browser.")
 @click.option("--only", metavar="RULE", help="Judge only this rule; may be repeated.", **RULE)
@@ -132,12 +132,12 @@ def _known_model(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option(
     "--keys",
     multiple=True,
-    type=click.Choice(["wfr", "sequential", "linearizable"]),
+    type=Choice(["wfr", "sequential", "linearizable"]),
     help="In Elle's register histories: assume this of each key by itself, to order its versions; may be repeated.",
 )
 @click.option(
     "--plots",
-    type=click.Choice(["none", "findings", "all"]),
+    type=Choice(["none", "findings", "all"]),
     default="findings",
     show_default=True,
     help="findings: SVG plots of runs with breaches or permitted findings; all: SVG and PNG plots of every run.",

@@ -14,7 +14,7 @@ from .progress import Progress, note
 
 
 @click.command()
-@click.argument("source", metavar="IN", type=LocalPath(readable=False, takes_stdin=True))
+@click.argument("source", metavar="IN", type=LocalPath(takes_stdin=True))
 @click.argument("target", metavar="OUT", type=LocalPath())
 @from_option
 @click.option("--overwrite", is_flag=True, help="Replace OUT if it exists.")

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.output_folder import MARK, check_target, is_verdict, write_whole
-from .options import setting
+from .options import Choice, setting
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def engine_options(default: Literal["spark", "local"]) -> Callable[[Command], Co
     def decorate(command: Command) -> Command:
         @click.option(
             "--engine",
-            type=click.Choice(["spark", "local"]),
+            type=Choice(["spark", "local"]),
             default=default,
             show_default=True,
             help="Engine that does the work.",

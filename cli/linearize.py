@@ -20,7 +20,7 @@ from ..histories.readers import OPERATIONS, readers_of
 from ..models.specifications import MODELS
 from .engines import Spark, engine_options
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, report_failure, worst_exit
-from .options import AnyPath, quiet_option
+from .options import AnyPath, Choice, quiet_option
 from .progress import Progress, note, note_if_slow
 
 EXITS = {"ok": EXIT_VALID, "illegal": EXIT_BREACH, "broken": EXIT_USAGE, "unknown": EXIT_UNKNOWN, "crashed": EXIT_CRASH}
@@ -107,7 +107,7 @@ def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool
 @click.argument("files", nargs=-1, required=True, type=AnyPath(takes_stdin=True))
 @click.option("--model", "model_name", help=f"The model: {', '.join(MODELS)}, or FILE.py:NAME for your own.")
 @click.option(
-    "--from", "format_name", type=click.Choice(readers_of(OPERATIONS)), help="Format of the files [default: detected]."
+    "--from", "format_name", type=Choice(readers_of(OPERATIONS)), help="Format of the files [default: detected]."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print only one JSON object.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Time limit for each file, in seconds.")

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import click
 
-from ..histories.errors import LogjudgeError, MissingComponentError, did_you_mean
+from ..histories.errors import PERMISSIONS, LogjudgeError, MissingComponentError, did_you_mean
 
 # A command is one module and one line here; the module is imported when the command is called.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -111,6 +111,8 @@ def _refusal(error: BaseException) -> LogjudgeError | None:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return LogjudgeError(f"no space left to write ({error.strerror}); free some space and try again")
     where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+    if isinstance(error, PermissionError):
+        return LogjudgeError(f"{where}the system refused an operation ({error.strerror}); {PERMISSIONS}")
     return LogjudgeError(f"{where}the system refused an operation ({error.strerror})")
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import click
 from click.shell_completion import CompletionItem
 
-from ..histories.errors import UsageError
+from ..histories.errors import UsageError, did_you_mean
 from ..histories.files import is_uri, local_path
 from ..histories.readers import LOG, readers_of
 from .document import Document
@@ -46,6 +46,17 @@ def settings_of(option: str, texts: tuple[str, ...]) -> dict[str, str]:
     return dict(setting(option, text) for text in texts)
 
 
+class Choice(click.Choice[str]):
+    """One of some words; the error for another word names the close ones."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            close = did_you_mean(str(value), self.choices)
+            raise click.BadParameter(error.message.rstrip(".") + close, ctx, param) from error
+
+
 STDIN = "-"
 _SCRATCH_PREFIX = "logjudge-stdin-"
 _SCRATCH = re.compile(r"\S*/logjudge-stdin-[^/]+/(stdin)")
@@ -70,7 +81,7 @@ class AnyPath(click.Path):
 class LocalPath(AnyPath):
     """A path for commands without Spark; file:// is accepted. Raises UsageError for any other URI."""
 
-    def __init__(self, readable: bool = True, path_type: type[Path | str] = Path, takes_stdin: bool = False) -> None:
+    def __init__(self, readable: bool = False, path_type: type[Path | str] = Path, takes_stdin: bool = False) -> None:
         super().__init__(readable, path_type, takes_stdin)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -136,7 +147,7 @@ def quiet_option(command: Command) -> Command:
 
 def from_formats(*contents: str) -> Callable[[Command], Command]:
     """The option --from, with the formats of such histories."""
-    names = click.Choice(readers_of(*contents))
+    names = Choice(readers_of(*contents))
     return click.option("--from", "reader", type=names, help="Format of the history [default: detected].")
 
 

@@ -13,7 +13,7 @@ from ..analysis.wording import some
 from ..histories.errors import UsageError
 from ..histories.output_folder import name_of
 from ..plots import PLOTS, draw
-from .options import LocalPath, from_option, quiet_option
+from .options import Choice, LocalPath, from_option, quiet_option
 from .progress import Progress, note
 
 # What a plot without default subjects lacks in a run, for its error message.
@@ -28,9 +28,15 @@ SUBJECTS = {
 }
 
 
+def _refuse_format(_: click.Context, __: click.Parameter, value: str | None) -> None:
+    """Raises UsageError where a format is given: the ending of --out is the format."""
+    if value is not None:
+        raise UsageError(f"found --format {value}, expected --out FILE.png or --out FILE.svg: its ending is the format")
+
+
 @click.command()
 @click.argument("source", metavar="DIR|RUN", type=LocalPath(takes_stdin=True))
-@click.argument("name", metavar="NAME", type=click.Choice(list(PLOTS)))
+@click.argument("name", metavar="NAME", type=Choice(list(PLOTS)))
 @click.option(
     "--partition",
     metavar="TOPIC-N",
@@ -39,6 +45,7 @@ SUBJECTS = {
 @click.option("--finding", metavar="ID", help="The finding to draw (around, cycles).")
 @from_option
 @click.option("--out", "file", type=LocalPath(), help="A .png or .svg file. [default: RUN-NAME.png]")
+@click.option("--format", "format_name", hidden=True, expose_value=False, callback=_refuse_format)
 @click.option(
     "--scale", type=click.IntRange(1, 8), default=1, help="Width of a PNG in units of 1100 pixels [default: 1]."
 )

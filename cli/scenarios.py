@@ -22,7 +22,7 @@ from ..models.exploration.compare import table
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .check import command as check
-from .options import LocalPath, completed, quiet_option
+from .options import Choice, LocalPath, completed, quiet_option
 from .simulate import option, summary, warn
 
 # A simulated run is small, and the local engine needs no Java.
@@ -56,7 +56,7 @@ def list_all() -> None:
 
 @command.command("run")
 @click.argument("name", metavar="NAME|FILE", shell_complete=completed(names))
-@click.option("--variant", type=click.Choice(list(VARIANTS)), help="A protocol variant, instead of the scenario's.")
+@click.option("--variant", type=Choice(list(VARIANTS)), help="A protocol variant, instead of the scenario's.")
 @click.option("--seed", type=int, help="A seed, instead of the scenario's.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name.")
 @click.option(

@@ -28,7 +28,7 @@ from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .engines import Spark, engine_options
 from .main import EXIT_BREACH, EXIT_VALID
-from .options import LocalPath, completed, quiet_option
+from .options import Choice, LocalPath, completed, quiet_option
 from .progress import Progress
 from .scenarios import picture
 from .simulate import option
@@ -45,7 +45,7 @@ Command = Callable[..., Any]
 def _space_options(command: Command) -> Command:
     """The options --variant, --faults and --set; the command gets them as one argument `space`."""
 
-    @click.option("--variant", required=True, type=click.Choice(list(VARIANTS)), help="The protocol variant.")
+    @click.option("--variant", required=True, type=Choice(list(VARIANTS)), help="The protocol variant.")
     @click.option(
         "--faults",
         help="Kinds of faults, separated by commas [default: those that every log must survive].",
@@ -68,7 +68,7 @@ def _space_options(command: Command) -> Command:
     "--invariant",
     default="no-acknowledged-loss",
     show_default=True,
-    type=click.Choice(list(INVARIANTS)),
+    type=Choice(list(INVARIANTS)),
     help="The invariant that must hold.",
 )
 @click.option(

@@ -20,12 +20,12 @@ from ..models.replication.config import SECOND
 from ..models.replication.options import OPTIONS
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
-from .options import LocalPath, completed, quiet_option, setting
+from .options import Choice, LocalPath, completed, quiet_option, setting
 
 
 @click.command("simulate", epilog=f"Settings for --set: {', '.join(OPTIONS)}.")
 @click.option(
-    "--variant", type=click.Choice(list(VARIANTS)), help="The protocol variant [default: kip-320, or that of the file]."
+    "--variant", type=Choice(list(VARIANTS)), help="The protocol variant [default: kip-320, or that of the file]."
 )
 @click.option("--seed", type=int, help="Seed of all randomness [default: 0].")
 @click.option("--brokers", type=click.IntRange(1, 99), help="Number of brokers, and of replicas up to 3 [default: 3].")

@@ -190,7 +190,7 @@ _KAFKA = "kafka://"
 @click.option(
     "--out",
     metavar="FOLDER",
-    type=LocalPath(readable=False, path_type=str),
+    type=LocalPath(path_type=str),
     default=DEFAULT_OUT,
     show_default=True,
     help="Folder for index.html (the live page), and for the report, which has a folder of its own.",
@@ -198,7 +198,7 @@ _KAFKA = "kafka://"
 @click.option(
     "--state",
     metavar="FILE",
-    type=LocalPath(readable=False),
+    type=LocalPath(),
     help="Judge on from this file, as `check --state` does [default: NAME.state in FOLDER].",
 )
 @click.option(

@@ -34,6 +34,7 @@ EXPECTED = (
     " VerifiableConsumer), a run bundle, or brokers' files (log folders, server.log, the text of kafka-dump-log)"
 )
 
+NO_RUN = "a folder without a history or brokers' files"
 LOGS = (".log", ".txt")  # endings of histories, and of brokers' logs
 # The first line has a process and a function, as each operation on an object has.
 _IS_OPERATION = re.compile(rb"(?=[^\n]*[:\"]process\b)(?=[^\n]*[:\"]f\b)")
@@ -112,7 +113,9 @@ def _open_run(
     evidence = _evidence(path, reader, pieces)
     files = _histories(path, evidence)
     if not files and not evidence:
-        raise InputError(str(path), "a folder without a history or brokers' files", EXPECTED)
+        raise InputError(str(path), NO_RUN, EXPECTED)
+    if path.is_dir() and not evidence and reader is None:
+        _refuse_other_texts(path, files)
     config, config_name = _read_config(path)
     splits: list[Split] = []
     formats: set[str] = set()
@@ -179,6 +182,16 @@ def _refuse_other_folders(path: Path) -> None:
     if len(bundles) > 1:
         found = f"{len(bundles)} run bundles in it ({', '.join(bundles[:3])}{', …' * (len(bundles) > 3)})"
         raise InputError(str(path), found, "one run", f"name them all: $(dirname {path}/*/run.json)")
+
+
+def _refuse_other_texts(folder: Path, files: Sequence[Path]) -> None:
+    """Raises InputError for a folder in which every candidate has the ending of any text and no known format."""
+    heads = {file.name: head_of(file) for file in files if file.parent == folder and file.suffix in LOGS}
+    if len(heads) == len(files) and all(head and recognise(head, LOG) is None for head in heads.values()):
+        name, head = next(iter(heads.items()))
+        found, _ = describe(head, name)
+        more = f", and {len(heads) - 1} more" if len(heads) > 1 else ""
+        raise InputError(str(folder), f"{NO_RUN} ({name}: {found}{more})", EXPECTED)
 
 
 def _evidence(path: Path, reader: str | None, pieces: Callable[[Part], list[Part]]) -> tuple[Part, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 NO_SUCH_FILE = "no such file or folder"
+NO_PERMISSION = "no permission to read it"
+PERMISSIONS = "change its permissions (`ls -ld` shows them), or run logjudge as a user who has them"
 
 
 class LogjudgeError(Exception):
@@ -13,13 +15,19 @@ class LogjudgeError(Exception):
 
 
 class InputError(LogjudgeError):
-    """An input that cannot be read. `hint` says what to do; `found` may be NO_SUCH_FILE, for which a hint is enough."""
+    """An input that cannot be read. `hint` says what to do.
+
+    `found` may be NO_SUCH_FILE, for which a hint is enough, or NO_PERMISSION, which has a hint of its own.
+    """
 
     def __init__(self, source: str, found: str, expected: str, hint: str = "", line: int | None = None) -> None:
+        if found == NO_PERMISSION:
+            hint = PERMISSIONS
         where = source if line is None else f"{source}:{line}"
         advice = f"; {hint}" if hint else ""
-        problem = found if found == NO_SUCH_FILE else f"found {found}"
-        wanted = "" if found == NO_SUCH_FILE and hint else f", expected {expected}"
+        is_of_path = found in (NO_SUCH_FILE, NO_PERMISSION)
+        problem = found if is_of_path else f"found {found}"
+        wanted = "" if is_of_path and hint else f", expected {expected}"
         super().__init__(f"{where}: {problem}{wanted}{advice}")
         self.line, self.fields = line, (found, expected, hint)
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlparse
 
 import numpy as np
 
-from .errors import NO_SUCH_FILE, InputError
+from .errors import NO_PERMISSION, NO_SUCH_FILE, InputError
 
 BLOCK_BYTES = 16 << 20  # a block takes ten times its size while it is parsed; smaller ones take more time
 SPLIT_BYTES = 32 << 20
@@ -103,6 +103,8 @@ def reason_of(error: OSError | ValueError) -> str:
     """The problem of a path, as the `found` of an InputError."""
     if isinstance(error, FileNotFoundError):
         return NO_SUCH_FILE
+    if isinstance(error, PermissionError):
+        return NO_PERMISSION
     reason = getattr(error, "strerror", None) or str(error)
     return f"a path that cannot be read ({reason})"
 

@@ -297,6 +297,7 @@ def test_closed_streams_and_full_disks_cost_no_traceback(tmp_path: Path) -> None
         (("scenarios", "kip-101-loss"), "scenarios run kip-101-loss"),
         (("plot", "nope", "offsets", "--out", "no/such.png"), "no such folder"),
         (("linearize", "nope", "--picture", "no/such.html"), "no such folder"),
+        (("plot", "nope", "glance", "--format", "png"), "expected --out FILE.png or --out FILE.svg"),
         (("linearize", "nope", "--picture", "why.png"), "--picture why.png: expected a file that ends in .html"),
     ],
 )

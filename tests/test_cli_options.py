@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from command_line import LOSSY, invoke, verdict_in
 from logjudge.analysis import causes as cause_modules
@@ -50,6 +51,20 @@ def test_an_error_about_standard_input_names_no_copy_of_it() -> None:
     done = subprocess.run(command, input=b"no history\n", capture_output=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith(b"logjudge: stdin: found a first line like")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("check", "-", "--engine", "lcoal"), "'lcoal' is not one of 'spark', 'local'; did you mean local?"),
+        (("plot", "nope", "swimlan"), "; did you mean swimlane?"),
+        (("search", "--variant", "kip101"), "; did you mean kip-101"),
+    ],
+)
+def test_a_misspelt_choice_gets_suggestions(words: tuple[str, ...], expected: str) -> None:
+    error = invoke(*words).exception
+    assert isinstance(error, click.BadParameter)
+    assert expected in error.message
 
 
 def test_quiet_prints_nothing_and_open_shows_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

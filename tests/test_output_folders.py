@@ -102,7 +102,32 @@ def test_inputs_that_cannot_be_read_cost_a_sentence(odd: str, tmp_path: Path, mo
         assert "\n" not in str(result.exception)
 
 
-def _denied(path: object) -> list[str]:
+@pytest.mark.parametrize("command", [("check", "--engine", "local"), ("lint",), ("explain",), ("timeline",)])
+def test_the_error_for_a_file_without_permission_has_advice(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "h.jsonl").touch()
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)  # click would ask for it
+    monkeypatch.setattr(os, "open", _denied)
+    result = invoke(command[0], tmp_path / "h.jsonl", *command[1:])
+    assert isinstance(result.exception, LogjudgeError)
+    advice = "change its permissions (`ls -ld` shows them), or run logjudge as a user who has them"
+    assert str(result.exception) == f"{tmp_path / 'h.jsonl'}: no permission to read it; {advice}"
+
+
+def test_a_folder_of_other_texts_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("shopping list\n")
+    with pytest.raises(LogjudgeError, match=r"without a history or brokers' files \(a.txt: a first line"):
+        open_run(tmp_path)
+    (tmp_path / "b.log").write_text("milk\n")
+    with pytest.raises(LogjudgeError, match=r"'shopping list', and 1 more\)"):
+        open_run(tmp_path)
+    (tmp_path / "h.jsonl").write_text("milk\n")  # meant as a history
+    with pytest.raises(LogjudgeError, match=r"a\.txt: found a first line like"):
+        open_run(tmp_path)
+
+
+def _denied(path: object, *_: object) -> list[str]:
     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
