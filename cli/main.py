@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("explain", "Explain the breaches of a run, a partition, or one offset."),
     "timeline": ("timeline", "List the events of partitions in order of time."),
     "diff": ("diff", "Show the replicas of a partition side by side."),
+    "show": ("show", "Show a record batch that a finding cites."),
     "report": ("report", "Write the report of a judged run again."),
     "plot": ("plot", "Draw one figure of a run."),
     "rules": ("rules", "List the rules and explain them."),

@@ -1,0 +1,87 @@
+"""`logjudge show FILE [BYTE]`: the record batch of a segment that a finding cites."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..analysis.wording import plural, printable
+from ..histories.errors import UsageError
+from .document import Document
+from .options import Form, LocalPath, form_options, show
+
+Row = dict[str, Any]
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=LocalPath())
+@click.argument("byte", metavar="[BYTE]", type=click.IntRange(min=0), required=False)
+@form_options("Print the batches as JSON.")
+def command(file: Path, byte: int | None, form: Form) -> None:
+    """Show the record batch that begins at BYTE of a segment, as findings cite it; without BYTE, a line for each.
+
+    FILE is a .log file of a broker's partition. Records of __transaction_state, __consumer_offsets and
+    __cluster_metadata are decoded. Times are UTC.
+    """
+    from ..histories.evidence.batch_content import headers_of, records_at  # loads compiled loops, which takes time
+
+    expected = f"expected a segment of a broker, such as orders-0/{0:020d}.log"
+    if not file.is_file():
+        raise UsageError(f"found no file {file}, {expected}")
+    headers = headers_of(file)
+    if not headers:
+        raise UsageError(f"found no record batch in {file}, {expected}")
+    found = [header for header in headers if byte in (None, header["byte"])]
+    if not found:
+        near = _near([header["byte"] for header in headers], byte or 0)
+        raise UsageError(f"found no batch that begins at byte {byte} of {file}, expected one of {near}")
+    batches = [header if byte is None else {**header, "records": records_at(file, byte)} for header in found]
+    if form == "json":
+        click.echo(json.dumps(batches, default=_json))
+        return
+    document = Document()
+    if byte is None:
+        document.listed([(_header(batch), "") for batch in batches])
+    else:
+        document.heading(_header(batches[0]))
+        document.listed([(_record(record), "") for record in batches[0]["records"]])
+    show(document, form)
+
+
+def _near(begins: list[int], byte: int) -> str:
+    """The positions that are closest to a byte."""
+    return ", ".join(str(at) for at in sorted(sorted(begins, key=lambda at: abs(at - byte))[:3]))
+
+
+def _header(of: Row) -> str:
+    offsets = f"offset {of['base_offset']}"
+    offsets += "" if of["last_offset"] == of["base_offset"] else f" to {of['last_offset']}"
+    parts = [f"byte {of['byte']}", offsets, plural(of["count"] or 0, "record"), f"{of['size']} bytes"]
+    if of["leader_epoch"] is not None:
+        parts.append(f"leader epoch {of['leader_epoch']}")
+    if of["producer_id"] is not None:
+        sequence = "" if of["base_sequence"] is None else f", sequence {of['base_sequence']}"
+        parts.append(f"producer {of['producer_id']}, epoch {of['producer_epoch']}{sequence}")
+    parts += ["transactional"] * bool(of["transactional"]) + ["control"] * bool(of["control"])
+    parts += [] if of["codec"] == "none" else [str(of["codec"])]
+    parts.append("CRC right" if of["crc_ok"] else "CRC WRONG: its records are not shown")
+    return ", ".join(parts)
+
+
+def _record(record: Row) -> str:
+    time = datetime.fromtimestamp(record["timestamp"] / 1000, UTC).isoformat(" ", "milliseconds").replace("+00:00", "Z")
+    fields = {name: value for name, value in record.items() if name not in ("offset", "timestamp")}
+    content = ", ".join(f"{name} {_shown(value)}" for name, value in fields.items())
+    return f"offset {record['offset']}, {time}: {content}"
+
+
+def _shown(value: Any) -> str:
+    return printable(value if isinstance(value, str) else json.dumps(value, default=_json))
+
+
+def _json(value: object) -> str:
+    return f"bytes:{value.hex()}" if isinstance(value, bytes) else str(value)

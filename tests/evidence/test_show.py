@@ -1,0 +1,81 @@
+"""`logjudge show`: the record batch that a finding cites."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from logjudge.cli.main import cli
+
+from .transaction_logs import SEGMENT, batch, log
+
+DATA = Path(__file__).parent / "data" / "transactions"
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("show")
+    shutil.unpack_archive(DATA / "late-write-open.tar.xz", folder)
+    return folder / "late-hang" / "brokers"
+
+
+def show(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["show", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(
+    ("file", "byte", "texts"),
+    [
+        ("1/data/__transaction_state-0", 591, ["byte 591, offset 5, 1 record", "key tx-t, state prepare-abort"]),
+        ("2/data/x-0", 216, ["producer 0, epoch 0, transactional, control, CRC right", "marker abort"]),
+        ("2/data/x-0", 294, ["offset 4, 2026-11-26 18:58:04.632Z: key null, value late"]),
+    ],
+)
+def test_a_batch_at_a_byte(brokers: Path, file: str, byte: int, texts: list[str]) -> None:
+    result = show(brokers / file / SEGMENT, byte)
+    assert result.exit_code == 0
+    assert all(text in result.output for text in texts), result.output
+
+
+def test_all_batches_of_a_segment_and_json(brokers: Path) -> None:
+    segment = brokers / "2/data/x-0" / SEGMENT
+    lines = [line for line in show(segment).output.splitlines() if line.startswith("  - byte ")]
+    begins = [int(line.split()[2].rstrip(",")) for line in lines]
+    batches = json.loads(show(segment, "--json").output)
+    assert [one["byte"] for one in batches] == begins == [0, 69, 147, 216, 294, 366, 436, 506]
+    [one] = json.loads(show(segment, 294, "--json").output)
+    assert (one["base_offset"], one["crc_ok"], one["records"][0]["value"]) == (4, True, "late")
+    [decided] = json.loads(show(brokers / "1/data/__transaction_state-0" / SEGMENT, 591, "--json").output)
+    assert decided["records"][0]["value"]["transactionPartitions"] == [{"topic": "x", "partitionIds": [0, 1]}]
+
+
+def test_damaged_and_hostile_batches(tmp_path: Path) -> None:
+    segment = tmp_path / SEGMENT
+    second = len(batch(0, b"a"))
+    data = bytearray(batch(0, b"a") + batch(1, b"\x1b[2Jb") + batch(2, b"\xff\xfe"))
+    segment.write_bytes(data)
+    assert "\x1b" not in show(segment, second).output
+    assert "\\x1b[2Jb" in show(segment, second).output
+    assert "value bytes:fffe" in show(segment, len(batch(0, b"a") + batch(1, b"\x1b[2Jb"))).output
+    data[second - 1] ^= 1
+    segment.write_bytes(data)
+    assert show(segment, 0).output == (
+        "byte 0, offset 0, 1 record, 69 bytes, leader epoch 0, CRC WRONG: its records are not shown\n"
+    )
+
+
+def test_what_is_no_batch_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "text.log").write_text("no segment")
+    (tmp_path / SEGMENT).write_bytes(log("a b c"))
+    for arguments, expected in (
+        ((tmp_path,), "found no file"),
+        ((tmp_path / "missing.log",), "found no file"),
+        ((tmp_path / "text.log",), "found no record batch in"),
+        ((tmp_path / SEGMENT, 5), "found no batch that begins at byte 5 of"),
+    ):
+        result = show(*arguments)
+        assert result.exception is not None
+        assert str(result.exception).startswith(expected)
