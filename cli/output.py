@@ -35,7 +35,7 @@ def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
     """The text for stdout; click removes the colours if stdout is not a terminal."""
     width = max(40, min(shutil.get_terminal_size((100, 40)).columns, 120))
     lines: list[str] = []
-    for sizes in ((16, 3, 5), (12, 3, 4), (10, 3, 3), (10, 2, 3), (8, 2, 2), (6, 2, 2)):
+    for sizes in ((16, 3, 9), (16, 3, 7), (16, 3, 5), (12, 3, 4), (10, 3, 3), (10, 2, 3), (8, 2, 2), (6, 2, 2)):
         lines = _screen(report, seconds, Room(width, *sizes))
         if len(lines) + 2 * bool(folder) <= MAX_LINES:
             break
@@ -157,14 +157,50 @@ def _incidents_of(report: dict[str, Any]) -> list[Incident]:
     return [from_record(record) for record in report["incidents"]]
 
 
+MAX_PLACES = 3  # of an incident
+
+
 def _where(report: dict[str, Any], incident: Incident) -> str:
-    """The lines that prove the worst finding of an incident, in brackets."""
-    worst = next((one for one in report["findings"] if one["id"] in incident.findings[:1]), None)
-    lines = [(e["source"], e["line"]) for e in (worst["evidence"] if worst else ()) if e["line"] is not None]
-    where = list(dict.fromkeys(lines))[:3]
-    # The first file is named once.
-    places = [f"{'' if n and source == where[0][0] else source}:{line}" for n, (source, line) in enumerate(where)]
-    return f" [{', '.join(places)}]" if places else ""
+    """The places that prove an incident, in brackets: those of its worst finding.
+
+    If none of them is in a file of the brokers, the first such place of its other findings or of its cause is added.
+    """
+    found = {one["id"]: one["evidence"] for one in report["findings"]}
+    evidence = (_place(item) for name in incident.findings for item in found.get(name, ()))
+    places = [place for item in found.get(next(iter(incident.findings), ""), ()) if (place := _place(item))]
+    shown = list(dict.fromkeys(places))[:MAX_PLACES]
+    others = [*places, *evidence, *map(_place, incident.chain if incident.known else ())]
+    of_broker = next((place for place in others if place and place.is_of_broker), None)
+    if of_broker is not None and not any(place.is_of_broker for place in shown):
+        shown = [*shown[: MAX_PLACES - 1], of_broker]
+    sources = list(dict.fromkeys(place.source for place in shown))
+    shown.sort(key=lambda place: (sources.index(place.source), place.number))
+    # The source of adjacent places is named once.
+    texts = [
+        f"{'' if n and place.source == shown[n - 1].source else place.source}{place.separator}{place.number}"
+        for n, place in enumerate(shown)
+    ]
+    return f" [{', '.join(text.strip() for text in texts)}]" if texts else ""
+
+
+class _Place(NamedTuple):
+    """A line or a byte of a file."""
+
+    source: str
+    number: int
+    separator: str
+
+    @property
+    def is_of_broker(self) -> bool:
+        """Whether it is in a broker's file."""
+        return self.separator != ":" or self.source.startswith(("brokers/", "snapshots/"))
+
+
+def _place(item: dict[str, Any]) -> _Place | None:
+    """The place of an item of evidence or of a chain; None if it has none."""
+    if item["source"] and item["line"] is not None:
+        return _Place(item["source"], item["line"], ":")
+    return _Place(item["source"], item["byte"], " byte ") if item["source"] and item["byte"] is not None else None
 
 
 def with_causes(incidents: Iterable[Incident]) -> list[tuple[Incident, str, str]]:

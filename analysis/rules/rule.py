@@ -176,6 +176,9 @@ HEADINGS = {
 }
 
 
+BROKER_COUNTS = frozenset({"batches", "transactional batches", "checkpoints"})  # counts of brokers' files
+
+
 @dataclass(frozen=True)
 class Rule:
     """One guarantee, checked. `logjudge rules`, docs/rules.md and the report show the same four parts of its text."""
@@ -197,6 +200,11 @@ class Rule:
     explained_as: Literal["loss", "divergence", "missed", "regression", "duplicate", "misread", "ending"] | None = None
     of_records: bool = False  # the values of a finding are the records concerned, and nothing else
     judges: dict[str, Judge] = field(default_factory=dict)  # by dialect of the history; none: the rule is not judged
+
+    @property
+    def is_of_brokers(self) -> bool:
+        """Whether only brokers' files show a breach: clients cannot see it."""
+        return not BROKER_COUNTS.isdisjoint(self.needs)
 
     def judged_by(self, results: Callable[[Partition], Iterator[Result]]) -> Rule:
         """Takes the generator that judges native histories: a decorator."""

@@ -15,6 +15,7 @@ import polars as pl
 from ...analysis.causes import title_of
 from ...analysis.causes.cases import LOSSES
 from ...analysis.incidents.incident import UNKNOWN, Incident
+from ...analysis.rules import RULES
 from ...analysis.timelines.facts import RESTART
 from ...analysis.timelines.timeline import DEATHS
 from ...analysis.wording import either, nodes_of, plural, some
@@ -237,11 +238,12 @@ def timeline(
         if band["to"] not in (None, band["from"]):
             ended = f"{nodes} restarted" if band["kind"] == "kill" and nodes else named
             moments.append((0, band["to"], "heal", f"fault ended: {ended}"))
-    known = [incident for incident in incidents if incident.known and incident.lost]
+    unseen = {entry.incident.number for entry in listed if any(map(of_brokers, (entry.finding, *entry.others)))}
+    known = [one for one in incidents if one.known and (one.lost or one.number in unseen)]
     dated = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}  # by the chain
     for rank, entry in enumerate(listed):
         for finding in [entry.finding, *entry.others]:
-            if finding["id"] not in dated:
+            if finding["id"] not in dated and not of_brokers(finding):
                 moments += [(rank + 1, *moment) for moment in _moments_of(finding, figures["times"].get(finding["id"]))]
     moments += [*_facts(known, figures), *_leadership(figures)]
     chosen = sorted(moments, key=lambda moment: (moment[0], moment[1]))[:MAX_MOMENTS]
@@ -252,7 +254,7 @@ def timeline(
 
 
 def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
-    """The dated facts of the chains of known losses, each once, without those that are listed as faults."""
+    """The dated facts of the chains of known causes, each once, without those that are listed as faults."""
     stopped = [(band["kind"], node) for band in figures["faults"] for node in band["nodes"] if band["kind"] in DEATHS]
     faults = {(of_kind, node) for kind, node in stopped for of_kind in (kind, RESTART)}
     facts = [fact for incident in known for fact in shown_facts(incident.chain)]
@@ -309,6 +311,19 @@ def place_of(finding: Record) -> str:
     return f"{name}@{first}" if last in (None, first) else f"{name}@{first}-{last}"
 
 
+def of_brokers(finding: Record) -> bool:
+    """Whether only brokers' files show the finding, so that no operation of a client dates it."""
+    rule = RULES.get(finding["rule"])
+    return rule is not None and rule.is_of_brokers
+
+
+def found_in(listed: Sequence[IncidentFindings]) -> str:
+    """The evidence that shows the breaches: the clients' history, the brokers' files, or both."""
+    breaches = [one for entry in listed for one in (entry.finding, *entry.others) if one["severity"] == "violation"]
+    sources = {"the brokers' files" if of_brokers(one) else "the clients' history" for one in breaches}
+    return " and ".join(sorted(sources, reverse=True))
+
+
 def first_sign(listed: list[IncidentFindings], figures: dict[str, Any]) -> tuple[int, Record] | None:
     """The earliest time (ns) at which a client could see a breach, and its finding; acknowledgements do not count."""
     seen = []
@@ -316,7 +331,7 @@ def first_sign(listed: list[IncidentFindings], figures: dict[str, Any]) -> tuple
         for finding in [entry.finding, *entry.others]:
             times = figures["times"].get(finding["id"])
             is_breach = finding["severity"] == "violation" and finding["rule"] not in LOSSES
-            if is_breach and times and times["to"] is not None:
+            if is_breach and not of_brokers(finding) and times and times["to"] is not None:
                 seen.append((times["to"], finding["id"], finding))
     if not seen:
         return None

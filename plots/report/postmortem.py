@@ -26,6 +26,7 @@ from .incidents import (
     cause_headlines,
     faults_before,
     first_sign,
+    found_in,
     impact_by_cause,
     place_of,
     root_cause_of,
@@ -157,6 +158,7 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
         "brokers_seen": bool(verdict["counts"].get("kept records")),
         "clients_seen": bool(verdict["counts"].get("operations")),
         "undated": verdict["input"]["started_at"] is None and not verdict["counts"].get("operations"),
+        "found_in": found_in(listed),
         "sign": sign and {"time": sign[0], "clock": clock(figures["started_at"], sign[0]), "finding": sign[1]},
         "figures": figures,
     }

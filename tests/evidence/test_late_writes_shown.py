@@ -1,0 +1,64 @@
+"""A late write that real brokers accepted, as terminal, report and plot show it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from command_line import invoke
+from logjudge.cli.output import _where
+
+DATA = Path(__file__).parent / "data" / "transactions"
+NAMES = ("late-write-open", "late-write-committed")
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
+    """The name of the run, the output of `check` in one line, and the folder with the results."""
+    folder = tmp_path_factory.mktemp(request.param)
+    shutil.unpack_archive(DATA / f"{request.param}.tar.xz", folder / "runs")
+    [run] = (folder / "runs").iterdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        result = invoke("check", run, "--engine", "local", "--out", folder / "out")
+    assert result.return_value == 1
+    return request.param, " ".join(result.output.split()), folder / "out"
+
+
+def test_the_terminal_cites_the_bytes_that_prove_it(judged: tuple[str, str, Path]) -> None:
+    name, output, _ = judged
+    places = re.findall(r"\[([^\]]*(?:history\.jsonl:|byte )[^\]]*)\]", output)
+    log = "data/x-0/00000000000000000000.log byte 294"
+    coordinator = "brokers/1/data/__transaction_state-0/00000000000000000000.log byte 714"
+    assert (
+        places
+        == {
+            "late-write-open": [f"brokers/2/{log}, {coordinator}, history.jsonl:6"],
+            "late-write-committed": [f"history.jsonl:4, :16, brokers/1/{log}"],
+        }[name]
+    )
+
+
+def test_the_report_names_the_evidence_and_what_a_client_could_see(judged: tuple[str, str, Path]) -> None:
+    name, _, folder = judged
+    report = (folder / "report.md").read_text()
+    detection = report.partition("## Detection")[2].partition("## Timeline")[0].strip()
+    if name == "late-write-open":
+        assert detection == "Found by logjudge in the brokers' files. No client's operation shows it."
+    else:
+        assert detection.startswith("Found by logjudge in the clients' history and the brokers' files. The first sign")
+        assert "r read late at x-0@4" in detection
+    timeline = report.partition("## Timeline")[2].partition("## Supporting")[0]
+    assert "the coordinator decided to abort the transaction of t" in timeline
+    assert "hanging-transaction:" not in timeline
+    assert "torn-transaction:" not in timeline
+
+
+def test_places_of_one_file_are_in_the_order_of_its_lines() -> None:
+    incident = SimpleNamespace(findings=["lost-write/x-0/0"], known=False, chain=())
+    evidence = [{"source": "history.jsonl", "line": line, "byte": None} for line in (754, 757, 755, 9)]
+    report = {"findings": [{"id": "lost-write/x-0/0", "evidence": evidence}]}
+    assert _where(report, incident) == " [history.jsonl:754, :755, :757]"  # type: ignore[arg-type]
