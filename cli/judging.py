@@ -78,7 +78,9 @@ def judge(task: Task, engine: Engine) -> Judged:
         report = {**report_of(results, engine.judged_by(run)), "provenance": provenance_of(run, command_line)}
         report = engine.described(report, results)
         progress("writing", 0, 1, "reports")
-        figures = merge_figures(results.records, results.context, results.run.settings, finds_all_losses(report))
+        figures = merge_figures(
+            results.records, results.context, results.run.settings, finds_all_losses(report), results.findings()
+        )
         report["headline"] = headline(report, figures["impact"])
         engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
     return Judged(path, name, folder, began, time.monotonic() - started, report, report["headline"])

@@ -99,7 +99,7 @@ def figures_of(
     results = judge_run(open_run(source, reader), progress)
     results.refuse_unusable()
     settings, complete = results.run.settings, finds_all_losses(verdict_of(results))
-    return merge_figures(results.records, results.context, settings, complete)
+    return merge_figures(results.records, results.context, settings, complete, results.findings())
 
 
 def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None]) -> dict[str, Any]:

@@ -15,24 +15,36 @@ if TYPE_CHECKING:
 LABEL = "Transactions"
 CAPTION = (
     "One bar per transaction in the leader's log, from the timestamp of its first record on: pale until its"
-    " coordinator decided, full until its marker (▲ COMMIT, ✕ ABORT) was written. Green: committed; grey: aborted; red:"
-    " no marker, so it is open at the end. Below: the log end, and the last stable offset, where read_committed"
+    " coordinator decided (full from the start if it had decided before), full until its marker (▲ COMMIT, ✕ ABORT) was"
+    " written. Green: committed; grey: aborted; red: no marker, so it is open at the end. The rules of findings are"
+    " beside their transactions. Below: the log end, and the last stable offset, where read_committed"
     " consumers stop. What is between them waits for the oldest open transaction."
 )
 MAX_PARTITIONS = 3
 MAX_ROWS = 12
 MIN_HELD_NS = 1_000_000_000
 _COLOURS = {"commit": style.GREEN, "abort": style.FAINT, None: style.RED}
+_PAPER: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 1.5}
+_TEXT_WIDTH = 0.0085  # of a character, as a part of the width of the axis
 _UNDECIDED = 0.35  # opacity until the coordinator prepares the end
 
 Record = dict[str, Any]
 
 
 def subjects(figures: Record) -> list[Record]:
-    """The partitions in which a transaction is open, or was for a second: the longest first."""
-    held = [(_longest(part), part["name"]) for part in figures["partitions"] if part.get("transactions")]
-    worst = sorted((one for one in held if one[0] >= MIN_HELD_NS), key=lambda one: (-one[0], one[1]))
-    return [{"partition": name} for _, name in worst[:MAX_PARTITIONS]]
+    """The partitions with a finding about a transaction, then those where one is open, or was for a second."""
+    held = [
+        (not _named(part["transactions"]["shown"]), -_longest(part), part["name"])
+        for part in figures["partitions"]
+        if part.get("transactions")
+    ]
+    worst = sorted(one for one in held if not one[0] or -one[1] >= MIN_HELD_NS)
+    return [{"partition": name} for *_, name in worst[:MAX_PARTITIONS]]
+
+
+def _named(shown: list[Record]) -> list[Record]:
+    """The transactions that a finding is about."""
+    return [one for one in shown if one.get("findings")]
 
 
 def _longest(part: Record) -> int:
@@ -50,32 +62,42 @@ def draw(figures: Record, partition: str) -> Figure:
     with style.look():
         if not found:
             return style.empty_sheet(name, "No dated transaction of this partition is in the leader's log.")
-        shown = sorted(found["shown"], key=lambda one: (one["ended"] is not None, one["began"] - (one["ended"] or 0)))
+        shown = sorted(found["shown"], key=_importance)
         rows = sorted(shown[:MAX_ROWS], key=lambda one: (one["began"], one["first"]))
         low, high = figures["span"]
         last = found["ends"][-1][0]
-        high = min(high, max(last + (last - low) // 5, low + MIN_HELD_NS))  # nothing is written after that
+        if all(one["ended"] is not None for one in found["shown"]):
+            high = min(high, max(last + (last - low) // 5, low + MIN_HELD_NS))  # nothing is written after that
         bands = bands_of(figures, low, high)
         heights = [0.3 * max(lanes(bands), 0.2), 0.24 * len(rows) + 0.4, 2.2]
         figure, axes = style.sheet(_title(name, found), heights, 1.6 + sum(heights))
         draw_bands(axes[0], axes[1:], bands)
         left_out = found["left_out"] + len(shown) - len(rows)
-        _bars(axes[1], rows, high, left_out)
+        _bars(axes[1], rows, low, high, left_out)
         _ends(axes[2], found["ends"], high)
         axes[-1].set_xlim(seconds(low), seconds(high))
         seconds_axis(axes[-1], figures["started_at"])
     return figure
 
 
+def _importance(one: Record) -> tuple[bool, bool, int]:
+    """A sort key: transactions that a finding is about, then open ones, then the longest."""
+    return not one.get("findings"), one["ended"] is not None, one["began"] - (one["ended"] or 0)
+
+
 def _title(name: str, found: Record) -> str:
     is_open = sum(one["ended"] is None for one in found["shown"])
     held = max((one["ended"] - one["began"] for one in found["shown"] if one["ended"] is not None), default=0)
+    if named := _named(found["shown"]):
+        rules = ", ".join(sorted({rule for one in named for rule in one["findings"]}))
+        first = f"{style.printable(named[0]['name'], 16)} @{named[0]['first']}"
+        return f"{name}: {rules} of {first if len(named) == 1 else f'{len(named)} transactions'}"
     if is_open:
         return f"{name}: {is_open} transaction{'s' if is_open > 1 else ''} without a marker"
     return f"{name}: all transactions ended, the longest after {duration(held)}"
 
 
-def _bars(axis: Axes, rows: list[Record], high: int, left_out: int) -> None:
+def _bars(axis: Axes, rows: list[Record], low: int, high: int, left_out: int) -> None:
     from matplotlib.patches import Patch
 
     for row, one in enumerate(rows):
@@ -89,17 +111,31 @@ def _bars(axis: Axes, rows: list[Record], high: int, left_out: int) -> None:
         if one["ended"] is not None:
             mark = "^" if one["outcome"] == "commit" else "x"
             axis.plot([seconds(end)], [row], marker=mark, color=style.INK, markersize=5, zorder=5)
+        if one.get("findings"):
+            _name_findings(axis, row, ", ".join(one["findings"]), (low, one["began"], end, high))
     axis.set_yticks(range(len(rows)), [f"{style.printable(one['name'], 16)} @{one['first']}" for one in rows])
     axis.tick_params(axis="y", length=0, labelsize=8)
     axis.set_ylim(len(rows) - 0.4, -0.6)
     more = f" (the longest {len(rows)} of {len(rows) + left_out})" if left_out else ""
     axis.set_title(f"transactions{more}")
     outcomes = [("commit", "▲ committed"), ("abort", "✕ aborted"), (None, "open")]
-    handles = [
-        Patch(facecolor=style.FAINT, alpha=_UNDECIDED, label="pale: undecided"),
-        *(Patch(facecolor=_COLOURS[outcome], label=label) for outcome, label in outcomes),
-    ]
+    drawn = {one["outcome"] for one in rows}
+    handles = [Patch(facecolor=style.FAINT, alpha=_UNDECIDED, label="pale: undecided")]
+    handles += [Patch(facecolor=_COLOURS[outcome], label=label) for outcome, label in outcomes if outcome in drawn]
     style.legend(axis, handles=handles, ncols=4)
+
+
+def _name_findings(axis: Axes, row: int, text: str, times: tuple[int, int, int, int]) -> None:
+    """Writes the rules on the side of a bar that has more room, or within a bar that leaves none."""
+    low, began, end, high = map(seconds, times)
+    look: dict[str, Any] = {"color": style.RED, "fontweight": "bold", "zorder": 6}
+    room = max(began - low, high - end)
+    if room < _TEXT_WIDTH * len(text) * (high - low):
+        style.note(axis, text, ((began + end) / 2, row), (0, 0), ha="center", **look, bbox=_PAPER)
+    elif began - low == room:
+        style.note(axis, text, (began, row), (-6, 0), ha="right", **look)
+    else:
+        style.note(axis, text, (end, row), (8, 0), ha="left", **look)
 
 
 def _ends(axis: Axes, ends: list[list[int]], high: int) -> None:

@@ -28,6 +28,7 @@ import numpy as np
 import polars as pl
 
 from ..finding_order import partition_key
+from ..rules import RULES
 from .breaches import KINDS, TOTALS
 from .series import OF_ACKNOWLEDGED, Bins, bins_of, bins_over, numbers_in, summed
 
@@ -122,11 +123,16 @@ Record = dict[str, Any]
 
 
 def merge_figures(
-    records: Iterable[Record], context: pl.DataFrame, settings: Settings, lost_complete: bool = True
+    records: Iterable[Record],
+    context: pl.DataFrame,
+    settings: Settings,
+    lost_complete: bool = True,
+    findings: pl.DataFrame | None = None,
 ) -> Record:
     """The run's record, from `Results.records`. Partitions without observations add nothing.
 
-    `lost_complete`: no more writes can be lost than were found (`verdict.document.finds_all_losses`).
+    `lost_complete`: no more writes can be lost than were found (`verdict.document.finds_all_losses`). `findings`: all
+    of the run, as some of transactions show only across partitions.
     """
     summaries = list(records)
     known = [summary for summary in summaries if summary.get("figures")]
@@ -143,6 +149,7 @@ def merge_figures(
     windows = [{"partition": s["label"], **w} for s in worst for w in s["figures"]["windows"]]
     windows.sort(key=lambda window: (window["severity"] != "violation", _number_in_rule(window["id"])))
     heat, heat_left_out = _heat(worst, bins)
+    partitions = [_partition(summary, bins) for summary in (worst + without_operations)[:MAX_PARTITIONS]]
     return {
         "format": FORMAT,
         "name": settings.name,
@@ -157,7 +164,7 @@ def merge_figures(
         "never_received": _never_received(dated),
         "heat": heat,
         "heat_left_out": heat_left_out,
-        "partitions": [_partition(summary, bins) for summary in (worst + without_operations)[:MAX_PARTITIONS]],
+        "partitions": partitions if findings is None else [_with_findings(part, findings) for part in partitions],
         "partitions_left_out": max(len(worst) + len(without_operations) - MAX_PARTITIONS, 0),
         "windows": windows[:MAX_WINDOWS],
         "cycles": [cycle for summary in summaries for cycle in summary.get("cycles", ())],
@@ -314,6 +321,28 @@ def _partition(summary: Record, bins: Bins) -> Record:
         "owners": figures.get("owners") or [],
         "causes": _causes(summary),
     }
+
+
+def _with_findings(part: Record, findings: pl.DataFrame) -> Record:
+    """The partition; each of its transactions with the rules of the findings that are explained by its end."""
+    if not part["transactions"]:
+        return part
+    rules = [name for name, rule in RULES.items() if rule.explained_as == "ending"]
+    here = findings.filter(
+        pl.col("rule").is_in(rules),
+        pl.col("topic") == part["topic"],
+        pl.col("partition") == part["partition"],
+        pl.col("topic_generation").eq_missing(pl.lit(part["topic_generation"])),
+    )
+    named = here.select("rule", "first_offset").drop_nulls().rows()
+    shown = [
+        {
+            **one,
+            "findings": sorted({rule for rule, at in named if any(first <= at <= last for first, last in one["runs"])}),
+        }
+        for one in part["transactions"]["shown"]
+    ]
+    return {**part, "transactions": {**part["transactions"], "shown": shown}}
 
 
 def _causes(summary: Record) -> list[list[Any]]:

@@ -1,7 +1,9 @@
 """The transactions in a partition's log for the plots, in bounded size.
 
-shown    [{name, first, last, marker, outcome, began, prepared, ended}]: offsets, and times (ns) of the first batch,
-         the decision and the marker; null where it has none, or where it is not recorded. The longest ones
+shown    [{name, first, last, marker, outcome, began, prepared, ended, runs}]: offsets, and times (ns) of the first
+         batch, the decision and the marker; null where it has none, or where it is not recorded. The longest ones.
+         prepared is began where the coordinator had decided before. runs: the offsets of its batches, [[first, last]];
+         empty if there are more than MAX_RUNS. merge.py adds `findings`, the rules of findings about it
 left_out how many others there are
 ends     [[time, log end, last stable offset]]: after each append, without those between if there are many
 """
@@ -21,6 +23,7 @@ from ..replicas.replica_logs import ReplicaLogs
 
 MAX_TRANSACTIONS = 40
 MAX_ENDS = 160
+MAX_RUNS = 16
 
 Record = dict[str, Any]
 
@@ -36,9 +39,10 @@ def transaction_figures(p: Partition) -> Record | None:
     dated = dated.filter(pl.col("began").is_not_null()).sort("first_offset")
     if not dated.height:
         return None
-    found = [_shown(p, row) for row in dated.iter_rows(named=True)]
-    longest = sorted(found, key=lambda one: (one["ended"] is not None, one["began"] - (one["ended"] or 0)))
-    shown = sorted(longest[:MAX_TRANSACTIONS], key=lambda one: (one["began"], one["first"]))
+    found = [(row["producer_id"], _shown(p, row)) for row in dated.iter_rows(named=True)]
+    longest = sorted(found, key=lambda one: (one[1]["ended"] is not None, one[1]["began"] - (one[1]["ended"] or 0)))
+    shown = [{**one, "runs": _runs(batches, producer, one)} for producer, one in longest[:MAX_TRANSACTIONS]]
+    shown.sort(key=lambda one: (one["began"], one["first"]))
     return {"shown": shown, "left_out": len(found) - len(shown), "ends": _ends(batches, rows)}
 
 
@@ -51,7 +55,9 @@ def _shown(p: Partition, row: Record) -> Record:
     if known.height:
         last = known.row(-1, named=True)
         name = str(last["transactional_id"])[:48]
-        prepared = last["prepared_ns"] if row["began"] <= (last["prepared_ns"] or -1) else None
+        prepared = last["prepared_ns"]
+        if prepared is not None and prepared < row["began"]:
+            prepared = row["began"] if row["ended"] is None else None
     return {
         "name": name,
         "first": row["first_offset"],
@@ -65,10 +71,22 @@ def _shown(p: Partition, row: Record) -> Record:
 
 
 def _leader_batches(p: Partition, logs: ReplicaLogs) -> pl.DataFrame:
-    """Columns base_offset, last_offset and time (ns), in order of offset. Headers have these, too, in large logs."""
+    """Columns base_offset, last_offset, producer_id and time (ns), in order of offset; headers suffice."""
     time = on_clock_of_history(pl.col("max_timestamp"), p.settings)
     batches = logs.batches.filter(logs.is_of_leader & (pl.col("max_timestamp") >= 0)).sort("base_offset")
-    return batches.select("base_offset", "last_offset", time=time)
+    return batches.select("base_offset", "last_offset", "producer_id", time=time)
+
+
+def _runs(batches: pl.DataFrame, producer: int, one: Record) -> list[list[int]]:
+    """The offsets of a transaction's batches, adjacent ones as one run; empty if there are more than MAX_RUNS."""
+    is_its_own = (pl.col("producer_id") == producer) & pl.col("base_offset").is_between(one["first"], one["last"])
+    runs: list[list[int]] = []
+    for first, last in batches.filter(is_its_own).select("base_offset", "last_offset").iter_rows():
+        if runs and first == runs[-1][1] + 1:
+            runs[-1][1] = last
+        else:
+            runs.append([first, last])
+    return runs if len(runs) <= MAX_RUNS else []
 
 
 def _dated(rows: pl.DataFrame, batches: pl.DataFrame, offset: str, name: str) -> pl.DataFrame:

@@ -133,7 +133,7 @@ class Result:
         from .analysis.verdict.document import finds_all_losses
 
         results, complete = self._results, finds_all_losses(self.report)
-        return merge_figures(results.records, results.context, results.run.settings, complete)
+        return merge_figures(results.records, results.context, results.run.settings, complete, results.findings())
 
     def to_pandas(self) -> pd.DataFrame:
         """The findings as a DataFrame of pandas."""

@@ -10,6 +10,9 @@ from types import SimpleNamespace
 import pytest
 from command_line import invoke
 from logjudge.cli.output import _where
+from logjudge.plots import PLOTS, draw
+from logjudge.plots.report.saved import load_figures
+from matplotlib.patches import Rectangle
 
 DATA = Path(__file__).parent / "data" / "transactions"
 NAMES = ("late-write-open", "late-write-committed")
@@ -62,3 +65,30 @@ def test_places_of_one_file_are_in_the_order_of_its_lines() -> None:
     evidence = [{"source": "history.jsonl", "line": line, "byte": None} for line in (754, 757, 755, 9)]
     report = {"findings": [{"id": "lost-write/x-0/0", "evidence": evidence}]}
     assert _where(report, incident) == " [history.jsonl:754, :755, :757]"  # type: ignore[arg-type]
+
+
+def test_its_transaction_is_drawn(judged: tuple[str, str, Path]) -> None:
+    name, _, folder = judged
+    figures = load_figures(folder)
+    assert PLOTS["transactions"].subjects(figures)[0] == {"partition": "x-0"}
+    [part] = [part for part in figures["partitions"] if part["name"] == "x-0"]
+    *before, late = part["transactions"]["shown"]
+    assert [one["findings"] for one in before] == [[], []]
+    assert late["first"] == 4
+    sheet = draw("transactions", figures, {"partition": "x-0"})
+    high = sheet.axes[1].get_xlim()[1]
+    bars = [bar for bar in sheet.axes[1].patches if isinstance(bar, Rectangle) and bar.get_y() + 0.3 == 2]
+    pale, full = (sum(bar.get_width() for bar in bars if (bar.get_alpha() is None) is full) for full in (False, True))
+    if name == "late-write-open":
+        assert late["findings"] == ["hanging-transaction"]
+        assert late["prepared"] == late["began"] == 7_591_000_000
+        assert pale == 0
+        assert full == pytest.approx(high - 7.591)  # to the end of the run
+        assert high == figures["span"][1] / 1e9
+        assert sheet.get_suptitle() == "x-0: hanging-transaction of tx-t @4"
+    else:
+        assert late["findings"] == ["aborted-read", "torn-transaction"]
+        assert pale > 0
+        assert high < figures["span"][1] / 1e9
+        assert sheet.get_suptitle() == "x-0: aborted-read, torn-transaction of tx-t @4"
+    assert any(text.get_text() == ", ".join(late["findings"]) for text in sheet.axes[1].texts)
