@@ -137,10 +137,15 @@ def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> Da
 
 
 def one_each(session: SparkSession, tasks: list[dict[str, Any]]) -> DataFrame:
-    """The rows, each in its own task. An Arrow table is the source, as Spark then needs no Python worker."""
-    order = pa.array(range(len(tasks)), pa.int32())
-    rows = pa.Table.from_pylist(tasks).append_column("order", order)
-    return session.createDataFrame(rows).repartitionById(len(tasks), "order").drop("order")
+    """The rows of `tasks_of`, each in its own task.
+
+    They are a literal, which Spark parses once. A table would need a conversion, a job and a shuffle of its own.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    rows = F.from_json(F.lit(json.dumps(tasks)), "array<struct<number bigint, kind string, task string>>")
+    each = session.range(0, len(tasks), 1, len(tasks))
+    return each.select(F.inline(F.array(rows[F.col("id")])))
 
 
 @contextmanager
