@@ -106,20 +106,19 @@ def evidence_coverage(p: Partition) -> Record | None:
     """The brokers' evidence of a partition as a JSON-able record; None without brokers' files.
 
     brokers: those with records in their logs. empty: those with empty logs. missing: assigned replicas without a log in
-    the latest snapshot. lacking: their number, if the assignment is not recorded. assigned: the number of assigned
-    replicas, 0 if not recorded. damage: at most MAX_DAMAGE places. damaged: the number of all places.
+    the latest snapshot. why missing: clauses, as far as files prove that they had one. incomplete: clauses about logs
+    that lack a segment, or that an earlier snapshot lacks. lacking: the number of missing replicas, if the assignment
+    is not recorded. assigned: the number of assigned replicas, 0 if not recorded. damage: at most MAX_DAMAGE places.
+    damaged: the number of all places.
     """
     logs = p.replica_logs
     if logs is None:
         return None
     held = set(logs.batches["broker"].unique()) | set(logs.records["broker"].unique())
-    # A replica that never wrote has an empty log. Its checkpoints and epoch file prove that, if they were collected.
-    points = logs.checkpoints.filter(snapshot=logs.last).group_by("broker").agg(pl.col("offset").max())
-    empty = set(points.filter(offset=0)["broker"])
-    silent = set(logs.epochs.filter(snapshot=logs.last)["broker"].unique()) - set(points["broker"])
-    # If retention removed all records, the log has an empty segment whose name is the next offset.
+    # A replica without records has an empty segment, whose name is the next offset.
     logs_at_last = (frame.filter(snapshot=logs.last)["broker"] for frame in (logs.batches, logs.records, logs.segments))
-    collected = empty.union(silent, *logs_at_last)
+    collected = set().union(*logs_at_last) - logs.missing_brokers
+    partly = [one for one in logs.missing if (one.snapshot, one.is_whole) != (logs.last, True)]
     named = {name for frame in (logs.batches, logs.records) for name in frame["snapshot"].unique()}
     damage = logs.damage.select(pl.col("file").alias("source"), "byte", "line", "reason")
     damage = damage.sort("source", "byte", "line", nulls_last=True)
@@ -127,7 +126,9 @@ def evidence_coverage(p: Partition) -> Record | None:
     return {
         "brokers": sorted(held),
         "empty": sorted(set(logs.segments["broker"].unique()) - held),
-        "missing": sorted(set(logs.replicas) - collected),
+        "missing": sorted(set(logs.replicas) - collected | logs.missing_brokers),
+        "why missing": sorted({one.description for one in logs.missing if one not in partly}),
+        "incomplete": [one.description for one in partly],
         "lacking": 0 if logs.replicas else max(0, _factor(p) - len(collected)),
         "assigned": len(logs.replicas) or _factor(p),
         "snapshots": [name for name in logs.snapshots if name in named and name],

@@ -28,6 +28,7 @@ from ...histories.evidence.tables import (
 from ...histories.tables import collect, complete
 from ..cached import cached_property
 from .identical_batches import IDENTICAL
+from .missing_logs import Collected, MissingLog, missing_logs
 
 # Sends, as the rules on replicas and the causes take them. The columns from acks on are null where unknown.
 SENT_RECORDS: Schema = {
@@ -101,7 +102,33 @@ class ReplicaLogs(TopicPartition):
     def last(self) -> str:
         """The latest snapshot with logs; the end of the run if there is none."""
         held = {name for table in (self.records, self.segments, self.identical) for name in table["snapshot"].unique()}
+        held |= {one.snapshot for one in self.missing}
         return next((name for name in reversed(self.snapshots) if name in held), FINAL)
+
+    @cached_property
+    def missing(self) -> tuple[MissingLog, ...]:
+        """The copies of the log that were not collected, or not whole, as far as collected files prove it."""
+        tables = (
+            self.batches,
+            self.records,
+            self.segments,
+            self.damage,
+            self.checkpoints,
+            self.epochs,
+            self.log_events,
+        )
+        is_cleaned = self.compacted is None and self.checkpoints.filter(name="cleaned").height > 0
+        return missing_logs(Collected(*tables), self.snapshots, self.replicas, bool(self.compacted) or is_cleaned)
+
+    @cached_property
+    def missing_brokers(self) -> frozenset[str]:
+        """The brokers of which no record of the latest snapshot could be read, though their logs had some."""
+        return frozenset(one.broker for one in self.missing if one.snapshot == self.last and one.is_whole)
+
+    @property
+    def missing_of_leader(self) -> tuple[MissingLog, ...]:
+        """What is missing of the leader's last log."""
+        return tuple(one for one in self.missing if (one.snapshot, one.broker) == (self.last, self.leader))
 
     @cached_property
     def last_records(self) -> pl.DataFrame:
@@ -115,8 +142,8 @@ class ReplicaLogs(TopicPartition):
 
     @property
     def is_leader_damaged(self) -> bool:
-        """Whether the leader's last log has damage, which may hide any record or marker."""
-        return self.damage.filter(self.is_of_leader).height > 0
+        """Whether the leader's last log has damage or lacks a segment, which may hide any record or marker."""
+        return self.damage.filter(self.is_of_leader).height > 0 or bool(self.missing_of_leader)
 
     @property
     def leader_start(self) -> int | None:

@@ -92,7 +92,7 @@ def is_leader_collected(logs: ReplicaLogs) -> bool:
 
     Retention may have emptied it; then one segment without a byte shows its start.
     """
-    if logs.leader is None:
+    if logs.leader is None or logs.leader in logs.missing_brokers:
         return False
     return stretches(logs, logs.last, logs.leader).height > 0 or logs.segments.filter(logs.is_of_leader).height > 0
 
@@ -105,4 +105,9 @@ def missing_leader_log(logs: ReplicaLogs) -> str:
         return f"the last leader of {logs.name} is not known"
     if is_leader_collected(logs):
         return ""
-    return f"the log of broker {logs.leader}, the last leader of {logs.name}, is missing"
+    return f"the log of broker {logs.leader}, the last leader of {logs.name}, {why_not_collected(logs)}"
+
+
+def why_not_collected(logs: ReplicaLogs) -> str:
+    """Why the leader's last log is missing, as a clause about it; that it `was not collected` if nothing shows more."""
+    return next((one.reason for one in logs.missing_of_leader if one.is_whole), "was not collected")

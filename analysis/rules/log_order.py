@@ -13,6 +13,7 @@ import polars as pl
 from ...histories.evidence.tables import FINAL
 from ...histories.references import MESSAGE_FORMAT, REPLICATION, kip
 from ...histories.tables import Evidence, Finding
+from ..replicas.missing_logs import COPY
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy, runs
 from ..wording import brokers, span
 from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding
@@ -20,7 +21,6 @@ from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding
 # A tail that a crash tore off, or that was preallocated: Kafka truncates it at the next start.
 HARMLESS = ("torn-tail", "zeros")
 CORRUPT = ("crc", "magic", "length", "decode", "order")
-COPY = ("snapshot", "broker")  # columns that identify one copy of a log
 
 
 @Rule(
@@ -151,11 +151,15 @@ def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result
     end. Or a high watermark goes back between snapshots; this follows from a loss of the records between.
     Not a breach: A checkpoint that lags behind its log. Files of a running broker, copied at different times, are a
     note.
-    Unknown when: The brokers may have been running during the copy. High watermarks of undated snapshots differ.
+    Unknown when: The brokers may have been running during the copy. High watermarks of undated snapshots differ. The
+    log of a checkpoint is missing or cannot be read.
     """
     # The length of a log is not known if its end is damaged (not only torn off).
+    # A segment that was read is empty, whatever it had before.
+    is_empty = pl.col("file").is_in(logs.segments["file"].implode())
     broken = logs.damage.filter(
-        pl.col("first_offset").is_not_null() & pl.col("last_offset").is_null() & ~pl.col("kind").is_in(list(HARMLESS))
+        pl.col("first_offset").is_not_null() & pl.col("last_offset").is_null(),
+        ~pl.col("kind").is_in(list(HARMLESS)) & ~is_empty,
     )
     bounds = logs.extents.join(broken, on=["snapshot", "broker"], how="anti", maintain_order="left")
     for row in bounds.iter_rows(named=True):
@@ -163,6 +167,16 @@ def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result
             if row[column] is not None and row[column] > row["end"]:
                 yield from _ahead_of_log(logs, row, column)
     yield from _receding_high_watermarks(logs)
+    yield from _without_log_end(logs, bounds)
+
+
+def _without_log_end(logs: ReplicaLogs, bounds: pl.DataFrame) -> Iterator[Unknown]:
+    """The checkpoints of logs that are missing at their end."""
+    ends = {*bounds.select(COPY).rows()}
+    for one in logs.missing:
+        points = logs.checkpoints.filter(pl.col("offset") > one.first, is_of_copy(one.snapshot, one.broker))
+        if one.last is None and (one.snapshot, one.broker) not in ends and points.height:
+            yield Unknown(f"{one.description}, so the checkpoints of {logs.name} cannot be compared with it")
 
 
 def _ahead_of_log(logs: ReplicaLogs, row: Row, column: str) -> Iterator[Result]:
@@ -307,22 +321,17 @@ def _damage(logs: ReplicaLogs, row: Row, severity: str) -> Finding:
 
 
 def _batches_out_of_order(logs: ReplicaLogs) -> Iterator[Result]:
-    before = pl.col("last_offset").alias("before"), pl.col("file").alias("file_before")
-    follows = (column.shift().over(COPY, order_by=("file", "byte")) for column in before)
-    odd = logs.batches.filter("crc_ok").with_columns(follows).filter(pl.col("base_offset") != pl.col("before") + 1)
-    odd = odd.sort("snapshot", "broker", "file", "byte")
-    for row in odd.filter(pl.col("base_offset") <= pl.col("before")).iter_rows(named=True):
+    before = pl.col("last_offset").shift().over(COPY, order_by=("file", "byte"))
+    follows = logs.batches.filter("crc_ok").with_columns(before=before)
+    odd = follows.filter(pl.col("base_offset") <= pl.col("before")).sort("snapshot", "broker", "file", "byte")
+    for row in odd.iter_rows(named=True):
         batch = f"a batch of {span(row['base_offset'], row['last_offset'])} comes after offset {row['before']}"
         sentence = f"{row['file']} at byte {row['byte']}: {batch}"
         yield _batch_finding(logs, sentence, row, batch)
-    gaps = odd.filter((pl.col("base_offset") > pl.col("before")) & (pl.col("file") != pl.col("file_before")))
-    if logs.compacted or not gaps.height:
-        return
-    cleaned = logs.checkpoints.filter((pl.col("name") == "cleaned") & (logs.compacted is None)).select(COPY)
-    may_have_gaps = pl.concat([logs.damage.select(COPY), cleaned])
-    for row in gaps.join(may_have_gaps, on=COPY, how="anti", maintain_order="left").iter_rows(named=True):
-        missing = span(row["before"] + 1, row["base_offset"] - 1)
+    for one in logs.missing:
+        if not one.is_hole or one.last is None:
+            continue
+        missing = span(one.first, one.last)
         yield Unknown(
-            f"{missing} of broker {row['broker']} {in_snapshot(row['snapshot'])} are in no segment: one is missing"
-            f" between {row['file_before']} and {row['file']}"
+            f"{missing} of broker {one.broker} {in_snapshot(one.snapshot)} are in no segment: {one.description}"
         )

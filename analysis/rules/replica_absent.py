@@ -17,6 +17,7 @@ from ..extremes import greatest
 from ..partitions.adjacent_runs import adjacent_runs, coexisting, events, generations
 from ..partitions.ranges import ranges_in
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
+from ..replicas.resolved_outcomes import missing_leader_log, why_not_collected
 from ..wording import brokers, plural, quoted, span
 from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding
 
@@ -54,6 +55,9 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
         yield Unknown(f"the time at which the logs of {logs.name} {in_snapshot(logs.last)} were copied is not recorded")
         return
     acked = _expected(last, acked)
+    if acked.height and logs.leader in logs.missing_brokers:
+        count = plural(acked.height, "acknowledged record")
+        yield Unknown(f"{missing_leader_log(logs)}, so whether it has {count} is not known")
     absent = _absent(last, acked)
     if not absent.height:
         return
@@ -90,7 +94,8 @@ class _LastLogs(NamedTuple):
 
     @staticmethod
     def of(logs: ReplicaLogs) -> _LastLogs:
-        bounds = logs.extents.filter(snapshot=logs.last)
+        is_missing = pl.col("broker").is_in(list(logs.missing_brokers))
+        bounds = logs.extents.filter(~is_missing, snapshot=logs.last)
         return _LastLogs(logs, bounds, logs.leader if logs.leader in set(bounds["broker"]) else None)
 
     @property
@@ -169,18 +174,24 @@ def _is_outdated(last: _LastLogs) -> pl.Expr:
 
 
 def _in_damage(last: _LastLogs, absent: pl.DataFrame) -> pl.DataFrame:
-    """The absent sends at damaged offsets."""
+    """The absent sends at damaged or missing offsets; those without an offset may be at missing ones."""
+    schema = {"broker": pl.String, "first_offset": pl.Int64, "last_offset": pl.Int64}
+    lacking = [(one.broker, one.first, one.last) for one in last.logs.missing if one.snapshot == last.logs.last]
+    missing = last.judged(pl.DataFrame(lacking, schema, orient="row"))
     damage = last.judged(last.logs.damage.filter(pl.col("first_offset").is_not_null(), snapshot=last.logs.last))
+    damage = pl.concat([damage.select(list(schema)), missing])
     ranges = ranges_in(damage.with_columns(pl.col("last_offset").fill_null(MAX_INT64)))
-    return absent.filter(pl.Series(ranges.hold(absent["offset"].fill_null(-1).to_numpy())))
+    is_damaged = pl.Series(ranges.hold(absent["offset"].fill_null(-1).to_numpy()))
+    return absent.filter(is_damaged | pl.lit(missing.height > 0) & pl.col("offset").is_null())
 
 
 def _unsure_reason(last: _LastLogs, unsure: pl.DataFrame) -> str:
     leader, collected_logs = last.leader, brokers(sorted(last.bounds["broker"]))
     if leader is not None:
-        why = f"broker {leader}'s log is damaged there"
+        lacking = [one.description for one in last.logs.missing_of_leader]
+        why = lacking[0] if lacking else f"broker {leader}'s log is damaged there"
     elif last.logs.leader is not None:
-        why = f"the log of broker {last.logs.leader}, the last leader, was not collected"
+        why = f"the log of broker {last.logs.leader}, the last leader, {why_not_collected(last.logs)}"
     else:
         why = f"no collected log is known to be the last leader's: only the logs of {collected_logs} were collected"
     count = plural(unsure.height, "acknowledged record")

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.references import kip
-from ...histories.tables import Evidence, Finding
+from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..extremes import greatest
+from ..replicas.missing_logs import MissingLog
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, runs
 from ..wording import brokers, quoted, span
 from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding
@@ -41,8 +42,9 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
     acks=all, or was read by a consumer.
     Not a breach: A replica that is behind does not diverge. A divergence above the high watermark that the next
     election truncates is a note.
-    Unknown when: Neither a history nor a checkpointed high watermark shows whether the records were committed. Damaged
-    offsets are not compared.
+    Unknown when: Neither a history nor a checkpointed high watermark shows whether the records were committed. The log
+    of a replica is missing or cannot be read, wholly or in part, where another one has records. Damaged offsets are not
+    compared.
     """
     for snapshot in logs.snapshots:
         bounds = logs.extents.filter(snapshot=snapshot)
@@ -59,6 +61,19 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
                     f"replicas of {logs.name} differ, and neither a history nor a checkpointed high watermark shows"
                     " whether the records were committed"
                 )
+        for one in _not_compared(logs, snapshot):
+            yield Unknown(f"{one.description}, so not all replicas of {logs.name} can be compared")
+
+
+def _not_compared(logs: ReplicaLogs, snapshot: str) -> Iterator[MissingLog]:
+    """The missing logs of a snapshot at whose offsets another replica has, or may have, records."""
+    missing = [one for one in logs.missing if one.snapshot == snapshot]
+    bounds = logs.extents.filter(pl.col("end") > pl.col("start"), snapshot=snapshot) if missing else logs.extents
+    for one in missing:
+        others = bounds.filter(pl.col("broker") != one.broker).select("start", pl.col("end") - 1).rows()
+        others += [(other.first, MAX_INT64) for other in missing if other.broker != one.broker]
+        if any(one.concerns(first, last) for first, last in others):
+            yield one
 
 
 def divergences(logs: ReplicaLogs, snapshot: str) -> Iterator[pl.DataFrame]:

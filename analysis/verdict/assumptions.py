@@ -76,6 +76,7 @@ def _partitions_without_log(summaries: list[Record]) -> list[str]:
 
 def _replicas(coverage: list[tuple[str, Record]], without_log: list[str]) -> Record:
     name = "all replicas collected"
+    partly = [f"{part}: {one}" for part, about in coverage for one in about["incomplete"]]
     incomplete = [f"{part} (every replica)" for part in without_log]
     incomplete += [
         f"{part} ({brokers(about['missing']) if about['missing'] else plural(about['lacking'], 'replica')})"
@@ -83,8 +84,13 @@ def _replicas(coverage: list[tuple[str, Record]], without_log: list[str]) -> Rec
         if about["missing"] or about["lacking"]
     ]
     if incomplete:
-        sentence = f"logs of assigned replicas are missing: {some(incomplete)}; their records cannot be compared"
+        reasons = [f"{part}: {why}" for part, about in coverage for why in about["why missing"]] + partly
+        why = f" ({some(reasons, separator='; ')})" if reasons else ""
+        sentence = f"logs of assigned replicas are missing: {some(incomplete)}{why}; their records cannot be compared"
         return assumption(name, False, sentence, assuming("replicas"))
+    if partly:
+        # Each rule reports where these logs could change its answer.
+        return assumption(name, False, f"logs are incomplete: {some(partly, separator='; ')}", ())
     single = [part for part, about in coverage if len(about["brokers"]) < 2]
     unassigned = [part for part, about in coverage if part in single and not about["empty"] and not about["assigned"]]
     if unassigned:

@@ -28,7 +28,10 @@ def replay_log(folder: Path, apply: Callable[[RawRecord, Row], None]) -> tuple[p
 
     damage: list[Row] = []
     is_intact = True
-    for path in sorted(p for p in folder.glob("*.log") if p.stem.isdecimal() and p.is_file()):
+    for path in sorted(p for p in folder.glob("*.log") if p.stem.isdecimal()):
+        if not path.is_file():
+            is_intact = False
+            continue
         records, of_segment = raw_records(path)
         is_intact = is_intact and not of_segment  # reported with the segment, which is read as any other
         for record in records:

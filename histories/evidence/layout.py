@@ -23,12 +23,12 @@ from .duplicate_copies import Node, nodes_of, properties_of
 from .foreign_files import without_foreign_files
 from .log_owner import logs_in, writer_of
 from .log_prefixes import is_undated
+from .missing_segments import SEGMENT, Folders, concerning, missing_segments
 from .parts import Part
 from .server_log import split_log
 from .tables import FINAL
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
-SEGMENT = re.compile(r"[0-9]{20}\.log")
 # A file that has a broker's files once it is unpacked: a compressed segment, or an archive of a whole broker.
 PACKED = re.compile(r"[0-9]{20}\.log\.(gz|zst|xz|bz2|lz4)|.+\.(tar|tgz|zip|tar\.(gz|zst|xz|bz2))")
 _LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
@@ -77,10 +77,21 @@ def find_parts(root: Path) -> list[Part]:
     if root.is_file():
         part = _classify(root, root.name, Path(root.parent.name))
         return _pieces(part) if part else []
-    parts, nodes = _parts_with_broker_ids(root, _walk(root))
+    folders: dict[Path, tuple[Path, list[str]]] = {}
+    walked = [*_walk(root, folders)]
+    missing = [*missing_segments(_partition_folders(folders), folders)]
+    parts, nodes = _parts_with_broker_ids(root, [*walked, *missing])
     readable = [part for part in parts if part.kind != "unreadable"]
     found = without_foreign_files(_without_dumps_of_segments(readable), nodes)
-    return [*found, *_coordinators_logs(found), *(part for part in parts if part.kind == "unreadable")]
+    rest = (part for part in parts if part.kind == "unreadable")
+    return [*found, *_coordinators_logs(found), *concerning(rest, found, {path for path, _, _ in missing})]
+
+
+def _partition_folders(folders: Folders) -> Iterator[Path]:
+    for folder in folders:
+        topic, _ = _topic_partition(folder)
+        if topic not in (None, METADATA_TOPIC):
+            yield folder
 
 
 def logs_among(root: Path, files: Iterable[Path]) -> dict[Path, list[Part]]:
@@ -120,8 +131,10 @@ def _pieces(part: Part) -> list[Part]:
         return [part]  # reading it reports why
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
+def _walk(root: Path, folders: dict[Path, tuple[Path, list[str]]]) -> Iterator[tuple[Path, Path, str]]:
     """Files below root, their relative paths, and why one cannot be read. Each folder is visited once, despite links.
+
+    Adds the relative path and the names of each folder to `folders`.
 
     Folders without permission, pipes, devices and broken links cannot be read. Raises InputError if a link leads to
     a whole file system.
@@ -140,6 +153,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
         except OSError as error:
             yield folder, relative, f"found {reason_of(error)}, expected a folder"
             continue
+        folders[folder] = (relative, [entry.name for entry in entries])
         found_entries += len(entries)
         if found_entries > MAX_ENTRIES:
             found = f"more than {MAX_ENTRIES:,} files and folders"
@@ -150,7 +164,9 @@ def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
                 continue
             try:
                 if entry.is_dir():
-                    if depth < MAX_DEPTH:
+                    if SEGMENT.fullmatch(entry.name) and PARTITION_FOLDER.fullmatch(folder.name):
+                        yield Path(entry.path), relative / entry.name, "found a folder, expected a file"
+                    elif depth < MAX_DEPTH:
                         pending.append((Path(entry.path), relative / entry.name, depth + 1))
                 elif entry.is_file():
                     yield Path(entry.path), relative / entry.name, ""
@@ -164,7 +180,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, Path, str]]:
 
 def _unreadable(path: Path, name: str, folders: Path, reason: str) -> Part | None:
     """The part of an unreadable file that is evidence by its name, to report it; None for other files."""
-    is_folder = path.is_dir()
+    is_folder = path.is_dir() and not SEGMENT.fullmatch(path.name)
     if not is_folder and not is_stored_evidence(name) and not BROKER_LOG.fullmatch(path.name):
         return None
     snapshot, broker = _place((*folders.parts, path.name) if is_folder else folders.parts)

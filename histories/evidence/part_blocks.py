@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from ..tables import MAX_OFFSET
 from .checkpoints import read_epoch_checkpoint, read_offset_checkpoint, read_properties
 from .cluster_metadata import read_cluster_metadata
 from .dump_text import read_dump
 from .group_log import read_group_log
-from .parts import Part
+from .parts import NOT_READ, Part
 from .producer_files import read_aborted_index, read_producer_snapshot
 from .server_log import read_server_log
 from .tables import DAMAGE, SEGMENTS, Block, damage_row, located
@@ -20,6 +22,8 @@ from .transaction_log import read_transaction_log
 
 if TYPE_CHECKING:
     from .segments import Segment
+
+_SEGMENT_BASE = re.compile(r"(\d{20})\.log")
 
 # segments.py is imported where a segment is read: its compiled loops and codecs take a third of a second to load.
 
@@ -88,8 +92,11 @@ def _read_dump(part: Part) -> Iterator[Block]:
 
 
 def _read_nothing(part: Part) -> Iterator[Block]:
-    """The reason of a part that is left out or unreadable, as damage."""
-    yield from _blocks("damage", part, pl.DataFrame([damage_row(part.kind, part.reason)], schema=DAMAGE))
+    """The reason of a part that is only reported, as damage; of a segment, from its first offset on."""
+    named = _SEGMENT_BASE.match(part.path.name) if part.kind != "left-out" and part.topic else None
+    first = int(named[1]) if named and int(named[1]) <= MAX_OFFSET else None
+    row = damage_row(part.kind, part.reason, None if first is None else 0, first)
+    yield from _blocks("damage", part, pl.DataFrame([row], schema=DAMAGE))
 
 
 # Kinds of parts with one table of rows and one of damage.
@@ -108,6 +115,5 @@ _READERS = {
     "segment": _read_segment,
     "headers": _read_headers,
     "dump": _read_dump,
-    "left-out": _read_nothing,
-    "unreadable": _read_nothing,
+    **dict.fromkeys(NOT_READ, _read_nothing),
 }

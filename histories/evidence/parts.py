@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+NOT_READ = ("left-out", "unreadable", "missing")  # kinds of parts that are only reported, with their reason
+
 
 @dataclass(frozen=True)
 class Part:
@@ -14,7 +16,7 @@ class Part:
     broker: str
     # segment, headers (a segment of a large log), txnindex, snapshot (of producers), metadata, groups, transactions,
     # offsets, epochs, properties, log, dump;
-    # left-out: excluded from the judgement; unreadable: not a readable file
+    # left-out: excluded from the judgement; unreadable: not a readable file; missing: not there, as other files prove
     kind: str
     path: Path
     name: str  # the path that findings cite: relative to the opened folder
@@ -25,4 +27,4 @@ class Part:
     first_line: int = 1
     source: str | None = None  # of a log with prefixes: the source whose lines it has (log_prefixes.py)
     topics: tuple[tuple[str, str], ...] = ()  # of groups: ids and names of the broker's topics
-    reason: str = ""  # why it is left out or unreadable
+    reason: str = ""  # why it is left out, unreadable or missing

@@ -139,7 +139,7 @@ def _read(path: Path, start: int, end: int | None, reading: _Reading, decoded: b
         stop = size if end is None else min(end, size)
         data = read_only(np.fromfile(path, dtype=np.uint8, count=max(0, stop - start), offset=min(start, size)))
     except OSError as error:
-        reading.damage.append(unreadable_row(error, start))
+        reading.damage.append(unreadable_row(error, start, _first_offset_of(path)))
         return reading.segment(empty(BATCHES), empty(RECORDS))
     if decoded and reading.wanted is None and len(data) <= SMALL_RANGE:
         return _parsed_once(data.tobytes(), start, _first_offset_of(path))

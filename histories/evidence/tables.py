@@ -78,7 +78,7 @@ SEGMENTS: Schema = {"base_offset": pl.Int64}
 
 # Content that a reader could not read or does not trust. The records at offsets first..last are unknown.
 DAMAGE: Schema = {
-    "kind": pl.String,  # torn-tail zeros crc magic length order decode unreadable syntax left-out
+    "kind": pl.String,  # torn-tail zeros crc magic length order decode unreadable missing syntax left-out
     "byte": pl.Int64,
     "line": pl.Int64,
     "first_offset": pl.Int64,
@@ -251,9 +251,9 @@ def damage_row(
     }
 
 
-def unreadable_row(error: OSError, byte: int | None = None) -> Row:
+def unreadable_row(error: OSError, byte: int | None = None, first_offset: int | None = None) -> Row:
     """The row of DAMAGE of a file that cannot be read."""
-    return damage_row("unreadable", f"cannot be read: {error.strerror or error}", byte)
+    return damage_row("unreadable", f"cannot be read: {error.strerror or error}", byte, first_offset)
 
 
 def null_where_negative(*names: str) -> Iterator[pl.Expr]:

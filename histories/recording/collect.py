@@ -16,13 +16,13 @@ from ..evidence.layout import (
     METADATA_TOPIC,
     OFFSETS_TOPIC,
     PARTITION_FOLDER,
-    SEGMENT,
     TEXT,
     TRANSACTIONS_TOPIC,
     UNKNOWN_BROKER,
     is_dump_file,
     is_stored_evidence,
 )
+from ..evidence.missing_segments import SEGMENT
 from .batch_bounds import cut_to_whole_batches
 from .broker_logs import META, by_number, find_logs, is_log
 from .remote_copy import fetch, place_of

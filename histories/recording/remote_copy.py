@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
 from ..errors import LogjudgeError, MissingComponentError, UsageError
-from ..evidence.layout import SEGMENT
+from ..evidence.missing_segments import SEGMENT
 from .batch_bounds import cut_to_whole_batches
 
 CONNECT_SECONDS = 20

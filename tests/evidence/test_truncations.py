@@ -47,7 +47,8 @@ def logs_of(*batches: tuple[int, int, int | None]) -> ReplicaLogs:
     """One replica's log of batches (first offset, last offset, leader epoch)."""
     schema = {name: BATCHES[name] for name in ("base_offset", "last_offset", "leader_epoch")}
     rows = pl.DataFrame(list(batches), schema, orient="row")
-    return replica_logs_of("orders", 0, {"batches": rows.with_columns(broker=pl.lit("1"), snapshot=pl.lit(""))})
+    location = {"broker": pl.lit("1"), "snapshot": pl.lit(""), "file": pl.lit(f"{0:020d}.log")}
+    return replica_logs_of("orders", 0, {"batches": rows.with_columns(**location)})
 
 
 @pytest.mark.parametrize(

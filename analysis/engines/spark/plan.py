@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from ....histories.bundle import Run
-from ....histories.evidence.parts import Part
+from ....histories.evidence.parts import NOT_READ, Part
 from ....histories.files import SPLIT_BYTES, Split
 from ....histories.pairing import PLACED_EVENTS
 from ....histories.settings import Settings
@@ -284,7 +284,7 @@ def _read_item(kind: str, item: dict[str, Any], settings: Settings) -> Iterator[
 
 def refuse_missing(item: dict[str, Any]) -> None:
     """Raises FileNotFoundError if a worker does not see the file of a split or part, which the driver found."""
-    if item.get("kind") != "left-out" and not Path(item["path"]).exists():
+    if item.get("kind") not in NOT_READ and not Path(item["path"]).exists():
         raise FileNotFoundError(INVISIBLE + item["path"])
 
 

@@ -22,7 +22,7 @@ from ....histories.bundle import EXPECTED, Run, Stored, history_names, path_belo
 from ....histories.errors import NO_SUCH_FILE, InputError, describe_error
 from ....histories.evidence.checkpoints import MAX_BYTES as MAX_CHECKPOINT_BYTES
 from ....histories.evidence.layout import FOLDERS, SMALL_FILES, is_text, may_be_evidence, split_part
-from ....histories.evidence.parts import Part
+from ....histories.evidence.parts import NOT_READ, Part
 from ....histories.files import HEAD_BYTES, MAX_HEAD_BYTES, PARQUET_MAGIC, SPLIT_BYTES, Split
 from ....histories.readers import CHECKED
 from ....histories.settings import Settings
@@ -107,7 +107,7 @@ def _at_uri(run: Run, skeleton: Path, listing: Listing, held: Mapping[str, bytes
     for name in filter(may_be_evidence, listing.sizes):
         folders.setdefault(Path(name).parent, []).append(name)
     for part in evidence:
-        if part.kind not in ("left-out", "unreadable"):
+        if part.kind not in NOT_READ:
             inside = folders.get(part.path, []) if part.kind in FOLDERS else [part.path.as_posix()]
             homes.update((name, part.path.as_posix()) for name in inside)
     stored = [
