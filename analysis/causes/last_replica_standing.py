@@ -7,8 +7,9 @@ batch. Electing the broker again breaks no rule (with eligible leader replicas t
 unclean, KIP-966).
 
 Needs: the broker that leads afterwards had the records, as it acknowledged them or was in sync while they were
-acknowledged; its log then ended at or below them, when it was loaded or in a snapshot; and the ISR was that broker
-alone when it was elected, or when it acknowledged them and led again in its own epoch.
+acknowledged; its log then ended at or below them, when it was loaded, in a snapshot, or by the fault that cut it, or
+it led the next epoch from there and no other broker led in between; and the ISR was that broker alone when it was
+elected, or when it acknowledged them and led again in its own epoch.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .replica_history import (
 CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"
 REMEDY = (
     "Eligible leader replicas (KIP-966). If the ISR was this broker alone when the records were acknowledged, also"
-    " min.insync.replicas=2 with acks=all."
+    " min.insync.replicas=2 with acks=all. With a replication factor of 1, a second replica before either."
 )
 
 
@@ -58,7 +59,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if not short:
         return needs(
             f"evidence that broker {broker}'s log ended at or below offset {lost.first} when it started again "
-            "(its server.log, or a snapshot)"
+            "(its server.log, a snapshot, or the offset at which it led again)"
         )
     loaded = min((fact.time for fact in short if fact.time is not None), default=None)
     if joined := _others_in_isr(timeline, broker, lost.last_acked, loaded):

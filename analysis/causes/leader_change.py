@@ -7,7 +7,9 @@ from itertools import compress
 
 import polars as pl
 
+from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
+from ..replicas.replica_logs import is_of_copy
 from ..timelines.facts import SECOND, Fact
 from ..timelines.timeline import Term, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, needs
@@ -15,9 +17,10 @@ from .replica_history import (
     had_records,
     is_dead,
     is_out_of_reach,
+    is_paused,
     may_have_lost_tail,
     snapshots_with_records,
-    still_had_records,
+    still_had_records_at,
     truncations,
 )
 
@@ -158,7 +161,7 @@ def _returned_term(wrote: Term | None, after: list[Term], old_leader: str | None
 
 def _cannot_have_lost(timeline: Timeline, found: LeaderChange, term: Term, lost: Lost) -> bool:
     """Whether a later term cannot have lost the records, whatever its start offset: its leader had them and did not
-    restart, or it was dead.
+    restart, or it was dead or paused.
     """
     if term.leader is None or term.time is None or term.conflict or lost.first_acked is None:
         return False
@@ -169,13 +172,15 @@ def _cannot_have_lost(timeline: Timeline, found: LeaderChange, term: Term, lost:
     starts = [e.time for e in timeline.events if e.broker == term.leader and e.kind == "started"]
     since = lost.first_acked
     changed = any(since < (time or 0) <= until for time in (*starts, *(end.time for end in (*loaded, *cut))))
-    if still_had_records(timeline, term.leader, lost) and not any(end.time is None or end.time <= until for end in cut):
+    held = still_had_records_at(timeline, term.leader, lost)
+    if held is not None and not any(end.time is None or held < end.time <= until for end in cut):
         return True
     had = term.leader == found.old_leader or had_records(timeline, term.leader, lost)
     if had and loaded and not changed:  # without a line of a load, the broker's starts are not known
         return True
     # Only the history has exact times of deaths: the controller did not know of this one when it elected the broker.
-    return is_dead(timeline, term.leader, term.time, until, exactly=True)
+    exactly = (timeline, term.leader, term.time, until)
+    return is_dead(*exactly, exactly=True) or is_paused(*exactly)
 
 
 def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
@@ -282,7 +287,7 @@ def _short_end_facts(timeline: Timeline, found: LeaderChange, new: Term, lost: L
     """The fact that the new leader's log ended at or below the lost records at its election; empty without proof.
 
     It did so before, and all leaders since were dead or paused, so that it could not fetch them again; or it still did
-    at the next known log end, as a leader's log only grows.
+    at the next known log end, or when it refused a fetch, as a leader's log only grows.
     """
     until, since, broker = new.time, lost.last_acked, new.leader or ""
     if until is None or since is None or found.old is None:
@@ -303,7 +308,47 @@ def _short_end_facts(timeline: Timeline, found: LeaderChange, new: Term, lost: L
         cut = end.kind in ("truncated", "corruption") or may_have_lost_tail(timeline, broker, until, time + SECOND)
         if not cut and end.end <= lost.first:
             return [end.fact]
+    if refused := _refusal_facts(timeline, new, lost):
+        return refused
+    is_logged = any(end.kind in ("loaded", "truncated") for _, end in before)  # its server.log is at hand since then
+    return _final_end_facts(timeline, new, lost) if is_logged else []
+
+
+def _refusal_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
+    """The fact that the new leader refused a fetch in its term, as its log ended at or below the lost records.
+
+    Empty without proof. A leader's log only grows, so it ended there at the election, unless a restart lost its tail.
+    """
+    broker, began = new.leader or "", new.time or 0
+    others = [term for term in timeline.terms.values() if term.leader != broker and term.epoch > new.epoch]
+    if any(term.time is None for term in others):
+        return []
+    over = min((term.time for term in others if term.time is not None), default=MAX_INT64)
+    # The followers' clocks may be behind, but a refusal before the election would be of an earlier term.
+    led = any(term.leader == broker and term.epoch < new.epoch for term in timeline.terms.values())
+    since = began + 1 if led else began - SECOND
+    refused = [(end.time, end) for end in timeline.ends_of(broker, "refused") if end.time is not None]
+    for time, end in refused:
+        if since <= time < over and end.end <= lost.first:
+            return [] if may_have_lost_tail(timeline, broker, began, time + SECOND) else [end.fact]
     return []
+
+
+def _final_end_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
+    """The fact that the new leader's log ended at or below the lost records at the end of the run; empty without proof.
+
+    It led until then, so its log only grew. For a leader with a server.log, which would show a truncation.
+    """
+    broker, since, logs = new.leader or "", new.time or 0, timeline.replica_logs
+    others = any(term.leader != broker and term.epoch > new.epoch for term in timeline.terms.values())
+    kinds = ("truncated", "corruption", "loaded", "followed")
+    changed = any(end.time is None or end.time > since for end in timeline.ends_of(broker, *kinds))
+    deleted = any(fact.kind == "topic-deleted" for fact in timeline.topic_changes)
+    damaged = logs.damage.filter(is_of_copy(FINAL, broker)).height > 0
+    if others or changed or deleted or damaged or may_have_lost_tail(timeline, broker, since, None):
+        return []
+    ends = [end for end in timeline.ends_of(broker, "snapshot") if end.snapshot == FINAL]
+    return [end.fact for end in ends if end.end <= lost.first]
 
 
 def clean_by_configuration(timeline: Timeline) -> list[Fact]:

@@ -6,10 +6,11 @@ failure does not explain this: flushed records, and records in the files of a st
 
 Needs: a log of the broker that leads afterwards, copied while it was down, with the lost records; or that it was in
 sync when or after they were acknowledged, or acknowledged them itself, and one of these: a recovery point above them
-(everything below it was flushed); a fault in the history that replaced its log, and no power failure; or a line of its
-next start which shows that it had been shut down in order (all logs were flushed).
-Also: a later log of the same broker that ended at or below them without a truncation; and an election that was not
-unclean.
+(everything below it was flushed); a fault in the history that replaced its log, or cut it after a shutdown, and no
+power failure; or a line of its next start which shows that it had been shut down in order (all logs were flushed).
+Also: a later log of the same broker that ended at or below them without a truncation, in the files, by the fault that
+cut it, or where the broker led again; and an election that was not unclean. A cut after a kill is no such evidence: it
+may stand for a tail that had not been flushed.
 """
 
 from __future__ import annotations
@@ -21,15 +22,19 @@ from ..timelines.facts import Fact, chain, fact_of
 from ..timelines.timeline import DISK_FAULTS, LogEnd, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
+from .prevention import second_replica
 from .replica_history import (
     death_facts,
     had_records,
     isr_at,
+    last_stop,
+    lasting_cuts,
     may_have_followed,
     reasons_absent,
     return_facts,
     snapshots_with_records,
     still_had_records,
+    term_led_again,
     truncations,
 )
 
@@ -39,10 +44,12 @@ CITATION = (
 )
 REMEDY = (
     "Start a broker with its own newest log, never with an older copy; start an in-sync replica that still has the"
-    " records before it."
+    " records before it. With a replication factor of 1, a second replica."
 )
 RESTORED = ("fault-restore", "fault-restore-backup")
+CUT = "fault-truncate"
 PREVENTED_BY = ["starting the broker with its own newest log instead of an older copy or an empty disk"]
+PREVENTED_CUT_BY = ["starting the broker with its own log as it was when it stopped, without cutting it"]
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
@@ -75,7 +82,9 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, since),
     )
-    return Attempt(True, facts, [*PREVENTED_BY, *_other_replica_first(timeline, broker, lost, since)])
+    was_cut = any(fact.kind == CUT for fact in rolled)
+    others = [*_other_replica_first(timeline, broker, lost, since), *second_replica(timeline)]
+    return Attempt(True, facts, [*(PREVENTED_CUT_BY if was_cut else PREVENTED_BY), *others])
 
 
 def _other_replica_first(timeline: Timeline, broker: str, lost: Lost, since: int | None) -> list[str]:
@@ -88,7 +97,10 @@ def _other_replica_first(timeline: Timeline, broker: str, lost: Lost, since: int
 def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """The facts that a broker had the lost records on disk, and that its log later ended at or below them; empty
     without proof."""
-    ends = timeline.ends_of(broker, "snapshot", "loaded", "followed", "corruption")
+    ends = [*timeline.ends_of(broker, "snapshot", "loaded", "followed", "corruption"), *lasting_cuts(timeline, broker)]
+    again = term_led_again(timeline, broker, lost)
+    if again is not None and again.start is not None:
+        ends.append(LogEnd(again.facts[0], broker, again.start, "led"))
     dated = [(end.time, end) for end in ends if end.time is not None]
     for time, short in dated:
         if short.end > lost.first or time <= lost.stored_at:
@@ -105,9 +117,11 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         followed = max(since, _death_while_following(timeline, broker, lost, time))
         if not joined or _is_cut(timeline, broker, lost, followed, time):
             continue
-        flushed = _recovery_point_facts(timeline, short, lost)
-        known = flushed or _log_replacement_facts(timeline, broker, lost, since, time)
-        if known := known or _clean_start_facts(timeline, broker, since, time):
+        known = _recovery_point_facts(timeline, short, lost)
+        if not known and not _lost_power(timeline, broker, lost.stored_at, time):
+            known = _log_replacement_facts(timeline, broker, lost, since, time)
+            known = known or _clean_start_facts(timeline, broker, since, time)
+        if known:
             return [*joined, *known, short.fact]
     return []
 
@@ -151,11 +165,23 @@ def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, until: 
 
 
 def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
-    """The faults in the history that replaced the broker's log between two times; empty after a power failure."""
+    """The faults in the history that replaced the broker's log, or cut the records off it after a shutdown, between two
+    times; empty after a power failure.
+    """
     if _lost_power(timeline, broker, since, until):
         return []
-    facts = [fact for fact in _disk_fault_facts(timeline, broker, lost) if fact.kind in RESTORED]
-    return [fact for fact in facts if fact.time is not None and since <= fact.time <= until]
+    dated = [(fact.time, fact) for fact in _disk_fault_facts(timeline, broker, lost) if fact.time is not None]
+    changed = [(at, fact) for at, fact in dated if since <= at <= until]
+    restored = [fact for _, fact in changed if fact.kind in RESTORED]
+    return restored or [step for at, fact in changed for step in _cut_facts(timeline, broker, lost, fact, at)][:2]
+
+
+def _cut_facts(timeline: Timeline, broker: str, lost: Lost, fact: Fact, at: int) -> list[Fact]:
+    """A broker's shutdown and the fault that then cut the records off the partition's log; empty for other faults."""
+    stop = last_stop(timeline, broker, at)
+    if fact.kind != CUT or fact.partition != lost.name or stop is None or stop.kind != "fault-shutdown":
+        return []
+    return [stop, fact] if fact.offset is None or fact.offset <= lost.first else []
 
 
 def _clean_start_facts(timeline: Timeline, broker: str, since: int, until: int) -> list[Fact]:

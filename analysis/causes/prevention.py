@@ -44,13 +44,18 @@ def more_replicas(timeline: Timeline, lost: Lost) -> list[str]:
     """min.insync.replicas=2, unless the topic had it, acks=1 ignored it, or the leader did not acknowledge alone.
 
     With a replication factor of 1, a second replica instead."""
-    if _replication(timeline) == 1:
-        return ["a second replica (replication.factor)"]
+    if second := second_replica(timeline):
+        return second
     if requires_followers(timeline) or "1" in lost.acks or had_sole_isr_at_acknowledgement(timeline, lost) is False:
         return []
     is_pair = _replication(timeline) == 2
     price = "either of the two replicas is out of the ISR" if is_pair else "only one replica is in the ISR"
     return [f"min.insync.replicas=2 (then writes with acks=all fail while {price})"]
+
+
+def second_replica(timeline: Timeline) -> list[str]:
+    """A second replica, for a replication factor of 1."""
+    return ["a second replica (replication.factor)"] if _replication(timeline) == 1 else []
 
 
 def _replication(timeline: Timeline) -> int | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
 import polars as pl
 
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact
-from ..timelines.timeline import INSTANT_FAULTS, LogEnd, Timeline
+from ..timelines.timeline import DEATHS, INSTANT_FAULTS, LogEnd, Term, Timeline
 from .cases import Lost
 
 
@@ -50,14 +50,17 @@ def is_dead(timeline: Timeline, broker: str, since: int, until: int, *, exactly:
 
 def is_out_of_reach(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether a broker was dead or paused from one time to another, so that no replica could fetch from it."""
-    if is_dead(timeline, broker, since, until):
-        return True
+    return is_dead(timeline, broker, since, until) or is_paused(timeline, broker, since, until)
+
+
+def is_paused(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether the history records that a broker was paused from one time to another."""
     hits = [fault for fault in timeline.faults if broker in fault.nodes]
     before = [fault for fault in hits if fault.completed <= since][-1:]
-    is_paused = any((fault.type, fault.kind, fault.outcome) == ("fault", "pause", "ok") for fault in before)
+    paused = any((fault.type, fault.kind, fault.outcome) == ("fault", "pause", "ok") for fault in before)
     resumed = any(fault.type == "heal" and since <= fault.completed and fault.invoked <= until for fault in hits)
     starts = [time for time, e in timeline.life_of(broker) if e.kind != "died"]
-    return is_paused and not resumed and not any(since <= time <= until for time in starts)
+    return paused and not resumed and not any(since <= time <= until for time in starts)
 
 
 def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
@@ -80,8 +83,13 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
 
 def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether another broker may have led between two times while this one was alive and may have truncated."""
-    if is_dead(timeline, broker, until, until, exactly=True):
-        return False
+    return not is_dead(timeline, broker, until, until, exactly=True) and _may_another_have_led(
+        timeline, broker, since, until
+    )
+
+
+def _may_another_have_led(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether another broker that was not dead may have led between two times."""
     led = [term for term in timeline.terms.values() if term.time is None or term.time <= until]
     then = [term for term in led if term.time is not None and term.time <= since][-1:]
     others = [t for t in led if t.leader not in (None, broker) and (t in then or t.time is None or t.time > since)]
@@ -220,15 +228,77 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, max_end: int) -
     # Brokers' clocks may differ a little from the history's, which also dates snapshots.
     died = restart.died - SECOND
     found: list[LogEnd] = []
-    for kind, since in (("corruption", died), ("loaded", restart.loads), ("snapshot", max(died, lost.last_acked))):
-        later = [end for end in timeline.ends_of(broker, kind) if end.time is not None and end.time > since]
+    copied_since = max(died, lost.last_acked)
+    starts = {"cut": died, "corruption": died, "loaded": restart.loads, "snapshot": copied_since}
+    for kind, since in starts.items():
+        ends = lasting_cuts(timeline, broker) if kind == "cut" else timeline.ends_of(broker, kind)
+        later = [end for end in ends if end.time is not None and end.time > since]
         short = (end for end in later if end.end <= max_end and not _is_truncated(timeline, end, lost, max_end))
         if kind == "snapshot":
             short = (end for end in short if not may_have_followed(timeline, broker, restart.started, end.time or 0))
         found += islice(short, 1)
     copied = {end.snapshot for end in found if end.snapshot is not None}
     marks = timeline.ends_of(broker, "high-watermark")
-    return [end.fact for end in (*found, *(mark for mark in marks if mark.snapshot in copied and mark.end > max_end))]
+    found += (mark for mark in marks if mark.snapshot in copied and mark.end > max_end)
+    again = term_led_again(timeline, broker, lost)
+    is_short = again is not None and again.start is not None and again.start <= max_end
+    elected = [*again.facts[:1], *again.start_facts[:1]] if again is not None and is_short else []
+    return [*(end.fact for end in found), *elected]
+
+
+def last_stop(timeline: Timeline, broker: str, at: int) -> Fact | None:
+    """The fault in the history that had stopped a broker's process before a time; None if it may have run then."""
+    of_process = (*DEATHS, "shutdown", "restart")
+    both = zip(timeline.faults, timeline.fault_facts, strict=True)
+    own = [(f, fact) for f, fact in both if broker in f.nodes and f.kind in of_process and f.completed <= at]
+    return next((fact for f, fact in own[-1:] if (f.type, f.outcome) == ("fault", "ok")), None)
+
+
+def lasting_cuts(timeline: Timeline, broker: str) -> list[LogEnd]:
+    """The ends at which faults cut a stopped broker's log, if it led next and could not fetch the records again."""
+    cuts = [(end.time, end) for end in timeline.ends_of(broker, "cut") if end.time is not None]
+    led = [term.time for term in timeline.terms.values() if term.leader == broker and term.time is not None]
+    lasting = []
+    for time, cut in cuts:
+        until = min((again for again in led if again > time), default=MAX_INT64)
+        if last_stop(timeline, broker, time) and not _may_another_have_led(timeline, broker, time, until):
+            lasting.append(cut)
+    return lasting
+
+
+def term_led_again(timeline: Timeline, broker: str, lost: Lost) -> Term | None:
+    """The next term of a broker that led when the records were acknowledged, if no other broker led in between.
+
+    A term starts at the log end of its leader. The broker followed nobody in between, so if that is at or below the
+    records, it lost them itself. None if any of this is not known.
+    """
+    terms = [timeline.terms[epoch] for epoch in sorted(timeline.terms)]
+    led = [term for term in terms if term.leader is not None]
+    if lost.first_acked is None or lost.last_acked is None:
+        return None
+    if any(fact.kind == "topic-deleted" for fact in timeline.topic_changes):
+        return None  # another topic of this name counts its epochs from 0 again
+    for old, new in pairwise(led):
+        if old.time is None or new.time is None or not old.time <= lost.first_acked <= lost.last_acked < new.time:
+            continue
+        are_its_own = old.leader == new.leader == broker and not old.conflict and not new.conflict
+        is_known = new.start is not None and bool(new.facts)
+        return new if are_its_own and is_known and not _may_have_had_other_leader(timeline, old, new, lost) else None
+    return None
+
+
+def _may_have_had_other_leader(timeline: Timeline, old: Term, new: Term, lost: Lost) -> bool:
+    """Whether another broker may have led between two terms, or have acknowledged the records in an earlier one.
+
+    A leader that was replaced before may have acknowledged records that the next one never had, unless it was dead.
+    """
+    led = {epoch: term.leader for epoch, term in timeline.terms.items() if term.leader is not None}
+    without_leader = {fact.epoch for _, _, fact in timeline.isr if fact.kind == "leaderless"}
+    if set(range(new.epoch)) - led.keys() - without_leader:
+        return True
+    others = {leader for epoch, leader in led.items() if epoch < old.epoch} - {old.leader}
+    acked = lost.first_acked or 0, lost.last_acked or 0
+    return not all(is_dead(timeline, other, *acked, exactly=True) for other in others)
 
 
 def _is_truncated(timeline: Timeline, short: LogEnd, lost: Lost, max_end: int) -> bool:
@@ -260,6 +330,11 @@ def missing_if_failed_together(timeline: Timeline, lost: Lost, last_leader: str 
 
 def still_had_records(timeline: Timeline, broker: str, lost: Lost) -> bool:
     """Whether the next known end of a log was still above the lost records; later ends prove nothing, as logs grow."""
+    return still_had_records_at(timeline, broker, lost) is not None
+
+
+def still_had_records_at(timeline: Timeline, broker: str, lost: Lost) -> int | None:
+    """The time (ns) of the next known end of a log if it was still above the lost records; otherwise None."""
     known = timeline.ends_of(broker, "loaded", "followed", "snapshot", "truncated", "corruption")
-    after = [end.end for end in known if end.time is not None and end.time > (lost.last_acked or 0)]
-    return bool(after) and after[0] > lost.last
+    after = [(end.time, end.end) for end in known if end.time is not None and end.time > (lost.last_acked or 0)]
+    return after[0][0] if after and after[0][1] > lost.last else None

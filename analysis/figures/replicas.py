@@ -126,6 +126,7 @@ def _times(timeline: Timeline) -> Record:
     ]
     lives = sorted({(e.time, e.broker, e.kind) for e in timeline.events if e.time is not None})
     ends = [(e.time, e.broker, e.end, e.kind) for e in timeline.ends if e.time is not None and not e.noop]
+    ends = [row for row in ends if row[3] not in ("refused", "cut")]  # drawn as truncations and as faults
     # A broker's first log is empty when it creates it; a log that is empty again was deleted.
     first = {broker: place for place, (_, broker, _, _) in reversed([*enumerate(ends)])}
     ends = [row for n, row in enumerate(ends) if row[2:] != (0, "loaded") or first[row[1]] != n]

@@ -304,7 +304,11 @@ def _from_faults(builder: Builder) -> None:
         is_beginning = fault.type == "fault" and fault.kind not in INSTANT_FAULTS
         time = fault.invoked if is_beginning else fault.completed
         about: dict[str, Any] = {"place": fault.place, "partition": name, "brokers": frozenset(fault.nodes)}
-        builder.fault_facts.append(Fact(_fault_sentence(fault), f"{fault.type}-{fault.kind}", time, **about))
+        end = _end_of_cut(fault)
+        fact = Fact(_fault_sentence(fault), f"{fault.type}-{fault.kind}", time, offset=end, **about)
+        builder.fault_facts.append(fact)
+        if end is not None and name == builder.replica_logs.name:
+            builder.ends += (LogEnd(fact, node, end, "cut") for node in fault.nodes)
         for node in fault.nodes:
             if fault.type == "fault" and fault.kind in DEATHS:
                 text = f"broker {node} {DEATHS[fault.kind]}"
@@ -315,13 +319,22 @@ def _from_faults(builder: Builder) -> None:
                 builder.events.append(BrokerEvent(again, node, "started"))
 
 
+def _end_of_cut(fault: Fault) -> int | None:
+    """The first offset that a fault cut off a log, where the log then ended; None for other faults or if unknown."""
+    cut = (fault.details or {}).get("offsets_cut")
+    if (fault.type, fault.kind, fault.outcome) != ("fault", "truncate", "ok") or not isinstance(cut, list) or not cut:
+        return None
+    return cut[0] if type(cut[0]) is int and cut[0] >= 0 else None
+
+
 def _fault_sentence(fault: Fault) -> str:
     """A fault's start or end: `broker 2 was restarted`, `pause of broker 2 ended`."""
     nodes, details = nodes_of(fault.nodes) if fault.nodes else "", fault.details or {}
     if fault.kind in DISK_FAULTS and fault.type == "fault":
         topic, partition = details.get("topic"), details.get("partition")
         logs = "logs" if topic is None else f"{topic}-{partition}" if partition is not None else str(topic)
-        return DISK_FAULTS[fault.kind].format(logs, nodes)
+        end = _end_of_cut(fault)
+        return DISK_FAULTS[fault.kind].format(logs, nodes) + ("" if end is None else f", from offset {end} on")
     if fault.kind == "restart" and fault.type == "heal":
         return f"{nodes or 'the cluster'} {'were' if len(fault.nodes) > 1 else 'was'} restarted"
     if fault.kind in OF_ADMINISTRATORS:

@@ -200,7 +200,10 @@ def _out_of_range(builder: Builder, row: dict[str, Any], fields: dict[str, Any])
     )
     message += f" {leader}, did not have, and continued from offset {offset}"
     about = {"broker": row["broker"], "brokers": broker_names([leader]), "offset": offset}
-    builder.refused_fetches.append(_fact(builder, row, message, OUT_OF_RANGE, **about))
+    fact = _fact(builder, row, message, OUT_OF_RANGE, **about)
+    builder.refused_fetches.append(fact)
+    if offset < fields["fetched"]:  # else the offset is the leader's log start
+        builder.ends.append(LogEnd(fact, leader, offset, "refused"))
 
 
 def _fetch_refused(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -210,6 +213,7 @@ def _fetch_refused(builder: Builder, row: dict[str, Any], fields: dict[str, Any]
     message = f"broker {broker}, the leader, refused a follower's fetch from offset {fields['fetched']} of {_name(row)}"
     fact = _fact(builder, row, f"{message}, as its log {held}", "fetch-refused", broker=broker, offset=end)
     builder.refused_fetches.append(fact)
+    builder.ends.append(LogEnd(fact, broker, end, "refused"))
 
 
 def _log_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:

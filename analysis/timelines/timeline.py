@@ -84,14 +84,15 @@ class _Dated:
 
 @dataclass(frozen=True)
 class LogEnd(_Dated):
-    """The log end offset of a broker when its log was loaded, truncated or copied, or when it began to follow.
+    """The log end offset of a broker when its log was loaded, truncated, cut or copied, or when it began to follow.
 
-    The kind "high-watermark" has the checkpointed high watermark instead.
+    The kind "refused" is that of a leader when it refused a fetch from beyond its log. The kind "high-watermark" has
+    the checkpointed high watermark instead.
     """
 
     broker: str
     end: int
-    kind: str  # loaded followed snapshot truncated corruption high-watermark
+    kind: str  # loaded followed snapshot truncated corruption refused cut high-watermark
     snapshot: str | None = None
     noop: bool = False
 

@@ -1,0 +1,189 @@
+"""Where a leader's log ended: when it refused a fetch, at the end of the run, where it was cut, or as it led again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.engines.local import judge_run
+from logjudge.histories.bundle import open_run
+from logjudge.histories.evidence.clock import Fault
+from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.models.exploration.search import Space, explore
+from logjudge.models.exploration.shrink import shrink
+
+from .replica_texts import logs
+from .timelines import CUT, LEADS, LOADED, SECOND, epochs, fault, lost, metadata, of_format_v1, server_log, timeline
+
+BOOT = "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"
+REFUSED = (
+    "ERROR [ReplicaFetcherThread-0-%d], Current offset %d for partition [orders,0] out of range; reset offset to %d"
+    " (kafka.server.ReplicaFetcherThread)"
+)
+ELECTIONS = server_log("100", (1, LEADS % (1, 0, "1,2,3")), (9, LEADS % (2, 1, "2,3")), (12, LEADS % (3, 2, "3")))
+WITHOUT = "1: 0a\n2: 0a\n3: 0a"
+DEAD = (fault("kill", "2", 8),)
+AGAIN = "1: 0a 1x\n2: 0a 1x\n3: 0a 1x"  # another record is at offset 1 at the end
+
+
+def cause_before_epochs(at_end=AGAIN, truncated=(9, 1), refused=None, first_leader=(), faults=DEAD):
+    """The cause of the loss of offset 1, acknowledged at 5 s; broker 3 truncated its log at 9 s and led from 12 s."""
+    own = [] if truncated is None else [(truncated[0], CUT % truncated[1])]
+    lines = [server_log("3", (1, CUT % 0), *own), ELECTIONS]
+    lines += [server_log("1", (refused[0], REFUSED % refused[1:]))] if refused else []
+    lines += [server_log("2", *first_leader)] if first_leader else []
+    config = {"unclean.leader.election.enable": "false"}
+    tables = of_format_v1(at_end)
+    return explain_loss(timeline(tables, None, None, lines, config, "0.10.2.2", "3", faults), lost()).cause
+
+
+RESTARTED = (fault("kill", "2", 8), fault("power-loss", "3", 13), fault("restart", "3", 14))
+
+
+@pytest.mark.parametrize(
+    ("about", "is_proved"),
+    [
+        ({"refused": (13, 3, 2, 1)}, True),
+        ({"refused": (12, 3, 2, 1)}, True),  # in the millisecond of the election
+        ({}, False),
+        ({"refused": (13, 3, 3, 2)}, False),  # it had the record
+        ({"refused": (13, 2, 2, 1)}, False),  # another broker refused
+        ({"refused": (13, 3, 0, 1)}, False),  # offset 1 is the start of its log
+        ({"refused": (10, 3, 2, 1)}, False),  # long before its election
+        ({"refused": (16, 3, 2, 1), "faults": RESTARTED}, False),  # it may have lost its tail since
+        ({"refused": (13, 3, 2, 1), "truncated": None}, False),  # nothing shows that it truncated the record
+        ({"refused": (13, 3, 2, 1), "truncated": (9, 2)}, False),
+    ],
+)
+def test_a_leader_that_refused_a_fetch_had_not_fetched_the_records_again(about, is_proved):
+    assert cause_before_epochs(**about) == ("high-watermark-truncation" if is_proved else "unknown")
+
+
+@pytest.mark.parametrize(
+    ("about", "is_proved"),
+    [
+        ({}, True),
+        ({"at_end": "1: 0a\n2: 0a\n3: 0a 1b"}, False),
+        ({"at_end": "1: 0a\n2: 0a"}, False),  # without its log
+        ({"truncated": None}, False),
+        ({"truncated": (14, 1)}, False),  # the truncation is the later one
+        ({"faults": RESTARTED}, False),
+    ],
+)
+def test_a_log_that_is_short_at_the_end_was_short_when_its_broker_began_to_lead(about, is_proved):
+    assert cause_before_epochs(**{"at_end": WITHOUT, **about}) == (
+        "high-watermark-truncation" if is_proved else "unknown"
+    )
+
+
+@pytest.mark.parametrize(
+    ("about", "is_proved"),
+    [
+        ({"faults": (fault("pause", "2", 8),)}, True),
+        ({"faults": (fault("pause", "2", 8), replace(fault("pause", "2", 10), type="heal"))}, False),
+        ({"faults": (fault("pause", "2", 10),)}, False),
+        # It truncated before the record was written, and had it when it started again.
+        ({"faults": (), "first_leader": [(4, CUT % 0), (7, LOADED % 2)]}, True),
+        ({"faults": (), "first_leader": [(4, CUT % 0)]}, False),
+        ({"faults": (), "first_leader": [(7, LOADED % 2), (8, CUT % 1)]}, False),
+    ],
+)
+def test_a_leader_that_was_paused_or_had_the_records_did_not_lose_them(about, is_proved):
+    assert cause_before_epochs(at_end=WITHOUT, **about) == ("high-watermark-truncation" if is_proved else "unknown")
+
+
+def test_a_shrunk_scenario_of_a_search_has_the_cause_that_the_search_names(tmp_path: Path) -> None:
+    """Few records are left, so no later one shows that the leader lacked the lost record."""
+    space, invariant = Space("high-watermark"), "no-acknowledged-loss"
+    seed, text = explore(space, range(200), (invariant,), stop=True).first[invariant]
+    small, _ = shrink(space.scenario(seed), invariant)
+    found = judge_run(open_run(write_bundle(small, tmp_path / "run").folder)).causes()
+    assert {one["cause"] for one in found} == {"high-watermark-truncation"}
+    assert "high-watermark-truncation" in text
+
+
+ALONE, STOPPED, LED_AGAIN = (3, {"leader": 1, "isr": [1]}), (9, {"leader": -1}), (12, {"leader": 1, "isr": [1]})
+BACK = ((1, {"leader": 2}), (3, {"leader": 1, "isr": [1]}), LED_AGAIN)
+RESTART = fault("restart", "1", 11)
+
+
+def cut(*offsets, partition=0):
+    """A fault that cut the tail of broker 1's log at 10 s."""
+    details = {"topic": "orders", "partition": partition, **({"offsets_cut": list(offsets)} if offsets else {})}
+    return Fault("fault", "truncate", ("1",), 10 * SECOND, 10 * SECOND, 10, details)
+
+
+def explained(*faults, began=1, changes=(ALONE, STOPPED, LED_AGAIN), replicas=("1", "2")):
+    """The explanation of the loss of offset 1, acknowledged at 5 s; broker 1 led again, from offset `began`."""
+    tables = logs("1: 0a")
+    if began is not None:
+        tables["epochs"] = epochs(("1", 0, 0), ("1", 3, began))
+    about = {"replicas": replicas}
+    return explain_loss(timeline(tables, about, metadata(*changes), leader="1", faults=faults), lost())
+
+
+@pytest.mark.parametrize(
+    ("faults", "about", "cause"),
+    [
+        ((), {}, "last-replica-standing"),
+        ((), {"began": None}, "unknown"),
+        ((), {"began": 2}, "unknown"),
+        # Another broker may have led in between.
+        ((), {"changes": (ALONE, (7, {"leader": 2, "isr": [2, 1]}), LED_AGAIN)}, "unknown"),
+        # Broker 2 may have led before, and acknowledged the record later.
+        ((), {"changes": BACK}, "unknown"),
+        ((fault("kill", "2", 3),), {"changes": BACK}, "last-replica-standing"),
+        # The fault that cut its log.
+        ((fault("kill", "1", 8), cut(1, 1), RESTART), {"began": None}, "last-replica-standing"),
+        ((cut(1, 1),), {"began": None}, "unknown"),  # it ran
+        ((fault("kill", "1", 7), fault("restart", "1", 8), cut(1, 1)), {"began": None}, "unknown"),
+        ((fault("kill", "1", 8), cut(2, 2), RESTART), {"began": None}, "unknown"),
+        ((fault("kill", "1", 8), cut(), RESTART), {"began": None}, "unknown"),
+        ((fault("kill", "1", 8), cut(1, 1, partition=1), RESTART), {"began": None}, "unknown"),
+        ((fault("kill", "1", 8), cut("1", None), RESTART), {"began": None}, "unknown"),
+        ((fault("kill", "1", 8), replace(cut(1, 1), outcome="fail"), RESTART), {"began": None}, "unknown"),
+        # A shutdown leaves the log complete.
+        ((fault("shutdown", "1", 8), cut(1, 1), RESTART), {}, "log-rolled-back"),
+        ((fault("shutdown", "1", 8), cut(1, 1), RESTART), {"began": None}, "log-rolled-back"),
+        ((fault("shutdown", "1", 8), cut(), RESTART), {}, "log-rolled-back"),
+        ((fault("shutdown", "1", 8), cut(), RESTART), {"began": None}, "unknown"),
+        ((fault("shutdown", "1", 8), cut(2, 2), RESTART), {}, "last-replica-standing"),
+        ((fault("shutdown", "1", 8), cut(1, 1, partition=1), RESTART), {}, "last-replica-standing"),
+        ((fault("power-loss", "1", 7), fault("shutdown", "1", 8), cut(1, 1), RESTART), {}, "last-replica-standing"),
+    ],
+)
+def test_a_leader_that_led_again_or_was_cut_lost_the_records_itself(faults, about, cause):
+    assert explained(*faults, **about).cause == cause
+
+
+def test_a_second_replica_prevents_the_loss_of_the_only_one():
+    faults = (fault("shutdown", "1", 8), cut(1, 1), RESTART)
+    own_log = "starting the broker with its own log as it was when it stopped, without cutting it"
+    assert explained(*faults).prevented_by == [own_log]
+    one = explained(*faults, replicas=("1",))
+    assert one.prevented_by == [own_log, "a second replica (replication.factor)"]
+    sentences = [fact.sentence for fact in one.chain]
+    stopped, cut_off = "shutdown of broker 1 began", "the tail of orders-0 was cut off on broker 1, from offset 1 on"
+    assert sentences.index(stopped) < sentences.index(cut_off)
+    assert explained(replicas=("1",)).prevented_by[0] == "a second replica (replication.factor)"
+
+
+@pytest.mark.parametrize(("is_cut_recorded", "cause"), [(True, "log-rolled-back"), (False, "last-replica-standing")])
+def test_a_real_broker_with_a_cut_log_lost_a_marker(is_cut_recorded: bool, cause: str, tmp_path: Path) -> None:
+    """Kafka 4.1.1, without server logs: audit-0 has one replica, which was shut down and cut at offset 2."""
+    shutil.unpack_archive(Path(__file__).parent / "data" / "transactions" / "hanging.tar.xz", tmp_path)
+    run = tmp_path / "hanging"
+    if not is_cut_recorded:
+        history = run / "history.jsonl"
+        lines = history.read_text().splitlines()
+        history.write_text("".join(f"{line}\n" for line in lines if '"op":15,' not in line))
+    found = judge_run(open_run(run)).causes()
+    assert [one["cause"] for one in found] == [cause]
+    chain = json.dumps(found[0]["chain"])
+    assert ("cut off on broker 3, from offset 2 on" in chain) == is_cut_recorded
+    assert "begins epoch 2 at offset 2" in chain
+    assert "a second replica (replication.factor)" in found[0]["prevented_by"]
