@@ -23,7 +23,7 @@ from .duplicate_copies import Node, nodes_of, properties_of
 from .foreign_files import without_foreign_files
 from .log_owner import logs_in, writer_of
 from .log_prefixes import is_undated
-from .missing_segments import SEGMENT, Folders, concerning, missing_segments
+from .missing_segments import SEGMENT, Folders, concerning, missing_segments, without_copies
 from .parts import Part
 from .server_log import split_log
 from .tables import FINAL
@@ -84,7 +84,8 @@ def find_parts(root: Path) -> list[Part]:
     readable = [part for part in parts if part.kind != "unreadable"]
     found = without_foreign_files(_without_dumps_of_segments(readable), nodes)
     rest = (part for part in parts if part.kind == "unreadable")
-    return [*found, *_coordinators_logs(found), *concerning(rest, found, {path for path, _, _ in missing})]
+    concerned = [*concerning(rest, found, {path for path, _, _ in missing})]
+    return [*found, *without_copies(_coordinators_logs(found), concerned), *concerned]
 
 
 def _partition_folders(folders: Folders) -> Iterator[Path]:

@@ -49,6 +49,16 @@ def concerning(unreadable: Iterable[Part], found: list[Part], missing: Collectio
             yield replace(part, kind="missing") if part.path in missing else part
 
 
+def without_copies(coordinators: Iterable[Part], unreadable: Iterable[Part]) -> Iterator[Part]:
+    """The folders of coordinators' topics, with the reason why a copy of the partition is missing or not whole, if so.
+
+    The missing copy may have later records than the others.
+    """
+    reasons = {(part.snapshot, part.topic, part.partition): part.reason for part in unreadable if part.topic}
+    for part in coordinators:
+        yield replace(part, reason=reasons.get((part.snapshot, part.topic, part.partition), ""))
+
+
 def _without_segments(folder: Path, folders: Folders) -> Iterator[tuple[str, str]]:
     _, names = folders[folder]
     beside = [name for name in sorted(names) if _is_of_partition(name)]

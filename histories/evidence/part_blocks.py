@@ -34,6 +34,8 @@ def read_part(part: Part) -> list[Block]:
         return list(_READERS[part.kind](part))
     table, read = _TABLES[part.kind]
     frame, damage = read(part)
+    if part.reason and "intact" in frame.columns:
+        frame = frame.with_columns(intact=pl.lit(False))
     # Brokers rebuild their files about producers from the log: damage there, or in a whole folder, is of no partition.
     damaged = part if part.kind in ("epochs", "properties") else replace(part, topic=None, partition=None)
     return [*_blocks(table, part, frame), *_blocks("damage", damaged, damage)]

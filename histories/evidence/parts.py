@@ -27,4 +27,5 @@ class Part:
     first_line: int = 1
     source: str | None = None  # of a log with prefixes: the source whose lines it has (log_prefixes.py)
     topics: tuple[tuple[str, str], ...] = ()  # of groups: ids and names of the broker's topics
-    reason: str = ""  # why it is left out, unreadable or missing
+    # why it is left out, unreadable or missing; of groups and transactions, why a copy of their partition is
+    reason: str = ""

@@ -23,6 +23,7 @@ from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence import segments
 from logjudge.histories.evidence.coordinator_log import replay_log
 from logjudge.histories.evidence.layout import find_parts
+from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.segments import read_segment
 
 from .conftest import DATA
@@ -300,6 +301,21 @@ def test_a_copy_of_a_coordinators_log_is_not_intact_without_a_segment(tmp_path: 
     assert replay_log(tmp_path, lambda *_: None)[1]
     (tmp_path / f"{5:020d}.log").mkdir()
     assert not replay_log(tmp_path, lambda *_: None)[1]
+
+
+def test_copies_of_a_coordinators_log_are_not_intact_without_one_of_them(
+    open_transaction: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(open_transaction, tmp_path / "run")
+
+    def intact() -> set[bool]:
+        parts = [part for part in find_parts(run) if part.kind == "transactions"]
+        rows = [block.frame for part in parts for block in read_part(part) if block.table == "transactions"]
+        return {value for frame in rows for value in frame["intact"]}
+
+    assert intact() == {True}
+    (run / "brokers/1/data/__transaction_state-0" / SEGMENT).unlink()
+    assert intact() == {False}
 
 
 @pytest.mark.spark
