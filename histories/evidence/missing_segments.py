@@ -54,7 +54,7 @@ def without_copies(coordinators: Iterable[Part], unreadable: Iterable[Part]) -> 
 
     The missing copy may have later records than the others.
     """
-    reasons = {(part.snapshot, part.topic, part.partition): part.reason for part in unreadable if part.topic}
+    reasons = {(part.snapshot, part.topic, part.partition): part.reason for part in unreadable}
     for part in coordinators:
         yield replace(part, reason=reasons.get((part.snapshot, part.topic, part.partition), ""))
 
