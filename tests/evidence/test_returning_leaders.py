@@ -49,3 +49,25 @@ def test_an_old_leader_that_truncated_before_it_led_again_brought_nothing_back(c
     tables = {**logs("1: 0a 1x@1 2y@2\n2: 0a 1x@1 2y@2"), "epochs": epochs(("1", 0, 0), ("1", 1, 1), ("1", 2, 2))}
     events = [server_log("1", (cut_at, CUT % 1))]
     assert explain_loss(timeline(tables, meta=meta, events=events, leader="1"), lost()).cause == cause
+
+
+FOLLOWS = (
+    "INFO [Broker id=1] Follower orders-0 starts at leader epoch %d from offset 1 with partition epoch 7 and high"
+    " watermark 1. Current leader is 2. (state.change.logger)"
+)
+
+
+@pytest.mark.parametrize(
+    ("follows", "cause"),
+    [
+        ((), "single-ack-failover"),
+        (((18, FOLLOWS % 1),), "single-ack-failover"),
+        (((8, FOLLOWS % 1),), "unknown"),
+    ],
+)
+def test_a_replaced_leader_that_follows_already_acknowledges_nothing(follows, cause):
+    """Broker 2 leads from 4 s. The record beyond its log was acknowledged at 15 s, and broker 1 truncated at 20 s."""
+    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    events = [server_log("1", *follows, (20, CUT % 1))]
+    late = lost(acks="1", first=2, last=2, values=("c",), at=15)
+    assert explain_loss(timeline(tables, None, metadata((4, {"leader": 2, "isr": [2]})), events), late).cause == cause
