@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import duration, plural
 from . import style
@@ -52,8 +52,8 @@ def _title(figures: dict[str, Any]) -> str:
 
 
 def layers(figures: dict[str, Any]) -> list[tuple[str, str, list[float]]]:
-    """The stacked layers from below: label, colour, and sends per second (see `_rate`) in each bin."""
-    series, (_, seconds) = figures["series"], _rate(figures)
+    """The stacked layers from below: label, colour, and the height of each bar (see `_bars`)."""
+    series, bars = figures["series"], _bars(figures)
     survived = [ok - lost for ok, lost in zip(series["ok"], series["lost"], strict=True)]
     stack = [
         ("acknowledged, lost later", style.RED, series["lost"]),
@@ -62,29 +62,49 @@ def layers(figures: dict[str, Any]) -> list[tuple[str, str, list[float]]]:
         ("failed", style.PURPLE, series["fail"]),
     ]
     return [
-        (f"{label}: {style.number(sum(counts))}", colour, [count / seconds for count in counts])
+        (f"{label}: {style.number(sum(counts))}", colour, bars.heights(counts))
         for label, colour, counts in stack
         if sum(counts)
     ]
 
 
-MIN_SPAN_NS = 10**9  # a shorter run has no rate: eight sends in a millisecond are not 8,000 per second
+MIN_SPAN_NS = 10 * 10**9  # a shorter run has counts instead of rates: 3 sends within 33 ms are not 90 per second
+MIN_BAR_SECONDS = 1
 
 
-def _rate(figures: dict[str, Any]) -> tuple[str, float]:
-    """What the upper panel shows, and the seconds by which counts of a bin are divided; 1 in a run below a second."""
+class _Bars(NamedTuple):
+    """The bars of the upper panel: each adds up `bins` bins, and its counts are divided by `seconds`."""
+
+    title: str
+    bins: int
+    seconds: float
+
+    def heights(self, counts: list[int]) -> list[float]:
+        """The height of each bar."""
+        starts = range(0, len(counts), self.bins)
+        return [sum(counts[start : start + self.bins]) / self.seconds for start in starts]
+
+
+def _bars(figures: dict[str, Any]) -> _Bars:
+    """Bars of at least a second with sends per second; in a short run a bar for each bin with its sends."""
     first, last = figures["span"]
-    return ("sends per second", style.bin_seconds(figures)) if last - first >= MIN_SPAN_NS else ("sends in each bin", 1)
+    if last - first < MIN_SPAN_NS:
+        return _Bars("sends in each bin", 1, 1)
+    width = style.bin_seconds(figures)
+    bins = 1 << max(math.ceil(math.log2(MIN_BAR_SECONDS / width)), 0)
+    title = "sends per second" if bins == 1 else f"sends per second, in bins of {duration(bins * width * 1e9)}"
+    return _Bars(title, bins, bins * width)
 
 
 def _outcomes(axis: Axes, figures: dict[str, Any]) -> None:
-    edges = style.edges(figures)
+    bars, fine = _bars(figures), style.edges(figures)
+    edges = [*fine[: -1 : bars.bins], fine[-1]]
     base = [0.0] * (len(edges) - 1)
     for label, colour, rates in layers(figures):
         top = [low + rate for low, rate in zip(base, rates, strict=True)]
         style.steps(axis, top, edges, baseline=base, fill=True, color=colour, linewidth=0, label=label)
         base = top
-    axis.set_title(_rate(figures)[0])
+    axis.set_title(bars.title)
     axis.set_ylim(0, max(max(base, default=0), 1) * 1.05)
     axis.locator_params(axis="y", integer=True)
     axis.grid(axis="y")

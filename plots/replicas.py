@@ -22,13 +22,15 @@ CAPTION = (
     "Each replica's log at the times when its files were copied; offsets from left to right. One colour per leader"
     " epoch. Red frame: the replicas have different records here. ▼: the high watermark in the broker's checkpoint,"
     " which is older than the log. Dashed line: the broker truncated its log here, after this panel or, if no earlier"
-    " panel shows the removed records, before it. A log that only ends earlier is behind, not divergent. White gaps"
-    " with ≈ shorten ranges without differences."
+    " panel shows the removed records, before it; 9 → 4: its log ended at 9, then at 4. A log that only ends earlier is"
+    " behind, not divergent. White gaps with ≈ shorten ranges without differences."
 )
 SAME = "#c3c9cf"
 MAX_PANELS = 4
 MAX_BROKERS = 7
 ROW = 0.74  # inches
+CHARACTER = 0.008  # of the width of the axis
+RIGHT_OF, LEFT_OF = (5, -1), (-5, -1)  # points between a mark and its text
 HALF = 0.3  # of a row: half the height of a log
 # A frame may cross the text.
 NOTE: dict[str, Any] = {"fontsize": 8, "zorder": 8, "bbox": {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}}
@@ -225,9 +227,9 @@ def _draw_panel(
             style.bar(axis, -row, left, max(right, left + 0.002), 2 * HALF, **box)
             _draw_label(axis, block, scale, -row, colour)
         _draw_high_watermark(axis, broker, scale, row)
-        _draw_truncations(axis, [cut for cut in cuts if cut.broker == broker["broker"]], scale, row, format_time)
-    for first, last in log["differ"]:
-        left, right = scale.place(first), scale.place(last + 1)
+        own = [cut for cut in cuts if cut.broker == broker["broker"]]
+        _draw_truncations(axis, own, scale, row, _frames(log, scale), format_time)
+    for left, right in _frames(log, scale):
         frame = Rectangle((left, -len(brokers) + 0.36), max(right - left, 0.004), len(brokers) + 0.24, fill=False)
         frame.set(edgecolor=style.RED, linewidth=2.4, zorder=5)
         axis.add_artist(frame)
@@ -274,19 +276,44 @@ def _draw_high_watermark(axis: Axes, broker: Record, scale: Scale, row: int) -> 
         style.note(axis, f"high watermark {mark}", (x, -row + HALF), place, ha=align, va="baseline", **NOTE)
 
 
-def _draw_truncations(axis: Axes, cuts: list[_Truncation], scale: Scale, row: int, format_time: FormatTime) -> None:
-    """Draws the truncations of a broker before or after a panel, each with its text if there is room."""
+def _frames(log: Record, scale: Scale) -> list[tuple[float, float]]:
+    """The left and right edge of the frame around each range with different records."""
+    return [(scale.place(first), scale.place(last + 1)) for first, last in log["differ"]]
+
+
+def _draw_truncations(
+    axis: Axes,
+    cuts: list[_Truncation],
+    scale: Scale,
+    row: int,
+    frames: list[tuple[float, float]],
+    format_time: FormatTime,
+) -> None:
+    """Draws the truncations of a broker before or after a panel, each with the longest text that covers no frame."""
     free = 0.0
     for cut in sorted(cuts, key=lambda cut: cut.end):
         x = scale.place(cut.end)
         axis.vlines(x, -row - HALF - 0.1, -row + HALF + 0.1, style.INK, (0, (3, 2)), linewidth=2, zorder=9)
         known = f" from {cut.old_end}" if cut.old_end is not None else ""
-        text = f"{'after' if cut.is_after else 'before'}: truncated{known} to {cut.end} at {format_time(cut.time)}"
-        width = 0.008 * len(text)
-        place, align, left = ((5, -1), "left", x) if x + width <= 1 else ((-5, -1), "right", x - width)
-        if left >= free:
-            style.note(axis, text, (x, -row - HALF), place, ha=align, va="top", **NOTE)
-            free = left + width
+        what = f"{'after' if cut.is_after else 'before'}: truncated"
+        short = f"{what.split(':')[0]}: {'' if cut.old_end is None else f'{cut.old_end} '}→ {cut.end}"
+        texts = (f"{what}{known} to {cut.end} at {format_time(cut.time)}", f"{what}{known} to {cut.end}", short)
+        sides = [(text, side) for text in texts for side in (RIGHT_OF, LEFT_OF)]
+        spans = [(text, side, _span_of_text(text, side, x)) for text, side in sides]
+        free_spans = [one for one in spans if free <= one[2][0] and one[2][1] <= 1]
+        edges = [edge for frame in frames for edge in frame]
+        clear = (one for one in free_spans if not any(one[2][0] < edge < one[2][1] for edge in edges))
+        # Of texts that all cover a frame, the shortest covers least.
+        text, side, (_, right) = next(clear, free_spans[-1] if free_spans else ("", RIGHT_OF, (0.0, free)))
+        if text:
+            style.note(axis, text, (x, -row - HALF), side, ha="left" if side is RIGHT_OF else "right", va="top", **NOTE)
+        free = right
+
+
+def _span_of_text(text: str, side: tuple[int, int], x: float) -> tuple[float, float]:
+    """The left and right end of a text beside the place x."""
+    width = CHARACTER * len(text)
+    return (x, x + width) if side is RIGHT_OF else (x - width, x)
 
 
 def _legend(axis: Axes, logs: list[Record], entries: dict[Any, tuple[str, str]]) -> None:

@@ -19,9 +19,9 @@ LABEL = "Leaders and ISR"
 CAPTION = (
     "One lane per broker. Full colour: the leader, with its leader epoch. Pale blue: a follower in the last known"
     " ISR; hatched: in that ISR though down or fenced. Thin line: running, not in the ISR; no line: down or fenced."
-    " Red edge: two brokers led the same epoch. Vertical line: an election, red if unclean. Below: the recorded log end"
-    " offsets of each broker (●), and of its files at the end of the run (○); ✖ marks a truncation. The dashed lines"
-    " only connect the marks."
+    " Red edge: two brokers led the same epoch. Vertical line: an election, red if unclean. A panel of log end offsets"
+    " follows where any are recorded: ● of each broker, ○ of its files at the end of the run, ✖ a truncation. Dashed"
+    " lines only connect these marks."
 )
 MAX_PARTITIONS = 3
 MAX_BROKERS = 9
@@ -31,8 +31,9 @@ LEADERLESS: dict[str, Any] = {"facecolor": style.RED, "alpha": 0.7}
 MOVING: dict[str, Any] = {"facecolor": "none", "linewidth": 1.6, "linestyle": "--"}
 ADDING: dict[str, Any] = {"edgecolor": style.GREEN}
 REMOVING: dict[str, Any] = {"edgecolor": style.RED}
-DIED: dict[str, Any] = {"marker": "X", "color": style.RED}
-BACK: dict[str, Any] = {"marker": "o", "color": style.INK}
+# ● and ✖ are marks of the panel of log end offsets.
+DIED: dict[str, Any] = {"marker": "v", "color": style.RED}
+BACK: dict[str, Any] = {"marker": "^", "color": style.INK}
 NEAR = 1_000_000_000  # ns: sources may date one event differently
 
 Record = dict[str, Any]
@@ -181,7 +182,7 @@ def _draw_lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Windo
     low, high, place = window.low, window.high, window.place
     lanes = _Lanes(axis, {broker: -number for number, broker in enumerate(brokers)}, window)
     down = {broker: down_spells(evidence, broker, low, high) for broker in brokers}
-    _draw_followers(lanes, evidence["isr"], down)
+    drawn = _draw_followers(lanes, evidence["isr"], down)
     led = leaders_between(evidence, low, high)
     _draw_leaders(lanes, led)
     # Gaps that are too short to be seen are left out.
@@ -198,6 +199,7 @@ def _draw_lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Windo
                 lanes.bar(broker, since, until, 0.78, 8, **MOVING, **look)
     for time, broker, kind in lives(evidence):
         if broker in lanes.rows and low <= time <= high:
+            drawn.add("died" if kind == "died" else "back")
             # At two heights, so that a broker that stops and returns at once shows both.
             mark, height = (DIED, 0.18) if kind == "died" else (BACK, -0.18)
             at = lanes.rows[broker] + height
@@ -207,11 +209,16 @@ def _draw_lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Windo
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
     axis.set_title("leader and ISR")
-    _draw_legend(axis, bool(gaps), bool(moves))
+    drawn |= {name for name, are_any in (("led", led), ("gap", gaps), ("move", moves)) if are_any}
+    _draw_legend(axis, drawn)
 
 
-def _draw_followers(lanes: _Lanes, isr: list[list[Any]], down: dict[str, list[tuple[int, int]]]) -> None:
-    """Draws a line while a broker is up, and a bar while it is in the ISR, hatched where it is down."""
+def _draw_followers(lanes: _Lanes, isr: list[list[Any]], down: dict[str, list[tuple[int, int]]]) -> set[str]:
+    """Draws a line while a broker is up, and a bar while it is in the ISR, hatched where it is down.
+
+    Returns which bars there are: "in sync" and "absent".
+    """
+    drawn = set()
     for broker, row in lanes.rows.items():
         ends = [lanes.window.low, *(time for spell in down[broker] for time in spell), lanes.window.high]
         for up in zip(map(lanes.window.place, ends[::2]), map(lanes.window.place, ends[1::2]), strict=True):
@@ -219,8 +226,11 @@ def _draw_followers(lanes: _Lanes, isr: list[list[Any]], down: dict[str, list[tu
     for since, until, brokers in _between(isr, lanes.window):
         for broker in brokers:
             lanes.bar(broker, since, until, 0.62, 3, facecolor=IN_SYNC)
+            drawn.add("in sync")
             for died, back in down.get(broker, ()):
                 lanes.bar(broker, max(died, since), min(back, until), 0.62, 3.5, **ABSENT)
+                drawn |= {"absent"} if max(died, since) < min(back, until) else set()
+    return drawn
 
 
 def _draw_leaders(lanes: _Lanes, led: list[Led]) -> None:
@@ -241,21 +251,22 @@ def _draw_leaders(lanes: _Lanes, led: list[Led]) -> None:
                 break
 
 
-def _draw_legend(axis: Axes, has_gaps: bool, has_moves: bool) -> None:
+def _draw_legend(axis: Axes, drawn: set[str]) -> None:
+    """The legend of what is drawn."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles = [
-        Patch(facecolor=style.FAINT, label="leads (its colour)"),
-        Patch(facecolor=IN_SYNC, label="in the ISR"),
-        Patch(**ABSENT, label="in the ISR, but down"),
-        Line2D([], [], linestyle="", **DIED, label="down or fenced"),
-        Line2D([], [], linestyle="", **BACK, label="back"),
-        *([Patch(**LEADERLESS, label="no leader")] if has_gaps else []),
-    ]
-    if has_moves:
-        handles += [Patch(**MOVING, **ADDING, label="being added"), Patch(**MOVING, **REMOVING, label="being removed")]
-    style.legend(axis, handles=handles, ncols=6, columnspacing=1.2)
+    handles: dict[str, list[Any]] = {
+        "led": [Patch(facecolor=style.FAINT, label="leads (its colour)")],
+        "in sync": [Patch(facecolor=IN_SYNC, label="in the ISR")],
+        "absent": [Patch(**ABSENT, label="in the ISR, but down")],
+        "died": [Line2D([], [], linestyle="", **DIED, label="down or fenced")],
+        "back": [Line2D([], [], linestyle="", **BACK, label="back")],
+        "gap": [Patch(**LEADERLESS, label="no leader")],
+        "move": [Patch(**MOVING, **ADDING, label="being added"), Patch(**MOVING, **REMOVING, label="being removed")],
+    }
+    shown = [handle for name, of_name in handles.items() if name in drawn for handle in of_name]
+    style.legend(axis, handles=shown, ncols=6, columnspacing=1.2)
 
 
 def _draw_election(axis: Axes, term: Record, x: float) -> None:

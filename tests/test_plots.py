@@ -16,6 +16,7 @@ from logjudge.plots.escaping import file_name, markdown
 from logjudge.plots.layout import lay_out
 from logjudge.plots.scale import scale_of
 from logjudge.plots.time_axis import bands_of
+from matplotlib.patches import StepPatch
 from matplotlib.text import Text
 
 
@@ -51,11 +52,17 @@ def test_a_title_never_runs_into_the_legend(title: str) -> None:
 def test_glance_stacks_the_lost_writes_apart() -> None:
     layers = {label: rates for label, _, rates in glance.layers(figures_of("unclean-election-a"))}
     assert list(layers) == ["acknowledged, lost later: 753", "acknowledged: 2,246", "outcome unknown: 304"]
-    seconds = style.bin_seconds(figures_of("unclean-election-a"))
-    assert sum(layers["acknowledged, lost later: 753"]) * seconds == pytest.approx(753)
+    axis = draw("glance", figures_of("unclean-election-a"), {}).axes[1]
+    edges = next(patch for patch in axis.patches if isinstance(patch, StepPatch)).get_data().edges
+    rates = layers["acknowledged, lost later: 753"]
+    seconds = edges[1] - edges[0]
+    assert len(edges) == len(rates) + 1
+    assert 1 <= seconds < 2  # a rate needs bins of a second
+    assert sum(rates) * seconds == pytest.approx(753)
+    assert axis.get_title("left").startswith("sends per second, in bins of 1.07 s")
 
 
-def test_a_run_below_a_second_has_counts_instead_of_rates_and_one_time_of_day() -> None:
+def test_a_run_below_ten_seconds_has_counts_instead_of_rates_and_one_time_of_day() -> None:
     run = figures_of("unclean-election-a")
     first = run["span"][0]
     panels = draw("glance", {**run, "span": [first, first + 10**6]}, {}).axes

@@ -84,7 +84,7 @@ def test_the_judge_names_the_causes_of_the_losses(name: str) -> None:
 def test_the_picture_is_generated(name: str, tmp_path: Path) -> None:
     """The words are compared: another matplotlib may put a line a hair elsewhere."""
     results = judged(name)
-    figures = merge_figures(results.summaries, results.context, results.run.settings)
+    figures = merge_figures(results.records, results.context, results.run.settings, findings=results.findings())
     draw_picture(load(name), figures, tmp_path / "drawn.svg", "")
     drawn, stored = (path.read_text(encoding="utf-8") for path in (tmp_path / "drawn.svg", DOCS / f"{name}.svg"))
     assert re.findall(">([^<>]+)</text>", drawn) == re.findall(">([^<>]+)</text>", stored)
