@@ -53,7 +53,8 @@ class Choice(click.Choice[str]):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
-            close = did_you_mean(str(value), self.choices)
+            if not (close := did_you_mean(str(value), self.choices)):
+                raise
             raise click.BadParameter(error.message.rstrip(".") + close, ctx, param) from error
 
 
