@@ -16,11 +16,12 @@ import polars as pl
 
 from .tables import CHECKPOINTS, DAMAGE, EPOCHS, PROPERTIES, Row, Schema, damage_row, unreadable_row
 
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 OFFSET_CHECKPOINTS = {
     "replication-offset-checkpoint": "high-watermark",
     "recovery-point-offset-checkpoint": "recovery-point",
     "log-start-offset-checkpoint": "log-start",
-    "cleaner-offset-checkpoint": "cleaned",
+    CLEANER_CHECKPOINT: "cleaned",
 }
 EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 TOPIC_ID_FILE = "partition.metadata"

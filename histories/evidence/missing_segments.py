@@ -1,9 +1,9 @@
 """Finds segments that a partition's folder must have had: the files beside them prove it.
 
-Kafka always keeps a segment in the folder of a partition, and for each segment its indexes. A folder without any
-segment, an index without its segment, a leader-epoch-checkpoint that begins below the first segment, and an empty log
-beside files about its records are therefore copies that lack a part. An empty log without such proof is honest: that of
-a new partition, or one that retention emptied, whose name is the log end offset.
+Kafka always keeps a segment in the folder of a partition, and for each segment its indexes. So these are copies that
+lack a part: a folder without any segment, an index without its segment, a leader-epoch-checkpoint that begins below the
+first segment of a log that was never compacted, and an empty log beside files about its records. An empty log without
+such proof is honest: that of a new partition, or one that retention emptied, whose name is the log end offset.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from .checkpoints import EPOCH_CHECKPOINT, OFFSET_CHECKPOINTS, TOPIC_ID_FILE, read_epoch_checkpoint
+from .checkpoints import (
+    CLEANER_CHECKPOINT,
+    EPOCH_CHECKPOINT,
+    OFFSET_CHECKPOINTS,
+    TOPIC_ID_FILE,
+    read_epoch_checkpoint,
+    read_offset_checkpoint,
+)
 from .parts import Part
 
 SEGMENT = re.compile(r"[0-9]{20}\.log")
@@ -93,7 +100,7 @@ def _around_segments(folder: Path, names: list[str], bases: list[str]) -> Iterat
         epochs, _ = read_epoch_checkpoint(folder / EPOCH_CHECKPOINT)
         starts = sorted(epochs["start_offset"].to_list())
     first = f"{max(starts[0], 0):020d}" if starts else bases[0]
-    if first < min([bases[0], *(name[:20] for name in lacking)]):
+    if first < min([bases[0], *(name[:20] for name in lacking)]) and not _is_compacted(folder):
         begins = f"{EPOCH_CHECKPOINT} begins at offset {starts[0]}"
         yield f"{first}.log", f"is missing: {begins}, and the first segment at {int(bases[0])}"
     if not lacking and _is_empty(folder, bases):
@@ -103,6 +110,15 @@ def _around_segments(folder: Path, names: list[str], bases: list[str]) -> Iterat
             proof = f"{EPOCH_CHECKPOINT} has an epoch that begins at offset {starts[-1]}"
         if proof:
             yield f"{bases[-1]}.log", f"is empty, though {proof}"
+
+
+def _is_compacted(folder: Path) -> bool:
+    """Whether the log cleaner may have removed whole segments: it has cleaned the log, or a topic of Kafka's own."""
+    topic, _, partition = folder.name.rpartition("-")
+    if topic.startswith("__") or not partition.isdecimal():
+        return True
+    cleaned, _ = read_offset_checkpoint(folder.parent / CLEANER_CHECKPOINT)
+    return len(cleaned.filter(topic=topic, partition=int(partition))) > 0
 
 
 def _is_empty(folder: Path, bases: list[str]) -> bool:
