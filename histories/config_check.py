@@ -39,7 +39,9 @@ def _is_time(value: Any) -> bool:
 
 
 def _one_of(*texts: str) -> Kind:
-    return Kind(f"{', '.join(texts[:-1])} or {texts[-1]}", lambda value: _is_plain(value) and str(value) in texts)
+    return Kind(
+        f"{', '.join(texts[:-1])} or {texts[-1]}", lambda value: _is_plain(value) and str(value).lower() in texts
+    )
 
 
 def _is_plain(value: Any) -> bool:
@@ -50,7 +52,7 @@ OBJECT = Kind("an object", lambda value: isinstance(value, dict))
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 SWITCH = Kind("true or false", lambda value: str(value).lower() in ("true", "false"))
 TEXT = Kind("text", _is_plain)
-COUNT = Kind("a whole number from 1 on", lambda value: _is_whole(value) and value > 0)
+COUNT = Kind("a whole number from 1 on", lambda value: _is_integer_setting(value) and int(value) > 0)
 INTEGER = Kind("a whole number", _is_integer_setting)
 TIME = Kind("a time like 2026-11-20T10:00:00.000Z", _is_time)
 NANOSECONDS = Kind("nanoseconds since the start of the run", _is_whole)

@@ -325,7 +325,14 @@ def test_unknown_fields_and_settings_as_text_are_accepted() -> None:
     config = {
         "run by": ["me"],
         "name": None,
-        "topics": {"x": {"retention.ms": "-1", "unclean.leader.election.enable": "true", "segment.bytes": {}}},
+        "topics": {
+            "x": {
+                "partitions": "3",
+                "retention.ms": "-1",
+                "unclean.leader.election.enable": "true",
+                "segment.bytes": {},
+            }
+        },
         "processes": {"p0": {"acks": -1, "host": 3}, "c0": None},
         "snapshots": {"before": {}},
     }
