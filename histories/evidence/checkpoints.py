@@ -102,7 +102,9 @@ def _entries(path: Path, fields: int) -> tuple[list[tuple[int, list[str]]], list
 
 
 def _lines(path: Path) -> tuple[list[str], list[Row]]:
-    """The lines of a file, and its damage."""
+    """The lines of a file, and its damage. A pipe is not opened, as it would never end."""
+    if path.exists() and not path.is_file():
+        return [], [damage_row("unreadable", "found no regular file")]
     try:
         with path.open("rb") as opened:
             raw = opened.read(MAX_BYTES + 1)

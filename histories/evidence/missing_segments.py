@@ -141,6 +141,8 @@ def _proof_of_records(folder: Path, names: list[str], end: int) -> str:
 def _has_entry(path: Path) -> bool:
     """Whether an index has an entry. Kafka fills the file of an active segment with zeros in advance."""
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as opened:
             return any(opened.read(MAX_ENTRY_BYTES))
     except OSError:
