@@ -20,6 +20,7 @@ COLOURS = {
     "not yet": "yellow",  # until the end of the run
 }
 MAX_LINES = 40
+MAX_PLACES = 3  # of an incident
 
 
 class Room(NamedTuple):
@@ -142,10 +143,11 @@ def _incidents(report: dict[str, Any], room: Room) -> list[str]:
         colour = "yellow" if incident.explained and not incident.known else None
         severity = f" ({incident.severity})" if incident.findings and incident.severity != "violation" else ""
         first = f"  {click.style(name, bold=True, fg=colour)}{severity}: "
-        text = sentence + _where(report, incident)
-        whole = _wrapped(text + citation, room, first=first, indent="    ")
-        # A truncated citation is useless; the report has it.
-        lines += _wrapped(text, room, first=first, indent="    ") if whole[-1].endswith("…") else whole
+        text, place = sentence + _where(report, incident), _where(report, incident, 1)
+        # A truncated citation or place is useless; the report has them.
+        forms = (text + citation, text, sentence + place, sentence)
+        wrapped = [_wrapped(each, room, first=first, indent="    ") for each in forms]
+        lines += next((each for each in wrapped if not each[-1].endswith("…")), wrapped[-1])
     if len(incidents) > len(shown):
         lines.append(f"  … {plural(len(incidents) - len(shown), 'more incident')} in the report")
     return lines
@@ -157,22 +159,19 @@ def _incidents_of(report: dict[str, Any]) -> list[Incident]:
     return [from_record(record) for record in report["incidents"]]
 
 
-MAX_PLACES = 3  # of an incident
-
-
-def _where(report: dict[str, Any], incident: Incident) -> str:
-    """The places that prove an incident, in brackets: those of its worst finding.
+def _where(report: dict[str, Any], incident: Incident, most: int = MAX_PLACES) -> str:
+    """At most so many places that prove an incident, in brackets: those of its worst finding.
 
     If none of them is in a file of the brokers, the first such place of its other findings or of its cause is added.
     """
     found = {one["id"]: one["evidence"] for one in report["findings"]}
     evidence = (_place(item) for name in incident.findings for item in found.get(name, ()))
     places = [place for item in found.get(next(iter(incident.findings), ""), ()) if (place := _place(item))]
-    shown = list(dict.fromkeys(places))[:MAX_PLACES]
+    shown = list(dict.fromkeys(places))[:most]
     others = [*places, *evidence, *map(_place, incident.chain if incident.known else ())]
     of_broker = next((place for place in others if place and place.is_of_broker), None)
     if of_broker is not None and not any(place.is_of_broker for place in shown):
-        shown = [*shown[: MAX_PLACES - 1], of_broker]
+        shown = [*shown[: most - 1], of_broker]
     sources = list(dict.fromkeys(place.source for place in shown))
     shown.sort(key=lambda place: (sources.index(place.source), place.number))
     # The source of adjacent places is named once.

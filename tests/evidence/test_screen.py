@@ -78,7 +78,8 @@ def test_few_rules_that_were_not_judged_are_named(reports: dict[str, Report], mo
     text = " ".join(" ".join(screen(reports["kip-101-c"], 100, monkeypatch)).split())
     rules = reports["kip-101-c"]["rules"]
     names = [name for name, rule in rules.items() if rule["verdict"] == "not-judged"]
-    assert f"not-judged: {len(names)} rules are not applicable" in text
+    # Where there is room for them, all are named.
+    assert f"not-judged: {len(names)} rules are not applicable" in text or f"not-judged: {', '.join(names)}" in text
     few = {name: rule for name, rule in rules.items() if name not in names[4:]}
     text = " ".join(" ".join(screen({**reports["kip-101-c"], "rules": few}, 100, monkeypatch)).split())
     assert f"not-judged: {', '.join(names[:4])}" in text

@@ -92,7 +92,9 @@ def open_file(
 
 
 def _unsplit(part: Part) -> list[Part]:
-    """One part a file: tasks cut it into ranges once they have it."""
+    """One part a file: tasks cut it into ranges once they have it. A missing file is a part, too."""
+    if not part.path.exists():
+        return split_part(part)
     size = part.path.stat().st_size
     return [replace(part, end=size if part.kind == "segment" else None)] if size else split_part(part)
 
