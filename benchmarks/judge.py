@@ -154,7 +154,7 @@ def compare(seed: int) -> Compared:
     _divergence(truth, found, compared, compacted)
     _order(truth, found, compared)
     verdict = verdict_of(results)["verdict"]
-    has_breach = _has_breach(truth) or breaches(cluster, ["no-committed-loss"])
+    has_breach = _has_breach(truth) or breaches(cluster, ["no-committed-loss", "no-fenced-commit"])
     # Without acknowledged sends there is nothing to judge.
     if truth["final"] and truth["acknowledged"] and not has_breach and verdict != "valid":
         compared.wrong.append(f"the run has no breach, but the verdict is {verdict}: {sorted(set(found['rule']))}")
