@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 MAX_VALUE = 60  # characters of a value in a sentence
 
@@ -57,6 +58,13 @@ def duration(ns: float) -> str:
         if ns >= least:
             return f"{ns / size:.3g} {unit}"
     return f"{ns / 1e3:.3g} µs" if ns >= 1e3 else f"{ns:.0f} ns"
+
+
+def utc_text(ms: int) -> str:
+    """A time (ms since the epoch) as its day and time in UTC; the number if no calendar has it."""
+    if not 0 <= ms < 253402300800000:
+        return f"{ms} ms"
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ", "milliseconds").replace("+00:00", "Z")
 
 
 def span(first: int, last: int) -> str:

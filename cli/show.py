@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..analysis.wording import plural, printable
+from ..analysis.wording import plural, printable, utc_text
 from ..histories.errors import UsageError
 from .document import Document
 from .options import Form, LocalPath, form_options, show
@@ -73,10 +72,9 @@ def _header(of: Row) -> str:
 
 
 def _record(record: Row) -> str:
-    time = datetime.fromtimestamp(record["timestamp"] / 1000, UTC).isoformat(" ", "milliseconds").replace("+00:00", "Z")
     fields = {name: value for name, value in record.items() if name not in ("offset", "timestamp")}
     content = ", ".join(f"{name} {_shown(value)}" for name, value in fields.items())
-    return f"offset {record['offset']}, {time}: {content}"
+    return f"offset {record['offset']}, {utc_text(record['timestamp'])}: {content}"
 
 
 def _shown(value: Any) -> str:

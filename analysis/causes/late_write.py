@@ -17,7 +17,7 @@ from .transaction_part import TransactionPart
 CITATION = "KIP-890 (leaders ask the coordinator before they append)"
 REMEDY = (
     "Kafka 3.6 or later with transaction.partition.verification.enable=true, or transaction.version=2 (Kafka 4.0);"
-    " kafka-transactions.sh --find-hanging and --abort end an open one."
+    " kafka-transactions.sh find-hanging and abort end an open one."
 )
 PREVENTED_BY = ["transaction.partition.verification.enable=true (Kafka 3.6 or later, KIP-890)"]
 

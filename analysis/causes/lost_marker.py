@@ -2,9 +2,9 @@
 
 An unclean election or a truncation loses a marker like any record. Then the transaction stays open, the coordinator
 aborts it (KIP-98, WriteTxnMarkers), or the producer's next marker ends it. The cause is that of the marker's loss, so
-the causes of losses explain the marker's offset. It is known if an earlier copy of a log has the
-records and the marker. Without such a copy it is the first offset after the records at which a later epoch began: the
-log is complete below it.
+the causes of losses explain the marker's offset. It is known if an earlier copy of a log has the records and the
+marker. Without such a copy it is the first offset after the records at which a later epoch began: the log is complete
+below it.
 """
 
 from __future__ import annotations

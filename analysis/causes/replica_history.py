@@ -269,7 +269,7 @@ def lasting_cuts(timeline: Timeline, broker: str) -> list[LogEnd]:
 def term_led_again(timeline: Timeline, broker: str, lost: Lost) -> Term | None:
     """The next term of a broker that led when the records were acknowledged, if no other broker led in between.
 
-    A term starts at the log end of its leader. The broker followed nobody in between, so if that is at or below the
+    A term starts at the log end of its leader. The broker was no follower in between, so if that is at or below the
     records, it lost them itself. None if any of this is not known.
     """
     terms = [timeline.terms[epoch] for epoch in sorted(timeline.terms)]

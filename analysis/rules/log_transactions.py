@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import polars as pl
@@ -22,7 +21,7 @@ from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, stretches
 from ..replicas.resolved_outcomes import missing_leader_log
 from ..timelines.facts import SECOND
-from ..wording import brokers, definite, short, span
+from ..wording import brokers, definite, short, span, utc_text
 from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding, seconds, where
 
 # The coordinator looks for transactions beyond their timeout every 10 s, and repeats markers until they are written.
@@ -157,8 +156,7 @@ def _time_in_words(p: Partition, known: Row) -> str:
     """When the coordinator last changed the state of a transactional id; a time of day where the run has no start."""
     if known["last_time_ns"] is not None and not p.settings.undated:
         return seconds(known["last_time_ns"])
-    time = datetime.fromtimestamp(known["last_time"] / 1000, UTC)
-    return time.isoformat(" ", "milliseconds").replace("+00:00", "Z")
+    return utc_text(known["last_time"])
 
 
 def _timeout_ms(p: Partition, txn: _OpenTransaction) -> int:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from . import group_records, metadata_records, transaction_records
+from .record_frames import control_type
 from .segments import RawRecord, raw_records, read_headers
 from .wire_cursor import MalformedRecordError
 
 Row = dict[str, Any]
-MARKERS = {0: "abort", 1: "commit"}  # the type in a control record's key, behind its version
 HEADER = (
     *("base_offset", "last_offset", "leader_epoch", "magic", "producer_id", "producer_epoch", "base_sequence"),
     *("codec", "transactional", "control", "crc_ok", "max_timestamp", "count", "size"),
@@ -39,8 +39,7 @@ Decoder = Callable[[RawRecord], Row | None]
 def _content(record: RawRecord, decode: Decoder) -> Row:
     at: Row = {"offset": record.offset, "timestamp": record.timestamp}
     if record.is_control:
-        kind = int.from_bytes((record.key or b"")[2:4], "big")
-        return {**at, "marker": MARKERS.get(kind, "other")}
+        return {**at, "marker": control_type(record.key or b"")}
     try:
         decoded = decode(record)
     except MalformedRecordError as error:

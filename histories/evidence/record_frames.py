@@ -89,9 +89,14 @@ def _control_types(buf: Bytes, spans: Ints, control: Any) -> pl.Series:
     types: list[str | None] = [None] * len(spans)
     for index in np.flatnonzero(control):
         start, length = int(spans[index, 2]), int(spans[index, 3])
-        kind = int.from_bytes(buf[start + 2 : start + 4].tobytes(), "big") if length >= 4 else -1
-        types[index] = {0: "abort", 1: "commit"}.get(kind, "other")
+        types[index] = control_type(buf[start : start + max(length, 0)].tobytes())
     return pl.Series(types, dtype=pl.String)
+
+
+def control_type(key: bytes) -> str:
+    """The type of a control record by its key: commit, abort or other."""
+    kind = int.from_bytes(key[2:4], "big") if len(key) >= 4 else -1
+    return {0: "abort", 1: "commit"}.get(kind, "other")
 
 
 def passed_frame(headers: Ints, offsets: Ints, row_of: Ints, at: int) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from logjudge.cli.main import cli
 
-from .transaction_logs import SEGMENT, batch, log
+from .transaction_logs import SEGMENT, STARTED, batch, log
 
 DATA = Path(__file__).parent / "data" / "transactions"
 
@@ -65,6 +65,13 @@ def test_damaged_and_hostile_batches(tmp_path: Path) -> None:
     assert show(segment, 0).output == (
         "byte 0, offset 0, 1 record, 69 bytes, leader epoch 0, CRC WRONG: its records are not shown\n"
     )
+
+
+def test_a_time_that_no_calendar_has(tmp_path: Path) -> None:
+    (tmp_path / SEGMENT).write_bytes(batch(0, b"a", time=2**61))
+    result = show(tmp_path / SEGMENT, 0)
+    assert result.exit_code == 0
+    assert f"offset 0, {STARTED + 2**61} ms: key null, value a" in " ".join(result.output.split())
 
 
 def test_what_is_no_batch_is_one_sentence(tmp_path: Path) -> None:
