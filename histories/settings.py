@@ -22,7 +22,7 @@ UNDATED = "1970-01-01T00:00:00+00:00"
 
 @dataclass(frozen=True)
 class Settings:
-    """The content of run.json, with the names of Kafka's configuration. Shipped to every worker as JSON."""
+    """The content of run.json, with the names of Kafka's configuration."""
 
     name: str = ""
     dialect: str = "native"  # "jepsen" for Jepsen's own histories: its semantics of rules apply
@@ -109,14 +109,8 @@ class Settings:
         return deletes and str(about.get("retention.bytes", "-1")) != "-1"
 
     def to_json(self) -> str:
-        """The settings as JSON, for a worker."""
+        """The settings as JSON."""
         return json.dumps({name: getattr(self, name) for name in self.__dataclass_fields__})
-
-    @staticmethod
-    def from_json(text: str) -> Settings:
-        """The settings from `to_json`."""
-        values = json.loads(text)
-        return Settings(**{**values, **{name: tuple(values[name]) for name in ("allow", "rules", "keys")}})
 
 
 def idempotence(producer: Mapping[str, Any], acks: str) -> bool | None:

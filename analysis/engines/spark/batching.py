@@ -48,7 +48,7 @@ def batch_of(batches: int) -> Column:
     return F.when(F.col("kind") == "small", F.col("partition")).otherwise(of_unit).cast("string")
 
 
-def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
+def judging(settings: Settings) -> Callable[..., Iterator[pa.RecordBatch]]:
     """Judges the blocks of a batch, for `applyInArrow`."""
 
     # The annotations make Spark pass a group's blocks one after the other, never all at once.
@@ -56,7 +56,6 @@ def judging(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
         if key[0].as_py() == REPORTED:
             yield from (batch.select(SCHEMA.names) for batch in batches)
             return
-        settings = Settings.from_json(settings_json)
         small: Tables = {}
         shared: Tables = {}
         unproved: dict[Unit, Collection[str]] = {}  # of large partitions; without any, a partition is plainly valid

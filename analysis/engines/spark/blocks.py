@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
 MAX_DEPENDENCIES = 1 << 18  # of a block: the JVM copies a payload several times, so a partition's may not fit into it
 BUCKETS = 16  # groups in which invocations and completions of different splits meet
 Row = tuple[str, str, int, str, int, bytes]
-Map = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]  # what mapInArrow takes
+Batches = Iterator[pa.RecordBatch]  # what a task gets and yields
 GroupMap = Callable[[pa.Table], pa.Table]  # what applyInArrow takes for a group
 
 

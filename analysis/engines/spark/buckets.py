@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 ROW = "kind string, bucket int, payload binary"
 SCHEMA = pa.schema([("kind", pa.string()), ("bucket", pa.int32()), ("payload", pa.binary())])
 Row = tuple[str, int, bytes]
-Judge = Callable[[int, dict[str, list[bytes]]], Iterator[Row]]  # gets a bucket and its payloads by kind
+Payloads = dict[str, list[bytes]]  # of a bucket, by kind
+Judge = Callable[[int, Payloads], Iterator[Row]]  # gets a bucket
 Parse = Callable[[Split, Iterable[Block]], Iterator[Row]]  # gets a split and its lines
 
 
@@ -30,7 +31,7 @@ def by_bucket(frame: DataFrame, buckets: int, judge: Judge) -> DataFrame:
     """The rows that `judge` makes of each bucket."""
 
     def of_bucket(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        payloads: dict[str, list[bytes]] = defaultdict(list)
+        payloads: Payloads = defaultdict(list)
         for row in rows_in(batches):
             payloads[row["kind"]].append(row["payload"])
         yield from to_batches(judge(key[0].as_py(), payloads), SCHEMA)

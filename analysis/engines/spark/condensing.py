@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from ....histories.settings import Settings
 from ...batches import Unit
 from ...screening.condense import wanted_of
 from ...screening.retained import Wanted, condensed
 from ...screening.suspects import suspects_of_range
-from .blocks import BLOCK, Map, pack, to_batches
+from .blocks import BLOCK, Batches, pack, to_batches
 from .range_tasks import is_block_of, of_units, ranges_in
 
 if TYPE_CHECKING:
@@ -36,16 +35,15 @@ def condense(handed: list[Any], placed: DataFrame, rest: DataFrame, settings: Se
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    text = settings.to_json()
     borders: dict[Unit, Borders] = {unit: one for kind, unit, _, one in map(_opened, handed) if kind == "borders"}
-    found = of_units(placed, borders).mapInArrow(_suspecting(text, borders), BLOCK)
+    found = of_units(placed, borders).mapInArrow(partial(_suspects, settings, borders), BLOCK)
     suspects: dict[Unit, dict[int, Suspects | None]] = defaultdict(dict)
     for kind, unit, number, one in map(_opened, [*handed, *found.collect()]):
         if kind == "suspects":
             suspects[unit][number] = one
     every = {unit: wanted_of(suspects[unit], borders[unit]) for unit in borders}
     wanted = {unit: one for unit, one in every.items() if one is not None}
-    retained = of_units(placed, wanted).mapInArrow(_retaining(text, wanted), BLOCK)
+    retained = of_units(placed, wanted).mapInArrow(partial(_retained, settings, wanted), BLOCK)
     return [*wanted], retained.unionByName(rest.filter(is_block_of(wanted)).withColumn("kind", F.lit("condensed")))
 
 
@@ -55,26 +53,18 @@ def _opened(row: Any) -> tuple[str, Unit, int, Any]:
     return row["kind"], Unit(row["topic"], row["partition"]), row["turn"], content
 
 
-def _suspecting(settings_json: str, borders: Mapping[Unit, Borders]) -> Map:
+def _suspects(settings: Settings, borders: Mapping[Unit, Borders], batches: Batches) -> Batches:
     """The suspects of each range."""
-
-    def suspect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for unit, number, tables, rest, common in ranges_in(batches, Settings.from_json(settings_json)):
-            found = suspects_of_range(tables, rest, number, unit.topic, borders[unit], common)
-            yield from to_batches([("suspects", *unit, "", number, pickle.dumps(found))])
-
-    return suspect
+    for unit, number, tables, rest, common in ranges_in(batches, settings):
+        found = suspects_of_range(tables, rest, number, unit.topic, borders[unit], common)
+        yield from to_batches([("suspects", *unit, "", number, pickle.dumps(found))])
 
 
-def _retaining(settings_json: str, wanted: Mapping[Unit, Wanted]) -> Map:
+def _retained(settings: Settings, wanted: Mapping[Unit, Wanted], batches: Batches) -> Batches:
     """The condensed blocks of each range, and what its other rows add to the summary."""
-
-    def retain(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for unit, number, tables, _, common in ranges_in(batches, Settings.from_json(settings_json)):
-            part = condensed(tables, number, wanted[unit], common)
-            named = [(name, rows) for name, frames in part.tables.items() for rows in frames]
-            yield from to_batches(("condensed", *unit, name, number, pack(rows)) for name, rows in named)
-            others = pickle.dumps((part.others, wanted[unit].latency))
-            yield from to_batches([("others", *unit, "", number, others)])
-
-    return retain
+    for unit, number, tables, _, common in ranges_in(batches, settings):
+        part = condensed(tables, number, wanted[unit], common)
+        named = [(name, rows) for name, frames in part.tables.items() for rows in frames]
+        yield from to_batches(("condensed", *unit, name, number, pack(rows)) for name, rows in named)
+        others = pickle.dumps((part.others, wanted[unit].latency))
+        yield from to_batches([("others", *unit, "", number, others)])

@@ -7,7 +7,8 @@ search) and the cycles that become findings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import orjson
@@ -18,7 +19,7 @@ from ....histories.settings import Settings
 from ...rules.cycles import Found, searches
 from ...transactions.cycles import cycles_in, cycles_of, join_cycles
 from ...transactions.windows import join_windows, split_windows, windows_of, within
-from .blocks import GroupMap, Map, pack, rows_in, unpack
+from .blocks import Batches, GroupMap, pack, rows_in, unpack
 from .session import shuffle_tasks
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ _FOUND = "search string, payload binary"
 
 def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) -> dict[str, Found]:
     """The cycles in blocks of DEPENDENCIES, by search and type, as rules.cycles.find_cycles returns them."""
-    text = settings.to_json()
-    spans = blocks.select("payload").mapInArrow(_spans(text), _SPANS)
+    spans = blocks.select("payload").mapInArrow(partial(_spans, settings), _SPANS)
     rows = spans.repartition(len(searches(settings)), "search").groupBy("search").applyInArrow(_join_spans, _SPANS)
     windows: dict[str, pl.DataFrame] = {}
     buckets = 1
@@ -47,23 +47,22 @@ def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) ->
     if not any(map(len, windows.values())):
         return no_cycles
     packed = {name: pack(frame) for name, frame in windows.items() if len(frame)}
-    inside = blocks.select("payload").mapInArrow(_inside(text, packed, buckets), _INSIDE)
+    inside = blocks.select("payload").mapInArrow(partial(_inside, settings, packed, buckets), _INSIDE)
     tasks = min(len(packed) * buckets, shuffle_tasks(session))
     by_bucket = inside.repartition(tasks, "search", "bucket").groupBy("search", "bucket")
-    joined = by_bucket.applyInArrow(_finding(text), _FOUND).groupBy("search").applyInArrow(_joining(text), _FOUND)
+    joined = (
+        by_bucket.applyInArrow(_finding(settings), _FOUND).groupBy("search").applyInArrow(_joining(settings), _FOUND)
+    )
     return no_cycles | {row["search"]: cycles_in(orjson.loads(bytes(row["payload"]))) for row in joined.collect()}
 
 
-def _spans(text: str) -> Map:
-    def spans(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        chosen = searches(Settings.from_json(text))
-        for row in rows_in(batches):
-            dependencies = unpack(row["payload"])
-            for name, search in chosen.items():
-                rows = dependencies.filter(search.dependencies)
-                yield _batch(search=name, rows=len(rows), payload=pack(windows_of(rows)))
-
-    return spans
+def _spans(settings: Settings, batches: Batches) -> Batches:
+    chosen = searches(settings)
+    for row in rows_in(batches):
+        dependencies = unpack(row["payload"])
+        for name, search in chosen.items():
+            rows = dependencies.filter(search.dependencies)
+            yield _batch(search=name, rows=len(rows), payload=pack(windows_of(rows)))
 
 
 def _join_spans(table: pa.Table) -> pa.Table:
@@ -72,28 +71,23 @@ def _join_spans(table: pa.Table) -> pa.Table:
     return pa.Table.from_batches([_batch(search=search, rows=rows, payload=pack(windows))])
 
 
-def _inside(text: str, packed: Mapping[str, bytes], buckets: int) -> Map:
-    def inside(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        chosen = searches(Settings.from_json(text))
-        windows = {name: unpack(payload) for name, payload in packed.items()}
-        for row in rows_in(batches):
-            dependencies = unpack(row["payload"])
-            for name, of_search in windows.items():
-                rows = within(dependencies.filter(chosen[name].dependencies), of_search)
-                for (bucket,), part in rows.group_by(pl.col("window") % buckets, maintain_order=True):
-                    yield _batch(search=name, bucket=pa.scalar(bucket, pa.int32()), payload=pack(part))
-
-    return inside
+def _inside(settings: Settings, packed: Mapping[str, bytes], buckets: int, batches: Batches) -> Batches:
+    chosen = searches(settings)
+    windows = {name: unpack(payload) for name, payload in packed.items()}
+    for row in rows_in(batches):
+        dependencies = unpack(row["payload"])
+        for name, of_search in windows.items():
+            rows = within(dependencies.filter(chosen[name].dependencies), of_search)
+            for (bucket,), part in rows.group_by(pl.col("window") % buckets, maintain_order=True):
+                yield _batch(search=name, bucket=pa.scalar(bucket, pa.int32()), payload=pack(part))
 
 
-def _finding(text: str) -> GroupMap:
+def _finding(settings: Settings) -> GroupMap:
     def find(table: pa.Table) -> pa.Table:
         name = table.column("search")[0].as_py()
-        search = searches(Settings.from_json(text))[name]
+        search = searches(settings)[name]
         rows = pl.concat(unpack(payload) for payload in table.column("payload").to_pylist())
-        if (
-            search.exact
-        ):  # of several keys with the same edge, keep the key that appeared first, as the local engine does
+        if search.exact:  # of several keys with the same edge, keep the first to appear, as the local engine does
             rows = rows.sort("key_appeared").unique(
                 ["source_at", "target_at", "kind"], keep="first", maintain_order=True
             )
@@ -103,11 +97,11 @@ def _finding(text: str) -> GroupMap:
     return find
 
 
-def _joining(text: str) -> GroupMap:
+def _joining(settings: Settings) -> GroupMap:
     def join(table: pa.Table) -> pa.Table:
         name = table.column("search")[0].as_py()
         parts = [cycles_in(orjson.loads(payload)) for payload in table.column("payload").to_pylist()]
-        found = join_cycles(parts, searches(Settings.from_json(text))[name].max_components)
+        found = join_cycles(parts, searches(settings)[name].max_components)
         return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(found))])
 
     return join

@@ -13,7 +13,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import reduce
+from functools import partial, reduce
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -32,7 +32,7 @@ from ....histories.parsing import parse_blocks
 from ....histories.settings import Settings
 from ...stages import Parts, pair_and_observe, read_evidence, read_split
 from . import text_blocks
-from .blocks import BLOCK, SCHEMA, Map, blocks_of_parts, first_turn, rows_in, unpack
+from .blocks import BLOCK, SCHEMA, Batches, blocks_of_parts, first_turn, rows_in, unpack
 from .text_blocks import TEXT_BLOCK
 
 if TYPE_CHECKING:
@@ -84,8 +84,10 @@ def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
     frames = [_lines_of(session, lines, run.settings)] if lines else []
     if packed:
         parsing = text_blocks.tasks_of(packed, parallel)
-        rows = text_of(session, [split.path for split in packed]).mapInArrow(_packing(packed, parsing), TEXT_BLOCK)
-        frames.append(text_blocks.parsed(rows, parsing, run.settings.to_json(), None))
+        known = {split.path: split for split in packed}
+        pack = partial(_pack, known, parsing, TEXT_BLOCK_BYTES)  # tasks get the driver's size
+        rows = text_of(session, known).mapInArrow(pack, TEXT_BLOCK)
+        frames.append(text_blocks.parsed(rows, parsing, run.settings, None))
     tasks = [
         task_row(path_below(run.uri, split.path), "split", split.number, json.dumps(asdict(split)).encode())
         for split in run.splits
@@ -103,22 +105,18 @@ def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
             if file.content is not None
         ]
         rows, pieces = frame_of(session, tasks + read_already), pieces_of(session, run.uri, run.stored)
-        frames.append(staged(run.stored, rows, pieces, _reading_files(run.settings.to_json())))
+        frames.append(staged(run.stored, rows, pieces, partial(_read_files, run.settings)))
     return _union(frames)
 
 
-def _reading_files(settings_json: str) -> Work:
-    def read(task: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:
-        settings = Settings.from_json(settings_json)
-        fields = {**json.loads(task["payload"]), "path": folder / task["home"]}
-        if task["kind"] == "split":
-            split = Split(**{**fields, "path": str(fields["path"])})
-            found = ((str(split.number), parts) for parts in read_split(split, settings))
-        else:
-            found = (("", parts) for parts in _read_part(Part(**fields), task["home"]))
-        yield from blocks_of_parts(found, first_turn(task["turn"]))
-
-    return read
+def _read_files(settings: Settings, task: dict[str, Any], folder: Path) -> Batches:
+    fields = {**json.loads(task["payload"]), "path": folder / task["home"]}
+    if task["kind"] == "split":
+        split = Split(**{**fields, "path": str(fields["path"])})
+        found = ((str(split.number), parts) for parts in read_split(split, settings))
+    else:
+        found = (("", parts) for parts in _read_part(Part(**fields), task["home"]))
+    yield from blocks_of_parts(found, first_turn(task["turn"]))
 
 
 def _read_part(part: Part, home: str) -> Iterator[Parts]:
@@ -129,7 +127,7 @@ def _read_part(part: Part, home: str) -> Iterator[Parts]:
         yield parts
 
 
-def tasks_of_jobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def tasks_of_jobs(batches: Batches) -> Batches:
     """Decoding jobs (replicas/identical_batches.py) as STAGED rows: tasks of the files that they decode."""
     for row in rows_in(batches):
         home = str(unpack(row["payload"])["path"][0])
@@ -139,32 +137,22 @@ def tasks_of_jobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 def _lines_of(session: SparkSession, splits: Iterable[Split], settings: Settings) -> DataFrame:
     known = {(split.path, split.start): (split.number, split.reader) for split in splits}
     lines = text_of(session, dict.fromkeys(path for path, _ in known))
-    return lines.mapInArrow(_reading(settings.to_json(), known), BLOCK)
+    return lines.mapInArrow(partial(_read, settings, known), BLOCK)
 
 
-def _reading(settings_json: str, known: dict[tuple[str, int], tuple[int, str]]) -> Map:
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settings = Settings.from_json(settings_json)
-        for (path, start, _), runs in by_split(batches):
-            number, reader = known[path, start]
-            parsed = parse_blocks(reader, path, line_blocks(map(pl.Series, runs)))
-            named = ((str(number), parts) for parts in pair_and_observe(number, parsed, settings))
-            yield from blocks_of_parts(named, first_turn(number))
-
-    return read
+def _read(settings: Settings, known: dict[tuple[str, int], tuple[int, str]], batches: Batches) -> Batches:
+    for (path, start, _), runs in by_split(batches):
+        number, reader = known[path, start]
+        parsed = parse_blocks(reader, path, line_blocks(map(pl.Series, runs)))
+        named = ((str(number), parts) for parts in pair_and_observe(number, parsed, settings))
+        yield from blocks_of_parts(named, first_turn(number))
 
 
-def _packing(splits: Iterable[Split], tasks: int) -> Map:
+def _pack(known: Mapping[str, Split], tasks: int, block_bytes: int, batches: Batches) -> Batches:
     """TEXT_BLOCK rows of the lines of compressed files, which Spark decompresses."""
-    known = {split.path: split for split in splits}
-    block_bytes = TEXT_BLOCK_BYTES  # read on the driver, so that all tasks use its value
-
-    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for (path, _, _), runs in by_split(batches):
-            found = line_blocks(map(pl.Series, runs), block_bytes)
-            yield from text_blocks.packed_rows(known[path], found, tasks)
-
-    return pack
+    for (path, _, _), runs in by_split(batches):
+        found = line_blocks(map(pl.Series, runs), block_bytes)
+        yield from text_blocks.packed_rows(known[path], found, tasks)
 
 
 def by_split(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[str, int, int], Iterator[pa.Array]]]:
@@ -220,7 +208,7 @@ def pieces_of(session: SparkSession, root: str, files: Sequence[Stored]) -> Data
     if not frames:
         return frame_of(session, [])
     # Without coalesce each file would be a task of its own.
-    return _union(frames).coalesce(_tasks_of(files)).mapInArrow(_piecing(root, homes), STAGED)
+    return _union(frames).coalesce(_tasks_of(files)).mapInArrow(partial(_cut, root, homes), STAGED)
 
 
 def _tasks_of(files: Iterable[Stored]) -> int:
@@ -231,18 +219,15 @@ def _union(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def _piecing(root: str, homes: Mapping[str, Sequence[str]]) -> Map:
-    def cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        turn = 0
-        for (path, start, size), runs in by_split(batches):
-            for lines in runs:
-                payload = joined(lines)
-                for home in homes[path]:
-                    piece = staged_row(home, path.removeprefix(f"{root}/"), start, size, turn, payload)
-                    turn += 1
-                    yield pa.RecordBatch.from_pylist([piece], STAGED_SCHEMA)
-
-    return cut
+def _cut(root: str, homes: Mapping[str, Sequence[str]], batches: Batches) -> Batches:
+    turn = 0
+    for (path, start, size), runs in by_split(batches):
+        for lines in runs:
+            payload = joined(lines)
+            for home in homes[path]:
+                piece = staged_row(home, path.removeprefix(f"{root}/"), start, size, turn, payload)
+                turn += 1
+                yield pa.RecordBatch.from_pylist([piece], STAGED_SCHEMA)
 
 
 def staged_row(home: str, path: str, start: int, size: int, turn: int, payload: bytes, **task: Any) -> dict[str, Any]:
@@ -268,23 +253,20 @@ def staged(files: Iterable[Stored], tasks: DataFrame, pieces: DataFrame, work: W
         .repartition(_tasks_of(files), "home")
         .sortWithinPartitions("home", "path", "start", "turn")
     )
-    return ordered.mapInArrow(_in_folder(work), schema)
+    return ordered.mapInArrow(partial(_in_folder, work), schema)
 
 
-def _in_folder(work: Work) -> Map:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _, home_rows in groupby(rows_in(batches), key=itemgetter("home")):
-            with tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
-                folder, tasks = Path(scratch), []
-                for row in home_rows:
-                    if row["start"] < 0:
-                        tasks.append(row)
-                    else:
-                        _append(folder / row["path"], row["payload"], row["size"])
-                for task in tasks:
-                    yield from work(task, folder)
-
-    return run
+def _in_folder(work: Work, batches: Batches) -> Batches:
+    for _, home_rows in groupby(rows_in(batches), key=itemgetter("home")):
+        with tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
+            folder, tasks = Path(scratch), []
+            for row in home_rows:
+                if row["start"] < 0:
+                    tasks.append(row)
+                else:
+                    _append(folder / row["path"], row["payload"], row["size"])
+            for task in tasks:
+                yield from work(task, folder)
 
 
 def _append(path: Path, piece: bytes, size: int) -> None:

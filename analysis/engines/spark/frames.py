@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from ....histories.parsing import parse_blocks
 from ....histories.settings import Settings
 from ....histories.tables import EVENTS
 from ...stages import pair_and_observe
-from .blocks import BLOCK, Map, blocks_of_parts, first_turn
+from .blocks import BLOCK, Batches, blocks_of_parts, first_turn
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -49,28 +50,22 @@ def with_splits(run: Run, numbers: Iterable[int]) -> Run:
     return replace(run, splits=tuple(Split(number, SOURCE, "native", "", 0, 0) for number in sorted(numbers)))
 
 
-def blocks_of_frame(frame: DataFrame, settings_json: str, lines: Accumulator[int] | None) -> DataFrame:
+def blocks_of_frame(frame: DataFrame, settings: Settings, lines: Accumulator[int] | None) -> DataFrame:
     """The blocks (blocks.py) of a frame's events."""
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = [name for name in frame.columns if name in EVENTS and name != "line"]
     events = frame.select(*columns, F.spark_partition_id().alias(_SPLIT))
-    return events.mapInArrow(_reading(settings_json, lines), BLOCK)
+    return events.mapInArrow(partial(_read, settings, lines, TEXT_BLOCK_BYTES), BLOCK)  # tasks get the driver's size
 
 
-def _reading(settings_json: str, lines: Accumulator[int] | None) -> Map:
-    block_bytes = TEXT_BLOCK_BYTES  # tasks get the driver's
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settings = Settings.from_json(settings_json)
-        filled = (batch for batch in batches if batch.num_rows)
-        for first in filled:  # the rest are taken below
-            number = first.column(_SPLIT)[0].as_py()
-            blocks = _blocks(chain([first], filled), block_bytes)
-            found = pair_and_observe(number, parse_blocks("native", SOURCE, blocks), settings)
-            yield from blocks_of_parts(((str(number), parts) for parts in found), first_turn(number), lines)
-
-    return read
+def _read(settings: Settings, lines: Accumulator[int] | None, block_bytes: int, batches: Batches) -> Batches:
+    filled = (batch for batch in batches if batch.num_rows)
+    for first in filled:  # the rest are taken below
+        number = first.column(_SPLIT)[0].as_py()
+        blocks = _blocks(chain([first], filled), block_bytes)
+        found = pair_and_observe(number, parse_blocks("native", SOURCE, blocks), settings)
+        yield from blocks_of_parts(((str(number), parts) for parts in found), first_turn(number), lines)
 
 
 def _blocks(batches: Iterable[pa.RecordBatch], block_bytes: int) -> Iterator[Block]:

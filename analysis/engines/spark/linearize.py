@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
@@ -47,7 +47,7 @@ from ...linearizability.exchange import hash_of, pack, unpack
 from ...linearizability.linearize import Judgement, Request, judge_operations
 from ...linearizability.minimal import Minimal, minimal_failure
 from ...linearizability.user_model import load_model, model_for
-from .buckets import Judge, Parse, Row, by_bucket, read_splits
+from .buckets import Payloads, Row, by_bucket, read_splits
 from .judge import expanded_bytes, run_errors
 from .plan import store, storing
 from .remote import UNSPLIT, open_file
@@ -140,7 +140,7 @@ class _SplitHistory:
 
     def _read(self, offsets: Offsets | None) -> DataFrame:
         is_edn = self.run.splits[0].reader == EDN  # its forms may have several lines
-        reading = _reading(self.source, self.request.model, self.keyed, self.buckets, offsets)
+        reading = partial(_read, self.source, self.request.model, self.keyed, self.buckets, offsets)
         return read_splits(self.session, self.run, reading, UNSPLIT if is_edn else BLOCK_BYTES)
 
     def may_be_cut(self) -> bool:
@@ -162,7 +162,7 @@ class _SplitHistory:
                 if has_time != self.offsets.timed:
                     line += self.offsets.lines[report["split"]]
                     self.errors.append(_fields(time_error(self.source, line, has_time), "pair"))
-        joining = _joining(self.source, self.request.model, self.buckets, self.offsets)
+        joining = partial(_join, self.source, self.request.model, self.buckets, self.offsets)
         joined = store(by_bucket(self.rows.filter("kind = 'boundary'"), self.buckets, joining), self.stored)
         for report in _collect(joined, "report"):
             self.errors += _errors([report])
@@ -177,7 +177,7 @@ class _SplitHistory:
         request = request._replace(model=request.model or model_for(self.functions, self.source).name)
         empty = History(self.source, self.run.splits[0].reader, [], [], self._notes() if request.picture else [])
         model, operations = load_model(str(request.model)), self.rows.filter("kind = 'operations'")
-        judging = _judging(request, empty, self.count, self.offsets, is_second=False)
+        judging = partial(_judge, request, empty, self.count, self.offsets, is_second=False)
         judged = _collect(by_bucket(operations, self.buckets, judging), "judged")
         _raise_first(_errors(judged), self.source)
         if not judged:
@@ -187,7 +187,7 @@ class _SplitHistory:
         verdict = worst["part"]["verdict"]
         if verdict != "unknown" and (request.picture or (request.minimal and verdict == "illegal")):
             # The search of this bucket once more: what is shown was not kept for all buckets.
-            judging = _judging(request._replace(timeout=None), empty, self.count, self.offsets, is_second=True)
+            judging = partial(_judge, request._replace(timeout=None), empty, self.count, self.offsets, is_second=True)
             again = operations.filter(f"bucket = {worst['bucket']}")
             (worst,) = _collect(by_bucket(again, 1, judging), "judged")
         return exchange.judgement_of(worst, model, empty, seconds), exchange.minimal_of(worst)
@@ -254,102 +254,102 @@ class _Sorter:
         return "report", -1, pack({"operations": self.count, "functions": sorted(self.functions), **more})
 
 
-def _reading(source: str, model_name: str | None, keyed: bool, buckets: int, offsets: Offsets | None) -> Parse:
+def _read(
+    source: str,
+    model_name: str | None,
+    keyed: bool,
+    buckets: int,
+    offsets: Offsets | None,
+    split: Split,
+    blocks: Iterable[Block],
+) -> Iterator[Row]:
     """The operations of a split, its boundary events by bucket of their process, its notes, and a report."""
-
-    def read(split: Split, blocks: Iterable[Block]) -> Iterator[Row]:
-        number = split.number
-        skipped = offsets.lines.get(number, 0) if offsets else 0
-        pairing, sorter = Pairing(source, is_first=number == 0), _Sorter(model_name, buckets)
-        order = lines = 0
-        pairs, error = (True, 0), None
-        for block in blocks:
-            before, step = skipped + block.first_line, "decompress"
-            lines += block.lines
-            try:
-                if error:
-                    continue
-                if block.damage:
-                    raise damaged(source, block.damage.partition(": ")[2])
-                step = "decode"
-                text = decode(block.data, source, is_first=number == block.first_line == 0)
-                step = "read"
-                if split.reader == EDN:
-                    forms = operations_edn.events(text, source)
-                    pairs = operations_edn.counted_pairs(forms)
-                    events = operations_edn.without_pairs(forms, source, keyed)
-                else:
-                    events = READERS[split.reader].read(text, source)
-                for event in events:
-                    step = "pair"
-                    pairing.add(order, event._replace(line=event.line + before) if before else event)
-                    order, step = order + 1, "read"
-            except InputError as found:
-                error = _fields(found, step, 0 if step == "pair" else before)
-            pairing.close(of_one_line=True)
-            yield from sorter.rows(number, pairing)
-        boundary = defaultdict(list)
-        for at, event, is_open in pairing.boundary_events():
-            boundary[hash_of(event.process) % buckets].append((at, is_open, *event))
-        for bucket, rows in boundary.items():
-            yield "boundary", bucket, pack([number, rows])
-        if pairing.notes:
-            yield "notes", -1, pack([number, [(note.time, note.text) for note in pairing.notes]])
-        first = [(pairing.first.line, pairing.first.time is not None)] if pairing.first else []
-        yield sorter.report(split=number, events=order, lines=lines, first=first, pairs=pairs, error=error)
-
-    return read
+    number = split.number
+    skipped = offsets.lines.get(number, 0) if offsets else 0
+    pairing, sorter = Pairing(source, is_first=number == 0), _Sorter(model_name, buckets)
+    order = lines = 0
+    pairs, error = (True, 0), None
+    for block in blocks:
+        before, step = skipped + block.first_line, "decompress"
+        lines += block.lines
+        try:
+            if error:
+                continue
+            if block.damage:
+                raise damaged(source, block.damage.partition(": ")[2])
+            step = "decode"
+            text = decode(block.data, source, is_first=number == block.first_line == 0)
+            step = "read"
+            if split.reader == EDN:
+                forms = operations_edn.events(text, source)
+                pairs = operations_edn.counted_pairs(forms)
+                events = operations_edn.without_pairs(forms, source, keyed)
+            else:
+                events = READERS[split.reader].read(text, source)
+            for event in events:
+                step = "pair"
+                pairing.add(order, event._replace(line=event.line + before) if before else event)
+                order, step = order + 1, "read"
+        except InputError as found:
+            error = _fields(found, step, 0 if step == "pair" else before)
+        pairing.close(of_one_line=True)
+        yield from sorter.rows(number, pairing)
+    boundary = defaultdict(list)
+    for at, event, is_open in pairing.boundary_events():
+        boundary[hash_of(event.process) % buckets].append((at, is_open, *event))
+    for bucket, rows in boundary.items():
+        yield "boundary", bucket, pack([number, rows])
+    if pairing.notes:
+        yield "notes", -1, pack([number, [(note.time, note.text) for note in pairing.notes]])
+    first = [(pairing.first.line, pairing.first.time is not None)] if pairing.first else []
+    yield sorter.report(split=number, events=order, lines=lines, first=first, pairs=pairs, error=error)
 
 
-def _joining(source: str, model_name: str | None, buckets: int, offsets: Offsets) -> Judge:
+def _join(
+    source: str, model_name: str | None, buckets: int, offsets: Offsets, _: int, payloads: Payloads
+) -> Iterator[Row]:
     """The operations of the boundary events of some processes, and a report."""
-
-    def join(_: int, payloads: dict[str, list[bytes]]) -> Iterator[Row]:
-        events = []
-        for split, rows in map(unpack, payloads["boundary"]):
-            for order, is_open, line, *rest in rows:
-                event = OperationLine(line + offsets.lines[split], *map(exchange.decode, rest))
-                events.append((order + offsets.orders[split], event, is_open))
-        pairing, sorter, error = Pairing(source), _Sorter(model_name, buckets), None
-        try:
-            for found in sorted(events, key=itemgetter(0)):
-                pairing.add_boundary_event(*found)
-        except InputError as wrong:
-            error = _fields(wrong, "pair")
-        pairing.close()
-        yield from sorter.rows(-1, pairing)
-        yield sorter.report(error=error)
-
-    return join
+    events = []
+    for split, rows in map(unpack, payloads["boundary"]):
+        for order, is_open, line, *rest in rows:
+            event = OperationLine(line + offsets.lines[split], *map(exchange.decode, rest))
+            events.append((order + offsets.orders[split], event, is_open))
+    pairing, sorter, error = Pairing(source), _Sorter(model_name, buckets), None
+    try:
+        for found in sorted(events, key=itemgetter(0)):
+            pairing.add_boundary_event(*found)
+    except InputError as wrong:
+        error = _fields(wrong, "pair")
+    pairing.close()
+    yield from sorter.rows(-1, pairing)
+    yield sorter.report(error=error)
 
 
-def _judging(request: Request, empty: History, count: int, offsets: Offsets, is_second: bool) -> Judge:
+def _judge(
+    request: Request, empty: History, count: int, offsets: Offsets, bucket: int, payloads: Payloads, *, is_second: bool
+) -> Iterator[Row]:
     """The result of checking a bucket; the second time with all that is shown of the object that decides it."""
-
-    def judge(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[Row]:
-        _warm_up()
-        paired: list[Paired] = []
-        for split, rows in map(unpack, payloads["operations"]):
-            before = offsets.orders.get(split, 0), offsets.lines.get(split, 0)  # none before those of boundary events
-            paired += exchange.paired_of(rows, *before, timed=offsets.timed)
-        history = history_of(paired, empty.source, empty.format, [], count - len(paired))
-        model = load_model(str(request.model))
-        try:
-            judgement = judge_operations(model, history, request.timeout, request.memory)
-        except InputError as error:
-            yield "judged", bucket, pack({"error": _fields(error, "check")})
-            return
-        result, part, minimal = judgement.result, judgement.part, None
-        assert part is not None
-        if is_second and request.minimal:
-            minimal = minimal_failure(model, history.operations, part)
-        has_picture = request.picture and (is_second or result.verdict == "unknown")
-        stage = result.stage if result.verdict == "illegal" else 0
-        rank = VERDICTS.index(result.verdict), stage, paired[part.operations[0]].order
-        sent = exchange.shown(judgement, minimal, has_picture)
-        yield "judged", bucket, pack({**sent, "rank": rank, "bucket": bucket, "seconds": result.seconds, "error": None})
-
-    return judge
+    _warm_up()
+    paired: list[Paired] = []
+    for split, rows in map(unpack, payloads["operations"]):
+        before = offsets.orders.get(split, 0), offsets.lines.get(split, 0)  # none before those of boundary events
+        paired += exchange.paired_of(rows, *before, timed=offsets.timed)
+    history = history_of(paired, empty.source, empty.format, [], count - len(paired))
+    model = load_model(str(request.model))
+    try:
+        judgement = judge_operations(model, history, request.timeout, request.memory)
+    except InputError as error:
+        yield "judged", bucket, pack({"error": _fields(error, "check")})
+        return
+    result, part, minimal = judgement.result, judgement.part, None
+    assert part is not None
+    if is_second and request.minimal:
+        minimal = minimal_failure(model, history.operations, part)
+    has_picture = request.picture and (is_second or result.verdict == "unknown")
+    stage = result.stage if result.verdict == "illegal" else 0
+    rank = VERDICTS.index(result.verdict), stage, paired[part.operations[0]].order
+    sent = exchange.shown(judgement, minimal, has_picture)
+    yield "judged", bucket, pack({**sent, "rank": rank, "bucket": bucket, "seconds": result.seconds, "error": None})
 
 
 @cache

@@ -39,8 +39,8 @@ from .blocks import (
     BLOCK,
     BUCKETS,
     SCHEMA,
+    Batches,
     GroupMap,
-    Map,
     blocks_of_parts,
     first_turn,
     in_turn,
@@ -89,7 +89,7 @@ def _plan(
     from pyspark.sql import functions as F  # noqa: N812
 
     run = replace(run, settings=replace(run.settings, batches=run.settings.batches or batches_of(run)))
-    settings = run.settings.to_json()
+    settings = run.settings
     read = _read(session, run, lines) if events is None else blocks_of_frame(events, settings, lines)
     read = store(read, stored)
     # Repartition before each groupBy: otherwise Spark judges a run of a single split in a single task.
@@ -123,16 +123,15 @@ def _plan(
 def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> DataFrame:
     if run.uri:
         return blocks_of(session, run, parallel_tasks(session))
-    settings = run.settings.to_json()
     tasks = tasks_of(run)
     packed = [split for split in run.splits if split.is_shared]
     whole = [task for task in tasks if task["kind"] != "packed"]
-    frames = [one_each(session, whole).mapInArrow(_reading(settings, lines), BLOCK)] if whole else []
+    frames = [one_each(session, whole).mapInArrow(partial(_read_tasks, run.settings, lines), BLOCK)] if whole else []
     if packed:
         parsing = text_blocks.tasks_of(packed, parallel_tasks(session))
         rows = one_each(session, [task for task in tasks if task["kind"] == "packed"])
-        blocks = rows.mapInArrow(text_blocks.decompressing(parsing), text_blocks.TEXT_BLOCK)
-        frames.append(text_blocks.parsed(blocks, parsing, settings, lines))
+        blocks = text_blocks.decompressed(rows, parsing)
+        frames.append(text_blocks.parsed(blocks, parsing, run.settings, lines))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
@@ -180,7 +179,7 @@ def _with_records(
     if run.splits:
         referring = blocks.filter((F.col("kind") == "observations") & F.col("name").isin(*REFERRING_TABLES))
         headers = headers.unionByName(referring.mapInArrow(_lookups, BLOCK))
-    choosing = _choosing(run.settings.to_json(), bool(run.splits))
+    choosing = _choosing(run.settings, bool(run.splits))
     by_unit = headers.repartition(shuffle_tasks(session), "topic", "partition")
     chosen = store(by_unit.groupBy("topic", "partition").applyInArrow(choosing, BLOCK), stored)
     jobs = chosen.filter(F.col("kind") == "jobs")
@@ -197,13 +196,13 @@ def _with_records(
     return rest.unionByName(chosen.filter(F.col("kind") != "jobs")), decoded
 
 
-def _lookups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _lookups(batches: Batches) -> Batches:
     for row in rows_in(batches):
         lookups = pack(lookups_of(row["name"], unpack(row["payload"])))
         yield from to_batches([("lookups", row["topic"], row["partition"], "", row["turn"], lookups)])
 
 
-def _choosing(settings_json: str, has_history: bool) -> Callable[..., Iterator[pa.RecordBatch]]:
+def _choosing(settings: Settings, has_history: bool) -> Callable[..., Iterator[pa.RecordBatch]]:
     def choose(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topic, partition = (value.as_py() for value in key)
         frames: dict[str, list[pl.DataFrame]] = {"headers": [], "lookups": []}
@@ -211,18 +210,18 @@ def _choosing(settings_json: str, has_history: bool) -> Callable[..., Iterator[p
             frames[row["kind"]].append(unpack(row["payload"]))
         if headers := frames["headers"]:  # empty if only the history or a checkpoint has the partition
             lookups = frames["lookups"] if has_history else None
-            parts = choose_batches(Unit(topic, partition), headers, lookups, Settings.from_json(settings_json))
+            parts = choose_batches(Unit(topic, partition), headers, lookups, settings)
             yield from to_batches(rows_of(parts, "", _LAST))
 
     return choose
 
 
-def _decoding(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _decoding(batches: Batches) -> Batches:
     for row in rows_in(batches):
         yield from _decode_in_folder(row, Path())
 
 
-def _decode_in_folder(row: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:
+def _decode_in_folder(row: dict[str, Any], folder: Path) -> Batches:
     """Blocks of a decoding job's records; the job's path may be relative to the folder."""
     job = unpack(row["payload"])
     job = job.with_columns(path=pl.lit(str(folder / job["path"][0])))
@@ -262,14 +261,10 @@ def _items_of(run: Run) -> Iterator[tuple[str, dict[str, Any], int]]:
         yield "parts", asdict(replace(part, path=part.path.absolute())), size
 
 
-def _reading(settings_json: str, lines: Accumulator[int] | None) -> Map:
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settings = Settings.from_json(settings_json)
-        for row in rows_in(batches):
-            found = (named for item in json.loads(row["task"]) for named in _read_item(row["kind"], item, settings))
-            yield from blocks_of_parts(found, first_turn(row["number"]), lines)
-
-    return read
+def _read_tasks(settings: Settings, lines: Accumulator[int] | None, batches: Batches) -> Batches:
+    for row in rows_in(batches):
+        found = (named for item in json.loads(row["task"]) for named in _read_item(row["kind"], item, settings))
+        yield from blocks_of_parts(found, first_turn(row["number"]), lines)
 
 
 def _read_item(kind: str, item: dict[str, Any], settings: Settings) -> Iterator[tuple[str, Parts]]:
@@ -288,9 +283,8 @@ def refuse_missing(item: dict[str, Any]) -> None:
         raise FileNotFoundError(INVISIBLE + item["path"])
 
 
-def _closing(settings_json: str) -> GroupMap:
+def _closing(settings: Settings) -> GroupMap:
     def close(table: pa.Table) -> pa.Table:
-        settings = Settings.from_json(settings_json)
         waiting = pl.concat([unpack(payload) for payload in table.column("payload").to_pylist()])
         parts = close_waiting(waiting.select(list(PLACED_EVENTS)), settings)
         return pa.Table.from_batches(to_batches(rows_of(parts, "", _LAST)), SCHEMA)

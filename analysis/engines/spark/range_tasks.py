@@ -21,7 +21,7 @@ from ...partitions.offset_ranges import REST, by_range
 from ...partitions.unit import Tables
 from ...screening.range_facts import Rows, rows_of
 from .batching import common_of
-from .blocks import BLOCK, SCHEMA, Map, pack, rows_in, to_batches, unpack
+from .blocks import BLOCK, SCHEMA, Batches, pack, rows_in, to_batches, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -47,24 +47,20 @@ def is_block_of(units: Iterable[Unit]) -> Column:
     return reduce(lambda one, other: one | other, conditions, F.lit(False))
 
 
-def cut(range_offsets: int, large: list[Unit]) -> Map:
+def cut(range_offsets: int, large: list[Unit], batches: Batches) -> Batches:
     """Cuts the blocks of large partitions into ranges, also their rows in blocks of many small partitions."""
-
-    def cut_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for row in rows_in(batches):
-            frame = unpack(row["payload"])
-            units = {Unit(row["topic"], row["partition"]): frame}
-            if row["kind"] == "small":
-                units = {unit: frame.filter(**unit._asdict()).drop(*UNIT) for unit in large}
-            for unit, rows in units.items():
-                parts = by_range(row["name"], rows, range_offsets) if len(rows) else []
-                is_one = rows is frame and len(parts) == 1
-                for number, part in parts:
-                    kind = "rest" if number == REST else "observations"
-                    payload = row["payload"] if is_one else pack(part)
-                    yield from to_batches([(kind, *unit, row["name"], row["turn"], payload, number)], _RANGED)
-
-    return cut_blocks
+    for row in rows_in(batches):
+        frame = unpack(row["payload"])
+        units = {Unit(row["topic"], row["partition"]): frame}
+        if row["kind"] == "small":
+            units = {unit: frame.filter(**unit._asdict()).drop(*UNIT) for unit in large}
+        for unit, rows in units.items():
+            parts = by_range(row["name"], rows, range_offsets) if len(rows) else []
+            is_one = rows is frame and len(parts) == 1
+            for number, part in parts:
+                kind = "rest" if number == REST else "observations"
+                payload = row["payload"] if is_one else pack(part)
+                yield from to_batches([(kind, *unit, row["name"], row["turn"], payload, number)], _RANGED)
 
 
 def by_task(parts: DataFrame, shared: DataFrame, units: Iterable[Unit], tasks: int) -> DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from ...screening.ranges import MAX_REST, can_be_proved, proof_of, ranges_of
 from ...screening.screen import chosen_rules
 from ...screening.suspects import suspects_of_range
 from .batching import batch_of, common_of
-from .blocks import BLOCK, SCHEMA, Map, in_turn, of_no_partition, to_batches, unpack
+from .blocks import BLOCK, SCHEMA, Batches, in_turn, of_no_partition, to_batches, unpack
 from .condensing import condense
 from .range_tasks import RANGED, UNIT, by_task, cut, is_block_of, literal, ranges_in
 
@@ -57,23 +57,22 @@ def prove(blocks: DataFrame, large: Mapping[Unit, str], settings: Settings, task
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    text = settings.to_json()
     observed = blocks.filter(F.col("kind").isin("observations", "small"))
     batches = sorted({*large.values()})
     is_large = F.when(F.col("kind") == "small", batch_of(settings.batches).isin(batches)).otherwise(is_block_of(large))
-    parts = store(observed.filter(is_large).mapInArrow(cut(settings.range_offsets, [*large]), RANGED))
+    parts = store(observed.filter(is_large).mapInArrow(partial(cut, settings.range_offsets, [*large]), RANGED))
     shared = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
     size = F.sum(F.length("payload")).alias("size")
     sizes = {(Unit(*row[:2]), row[2]): row[3] for row in parts.groupBy(*UNIT, "range").agg(size).collect()}
     units = [unit for unit in large if sizes.get((unit, REST), 0) <= BYTES_PER_ROW * MAX_REST]
     tasks = min(tasks, len(sizes))
     placed = store(by_task(parts, shared, units, tasks))
-    facts = placed.mapInArrow(_stating(text), BLOCK)
+    facts = placed.mapInArrow(partial(_facts, settings), BLOCK)
     rest = parts.filter(F.col("range") == REST).drop("range")
     each = literal([unit._asdict() for unit in units], "array<struct<topic:string,partition:int>>")
     for_all = shared.drop(*UNIT).select("*", F.inline(each))
     by_unit = facts.unionByName(rest.filter(is_block_of(units))).unionByName(for_all).repartition(tasks, *UNIT)
-    concluded = by_unit.groupBy(*UNIT).applyInArrow(_concluding(text), BLOCK).collect()
+    concluded = by_unit.groupBy(*UNIT).applyInArrow(_concluding(settings), BLOCK).collect()
     handed = [row for row in concluded if row["kind"] in ("borders", "suspects")]
     proofs = [row.asDict() for row in concluded if row["kind"] in ("proof", "summaries")]
     done = [Unit(row["topic"], row["partition"]) for row in proofs if row["name"] == VALID]
@@ -86,15 +85,11 @@ def prove(blocks: DataFrame, large: Mapping[Unit, str], settings: Settings, task
     return reduce(lambda one, other: one.unionByName(other), [blocks.filter(~is_done), *added])
 
 
-def _stating(settings_json: str) -> Map:
+def _facts(settings: Settings, batches: Batches) -> Batches:
     """The facts of each range."""
-
-    def state(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for unit, number, tables, rest, common in ranges_in(batches, Settings.from_json(settings_json)):
-            facts = range_facts(tables, rest, number, common)
-            yield from to_batches([("facts", *unit, "", number, pickle.dumps(facts))])
-
-    return state
+    for unit, number, tables, rest, common in ranges_in(batches, settings):
+        facts = range_facts(tables, rest, number, common)
+        yield from to_batches([("facts", *unit, "", number, pickle.dumps(facts))])
 
 
 def _partition_of(batches: Iterator[pa.RecordBatch], settings: Settings) -> tuple[dict[int, Facts], Rows, Common]:
@@ -112,12 +107,11 @@ def _partition_of(batches: Iterator[pa.RecordBatch], settings: Settings) -> tupl
     return facts, rows_of(rest), common_of(shared, settings)
 
 
-def _concluding(settings_json: str) -> Callable[..., Iterator[pa.RecordBatch]]:
+def _concluding(settings: Settings) -> Callable[..., Iterator[pa.RecordBatch]]:
     """The proof of a partition, for `applyInArrow`, and its summary if it is plainly valid."""
 
     def conclude(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topic, partition = (value.as_py() for value in key)
-        settings = Settings.from_json(settings_json)
         facts, rest, common = _partition_of(batches, settings)
         unproved = [*chosen_rules(settings)]
         if can_be_proved(topic, OBSERVED, len(rest.sends) + len(rest.reads) + len(rest.marks), common):

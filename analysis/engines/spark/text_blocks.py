@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow as pa
 from ....histories.files import SPLIT_BYTES, TEXT_BLOCK_BYTES, Block, Split, blocks
 from ....histories.settings import Settings
 from ...stages import read_block
-from .blocks import BLOCK, Map, blocks_of_parts, first_turn, rows_in
+from .blocks import BLOCK, Batches, blocks_of_parts, first_turn, rows_in
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -43,22 +44,21 @@ def tasks_of(splits: Sequence[Split], parallel: int) -> int:
     return max(1, min(blocks_expected, max(parallel, blocks_expected * TEXT_BLOCK_BYTES // SPLIT_BYTES)))
 
 
-def parsed(packed: DataFrame, tasks: int, settings_json: str, lines: Accumulator[int] | None) -> DataFrame:
+def parsed(packed: DataFrame, tasks: int, settings: Settings, lines: Accumulator[int] | None) -> DataFrame:
     """The blocks (blocks.py) that `tasks` tasks parse from TEXT_BLOCK rows."""
-    return packed.repartitionById(tasks, "task").mapInArrow(_parsing(settings_json, lines), BLOCK)
+    return packed.repartitionById(tasks, "task").mapInArrow(partial(_parse, settings, lines), BLOCK)
 
 
-def decompressing(tasks: int) -> Map:
-    """A task that yields the TEXT_BLOCK rows of its splits. Its input has a split as JSON in the column `task`."""
-    block_bytes = TEXT_BLOCK_BYTES  # read on the driver, so that all tasks use its value
+def decompressed(rows: DataFrame, tasks: int) -> DataFrame:
+    """TEXT_BLOCK rows, for `tasks` tasks, of files that are each a split as JSON in the column `task`."""
+    return rows.mapInArrow(partial(_decompress, tasks, TEXT_BLOCK_BYTES), TEXT_BLOCK)  # tasks get the driver's size
 
-    def decompress(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for row in rows_in(batches):
-            for fields in json.loads(row["task"]):
-                split = Split(**fields)
-                yield from packed_rows(split, blocks(split, block_bytes), tasks)
 
-    return decompress
+def _decompress(tasks: int, block_bytes: int, batches: Batches) -> Batches:
+    for row in rows_in(batches):
+        for fields in json.loads(row["task"]):
+            split = Split(**fields)
+            yield from packed_rows(split, blocks(split, block_bytes), tasks)
 
 
 def packed_rows(split: Split, found: Iterable[Block], tasks: int) -> Iterator[pa.RecordBatch]:
@@ -81,14 +81,10 @@ def packed_rows(split: Split, found: Iterable[Block], tasks: int) -> Iterator[pa
         )
 
 
-def _parsing(settings_json: str, lines: Accumulator[int] | None) -> Map:
-    def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settings = Settings.from_json(settings_json)
-        for row in rows_in(batches):
-            split = Split(**json.loads(row["split"]))
-            data = pa.decompress(row["data"], row["size"], _CODEC, asbytes=True)
-            found = read_block(split, Block(row["first_line"], data, row["damage"]), settings)
-            named = ((str(split.number), parts) for parts in found)
-            yield from blocks_of_parts(named, first_turn(split.number, row["block"]), lines)
-
-    return parse
+def _parse(settings: Settings, lines: Accumulator[int] | None, batches: Batches) -> Batches:
+    for row in rows_in(batches):
+        split = Split(**json.loads(row["split"]))
+        data = pa.decompress(row["data"], row["size"], _CODEC, asbytes=True)
+        found = read_block(split, Block(row["first_line"], data, row["damage"]), settings)
+        named = ((str(split.number), parts) for parts in found)
+        yield from blocks_of_parts(named, first_turn(split.number, row["block"]), lines)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -30,7 +31,7 @@ from ...transactions.txn_history import OWNED, UNPAIRED, TxnHistory, history_in,
 from ...transactions.version_edges import edges_of, with_operations
 from ...txn_run import Found, Progress, add_findings, placed_events, try_orders
 from .blocks import dependency_blocks, pack, rows_in, to_batches, unpack
-from .buckets import ROW, SCHEMA, Judge, Parse, Row, by_bucket, read_splits
+from .buckets import ROW, SCHEMA, Payloads, Row, by_bucket, read_splits
 from .cycles import find_cycles
 from .plan import store, storing
 from .session import shuffle_tasks
@@ -48,8 +49,8 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
     results.add_counts(dict.fromkeys(("keys", "operations", "repeated keys", UNPAIRED), 0))
     with storing() as stored:
         progress("Spark is reading", 0, 1, "histories")
-        read = store(read_splits(session, run, _reading(buckets)), stored)
-        owned = store(by_bucket(read.filter("kind in ('events', 'steps')"), buckets, _owning(buckets)), stored)
+        read = store(read_splits(session, run, partial(_read, buckets)), stored)
+        owned = store(by_bucket(read.filter("kind in ('events', 'steps')"), buckets, partial(_own, buckets)), stored)
         _add_reports(results, read.unionByName(owned))
         progress("Spark is judging", 0, 1, "histories")
         steps = owned.filter("kind = 'steps'")
@@ -58,7 +59,7 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
 
         def judged(guess: int) -> tuple[DataFrame, Found]:
             is_whole = not results.left_out and not results.counts[UNPAIRED]
-            judging = _judging(settings.to_json(), is_whole, guess)
+            judging = partial(_judge, settings, is_whole, guess)
             found = store(by_bucket(steps, buckets, judging), stored)
             _add_reports(results, found)
             return found, find_cycles(session, found.filter("kind = 'dependencies'"), settings)["all"]
@@ -91,23 +92,19 @@ def _add_reports(results: Results, frame: DataFrame) -> None:
             results.add_counts(orjson.loads(payload))
 
 
-def _reading(buckets: int) -> Parse:
+def _read(buckets: int, split: Split, source: Iterable[Block]) -> Iterator[Row]:
     """Events and steps by bucket of their process, with the lines of each split."""
-
-    def read(split: Split, source: Iterable[Block]) -> Iterator[Row]:
-        lines = count = 0
-        for placed in placed_events(split.number, split.reader, split.path, source):
-            lines, count = placed.lines, count + len(placed.events)
-            steps = placed.steps.join(placed.events.select("place", "process"), on="place", maintain_order="left")
-            for kind, frame in (("events", placed.events), ("steps", steps)):
-                for bucket, part in _split_by(frame, "process", buckets):
-                    yield kind, bucket, pack(part)
-            if len(placed.left_out):
-                yield "quarantine", -1, pack(placed.left_out)
-        yield "lines", -1, orjson.dumps([split.number, lines])
-        yield "counts", -1, orjson.dumps({"events": count})
-
-    return read
+    lines = count = 0
+    for placed in placed_events(split.number, split.reader, split.path, source):
+        lines, count = placed.lines, count + len(placed.events)
+        steps = placed.steps.join(placed.events.select("place", "process"), on="place", maintain_order="left")
+        for kind, frame in (("events", placed.events), ("steps", steps)):
+            for bucket, part in _split_by(frame, "process", buckets):
+                yield kind, bucket, pack(part)
+        if len(placed.left_out):
+            yield "quarantine", -1, pack(placed.left_out)
+    yield "lines", -1, orjson.dumps([split.number, lines])
+    yield "counts", -1, orjson.dumps({"events": count})
 
 
 def _split_by(frame: pl.DataFrame, name: str, buckets: int) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -118,21 +115,17 @@ def _split_by(frame: pl.DataFrame, name: str, buckets: int) -> Iterator[tuple[in
         yield int(str(number)), part
 
 
-def _owning(buckets: int) -> Judge:
+def _own(buckets: int, _: int, payloads: Payloads) -> Iterator[Row]:
     """Pairs the events of some processes: their known steps by bucket of the key, with the transactions."""
-
-    def own(_: int, payloads: dict[str, list[bytes]]) -> Iterator[Row]:
-        txns = paired(pl.concat(map(unpack, payloads["events"])).sort("place"))
-        yield "counts", -1, orjson.dumps(outcome_counts(txns))
-        if payloads["steps"]:
-            steps = pl.concat(map(unpack, payloads["steps"])).drop("process").sort("place", "step")
-            for bucket, part in _split_by(owned_steps(steps, txns), "key", buckets):
-                yield "steps", bucket, pack(part)
-                indeterminate = part.filter(outcome="info").select("at").unique()
-                if len(indeterminate):
-                    yield "indeterminate", bucket, pack(indeterminate)
-
-    return own
+    txns = paired(pl.concat(map(unpack, payloads["events"])).sort("place"))
+    yield "counts", -1, orjson.dumps(outcome_counts(txns))
+    if payloads["steps"]:
+        steps = pl.concat(map(unpack, payloads["steps"])).drop("process").sort("place", "step")
+        for bucket, part in _split_by(owned_steps(steps, txns), "key", buckets):
+            yield "steps", bucket, pack(part)
+            indeterminate = part.filter(outcome="info").select("at").unique()
+            if len(indeterminate):
+                yield "indeterminate", bucket, pack(indeterminate)
 
 
 def _certain(owned: DataFrame, settings: Settings, buckets: int) -> DataFrame:
@@ -140,11 +133,10 @@ def _certain(owned: DataFrame, settings: Settings, buckets: int) -> DataFrame:
 
     They have a write of a key in the bucket; the write that was read may be of any key.
     """
-    text = settings.to_json()
 
-    def see(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[Row]:
+    def see(bucket: int, payloads: Payloads) -> Iterator[Row]:
         history, _ = _part_of(payloads)
-        txns = history.txns[seen_writers(history, Settings.from_json(text)).unique()]
+        txns = history.txns[seen_writers(history, settings).unique()]
         yield "seen", bucket, pack(txns.filter(outcome="info").select("at"))
 
     def places(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -164,37 +156,33 @@ def _certain(owned: DataFrame, settings: Settings, buckets: int) -> DataFrame:
     return writes.join(seen, "at").repartition(buckets, "bucket").groupBy("bucket").applyInArrow(gather, ROW)
 
 
-def _part_of(payloads: dict[str, list[bytes]], is_whole: bool = True) -> tuple[TxnHistory, pl.Series]:
+def _part_of(payloads: Payloads, is_whole: bool = True) -> tuple[TxnHistory, pl.Series]:
     """The part of the history that a bucket of keys has, as `history_in` returns it."""
     return history_in(pl.concat(map(unpack, payloads["steps"])), is_whole)
 
 
-def _judging(text: str, is_whole: bool, guess: int) -> Judge:
+def _judge(settings: Settings, is_whole: bool, guess: int, bucket: int, payloads: Payloads) -> Iterator[Row]:
     """The anomalies and dependencies of keys; with a guess (from 0) the dependencies under that order."""
-
-    def judge(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[Row]:
-        history, appeared = _part_of(payloads, is_whole)
-        counts = {"keys": len(history.keys)}
-        history, repeated = without_repeated(history)
-        certain = [unpack(payload)["at"] for payload in payloads["certain"]]
-        at = history.txns["at"]
-        seen = history.txns["txn"].filter(at.is_in(pl.concat([at.clear(), *certain]).implode()))
-        judged = judge_keys(history, Settings.from_json(text), seen)
-        counts |= judged.counts
-        if guess < 0:
-            yield "repeated", bucket, orjson.dumps((sorted(repeated)[:MAX_NAMED], len(repeated)))
-            rows = [_json_of(one, number, history, appeared) for number, one in enumerate(judged.anomalies)]
-            yield "anomalies", bucket, orjson.dumps(rows)
-        else:
-            counts = {}
-        edges, too_large = edges_of(judged.versions if guess < 0 else judged.guesses[guess]())
-        if too_large:
-            counts["keys too large"] = too_large
-        yield "counts", bucket, orjson.dumps(counts)
-        first = appeared.gather(edges["key"]).alias("key_appeared")
-        yield from dependency_blocks(with_operations(edges, history).with_columns(first), bucket)
-
-    return judge
+    history, appeared = _part_of(payloads, is_whole)
+    counts = {"keys": len(history.keys)}
+    history, repeated = without_repeated(history)
+    certain = [unpack(payload)["at"] for payload in payloads["certain"]]
+    at = history.txns["at"]
+    seen = history.txns["txn"].filter(at.is_in(pl.concat([at.clear(), *certain]).implode()))
+    judged = judge_keys(history, settings, seen)
+    counts |= judged.counts
+    if guess < 0:
+        yield "repeated", bucket, orjson.dumps((sorted(repeated)[:MAX_NAMED], len(repeated)))
+        rows = [_json_of(one, number, history, appeared) for number, one in enumerate(judged.anomalies)]
+        yield "anomalies", bucket, orjson.dumps(rows)
+    else:
+        counts = {}
+    edges, too_large = edges_of(judged.versions if guess < 0 else judged.guesses[guess]())
+    if too_large:
+        counts["keys too large"] = too_large
+    yield "counts", bucket, orjson.dumps(counts)
+    first = appeared.gather(edges["key"]).alias("key_appeared")
+    yield from dependency_blocks(with_operations(edges, history).with_columns(first), bucket)
 
 
 def _json_of(anomaly: Anomaly, number: int, history: TxnHistory, appeared: pl.Series) -> dict[str, Any]:
@@ -217,7 +205,7 @@ def _merged(parts: Iterable[list[dict[str, Any]]]) -> list[Anomaly]:
 def _history_of(steps: DataFrame, buckets: int, named: list[int]) -> TxnHistory:
     """The transactions at some places, without the steps on keys to which a value was written twice."""
 
-    def choose(bucket: int, payloads: dict[str, list[bytes]]) -> Iterator[Row]:
+    def choose(bucket: int, payloads: Payloads) -> Iterator[Row]:
         rows = pl.concat(map(unpack, payloads["steps"]))
         history, _ = without_repeated(history_in(rows, True)[0])
         keys = history.keys.gather(history.steps["key"].unique())

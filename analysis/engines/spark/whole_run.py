@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from ....histories.evidence.parts import Part
 from ....histories.files import Split
 from ....histories.settings import Settings
 from .. import local
-from .blocks import BLOCK, of_no_partition, pack, rows_in, to_batches
+from .blocks import BLOCK, Batches, of_no_partition, pack, rows_in, to_batches
 from .plan import refuse_missing, tasks_of
 
 if TYPE_CHECKING:
@@ -28,25 +29,23 @@ MAX_BYTES = 4 << 20  # of the run's files, if none were compressed; judged in a 
 
 def judge_in_one_task(context: SparkContext, run: Run) -> Iterable[Block]:
     """The blocks of a run's results. Without Spark's SQL, which takes longer to start than such a run to judge."""
-    settings = run.settings.to_json()
     tasks = context.parallelize([tasks_of(run)], 1)
-    blocks: list[Block] = tasks.flatMap(lambda of_run: _blocks(of_run, settings)).collect()
+    blocks: list[Block] = tasks.flatMap(partial(_blocks, run.settings)).collect()
     return blocks
 
 
 def plan_whole(session: SparkSession, run: Run) -> DataFrame:
     """The same for a cluster: code is sent to workers for tasks of a session alone, and Connect has no context."""
-    settings = run.settings.to_json()
-
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tasks = sorted(rows_in(batches), key=lambda row: int(row["number"]))
-        yield from to_batches(of_no_partition(kind, payload, name) for kind, name, payload in _blocks(tasks, settings))
-
     rows = session.createDataFrame(pa.Table.from_pylist(tasks_of(run)))
-    return rows.coalesce(1).mapInArrow(judge, BLOCK)
+    return rows.coalesce(1).mapInArrow(partial(_judge, run.settings), BLOCK)
 
 
-def _blocks(tasks: Iterable[dict[str, Any]], settings_json: str) -> Iterator[Block]:
+def _judge(settings: Settings, batches: Batches) -> Batches:
+    tasks = sorted(rows_in(batches), key=lambda row: int(row["number"]))
+    yield from to_batches(of_no_partition(kind, payload, name) for kind, name, payload in _blocks(settings, tasks))
+
+
+def _blocks(settings: Settings, tasks: Iterable[dict[str, Any]]) -> Iterator[Block]:
     splits: list[Split] = []
     parts: list[Part] = []
     for task in tasks:
@@ -56,7 +55,7 @@ def _blocks(tasks: Iterable[dict[str, Any]], settings_json: str) -> Iterator[Blo
                 parts.append(Part(**{**item, "path": Path(item["path"])}))
             else:
                 splits.append(Split(**item))
-    run = Run(Path(), Settings.from_json(settings_json), tuple(splits), (), 0, tuple(parts))
+    run = Run(Path(), settings, tuple(splits), (), 0, tuple(parts))
     for kind, name, content in local.judge_run(run).contents():
         yield kind, name, pack(content) if isinstance(content, pl.DataFrame) else json.dumps(content).encode()
 
