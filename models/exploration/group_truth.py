@@ -31,7 +31,7 @@ def _lag(cluster: Cluster) -> int:
     """The number of records from the committed offsets to the ends of the logs."""
     done = committed_offsets(cluster) or {}
     ends = enumerate(cluster.log_ranges()[: cluster.config.partitions])
-    return sum(log[1] - max(log[0], done.get(partition, 0)) for partition, log in ends if log is not None)
+    return sum(log.end - max(log.start, done.get(partition, 0)) for partition, log in ends if log is not None)
 
 
 def _handled_again(ranges: list[tuple[int, int]]) -> int:

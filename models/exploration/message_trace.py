@@ -80,7 +80,7 @@ class MessageTracer:
             count = sum(batch.count for batch in request.batches if batch.partition == self._partition)
             return f"produce {_records(count)}" if count else ""
         if isinstance(request, FetchRequest) and request.follower >= 0:
-            offsets = [part[1] for part in request.parts if part[0] == self._partition]
+            offsets = [part.offset for part in request.parts if part.partition == self._partition]
             return f"fetch from offset {offsets[0]}" if offsets else ""
         return ""
 
@@ -93,10 +93,11 @@ class MessageTracer:
                 if batch.partition == self._partition
             ]
             return ", ".join(error or f"acknowledged at offset {base}" for error, base in own), True
-        for partition, error, batches, mark, _, _ in response.results:
-            if partition == self._partition:
-                count = sum(batch.count for batch in batches)
-                return error or f"{_records(count)}, high watermark {mark}", bool(error or count)
+        for result in response.results:
+            if result.partition == self._partition:
+                count = sum(batch.count for batch in result.batches)
+                text = result.error or f"{_records(count)}, high watermark {result.hw}"
+                return text, bool(result.error or count)
         return "nothing for this partition", False
 
     def _add(self, source: int, target: int, text: str, is_response: bool, matters: bool) -> Message:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from .brokers.broker import Broker
 from .brokers.replica import Replica
@@ -38,8 +38,17 @@ from .ledger import Ledger
 from .network import FIRST_CLIENT, FIRST_CONTROLLER, QUORUM, Network
 from .partition_state import NO_LEADER, PartitionState
 from .ports import NO_HISTORY, History, Inbox
+from .requests import OffsetRange
 from .rules import Rules
 from .storage.replica_log import ReplicaLog
+
+
+class UnstablePartition(NamedTuple):
+    """A partition whose last stable offset is below the high watermark."""
+
+    partition: int
+    stable_end: int
+    hw: int
 
 
 class Cluster:
@@ -190,17 +199,17 @@ class Cluster:
         replica = self.leader_replica(partition)
         return replica.log if replica is not None else None
 
-    def log_ranges(self) -> list[tuple[int, int] | None]:
+    def log_ranges(self) -> list[OffsetRange | None]:
         """The log start and last stable offset (without transactions: high watermark) of each partition's leader."""
         leaders = (self.leader_replica(partition) for partition in range(self.config.data_partitions))
-        return [None if replica is None else (replica.log.start, replica.stable_end) for replica in leaders]
+        return [None if replica is None else OffsetRange(replica.log.start, replica.stable_end) for replica in leaders]
 
-    def open_transactions(self) -> Iterator[tuple[int, int, int]]:
-        """The partitions whose last stable offset is below the high watermark, and both."""
+    def open_transactions(self) -> Iterator[UnstablePartition]:
+        """The partitions whose last stable offset is below the high watermark."""
         for partition in range(self.config.logs - self.config.transactional):
             replica = self.leader_replica(partition)
             if replica is not None and replica.stable_end < replica.hw:
-                yield partition, replica.stable_end, replica.hw
+                yield UnstablePartition(partition, replica.stable_end, replica.hw)
 
 
 def _draw(rng: Random) -> int:

@@ -7,7 +7,7 @@ options.py parses settings by name.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from .storage.segments import Limits
 
@@ -22,6 +22,13 @@ SECOND = 1_000_000
 DAY = 86_400 * SECOND
 NEVER = 1 << 60  # later than any run
 RECORD_BYTES = 100  # of a record, where bytes are counted
+
+
+class FetchLimits(NamedTuple):
+    """The most bytes of a fetch response, and of each partition in it."""
+
+    response: int
+    partition: int
 
 
 class ConfigError(ValueError):
@@ -226,15 +233,15 @@ class Config:
     per_broker: tuple[tuple[int, tuple[tuple[str, Any], ...]], ...] = ()
 
     @property
-    def replica_max_bytes(self) -> tuple[int, int] | None:
-        """The limits of a follower's fetch in bytes: of the response, and of a partition; None: not set."""
-        limits = self.replica_response_bytes, self.replica_fetch_bytes
+    def replica_max_bytes(self) -> FetchLimits | None:
+        """The limits of a follower's fetch; None: not set."""
+        limits = FetchLimits(self.replica_response_bytes, self.replica_fetch_bytes)
         return limits if min(limits) < NEVER else None
 
     @property
-    def consumer_max_bytes(self) -> tuple[int, int] | None:
-        """The same of a consumer's fetch."""
-        limits = self.consumer_response_bytes, self.consumer_fetch_bytes
+    def consumer_max_bytes(self) -> FetchLimits | None:
+        """The limits of a consumer's fetch; None: not set."""
+        limits = FetchLimits(self.consumer_response_bytes, self.consumer_fetch_bytes)
         return limits if min(limits) < NEVER else None
 
     @property

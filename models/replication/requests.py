@@ -11,9 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from .config import FetchLimits
 from .network import Connection
 from .producer_batch import ProducerBatch
 from .storage.batches import Batch
+from .storage.replica_log import UNDEFINED_END, EpochEnd
+from .storage.transactions import AbortedTransaction
 
 # Kafka's error names, as clients and histories see them.
 NONE = ""
@@ -56,6 +59,13 @@ class Verification(NamedTuple):
     last_marker: int  # the offset of the producer's last marker when the leader requested it; -1: none
 
 
+class BatchResult(NamedTuple):
+    """The outcome of a batch: an error, or its base offset."""
+
+    error: str
+    base: int
+
+
 @dataclass(slots=True, eq=False)
 class ProduceRequest(Request):
     """Batches for partitions that one broker leads; `results` are set as they are replicated."""
@@ -63,19 +73,35 @@ class ProduceRequest(Request):
     batches: list[ProducerBatch]
     acks: int
     deadline: int = field(default=0, init=False)  # set by the broker: until when it waits for replicas
-    results: list[tuple[str, int]] = field(init=False)  # error, base offset
+    results: list[BatchResult] = field(init=False)
     undecided: int = field(default=0, init=False)  # batches without a result
     verified: dict[int, Verification] | None = field(default=None, init=False)  # by index of a batch
 
     def __post_init__(self) -> None:
-        self.results = [(TIMED_OUT, -1)] * len(self.batches)
+        self.results = [BatchResult(TIMED_OUT, -1)] * len(self.batches)
 
 
-# partition, error, batches, high watermark, log start offset, start offset of the leader epoch. For LOG_TRUNCATION the
-# fourth is the offset at which the logs diverge, and the last is the epoch that the leader found.
-FetchResult = tuple[int, str, "list[Batch]", int, int, int]
-# partition, fetch offset, current leader epoch, epoch of the last record before it, log start offset
-FetchPart = tuple[int, int, int, int, int]
+class FetchPart(NamedTuple):
+    """A partition in a fetch request."""
+
+    partition: int
+    offset: int
+    leader_epoch: int  # the current one, as the requester knows it; -1: unknown
+    last_epoch: int  # of the last record before the offset; -1: unknown
+    start: int  # the follower's log start offset
+
+
+class FetchResult(NamedTuple):
+    """A partition in a fetch response; -1: not in this response."""
+
+    partition: int
+    error: str
+    batches: list[Batch]
+    hw: int = -1
+    start: int = -1  # log start offset
+    epoch_start: int = -1  # start offset of the leader epoch
+    log_end: int = -1  # only for OUT_OF_RANGE
+    diverging: EpochEnd = UNDEFINED_END  # only for TRUNCATED: where the logs diverge, as the leader found
 
 
 @dataclass(slots=True, eq=False)
@@ -85,30 +111,51 @@ class FetchRequest(Request):
     follower: int  # broker id, or -1 for a consumer
     limit: int  # batches of one partition at most
     parts: list[FetchPart]
-    # With read_committed, by partition the aborted transactions in the response: producer id, first offset.
-    aborted: dict[int, list[tuple[int, int]]] | None = None
+    aborted: dict[int, list[AbortedTransaction]] | None = None  # by partition, in the response; None: read_uncommitted
     fetcher: int = 0  # of the follower
-    max_bytes: tuple[int, int] | None = None  # of the response, and of each partition in it
+    max_bytes: FetchLimits | None = None
     deadline: int = field(default=0, init=False)
     results: list[FetchResult] = field(default_factory=list, init=False)
     used_bytes: int = field(default=0, init=False)  # of the response
+
+
+class EpochLookup(NamedTuple):
+    """A partition in an OffsetsForLeaderEpoch request."""
+
+    partition: int
+    current_epoch: int  # the follower's leader epoch
+    epoch: int  # whose end is requested
+
+
+class EpochResult(NamedTuple):
+    """A partition in an OffsetsForLeaderEpoch response."""
+
+    partition: int
+    error: str
+    found: EpochEnd
 
 
 @dataclass(slots=True, eq=False)
 class EpochRequest(Request):
     """OffsetsForLeaderEpoch of a follower (KIP-101): the end offset of an epoch in the leader's log."""
 
-    parts: list[tuple[int, int, int]]  # partition, current leader epoch, requested epoch
-    results: list[tuple[int, str, int, int]] = field(default_factory=list, init=False)
-    # of each part: partition, error, epoch found, its end offset
+    lookups: list[EpochLookup]
+    results: list[EpochResult] = field(default_factory=list, init=False)
+
+
+class PartitionLeader(NamedTuple):
+    """The metadata of a partition, as clients have it."""
+
+    leader: int
+    epoch: int  # leader epoch
+    isr: tuple[int, ...]
 
 
 @dataclass(slots=True, eq=False)
 class MetadataRequest(Request):
     """A client requests all leaders; the response is the broker's metadata cache."""
 
-    leaders: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list, init=False)
-    # by partition: leader, leader epoch, ISR
+    leaders: list[PartitionLeader] = field(default_factory=list, init=False)  # by partition
 
 
 class ApiVersionsRequest(Request):
@@ -117,11 +164,18 @@ class ApiVersionsRequest(Request):
     __slots__ = ()
 
 
+class OffsetRange(NamedTuple):
+    """The log start offset of a partition, and the end for consumers."""
+
+    start: int
+    end: int  # high watermark or last stable offset; -1: OFFSET_NOT_AVAILABLE
+
+
 @dataclass(slots=True, eq=False)
 class OffsetsRequest(Request):
-    """ListOffsets: log start offset and high watermark (-1: OFFSET_NOT_AVAILABLE) of each partition that it leads."""
+    """ListOffsets: log start offset and high watermark of each partition that the broker leads."""
 
-    offsets: dict[int, tuple[int, int]] = field(default_factory=dict, init=False)
+    offsets: dict[int, OffsetRange] = field(default_factory=dict, init=False)
 
 
 @dataclass(slots=True, eq=False)

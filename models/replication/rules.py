@@ -10,18 +10,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from .config import Config
 from .eras import ERAS, Era
 from .partition_state import NO_LEADER, PartitionState
 from .ports import FollowerView, ReplicaView
 from .requests import FENCED, NONE, UNKNOWN_EPOCH
-from .storage.replica_log import UNDEFINED, ReplicaLog
+from .storage.replica_log import UNDEFINED, EpochEnd, ReplicaLog
 
-# A broker's vote in one partition: the leader epoch with which its log is consistent, and its log end offset; None if
-# the broker does not respond.
-VoteOf = Callable[[int], tuple[int, int] | None]
+
+class Vote(NamedTuple):
+    """A broker's vote in one partition; the greatest vote wins."""
+
+    log_view: int  # the latest leader epoch with which its log is consistent
+    end: int  # its log end offset
+
+
+VoteOf = Callable[[int], Vote | None]  # None: the broker does not respond
+
+
+class Truncation(NamedTuple):
+    """The offset to which a follower truncates; then it fetches (final), or requests the end of another epoch."""
+
+    offset: int
+    is_final: bool
 
 
 class Rules:
@@ -86,22 +99,22 @@ class Rules:
             return min(replica.hw, replica.log.end)
         return None
 
-    def end_offset_for_epoch(self, log: ReplicaLog, epoch: int) -> tuple[int, int]:
+    def end_offset_for_epoch(self, log: ReplicaLog, epoch: int) -> EpochEnd:
         """The leader's response to OffsetsForLeaderEpoch: the epoch that it found, and that epoch's end offset."""
         return log.end_of_epoch(epoch)
 
-    def truncation_for(self, replica: ReplicaView, epoch: int, end: int) -> tuple[int, bool]:
-        """The offset to which the follower truncates, and whether it is final (KIP-279, getOffsetTruncationState)."""
+    def truncation_for(self, replica: ReplicaView, found: EpochEnd) -> Truncation:
+        """How the follower truncates after the leader's response (KIP-279, getOffsetTruncationState)."""
         log = replica.log
-        if end == UNDEFINED:
-            return min(replica.hw, log.end), True
-        own_epoch, own_end = log.end_of_epoch(epoch)
-        if own_end == UNDEFINED:
-            return min(end, log.end), True
-        if own_epoch != epoch:
+        if found.end == UNDEFINED:
+            return Truncation(min(replica.hw, log.end), is_final=True)
+        own = log.end_of_epoch(found.epoch)
+        if own.end == UNDEFINED:
+            return Truncation(min(found.end, log.end), is_final=True)
+        if own.epoch != found.epoch:
             # This log lacks the leader's epoch: truncate to the end of an older one, and request that one's end.
-            return min(own_end, log.end), False
-        return min(end, own_end, log.end), True
+            return Truncation(min(own.end, log.end), is_final=False)
+        return Truncation(min(found.end, own.end, log.end), is_final=True)
 
     # --- fencing
 

@@ -75,10 +75,9 @@ def truncated(variant: str, follower: ReplicaLog, leader: ReplicaLog) -> Replica
     replica = Replica(1, 0, rules, Config())
     replica.log = follower
     for _ in range(10):
-        epoch, end = rules.end_offset_for_epoch(leader, follower.last_epoch)
-        cut, done = rules.truncation_for(replica, epoch, end)
-        follower.truncate(cut)
-        if done:
+        truncation = rules.truncation_for(replica, rules.end_offset_for_epoch(leader, follower.last_epoch))
+        follower.truncate(truncation.offset)
+        if truncation.is_final:
             return follower
     raise AssertionError("the follower requests for ever")
 

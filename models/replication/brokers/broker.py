@@ -26,7 +26,7 @@ from ..requests import (
     ProduceRequest,
     Request,
 )
-from ..rules import Rules
+from ..rules import Rules, Vote
 from ..storage.compaction import Cleaner
 from .deletes import DeleteHandler
 from .disk import Disk
@@ -253,7 +253,7 @@ class Broker:
         """Apply leaders, epochs and ISRs (leadership.py)."""
         self.leadership.apply(request)
 
-    def vote(self, partition: int, epoch: int) -> tuple[int, int] | None:
+    def vote(self, partition: int, epoch: int) -> Vote | None:
         """The state of a replica's log for a vote (leadership.py)."""
         return self.leadership.vote(partition, epoch)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..ports import Controller
 from .part import BrokerPart
-from .replica import Replica
+from .replica import DelayedDelete, Replica
 
 
 @dataclass(slots=True, eq=False)
@@ -25,7 +25,7 @@ class DeleteHandler(BrokerPart):
             return
         target = min(offset, replica.hw)
         replica.log.advance_start(target)
-        replica.deletes.append((target, self._process.loop.now + self._config.request_timeout))
+        replica.deletes.append(DelayedDelete(target, self._process.loop.now + self._config.request_timeout))
         self.complete(replica)
 
     def low_watermark(self, replica: Replica) -> int:
@@ -36,14 +36,16 @@ class DeleteHandler(BrokerPart):
     def complete(self, replica: Replica) -> None:
         """A log start moved: complete the requests that the low watermark reached."""
         low = self.low_watermark(replica)
-        for target, _ in [entry for entry in replica.deletes if entry[0] <= low]:
-            self._process.report("records-deleted", replica.partition, target, low)
-        replica.deletes = [entry for entry in replica.deletes if entry[0] > low]
+        for delete in replica.deletes:
+            if delete.required <= low:
+                self._process.report("records-deleted", replica.partition, delete.required, low)
+        replica.deletes = [delete for delete in replica.deletes if delete.required > low]
 
     def expire(self, replica: Replica, now: int) -> None:
         """Complete requests if a replica stopped, and time out the others after request.timeout.ms."""
         self.complete(replica)
-        for target, deadline in list(replica.deletes):
-            if now >= deadline:
-                self._process.report("delete-timed-out", replica.partition, target, self.low_watermark(replica))
-        replica.deletes = [entry for entry in replica.deletes if now < entry[1]]
+        for delete in replica.deletes:
+            if now >= delete.deadline:
+                low = self.low_watermark(replica)
+                self._process.report("delete-timed-out", replica.partition, delete.required, low)
+        replica.deletes = [delete for delete in replica.deletes if now < delete.deadline]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from ..config import FetchLimits
 from ..requests import (
     NONE,
     NOT_AVAILABLE,
@@ -53,10 +54,10 @@ class FetchHandler(BrokerPart):
             return
         urgent = self._read_all(request)
         for part, result in zip(request.parts, request.results, strict=True):
-            if result[1]:
+            if result.error:
                 continue
-            replica = self._manager.replicas[part[0]]
-            if replica.record_fetch(follower, part[1], part[4], self._process.wall_clock()) is None:
+            replica = self._manager.replicas[part.partition]
+            if replica.record_fetch(follower, part.offset, part.start, self._process.wall_clock()) is None:
                 continue
             if replica.deletes:
                 self._complete_deletes(replica)
@@ -75,7 +76,7 @@ class FetchHandler(BrokerPart):
             return
         request.deadline = self._process.loop.now + self._config.fetch_wait_max
         for part in request.parts:
-            self._parked_consumers.setdefault(part[0], []).append(request)
+            self._parked_consumers.setdefault(part.partition, []).append(request)
 
     def _read_all(self, request: FetchRequest) -> bool:
         """Fill in the response from the log; returns whether it has records or errors."""
@@ -85,7 +86,7 @@ class FetchHandler(BrokerPart):
             request.used_bytes = 0
         for part in request.parts:
             result = self._read(part, request)
-            if result[1] or result[2]:
+            if result.error or result.batches:
                 urgent = True
             results.append(result)
         request.results = results
@@ -97,24 +98,24 @@ class FetchHandler(BrokerPart):
         replica = self._manager.replicas.get(partition)
         rules = self._rules
         if replica is None:
-            return (partition, NOT_LEADER, [], -1, -1, -1)
+            return FetchResult(partition, NOT_LEADER, [])
         leads = replica.leader == replica.broker
         if not leads and (follower >= 0 or not rules.era.reads_followers):
-            return (partition, NOT_LEADER, [], -1, -1, -1)
+            return FetchResult(partition, NOT_LEADER, [])
         error = rules.check_epoch(replica, epoch) if epoch >= 0 else NONE
         log = replica.log
         if error:
-            return (partition, error, [], -1, -1, -1)
+            return FetchResult(partition, error, [])
         if follower < 0 and last_epoch >= 0 and rules.era.consumers_validate:
             # Check epochs first: beyond the leader's end the logs diverge, so the error is truncation, not
             # OFFSET_OUT_OF_RANGE (KIP-320). Simplification: each fetch validates the position, not a separate request.
-            found, end = log.end_of_epoch(last_epoch)
-            if 0 <= end < offset:
-                return (partition, TRUNCATED, [], end, log.start, found)
+            found = log.end_of_epoch(last_epoch)
+            if 0 <= found.end < offset:
+                return FetchResult(partition, TRUNCATED, [], diverging=found)
         if offset > log.end or offset < log.start:
             if not leads and offset > log.end:
-                return (partition, NOT_AVAILABLE, [], -1, -1, -1)
-            return (partition, OUT_OF_RANGE, [], log.end, log.start, -1)
+                return FetchResult(partition, NOT_AVAILABLE, [])
+            return FetchResult(partition, OUT_OF_RANGE, [], start=log.start, log_end=log.end)
         below = log.end if follower >= 0 else replica.hw
         aborted = request.aborted
         if aborted is not None:
@@ -123,16 +124,16 @@ class FetchHandler(BrokerPart):
         if self._quota.is_set and batches and follower >= 0 and follower not in replica.isr:
             batches = self._within_quota(partition, batches)
         if batches and request.max_bytes is not None:
-            batches = self._within_bytes(request, partition, batches, *request.max_bytes)
+            batches = self._within_bytes(request, partition, batches, request.max_bytes)
         if aborted is not None and batches:
             aborted[partition] = log.transactions.aborted_between(offset, batches[-1].end)
-        return (partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
+        return FetchResult(partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
 
     def _within_bytes(
-        self, request: FetchRequest, partition: int, batches: list[Batch], most: int, of_partition: int
+        self, request: FetchRequest, partition: int, batches: list[Batch], max_bytes: FetchLimits
     ) -> list[Batch]:
         """The batches that fit. The first one of a response is returned even if it does not (KIP-74)."""
-        limit = min(of_partition, most - request.used_bytes)
+        limit = min(max_bytes.partition, max_bytes.response - request.used_bytes)
         found: list[Batch] = []
         size = 0
         for batch in batches:
@@ -197,7 +198,7 @@ class FetchHandler(BrokerPart):
 
     def _unpark(self, request: FetchRequest) -> None:
         for part in request.parts:
-            waiting = self._parked_consumers.get(part[0])
+            waiting = self._parked_consumers.get(part.partition)
             if waiting and request in waiting:
                 waiting.remove(request)
 

@@ -16,6 +16,7 @@ from ..ports import Inboxes
 from ..requests import (
     NONE,
     OUT_OF_RANGE,
+    EpochLookup,
     EpochRequest,
     FetchPart,
     FetchRequest,
@@ -136,8 +137,9 @@ class Fetcher(BrokerPart):
 
     def _epoch_request(self, now: int) -> EpochRequest:
         node, replicas = self._process.id, self._manager.replicas
-        parts = [(partition, replicas[partition].epoch, epoch) for partition, epoch in self.epochs_to_request.items()]
-        return EpochRequest(node, self.leader, now, self.on_epochs, self.on_closed, self.connection, parts)
+        requested = self.epochs_to_request.items()
+        lookups = [EpochLookup(partition, replicas[partition].epoch, epoch) for partition, epoch in requested]
+        return EpochRequest(node, self.leader, now, self.on_epochs, self.on_closed, self.connection, lookups)
 
     def _fetch_request(self, now: int) -> FetchRequest | None:
         """The next fetch; None if the quota leaves no partition to fetch."""
@@ -149,7 +151,7 @@ class Fetcher(BrokerPart):
                 continue
             replica = self._manager.replicas[partition]
             log = replica.log
-            parts.append((partition, log.end, replica.epoch, log.last_epoch, log.start))
+            parts.append(FetchPart(partition, log.end, replica.epoch, log.last_epoch, log.start))
         if not parts:
             return None
         callbacks = self.on_fetched, self.on_closed
@@ -186,17 +188,17 @@ class Fetcher(BrokerPart):
             return
         self.request = None
         failed = False
-        for partition, error, epoch, end in request.results:
+        for partition, error, found in request.results:
             if partition not in self.epochs_to_request:
                 continue
             replica = self._manager.replicas[partition]
             if error:
                 failed = True
                 continue
-            offset, final = self._rules.truncation_for(replica, epoch, end)
-            reason = "epoch" if end >= 0 else "high-watermark"
-            self._disk.truncate(replica, offset, reason, (epoch, end))
-            if final:
+            truncation = self._rules.truncation_for(replica, found)
+            reason = "epoch" if found.end >= 0 else "high-watermark"
+            self._disk.truncate(replica, truncation.offset, reason, found)
+            if truncation.is_final:
                 self._start_fetching(replica)
             else:
                 self.epochs_to_request[partition] = replica.log.last_epoch
@@ -212,16 +214,16 @@ class Fetcher(BrokerPart):
         self.request = None
         failed = False
         for result in request.results:
-            if result[0] not in self.fetching:
+            if result.partition not in self.fetching:
                 continue  # it has another leader by now
-            if result[1]:
+            if result.error:
                 failed = self._handle_error(result) or failed
             else:
                 self._append(result)
-                if result[2] and request.max_bytes is not None:
+                if result.batches and request.max_bytes is not None:
                     # The others get their turn first (PartitionStates.updateAndMoveToEnd).
-                    self.fetching.remove(result[0])
-                    self.fetching.append(result[0])
+                    self.fetching.remove(result.partition)
+                    self.fetching.append(result.partition)
         if self.closed:
             return
         if failed:
@@ -230,7 +232,7 @@ class Fetcher(BrokerPart):
             self.step()
 
     def _append(self, result: FetchResult) -> None:
-        partition, _, batches, mark, start, epoch_start = result
+        partition, batches, mark = result.partition, result.batches, result.hw
         replica = self._manager.replicas[partition]
         log = replica.log
         if batches:
@@ -245,9 +247,9 @@ class Fetcher(BrokerPart):
             self._manager.after_append(replica)
         if self._quota.is_set and self._quota.throttles(partition):
             self._count_traffic(partition, batches, log.end >= mark)
-        if start > log.start:
-            log.advance_start(start)
-        if replica.log_view != replica.epoch and log.end >= epoch_start:
+        if result.start > log.start:
+            log.advance_start(result.start)
+        if replica.log_view != replica.epoch and log.end >= result.epoch_start:
             replica.log_view = replica.epoch
         new = mark if mark < log.end else log.end
         if new != replica.hw:
@@ -263,11 +265,11 @@ class Fetcher(BrokerPart):
 
     def _handle_error(self, result: FetchResult) -> bool:
         """Handle an error of one partition; returns whether to back off."""
-        partition, error, _, _, start, _ = result
-        replica = self._manager.replicas[partition]
-        self._process.report("fetch-error", partition, self.leader, error, replica.log.end)
+        error, start = result.error, result.start
+        replica = self._manager.replicas[result.partition]
+        self._process.report("fetch-error", result.partition, self.leader, error, replica.log.end)
         if error == OUT_OF_RANGE:
-            end = result[3]  # the leader's log end. Simplification: it comes with the error, not by ListOffsets
+            end = result.log_end  # Simplification: it comes with the error, not by ListOffsets
             if end < replica.log.end:
                 # Old brokers with unclean elections disabled halted here; simplification: they truncate.
                 self._disk.truncate(replica, end, "out-of-range", (end,))

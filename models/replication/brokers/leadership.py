@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..events import Followed, Led
 from ..partition_state import ABSENT, NO_LEADER, LeaderAndIsr, PartitionState
+from ..rules import Vote
 from .disk import Disk
 from .fetch import FetchHandler
 from .fetcher import FetcherManager
@@ -118,13 +119,13 @@ class Leadership(BrokerPart):
         self._on_leader(replica, state)
         self._manager.advance(replica)
 
-    def vote(self, partition: int, epoch: int) -> tuple[int, int] | None:
+    def vote(self, partition: int, epoch: int) -> Vote | None:
         """The state of a replica's log for a vote. After voting it does not follow leaders of epochs before `epoch`."""
         replica = self._manager.replicas.get(partition)
         if replica is None or replica.epoch >= epoch:
             return None
         self._fetchers.stop(partition)
-        return replica.log_view, replica.log.end
+        return Vote(replica.log_view, replica.log.end)
 
 
 def _followed(replica: Replica, state: PartitionState, previous: tuple[int, int]) -> Followed:

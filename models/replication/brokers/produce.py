@@ -13,11 +13,21 @@ from dataclasses import dataclass, field
 from ..config import NEVER
 from ..ledger import Ledger
 from ..producer_batch import ProducerBatch
-from ..requests import DUPLICATE, NONE, NOT_LEADER, OUT_OF_ORDER, TIMED_OUT, TOO_LARGE, Callback, ProduceRequest
+from ..requests import (
+    DUPLICATE,
+    NONE,
+    NOT_LEADER,
+    OUT_OF_ORDER,
+    TIMED_OUT,
+    TOO_LARGE,
+    BatchResult,
+    Callback,
+    ProduceRequest,
+)
 from ..sizes import RecordSizes, sizes
 from .disk import Disk
 from .part import BrokerPart
-from .replica import Replica
+from .replica import DelayedProduce, Replica
 from .request_threads import Handler, RequestThreads
 from .verification import Verifier
 
@@ -90,18 +100,18 @@ class ProduceHandler(BrokerPart):
         for index, batch in enumerate(request.batches):
             replica = replicas.get(batch.partition)
             if replica is None or replica.leader != replica.broker:
-                self._decide(request, index, NOT_LEADER, -1)
+                self._decide(request, index, NOT_LEADER)
                 continue
             if verifier is not None and (error := verifier.error(request, index)):
-                self._decide(request, index, error, -1)
+                self._decide(request, index, error)
                 continue
             if limit < NEVER and self._is_larger(batch, limit):
-                self._decide(request, index, TOO_LARGE, -1)
+                self._decide(request, index, TOO_LARGE)
                 continue
             error, base = replica.append(batch, acks, self._next_uid())
             if error == OUT_OF_ORDER:
                 state = replica.log.producers[batch.pid]
-                last = state.recent[-1][1] if state.recent else -1
+                last = state.recent[-1].last_sequence if state.recent else -1
                 process.report("out-of-order", batch.partition, batch.pid, replica.log.end, batch.sequence, last)
             if error and error != DUPLICATE:
                 self._decide(request, index, error, base)
@@ -112,7 +122,7 @@ class ProduceHandler(BrokerPart):
             if acks != -1 or replica.hw >= base + batch.count:
                 self._decide(request, index, NONE, base)
             else:
-                replica.purgatory.append((base + batch.count, request, index, base))
+                replica.purgatory.append(DelayedProduce(base + batch.count, request, index, base))
                 waits = True
         if not waits:
             self._respond(request)
@@ -125,28 +135,26 @@ class ProduceHandler(BrokerPart):
     def complete(self, replica: Replica) -> None:
         """The high watermark moved: respond to requests for batches below it."""
         mark, purgatory = replica.hw, replica.purgatory
-        while purgatory and purgatory[0][0] <= mark:
-            _, request, index, base = purgatory.popleft()
-            self._settle(request, index, replica.error_of_committed(), base)
+        while purgatory and purgatory[0].required <= mark:
+            delayed = purgatory.popleft()
+            self._complete(delayed, replica.error_of_committed(), delayed.base)
 
     def expire(self, replica: Replica, now: int) -> None:
         """Give up on batches that were not replicated within request.timeout.ms."""
         purgatory = replica.purgatory
-        while purgatory and now >= purgatory[0][1].deadline:
-            _, request, index, _ = purgatory.popleft()
-            self._settle(request, index, TIMED_OUT, -1)
+        while purgatory and now >= purgatory[0].request.deadline:
+            self._complete(purgatory.popleft(), TIMED_OUT)
 
     def resign(self, replica: Replica) -> None:
         """The replica no longer leads: fail the batches that wait for its high watermark."""
         while replica.purgatory:
-            _, request, index, _ = replica.purgatory.popleft()
-            self._settle(request, index, NOT_LEADER, -1)
+            self._complete(replica.purgatory.popleft(), NOT_LEADER)
 
     def empty_purgatories(self) -> Iterator[ProduceRequest]:
         """Empty the purgatories; yields a request once for each of its waiting batches."""
         for replica in self._manager.replicas.values():
-            for _, request, _, _ in replica.purgatory:
-                yield request
+            for delayed in replica.purgatory:
+                yield delayed.request
             replica.purgatory.clear()
 
     def queued(self) -> Iterator[ProduceRequest]:
@@ -156,19 +164,20 @@ class ProduceHandler(BrokerPart):
         if self.verifier is not None:
             yield from self.verifier.waiting()
 
-    def _decide(self, request: ProduceRequest, index: int, error: str, base: int) -> None:
-        request.results[index] = (error, base)
+    def _decide(self, request: ProduceRequest, index: int, error: str, base: int = -1) -> None:
+        request.results[index] = BatchResult(error, base)
         request.undecided -= 1
 
-    def _settle(self, request: ProduceRequest, index: int, error: str, base: int) -> None:
+    def _complete(self, delayed: DelayedProduce, error: str, base: int = -1) -> None:
         """Decide one batch of a waiting request; respond when all are decided."""
-        self._decide(request, index, error, base)
+        request = delayed.request
+        self._decide(request, delayed.index, error, base)
         if request.undecided == 0:
             self._respond(request)
 
     def _respond(self, request: ProduceRequest) -> None:
         if request.acks == 0:
-            if any(error for error, _ in request.results):
+            if any(result.error for result in request.results):
                 # The producer expects no response. The closed connection makes it refresh its metadata
                 # (KafkaApis.handleProduceRequest).
                 assert request.connection is not None

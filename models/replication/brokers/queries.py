@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..partition_state import ABSENT, PartitionState
-from ..requests import NONE, NOT_LEADER, ApiVersionsRequest, EpochRequest, MetadataRequest, OffsetsRequest
+from ..requests import (
+    NOT_LEADER,
+    ApiVersionsRequest,
+    EpochRequest,
+    EpochResult,
+    MetadataRequest,
+    OffsetRange,
+    OffsetsRequest,
+    PartitionLeader,
+)
+from ..storage.replica_log import UNDEFINED_END
 from .part import BrokerPart
 
 
@@ -19,17 +29,13 @@ class QueryHandler(BrokerPart):
         """OffsetsForLeaderEpoch."""
         if request.closed:
             return
-        for partition, current, epoch in request.parts:
-            replica = self._manager.leader(partition)
-            if replica is None:
-                request.results.append((partition, NOT_LEADER, -1, -1))
-                continue
-            error = self._rules.check_epoch(replica, current)
-            if error:
-                request.results.append((partition, error, -1, -1))
-                continue
-            found, end = self._rules.end_offset_for_epoch(replica.log, epoch)
-            request.results.append((partition, NONE, found, end))
+        for lookup in request.lookups:
+            replica = self._manager.leader(lookup.partition)
+            error = NOT_LEADER if replica is None else self._rules.check_epoch(replica, lookup.current_epoch)
+            found = UNDEFINED_END
+            if replica is not None and not error:
+                found = self._rules.end_offset_for_epoch(replica.log, lookup.epoch)
+            request.results.append(EpochResult(lookup.partition, error, found))
         self._reply(request)
 
     def handle_metadata(self, request: MetadataRequest) -> None:
@@ -37,14 +43,14 @@ class QueryHandler(BrokerPart):
         known = [self._metadata.get(partition) for partition in range(self._config.logs)]
         if any(known):
             states = [state or ABSENT for state in known]
-            request.leaders = [(state.leader, state.epoch, state.isr) for state in states]
+            request.leaders = [PartitionLeader(state.leader, state.epoch, state.isr) for state in states]
         self._reply(request)
 
     def handle_offsets(self, request: OffsetsRequest) -> None:
         """ListOffsets."""
         hides = self._rules.era.hides_lagging_high_watermark
         request.offsets = {
-            partition: (replica.log.start, -1 if hides and replica.hw < replica.epoch_start else replica.hw)
+            partition: OffsetRange(replica.log.start, -1 if hides and replica.hw < replica.epoch_start else replica.hw)
             for partition, replica in self._manager.replicas.items()
             if replica.is_leader
         }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..config import Config
 from ..partition_state import NO_LEADER, PartitionState
@@ -20,6 +21,7 @@ from ..requests import (
     OLD_PRODUCER,
     OUT_OF_ORDER,
     AlterIsrRequest,
+    BatchResult,
     ProduceRequest,
 )
 from ..rules import Rules
@@ -36,6 +38,22 @@ class FollowerProgress:
     start: int = 0  # its log start offset
     fetch_time: int = 0
     fetch_leo: int = -1  # the leader's own end at that fetch
+
+
+class DelayedProduce(NamedTuple):
+    """A batch of a produce request with acks=all that waits for the high watermark."""
+
+    required: int  # the high watermark that it waits for
+    request: ProduceRequest
+    index: int  # of the batch in the request
+    base: int  # its first offset
+
+
+class DelayedDelete(NamedTuple):
+    """A DeleteRecords request that waits for the low watermark."""
+
+    required: int  # the low watermark that it waits for
+    deadline: int
 
 
 class Replica:
@@ -60,9 +78,8 @@ class Replica:
         self.last_isr_change = 0
         self.followers: dict[int, FollowerProgress] = {}
         self.maximal_isr: tuple[FollowerProgress, ...] = ()  # the followers that the high watermark waits for
-        self.deletes: list[tuple[int, int]] = []  # DeleteRecords that wait: (offset, deadline)
-        # produce requests with acks=all: (offset to reach, request, index of its batch, base offset)
-        self.purgatory: deque[tuple[int, ProduceRequest, int, int]] = deque()
+        self.deletes: list[DelayedDelete] = []
+        self.purgatory: deque[DelayedProduce] = deque()
 
     @property
     def is_leader(self) -> bool:
@@ -125,36 +142,39 @@ class Replica:
 
     # --- writes
 
-    def append(self, batch: ProducerBatch, acks: int, uid: int) -> tuple[str, int]:
-        """Append a producer's batch as leader: (error, base offset)."""
+    def append(self, batch: ProducerBatch, acks: int, uid: int) -> BatchResult:
+        """Append a producer's batch as leader."""
         if acks == -1 and not self.rules.has_enough_replicas(self):
-            return NOT_ENOUGH, -1
+            return BatchResult(NOT_ENOUGH, -1)
         log = self.log
         if batch.pid >= 0:
-            error, base = self._check_sequence(batch)
-            if error:
-                return error, base
+            refusal = self._check_sequence(batch)
+            if refusal is not None:
+                return refusal
         base = log.end
         epoch = self.epoch if self.rules.era.epochs_in_log else -1
         own = (batch.pid, batch.producer_epoch, batch.sequence)
         log.append(Batch(base, base + batch.count, batch.producer, batch.first, epoch, batch.created, uid, *own))
-        return NONE, base
+        return BatchResult(NONE, base)
 
-    def _check_sequence(self, batch: ProducerBatch) -> tuple[str, int]:
-        """Idempotence: ProducerStateManager's checks. Since 2.5 an unknown producer may begin anywhere."""
+    def _check_sequence(self, batch: ProducerBatch) -> BatchResult | None:
+        """The refusal of an idempotent producer's batch; None if it may be appended (ProducerStateManager's checks).
+
+        Since 2.5 an unknown producer may begin with any sequence number. A marker has -2 or less.
+        """
         state = self.log.producers.get(batch.pid)
         if state is None:
-            return NONE, -1
+            return None
         if batch.producer_epoch < state.epoch:
-            return OLD_PRODUCER, -1
+            return BatchResult(OLD_PRODUCER, -1)
         if batch.producer_epoch > state.epoch:
-            return (NONE, -1) if batch.sequence <= 0 else (OUT_OF_ORDER, -1)  # -2 and below: a marker
+            return None if batch.sequence <= 0 else BatchResult(OUT_OF_ORDER, -1)
         last = batch.sequence + batch.count - 1
-        for first, end, base in state.recent:
-            if first == batch.sequence and end == last:
-                return DUPLICATE, base
-        expected = state.recent[-1][1] + 1 if state.recent else 0
-        return (NONE, -1) if batch.sequence == expected or batch.sequence < 0 else (OUT_OF_ORDER, -1)
+        for recent in state.recent:
+            if recent.first_sequence == batch.sequence and recent.last_sequence == last:
+                return BatchResult(DUPLICATE, recent.base)
+        expected = state.recent[-1].last_sequence + 1 if state.recent else 0
+        return None if batch.sequence == expected or batch.sequence < 0 else BatchResult(OUT_OF_ORDER, -1)
 
     def advance_high_watermark(self) -> bool:
         """Advance the leader's high watermark if possible; returns whether it moved."""

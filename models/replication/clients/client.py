@@ -12,7 +12,7 @@ from ..ledger import Ledger
 from ..network import Connection, Network
 from ..partition_state import NO_LEADER
 from ..ports import EventHead, History, Inboxes
-from ..requests import Callback, MetadataRequest, Request
+from ..requests import Callback, MetadataRequest, PartitionLeader, Request
 from ..rules import Rules
 
 METADATA_TIMEOUT = 2 * SECOND  # then the request goes to another broker
@@ -35,7 +35,7 @@ class ClientParts:
 
 
 class Client:
-    """Has (leader, leader epoch, ISR) of each partition, and refreshes them when a broker refuses a request."""
+    """Has the leader of each partition, and refreshes it when a broker refuses a request."""
 
     def __init__(self, node: int, name: str, parts: ClientParts) -> None:
         self.node = node
@@ -48,7 +48,7 @@ class Client:
         self._ledger = parts.ledger
         self._history = parts.history
         self._broker_ids = tuple(parts.inboxes)
-        self.leaders: list[tuple[int, int, tuple[int, ...]]] = [(NO_LEADER, -1, ())] * parts.config.logs
+        self.leaders = [PartitionLeader(NO_LEADER, -1, ())] * parts.config.logs  # by partition
         self.connections = {broker: Connection(node) for broker in self._broker_ids}
         self._refresh: MetadataRequest | None = None  # the request in flight
         self._next_broker = node
@@ -106,7 +106,7 @@ class Client:
         self.metadata_at = self.loop.now
         for partition, new in enumerate(request.leaders):
             known = self.leaders[partition]
-            if new[1] >= known[1] or not self._rules.era.epochs_in_log:
+            if new.epoch >= known.epoch or not self._rules.era.epochs_in_log:
                 self.leaders[partition] = new
         self.on_leaders()
 
@@ -115,4 +115,4 @@ class Client:
 
     def count_partitions(self, most: int) -> int:
         """How many of the topic's first partitions exist by the known metadata; `most` are the topic's."""
-        return sum(epoch >= 0 for _, epoch, _ in self.leaders[:most])
+        return sum(known.epoch >= 0 for known in self.leaders[:most])

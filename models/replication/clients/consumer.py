@@ -14,7 +14,17 @@ from ..config import MS, SECOND
 from ..coordinators.offsets import OffsetCoordinator
 from ..partition_state import NO_LEADER
 from ..ports import Records
-from ..requests import NOT_AVAILABLE, OUT_OF_RANGE, TRUNCATED, FetchPart, FetchRequest, OffsetsRequest, Request
+from ..requests import (
+    NOT_AVAILABLE,
+    OUT_OF_RANGE,
+    TRUNCATED,
+    FetchPart,
+    FetchRequest,
+    OffsetRange,
+    OffsetsRequest,
+    PartitionLeader,
+    Request,
+)
 from ..storage.batches import Batch
 from ..storage.transactions import readable
 from .client import Client, ClientParts
@@ -95,14 +105,14 @@ class Consumer(Client):
         self.position[partition], self.last_epoch[partition] = offset or 0, epoch
         if offset is None:
             self._reset.append(partition)
-        if epoch > self.leaders[partition][1]:
-            self.leaders[partition] = (NO_LEADER, epoch, ())
+        if epoch > self.leaders[partition].epoch:
+            self.leaders[partition] = PartitionLeader(NO_LEADER, epoch, ())
             self.refresh()
         return offset
 
-    def has_caught_up(self, ranges: Sequence[tuple[int, int] | None]) -> bool:
-        """Whether it is at the ends of these logs (start, end; None: no leader), or dead."""
-        return not self.alive or all(r is not None and self.position[p] >= r[1] for p, r in enumerate(ranges))
+    def has_caught_up(self, ranges: Sequence[OffsetRange | None]) -> bool:
+        """Whether it is at the ends of these logs (None: no leader), or dead."""
+        return not self.alive or all(r is not None and self.position[p] >= r.end for p, r in enumerate(ranges))
 
     def crash(self, reason: str = KILLED) -> None:
         """The process dies."""
@@ -248,7 +258,7 @@ class Consumer(Client):
             if source in self._fetching:
                 continue
             known = epoch if rules.era.consumers_validate else -1
-            part = (partition, self.position[partition], known, self.last_epoch[partition], 0)
+            part = FetchPart(partition, self.position[partition], known, self.last_epoch[partition], 0)
             wanted.setdefault(source, []).append(part)
         for source in sorted(wanted):
             aborted: dict[int, Any] | None = {} if self.committed else None
@@ -262,17 +272,17 @@ class Consumer(Client):
         del self._fetching[request.broker]
         failed = False
         for index, result in enumerate(request.results):
-            partition, error, batches, offset, _, epoch = result
-            if request.parts[index][1] != self.position[partition] or partition in self._buffer:
+            partition, error, batches = result.partition, result.error, result.batches
+            if request.parts[index].offset != self.position[partition] or partition in self._buffer:
                 continue
             if partition not in self.assigned:
                 continue  # it was taken away meanwhile
             if error == TRUNCATED:
                 # The 4.x client silently goes back to where the logs diverge, and continues with the epoch that the
                 # leader found (SubscriptionState.maybeCompleteValidation).
-                self._ledger.on_reset(self.name, partition, self.position[partition], offset)
-                self.position[partition] = offset
-                self.last_epoch[partition] = epoch
+                self._ledger.on_reset(self.name, partition, self.position[partition], result.diverging.end)
+                self.position[partition] = result.diverging.end
+                self.last_epoch[partition] = result.diverging.epoch
             elif error == OUT_OF_RANGE:
                 if partition not in self._reset:
                     self._reset.append(partition)
@@ -319,7 +329,7 @@ class Consumer(Client):
         """Request the offsets of one leader's partitions (auto.offset.reset)."""
         if self._listing is not None:
             return
-        leader = self.leaders[self._reset[0]][0]
+        leader = self.leaders[self._reset[0]].leader
         if leader == NO_LEADER:
             self.refresh()
             return
@@ -331,7 +341,7 @@ class Consumer(Client):
             return
         self._listing = None
         latest = self.config.offset_reset == "latest" and not self.goal
-        targets = {p: end if latest else start for p, (start, end) in request.offsets.items()}
+        targets = {p: known.end if latest else known.start for p, known in request.offsets.items()}
         if not any(targets.get(partition, -1) >= 0 for partition in self._reset):
             self._retry_at = self.loop.now + self.config.retry_backoff
             self.refresh()

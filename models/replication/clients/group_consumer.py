@@ -250,7 +250,7 @@ class GroupConsumer(MemberProcess):
         self._request = self._sent(kind, self._on_response, **content)
 
     def _sent(self, kind: str, reply: Callable[[Any], None], **content: Any) -> GroupRequest | None:
-        leader = self.leaders[self.config.group_log][0]
+        leader = self.leaders[self.config.group_log].leader
         if leader == NO_LEADER:
             self.refresh()
             return None

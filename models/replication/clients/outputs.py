@@ -88,7 +88,7 @@ class TransactionalOutput(TransactionalProducer):
 
     def _send_offsets(self) -> None:
         """TxnOffsetCommit to the group's coordinator. Before KIP-447 it does not name the member."""
-        leader, work = self.leaders[self.config.group_log][0], self._work
+        leader, work = self.leaders[self.config.group_log].leader, self._work
         assert work is not None
         if leader == NO_LEADER:
             self.refresh()

@@ -134,7 +134,7 @@ class Producer(Client):
             ready: list[ProducerBatch] = []
             broker, size = NO_LEADER, 0
             for partition in self._targets:
-                leader = self.leaders[partition][0]
+                leader = self.leaders[partition].leader
                 if leader in blocked or (broker != NO_LEADER and leader != broker):
                     continue
                 batch = self._ready(partition)
@@ -395,6 +395,6 @@ class Producer(Client):
                 if now >= batch.created + config.delivery_timeout and not batch.done:
                     batch.ambiguous = True
                     self._give_up(batch, "TIMED_OUT")
-            if queue and self.leaders[partition][0] == NO_LEADER:
+            if queue and self.leaders[partition].leader == NO_LEADER:
                 self.refresh()
         self._drain(None)

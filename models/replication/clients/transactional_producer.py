@@ -189,7 +189,7 @@ class TransactionalProducer(Producer):
                 self._finish()
 
     def _send_request(self, kind: str, **content: Any) -> None:
-        leader = self.leaders[self.config.transaction_log][0]
+        leader = self.leaders[self.config.transaction_log].leader
         if leader == NO_LEADER:
             self.refresh()
             self._step_later(self.config.retry_backoff)

@@ -18,7 +18,7 @@ from ..network import FIRST_CONTROLLER, QUORUM, Network
 from ..partition_state import ABSENT, PartitionState
 from ..ports import OnStored
 from ..requests import AlterIsrRequest
-from ..rules import Rules, VoteOf
+from ..rules import Rules, Vote, VoteOf
 from .controller import Controller
 
 TICK = 100 * MS
@@ -347,7 +347,7 @@ class Quorum:
         A broker that votes stops following the old leader. Simplification: the vote takes no time.
         """
 
-        def vote(broker: int) -> tuple[int, int] | None:
+        def vote(broker: int) -> Vote | None:
             node = self._brokers[broker]
             if not self._is_connected(broker) or not node.is_responsive():
                 return None

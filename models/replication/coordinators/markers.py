@@ -46,7 +46,7 @@ class MarkerHandler(BrokerPart):
 
             def written(response: ProduceRequest) -> None:
                 if incarnation == self._process.incarnation and not self._process.defer(written, response):
-                    error = response.results[0][0]
+                    error = response.results[0].error
                     if not error:
                         self._written(request)
                     self._respond(request, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .batches import Batch, Batches
 from .transactions import FIRST_TRANSACTIONAL, LogTransactions
@@ -10,18 +11,43 @@ from .transactions import FIRST_TRANSACTIONAL, LogTransactions
 UNDEFINED = -1  # Kafka's UNDEFINED_EPOCH and UNDEFINED_EPOCH_OFFSET
 
 
+class EpochStart(NamedTuple):
+    """An entry of the leader epoch cache: a leader epoch, and the offset at which it begins."""
+
+    epoch: int
+    start: int
+
+
+class EpochEnd(NamedTuple):
+    """The leader epoch that was found for a requested one, and its end offset; both are UNDEFINED if none was."""
+
+    epoch: int
+    end: int
+
+
+UNDEFINED_END = EpochEnd(UNDEFINED, UNDEFINED)
+
+
+class RecentBatch(NamedTuple):
+    """A batch of an idempotent producer, for the detection of duplicates."""
+
+    first_sequence: int
+    last_sequence: int
+    base: int  # its first offset
+
+
 @dataclass(slots=True)
 class ProducerState:
     """A broker's state of an idempotent producer in one partition: its epoch and its last five batches."""
 
     epoch: int
-    recent: list[tuple[int, int, int]] = field(default_factory=list)  # first sequence, last sequence, base offset
+    recent: list[RecentBatch] = field(default_factory=list)
 
     def add(self, batch: Batch) -> None:
         """Add an appended batch. A new producer epoch drops the earlier ones."""
         self.fence(batch.producer_epoch)
         last = batch.sequence + batch.count - 1
-        self.recent.append((batch.sequence, last, batch.base))
+        self.recent.append(RecentBatch(batch.sequence, last, batch.base))
         if len(self.recent) > 5:  # ProducerStateEntry.NUM_BATCHES_TO_RETAIN
             del self.recent[0]
 
@@ -46,7 +72,7 @@ class ReplicaLog(Batches):
         self.end = 0
         self.flushed = 0
         self.recovery_point = 0
-        self.epochs: list[tuple[int, int]] = []  # (epoch, start offset), both increasing
+        self.epochs: list[EpochStart] = []  # both increase
         self.producers: dict[int, ProducerState] = {}
         self.transactions = LogTransactions()
         self.cleaned = 0  # the end of what the cleaner has passed (cleaner-offset-checkpoint)
@@ -56,7 +82,7 @@ class ReplicaLog(Batches):
         """Add a batch that begins at the log's end."""
         Batches.append(self, batch)
         self.end = batch.end
-        if not self.epochs or self.epochs[-1][0] < batch.epoch:
+        if not self.epochs or self.epochs[-1].epoch < batch.epoch:
             self.assign_epoch(batch.epoch, batch.base)
         if batch.pid >= 0:
             self._remember(batch)
@@ -75,15 +101,15 @@ class ReplicaLog(Batches):
     def assign_epoch(self, epoch: int, offset: int) -> None:
         """Record that `epoch` begins at `offset` (LeaderEpochFileCache.assign); later entries are dropped."""
         epochs = self.epochs
-        while epochs and epochs[-1][0] < epoch and epochs[-1][1] >= offset:
+        while epochs and epochs[-1].epoch < epoch and epochs[-1].start >= offset:
             epochs.pop()
-        if not epochs or epochs[-1][0] < epoch:
-            epochs.append((epoch, offset))
+        if not epochs or epochs[-1].epoch < epoch:
+            epochs.append(EpochStart(epoch, offset))
 
     @property
     def last_epoch(self) -> int:
         """The latest leader epoch, or UNDEFINED."""
-        return self.epochs[-1][0] if self.epochs else UNDEFINED
+        return self.epochs[-1].epoch if self.epochs else UNDEFINED
 
     def holds(self, base: int, end: int, producer: int, first: int) -> bool:
         """Whether the offsets from `base` up to `end` have this producer's values from `first` on."""
@@ -117,7 +143,7 @@ class ReplicaLog(Batches):
         return removed
 
     def _forget_epochs(self) -> None:
-        while self.epochs and self.epochs[-1][1] >= self.end:
+        while self.epochs and self.epochs[-1].start >= self.end:
             self.epochs.pop()
 
     def restart_at(self, offset: int) -> list[Batch]:
@@ -132,10 +158,10 @@ class ReplicaLog(Batches):
     def advance_start(self, offset: int) -> None:
         """Advance the log start to `offset` (UnifiedLog.maybeIncrementLogStartOffset)."""
         self.start = max(self.start, min(offset, self.end))
-        while len(self.epochs) > 1 and self.epochs[1][1] <= self.start:
+        while len(self.epochs) > 1 and self.epochs[1].start <= self.start:
             del self.epochs[0]
-        if self.epochs and self.epochs[0][1] < self.start:
-            self.epochs[0] = (self.epochs[0][0], self.start)
+        if self.epochs and self.epochs[0].start < self.start:
+            self.epochs[0] = EpochStart(self.epochs[0].epoch, self.start)
 
     def delete_segments(self, offset: int) -> None:
         """Delete the segments that end at or below `offset`, the base of the next one (retention)."""
@@ -160,18 +186,18 @@ class ReplicaLog(Batches):
             if batch.pid >= 0:
                 self._remember(batch)
 
-    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
         """The log's largest epoch at or below `epoch`, and its end offset (LeaderEpochFileCache.endOffsetFor, KIP-279).
 
         Both are UNDEFINED if `epoch` is newer than the log's last one.
         """
         epochs = self.epochs
-        if epoch == UNDEFINED or not epochs or epoch > epochs[-1][0]:
-            return UNDEFINED, UNDEFINED
-        if epoch == epochs[-1][0]:
-            return epoch, self.end
-        higher = next(i for i, (own, _) in enumerate(epochs) if own > epoch)
+        if epoch == UNDEFINED or not epochs or epoch > epochs[-1].epoch:
+            return UNDEFINED_END
+        if epoch == epochs[-1].epoch:
+            return EpochEnd(epoch, self.end)
+        higher = next(i for i, entry in enumerate(epochs) if entry.epoch > epoch)
         if higher == 0:
             # Older than all epochs here: its records were deleted, so the follower starts at this log's first epoch.
-            return epoch, epochs[0][1]
-        return epochs[higher - 1][0], epochs[higher][1]
+            return EpochEnd(epoch, epochs[0].start)
+        return EpochEnd(epochs[higher - 1].epoch, epochs[higher].start)

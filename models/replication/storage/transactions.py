@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .batches import Batch
 
@@ -21,14 +22,29 @@ def is_commit(marker: Batch) -> bool:
     return bool(marker.first & 1)
 
 
+class EndedTransaction(NamedTuple):
+    """The offsets of a transaction that a marker ended."""
+
+    marker: int
+    first: int
+
+
+class AbortedTransaction(NamedTuple):
+    """An entry of the transaction index (AbortedTxn); offsets are those of the log."""
+
+    pid: int
+    first: int
+    marker: int
+    stable_end: int  # the last stable offset after the marker
+
+
 @dataclass(slots=True)
 class LogTransactions:
     """The transactions of one log."""
 
     open: dict[int, int] = field(default_factory=dict)  # producer id -> its transaction's first offset; ascending
-    ended: list[tuple[int, int]] = field(default_factory=list)  # marker's offset, first offset; in order of markers
-    # producer id, first offset, marker's offset, stable offset
-    aborted: list[tuple[int, int, int, int]] = field(default_factory=list)
+    ended: list[EndedTransaction] = field(default_factory=list)  # in order of markers
+    aborted: list[AbortedTransaction] = field(default_factory=list)  # in order of markers
     markers: dict[int, int] = field(default_factory=dict)  # producer id -> offset of its last marker
     coordinators: dict[int, int] = field(default_factory=dict)  # producer id -> coordinator epoch of its last marker
 
@@ -42,35 +58,33 @@ class LogTransactions:
         self.coordinators[pid] = max(-2 - batch.sequence, self.coordinators.get(pid, -1))
         first = self.open.pop(pid, None)
         if first is not None:
-            self.ended.append((batch.base, first))
+            self.ended.append(EndedTransaction(batch.base, first))
             if not is_commit(batch):
-                self.aborted.append((pid, first, batch.base, next(iter(self.open.values()), batch.end)))
+                stable_end = next(iter(self.open.values()), batch.end)
+                self.aborted.append(AbortedTransaction(pid, first, batch.base, stable_end))
 
     def stable_end(self, mark: int) -> int:
         """The last stable offset: every transaction below it has its marker below the high watermark `mark`."""
         end = mark
         if self.open:
             end = min(end, next(iter(self.open.values())))
-        for marker, first in reversed(self.ended):
-            if marker < mark:
+        for transaction in reversed(self.ended):
+            if transaction.marker < mark:
                 break
-            end = min(end, first)
+            end = min(end, transaction.first)
         return end
 
     def is_aborted(self, batch: Batch) -> bool:
         """Whether a batch belongs to a transaction that was aborted."""
-        return any(pid == batch.pid and first <= batch.base < marker for pid, first, marker, _ in self.aborted)
+        return any(one.pid == batch.pid and one.first <= batch.base < one.marker for one in self.aborted)
 
-    def aborted_between(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Producer id and first offset of the aborted transactions with these offsets.
-
-        It is TransactionIndex.collectAbortedTxns.
-        """
-        found = [(first, pid) for pid, first, marker, _ in self.aborted if marker >= start and first < end]
-        return [(pid, first) for first, pid in sorted(found)]
+    def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions with these offsets, by first offset (TransactionIndex.collectAbortedTxns)."""
+        found = [one for one in self.aborted if one.marker >= start and one.first < end]
+        return sorted(found, key=lambda one: (one.first, one.pid))
 
 
-def readable(batches: list[Batch], aborted: list[tuple[int, int]] | None) -> list[Batch]:
+def readable(batches: list[Batch], aborted: list[AbortedTransaction] | None) -> list[Batch]:
     """The batches that a consumer returns to its application (CompletedFetch.nextFetchedRecord).
 
     Control batches and what compaction removed are skipped, and with read_committed the aborted transactions in the
@@ -80,8 +94,8 @@ def readable(batches: list[Batch], aborted: list[tuple[int, int]] | None) -> lis
     pending = list(aborted or ())
     dropped: set[int] = set()
     for batch in batches:
-        while pending and pending[0][1] < batch.end:
-            dropped.add(pending.pop(0)[0])
+        while pending and pending[0].first < batch.end:
+            dropped.add(pending.pop(0).pid)
         if batch.producer == MARKER:
             dropped.discard(batch.pid)
         elif batch.pid not in dropped:

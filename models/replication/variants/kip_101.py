@@ -5,15 +5,14 @@ that epoch. After fast leader changes, leader and follower may each have epochs 
 keeps records of an epoch that the leader's log does not have, and the logs diverge (KIP-279).
 """
 
-# ruff: noqa: ARG002  a rule gets everything that any variant of it may need
-
 from __future__ import annotations
 
 from typing import ClassVar
 
 from ..eras import ERAS
 from ..ports import ReplicaView
-from ..storage.replica_log import UNDEFINED, ReplicaLog
+from ..rules import Truncation
+from ..storage.replica_log import UNDEFINED, UNDEFINED_END, EpochEnd, ReplicaLog
 from .zookeeper import Zookeeper
 
 
@@ -27,17 +26,16 @@ class Kip101(Zookeeper):
     era = ERAS["1.0"]
     breaks: ClassVar[tuple[str, ...]] = ("no-acknowledged-loss", "no-committed-loss", "no-divergence")
 
-    def end_offset_for_epoch(self, log: ReplicaLog, epoch: int) -> tuple[int, int]:
+    def end_offset_for_epoch(self, log: ReplicaLog, epoch: int) -> EpochEnd:
         """The start of the next epoch in this log; undefined for an epoch newer or older than all."""
         epochs = log.epochs
         if epoch == log.last_epoch and epochs:
-            return epoch, log.end
-        if epoch == UNDEFINED or not epochs or epoch > epochs[-1][0] or epoch < epochs[0][0]:
-            return UNDEFINED, UNDEFINED
-        return epoch, next(start for own, start in epochs if own > epoch)
+            return EpochEnd(epoch, log.end)
+        if epoch == UNDEFINED or not epochs or epoch > epochs[-1].epoch or epoch < epochs[0].epoch:
+            return UNDEFINED_END
+        return EpochEnd(epoch, next(entry.start for entry in epochs if entry.epoch > epoch))
 
-    def truncation_for(self, replica: ReplicaView, epoch: int, end: int) -> tuple[int, bool]:
+    def truncation_for(self, replica: ReplicaView, found: EpochEnd) -> Truncation:
         """Truncate to the offset that the leader returned; to the high watermark if it returned none."""
-        if end == UNDEFINED:
-            return min(replica.hw, replica.log.end), True
-        return min(end, replica.log.end), True
+        offset = replica.hw if found.end == UNDEFINED else found.end
+        return Truncation(min(offset, replica.log.end), is_final=True)

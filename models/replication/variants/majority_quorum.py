@@ -59,7 +59,9 @@ class MajorityQuorum(Rules):
         config: Config,
         vote_of: VoteOf,
     ) -> PartitionState | None:
-        votes = [(vote, -replica) for replica in state.replicas if replica in live and (vote := vote_of(replica))]
+        responses = {replica: vote_of(replica) for replica in state.replicas if replica in live}
+        votes = {replica: vote for replica, vote in responses.items() if vote is not None}
         if 2 * len(votes) <= len(state.replicas):
             return None
-        return self.led_by(state, -max(votes)[1], state.isr, False)
+        leader = max(votes, key=lambda replica: (votes[replica], -replica))  # of equal votes the lowest broker
+        return self.led_by(state, leader, state.isr, False)
