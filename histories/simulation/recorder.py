@@ -12,7 +12,7 @@ from typing import TextIO
 
 from ...models.replication.config import Config
 from ...models.replication.keys import Keys
-from ...models.replication.ports import EventHead, History, Membership, Records
+from ...models.replication.ports import EventHead, History, Membership, OffsetRange, Records
 from ...models.replication.producer_batch import ProducerBatch
 from .names import key_name, source_key, value
 
@@ -194,7 +194,7 @@ class Recorder(History):
 
     # --- administrators and faults
 
-    def end_offsets(self, invoked: int, time: int, offsets: dict[int, tuple[int, int]]) -> None:
+    def end_offsets(self, invoked: int, time: int, offsets: dict[int, OffsetRange]) -> None:
         self._admin += 1
         text = ",".join(
             f'{{{self._places[p]},"offset":{end},"start":{start}}}' for p, (start, end) in sorted(offsets.items())

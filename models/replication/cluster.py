@@ -37,8 +37,7 @@ from .events import Listener
 from .ledger import Ledger
 from .network import FIRST_CLIENT, FIRST_CONTROLLER, QUORUM, Network
 from .partition_state import NO_LEADER, PartitionState
-from .ports import NO_HISTORY, History, Inbox
-from .requests import OffsetRange
+from .ports import NO_HISTORY, History, Inbox, OffsetRange
 from .rules import Rules
 from .storage.replica_log import ReplicaLog
 

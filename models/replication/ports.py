@@ -86,6 +86,13 @@ AppendListener = Callable[[ProducerBatch], None]  # called with every batch that
 Records = list[tuple[int, Batch]]  # partition and records, as a poll returns them
 
 
+class OffsetRange(NamedTuple):
+    """The log start offset of a partition, and the end for consumers."""
+
+    start: int
+    end: int  # high watermark or last stable offset; -1: OFFSET_NOT_AVAILABLE
+
+
 class EventHead(NamedTuple):
     """The first fields of an event in a history; each process numbers its own operations."""
 
@@ -168,8 +175,8 @@ class History:
     def crash(self, head: EventHead, reason: str) -> None:
         """A consumer's process ends."""
 
-    def end_offsets(self, invoked: int, time: int, offsets: dict[int, tuple[int, int]]) -> None:
-        """An administrator lists (log start, high watermark) by partition."""
+    def end_offsets(self, invoked: int, time: int, offsets: dict[int, OffsetRange]) -> None:
+        """An administrator lists the log start and the high watermark of each partition."""
 
     def fault(self, time: int, kind: str, nodes: tuple[str, ...], heal: bool, extra: dict[str, object]) -> None:
         """A fault begins or ends; `nodes` are names, as of Fault.name_of."""

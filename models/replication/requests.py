@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from .config import FetchLimits
 from .network import Connection
+from .ports import OffsetRange
 from .producer_batch import ProducerBatch
 from .storage.batches import Batch
 from .storage.replica_log import UNDEFINED_END, EpochEnd
@@ -162,13 +163,6 @@ class ApiVersionsRequest(Request):
     """The first request on a connection; the response shows that the broker runs."""
 
     __slots__ = ()
-
-
-class OffsetRange(NamedTuple):
-    """The log start offset of a partition, and the end for consumers."""
-
-    start: int
-    end: int  # high watermark or last stable offset; -1: OFFSET_NOT_AVAILABLE
 
 
 @dataclass(slots=True, eq=False)

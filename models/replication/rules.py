@@ -30,7 +30,7 @@ class Vote(NamedTuple):
 VoteOf = Callable[[int], Vote | None]  # None: the broker does not respond
 
 
-class Truncation(NamedTuple):
+class EpochTruncation(NamedTuple):
     """The offset to which a follower truncates; then it fetches (final), or requests the end of another epoch."""
 
     offset: int
@@ -103,18 +103,18 @@ class Rules:
         """The leader's response to OffsetsForLeaderEpoch: the epoch that it found, and that epoch's end offset."""
         return log.end_of_epoch(epoch)
 
-    def truncation_for(self, replica: ReplicaView, found: EpochEnd) -> Truncation:
+    def truncation_for(self, replica: ReplicaView, found: EpochEnd) -> EpochTruncation:
         """How the follower truncates after the leader's response (KIP-279, getOffsetTruncationState)."""
         log = replica.log
         if found.end == UNDEFINED:
-            return Truncation(min(replica.hw, log.end), is_final=True)
+            return EpochTruncation(min(replica.hw, log.end), is_final=True)
         own = log.end_of_epoch(found.epoch)
         if own.end == UNDEFINED:
-            return Truncation(min(found.end, log.end), is_final=True)
+            return EpochTruncation(min(found.end, log.end), is_final=True)
         if own.epoch != found.epoch:
             # This log lacks the leader's epoch: truncate to the end of an older one, and request that one's end.
-            return Truncation(min(own.end, log.end), is_final=False)
-        return Truncation(min(found.end, own.end, log.end), is_final=True)
+            return EpochTruncation(min(own.end, log.end), is_final=False)
+        return EpochTruncation(min(found.end, own.end, log.end), is_final=True)
 
     # --- fencing
 

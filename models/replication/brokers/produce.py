@@ -171,7 +171,7 @@ class ProduceHandler(BrokerPart):
     def _complete(self, delayed: DelayedProduce, error: str, base: int = -1) -> None:
         """Decide one batch of a waiting request; respond when all are decided."""
         request = delayed.request
-        self._decide(request, delayed.index, error, base)
+        self._decide(request, delayed.batch_index, error, base)
         if request.undecided == 0:
             self._respond(request)
 

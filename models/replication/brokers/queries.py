@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..partition_state import ABSENT, PartitionState
+from ..ports import OffsetRange
 from ..requests import (
     NOT_LEADER,
     ApiVersionsRequest,
     EpochRequest,
     EpochResult,
     MetadataRequest,
-    OffsetRange,
     OffsetsRequest,
     PartitionLeader,
 )

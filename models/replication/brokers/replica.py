@@ -45,7 +45,7 @@ class DelayedProduce(NamedTuple):
 
     required: int  # the high watermark that it waits for
     request: ProduceRequest
-    index: int  # of the batch in the request
+    batch_index: int  # in the request
     base: int  # its first offset
 
 

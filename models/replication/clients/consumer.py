@@ -13,14 +13,13 @@ from typing import Any
 from ..config import MS, SECOND
 from ..coordinators.offsets import OffsetCoordinator
 from ..partition_state import NO_LEADER
-from ..ports import Records
+from ..ports import OffsetRange, Records
 from ..requests import (
     NOT_AVAILABLE,
     OUT_OF_RANGE,
     TRUNCATED,
     FetchPart,
     FetchRequest,
-    OffsetRange,
     OffsetsRequest,
     PartitionLeader,
     Request,

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ..eras import ERAS
 from ..ports import ReplicaView
-from ..rules import Truncation
+from ..rules import EpochTruncation
 from ..storage.replica_log import UNDEFINED, UNDEFINED_END, EpochEnd, ReplicaLog
 from .zookeeper import Zookeeper
 
@@ -35,7 +35,7 @@ class Kip101(Zookeeper):
             return UNDEFINED_END
         return EpochEnd(epoch, next(entry.start for entry in epochs if entry.epoch > epoch))
 
-    def truncation_for(self, replica: ReplicaView, found: EpochEnd) -> Truncation:
+    def truncation_for(self, replica: ReplicaView, found: EpochEnd) -> EpochTruncation:
         """Truncate to the offset that the leader returned; to the high watermark if it returned none."""
         offset = replica.hw if found.end == UNDEFINED else found.end
-        return Truncation(min(offset, replica.log.end), is_final=True)
+        return EpochTruncation(min(offset, replica.log.end), is_final=True)
