@@ -94,7 +94,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     marker = lost_marker(timeline, lost)
     if marker is not None:
         return explanation_of_records(_of_logs("explain_loss", timeline, marker.lost), marker, lost)
-    return _of_logs("explain_loss", timeline, lost)
+    found = _of_logs("explain_loss", timeline, lost)
+    if found.cause == "unknown" and lost.last < timeline.replica_logs.remote_below:
+        return replace(found, missing=[f"the segments of {lost.name} in remote storage (KIP-405)"])
+    return found
 
 
 def explain_divergence(timeline: Timeline, differing: Lost) -> Explanation:

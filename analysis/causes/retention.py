@@ -24,17 +24,17 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
         bounds = bounds.filter(broker=logs.leader)
     if not bounds.height:
         return needs(f"the log start offset of {lost.name}")
-    if not (bounds["start"] > lost.last).all():
+    if not (bounds["deleted_below"] > lost.last).all():
         return NOT_THE_CASE
     starts = [
         Fact(
-            f"{in_snapshot(logs.last)} broker {row['broker']}'s log starts at offset {row['start']}",
+            f"{in_snapshot(logs.last)} broker {row['broker']}'s log starts at offset {row['deleted_below']}",
             "log-start",
             logs.times.get(logs.last),
             *_source_of_start(timeline, row["broker"]),
             partition=lost.name,
             broker=row["broker"],
-            offset=row["start"],
+            offset=row["deleted_below"],
         )
         for row in bounds.iter_rows(named=True)
     ]

@@ -114,6 +114,8 @@ def _held(p: Partition, offset: int) -> list[Record]:
 
 def _why_not(p: Partition, snapshot: str, bound: Record, offset: int) -> str:
     assert p.replica_logs is not None
+    if bound["start"] is not None and bound["deleted_below"] <= offset < bound["start"]:
+        return "in remote storage alone"
     if bound["start"] is not None and offset < bound["start"]:
         return f"nothing: its log starts at {bound['start']}"
     if bound["end"] is not None and offset >= bound["end"]:

@@ -15,6 +15,7 @@ from ...histories.tables import OUTCOME
 from ..replicas.leaders import assigned_replicas, last_leader
 from ..replicas.replica_logs import ReplicaLogs, replica_logs_of
 from ..replicas.resolved_outcomes import resolve_outcomes
+from ..replicas.tiered import is_tiered
 from ..timelines.building import build_timeline
 from ..timelines.timeline import Builder, Timeline
 from .common import Common
@@ -26,8 +27,10 @@ COLLECTED = ("batches", "records", "segments", "epochs", "damage")
 MENTIONED = ("metadata", "log_events")
 
 
-def collected_logs(topic: str, partition: int, frames: Frames, settings: Settings) -> ReplicaLogs | None:
-    """The collected logs of a partition; None: there are none."""
+def collected_logs(
+    topic: str, partition: int, frames: Frames, settings: Settings, shared: Frames | None = None
+) -> ReplicaLogs | None:
+    """The collected logs of a partition; None: there are none. `shared` are the tables of no partition."""
     if not any(len(frames.get(table, ())) for table in COLLECTED):
         return None
     config = settings.topic(topic)
@@ -36,6 +39,7 @@ def collected_logs(topic: str, partition: int, frames: Frames, settings: Setting
     undated = sorted(names - set(dated) - {FINAL})
     order = (*undated, *sorted(dated, key=lambda name: dated[name]), FINAL)
     metadata = _metadata_of_this_log(_table_or_empty(frames, "metadata"), frames)
+    log_events = _table_or_empty(frames, "log_events")
     policy = config.get("cleanup.policy")
     assignment = config.get("replica.assignment")
     return replica_logs_of(
@@ -44,10 +48,11 @@ def collected_logs(topic: str, partition: int, frames: Frames, settings: Setting
         frames,
         snapshots=order,
         times=dated,
-        leader=last_leader(metadata, _table_or_empty(frames, "log_events")),
+        leader=last_leader(metadata, log_events),
         replicas=assigned_replicas(metadata, assignment if isinstance(assignment, list) else None, partition),
         compacted=None if policy is None else "compact" in str(policy),
         at_rest=not settings.undated,
+        tiered=is_tiered(config, topic, _table_or_empty(shared or {}, "metadata"), log_events),
     )
 
 

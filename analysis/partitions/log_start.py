@@ -160,7 +160,7 @@ def _start_of_replicas(p: Observations, history: _History) -> Iterator[StartEvid
     bounds = logs.extents.filter(snapshot=logs.last)
     configured = p.settings.topic(p.topic).get("replication.factor")
     replicas = len(logs.replicas) or (configured if isinstance(configured, int) else MAX_INT64)
-    if (start := least(bounds["start"], 0)) > 0:
+    if (start := least(bounds["deleted_below"], 0)) > 0:
         is_complete = bounds["broker"].n_unique() >= replicas
         yield StartEvidence(min(start, history.first_final), is_complete, None)
 

@@ -71,7 +71,7 @@ def _native(
 ) -> Partition:
     """The partition with its evidence. Faults after the deletion of its generation are left out."""
     settings, context = common.settings, common.context
-    logs = collected_logs(topic, partition, whole, settings)
+    logs = collected_logs(topic, partition, whole, settings, common.shared)
     deleted = generation.deleted if generation is not None else None
     if logs is not None and deleted is not None:
         logs = replace(logs, at_rest=False)

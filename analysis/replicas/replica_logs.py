@@ -27,8 +27,10 @@ from ...histories.evidence.tables import (
 )
 from ...histories.tables import collect, complete
 from ..cached import cached_property
+from ..extremes import greatest
 from .identical_batches import IDENTICAL
 from .missing_logs import Collected, MissingLog, missing_logs
+from .tiered import without_remote_segments
 
 # Sends, as the rules on replicas and the causes take them. The columns from acks on are null where unknown.
 SENT_RECORDS: Schema = {
@@ -91,6 +93,7 @@ class ReplicaLogs(TopicPartition):
     leader: str | None = None  # the last one that the metadata or the brokers' logs record
     replicas: tuple[str, ...] = ()  # assigned brokers; () if not recorded
     compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown
+    tiered: bool = False  # whether remote storage has what was deleted from the disks (KIP-405)
     at_rest: bool = True  # whether the brokers are known to have stopped writing before the last copy
 
     @property
@@ -151,6 +154,16 @@ class ReplicaLogs(TopicPartition):
         start: list[int | None] = self.extents.filter(self.is_of_leader)["start"].to_list()
         return start[0] if start else None
 
+    @cached_property
+    def remote_below(self) -> int:
+        """The offset below which remote storage alone may have records in the latest snapshot; 0 if it is not used.
+
+        It is that of the leader's log, or the greatest of all logs if the leader's is not there.
+        """
+        last = self.extents.filter(snapshot=self.last)
+        of_leader = last.filter(self.is_of_leader)
+        return greatest((of_leader if of_leader.height else last)["start"], 0) if self.tiered else 0
+
     @property
     def last_is_dated(self) -> bool:
         """Whether the time of the latest copy is known. A snapshot needs a time; the end of the run does not."""
@@ -160,6 +173,8 @@ class ReplicaLogs(TopicPartition):
     def extents(self) -> pl.DataFrame:
         """One row for each replica and snapshot: `start` (first offset that its log may have), `end` (log end offset),
         and its checkpoints `high_watermark`, `recovery_point`, `log_start` and `cleaned` (null if not recorded).
+
+        Records below `deleted_below` were deleted. It is `start`, unless remote storage has what is below that.
         """
         # The name of the first segment is the log start; compaction may have removed the first batches.
         named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64, strict=False)
@@ -179,9 +194,11 @@ class ReplicaLogs(TopicPartition):
             pl.col("offset").filter(name=name).last().alias(name.replace("-", "_"))
             for name in ("high-watermark", "recovery-point", "log-start", "cleaned")
         )
-        return bounds.join(points, on=key, how="left", maintain_order="left").with_columns(
+        dated = bounds.join(points, on=key, how="left", maintain_order="left").with_columns(
             start=pl.max_horizontal("start", "log_start")
         )
+        deleted_below = pl.min_horizontal("start", pl.col("log_start").fill_null(0)) if self.tiered else pl.col("start")
+        return dated.with_columns(deleted_below=deleted_below)
 
     @cached_property
     def diverging(self) -> pl.DataFrame:
@@ -247,6 +264,8 @@ def replica_logs_of(topic: str, partition: int, tables: Mapping[str, pl.DataFram
     # Values are only compared if a dump has no digest: comparing them copies them all.
     same += ["value"] if frames["records"]["digest"].null_count() else []
     frames["records"] = frames["records"].unique(same, keep="first", maintain_order=True)
+    if frames["damage"].height and about.get("tiered"):
+        frames["damage"] = without_remote_segments(frames["damage"], frames["batches"], frames["segments"])
     if frames["damage"].height:
         frames["damage"] = _tightened(frames["damage"], frames["batches"])
     return ReplicaLogs(topic, partition, **frames, **about)

@@ -73,11 +73,13 @@ def legal_absences(logs: ReplicaLogs) -> pl.DataFrame:
     ordered = with_aborted(stretches(logs, logs.last, logs.leader).sort("first_offset"))
     bounds = logs.extents.filter(logs.is_of_leader)
     start, cleaned = bounds["start"][0], bounds["cleaned"][0]
+    deleted_below = bounds["deleted_below"][0]
     reasons = [(pl.col("control").is_not_null(), "a control record")]
     reasons += [(pl.col("aborted") & pl.col("control").is_null(), ABORTED)]
     absent = [ordered.filter(which).select("first_offset", "last_offset", reason=pl.lit(why)) for which, why in reasons]
-    if start:
-        absent.append(pl.DataFrame([{"first_offset": 0, "last_offset": start - 1, "reason": BELOW_START}], ABSENCES))
+    if deleted_below:
+        below = {"first_offset": 0, "last_offset": deleted_below - 1, "reason": BELOW_START}
+        absent.append(pl.DataFrame([below], ABSENCES))
     if logs.compacted is not False and cleaned is not None:
         gaps = ordered.select(
             first_offset=pl.col("last_offset").shift().fill_null((start or 0) - 1) + 1,

@@ -40,8 +40,8 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     Breach: An acknowledged record is on no replica in the last snapshot, or not in the leader's log.
     Not a breach: The log start, compaction, or an aborted transaction explains it.
     Unknown when: The topic is compacted and the offset of a tombstone of the key is not known. The log is damaged
-    there. The last leader is not known and not all logs were collected. The logs were copied at an unknown time, or
-    before the run ended.
+    there. Remote storage (KIP-405) may have the record, and no final read returned it. The last leader is not known and
+    not all logs were collected. The logs were copied at an unknown time, or before the run ended.
     """
     # A transaction's sends share a place, so each send has a number.
     acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
@@ -62,6 +62,13 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     if not absent.height:
         return
     absent = absent.join(_legally_absent(last, absent, sends), on="send", how="anti")
+    remote = absent.filter(pl.col("offset").fill_null(0) < logs.remote_below)
+    absent = absent.join(remote, on="send", how="anti")
+    if unread := remote.filter(~pl.col("held").fill_null(False)).height:
+        yield Unknown(
+            f"the final reads did not return {plural(unread, 'acknowledged record')} of {logs.name} that may be in"
+            " remote storage (KIP-405), which was not collected"
+        )
     is_damaged = pl.col("send").is_in(_in_damage(last, absent)["send"].implode())
     outdated = absent.filter(~is_damaged, pl.col("held").fill_null(False))
     if outdated.height:
@@ -140,7 +147,7 @@ def _without(acked: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
 def _legally_absent(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
     """The numbers of absent sends that retention, delete-records or compaction explain."""
     logs = last.logs
-    start = last.judged(last.bounds)["start"].min()
+    start = last.judged(last.bounds)["deleted_below"].min()
     below = absent.filter(pl.col("offset") < start) if start is not None else absent.clear()
     legal = [below.select("send")]
     cleaned = last.bounds["cleaned"].max()

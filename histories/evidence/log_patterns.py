@@ -162,6 +162,9 @@ PATTERNS: tuple[Pattern, ...] = (
     # Changes of the log start offset.
     Pattern("log-start", "0.11+", "log start offset to",
         rf"{LOG} Increment(?:ed|ing) log start offset to (?P<offset>\d+)(?: due to (?P<reason>[\w ]+?))?(?: \([\w.$]+\))?$"),
+    # Tiered storage (KIP-405): the segments below are deleted from the disk, and remain in remote storage.
+    Pattern("local-log-start", "3.6+", "local log start offset to",
+        rf"{LOG} Increment(?:ed|ing) local log start offset to (?P<offset>\d+)"),
     Pattern("retention", "2.0+", " due to retention",
         rf"{LOG} (?:Found deletable segments|Deleting segment).*? due to (?P<reason>retention [\w ]+)"),
     Pattern("retention", "2.7+", " due to log retention",
