@@ -12,7 +12,7 @@ from typing import TextIO
 
 from ...models.replication.config import Config
 from ...models.replication.keys import Keys
-from ...models.replication.ports import EventHead, History, Membership, OffsetRange, Records
+from ...models.replication.ports import EventHead, History, Membership, OffsetRange, PlacedSends, Positions, Records
 from ...models.replication.producer_batch import ProducerBatch
 from .names import key_name, source_key, value
 
@@ -102,18 +102,12 @@ class Recorder(History):
         self._event(head, "invoke", f'"f":"txn","ops":[{ops}]')
 
     def transacted(
-        self,
-        head: EventHead,
-        producer: int,
-        sends: list[tuple[int, int, int | None]],
-        offsets: dict[int, int],
-        outcome: str,
-        error: str,
+        self, head: EventHead, producer: int, sends: PlacedSends, offsets: dict[int, int], outcome: str, error: str
     ) -> None:
         more = f',"error":"{error}"' if error else ""
         self._event(head, outcome, f'"f":"txn","ops":[{self._steps(producer, sends, offsets)}]{more}')
 
-    def _steps(self, producer: int, sends: list[tuple[int, int, int | None]], offsets: dict[int, int]) -> str:
+    def _steps(self, producer: int, sends: PlacedSends, offsets: dict[int, int]) -> str:
         """The micro-operations of a transaction."""
         steps = [
             f'{{"f":"send",{self._places[partition]}{self._content(producer, partition, number)}{_offset(offset)}}}'
@@ -152,7 +146,7 @@ class Recorder(History):
     def commit(self, head: EventHead, offsets: list[tuple[int, int]]) -> None:
         self._instant(head, f'"f":"commit",{self._offsets(offsets)}')
 
-    def assign(self, head: EventHead, offsets: list[tuple[int, int | None]]) -> None:
+    def assign(self, head: EventHead, offsets: Positions) -> None:
         self._instant(head, f'"f":"assign",{self._offsets(offsets)}')
 
     def committing(self, head: EventHead, offsets: list[tuple[int, int]]) -> None:
@@ -165,11 +159,7 @@ class Recorder(History):
         self._event(head, outcome, f'"f":"commit",{self._offsets(offsets)}{more}')
 
     def assign_by_group(
-        self,
-        head: EventHead,
-        offsets: list[tuple[int, int | None]],
-        assignment: tuple[int, ...],
-        membership: Membership,
+        self, head: EventHead, offsets: Positions, assignment: tuple[int, ...], membership: Membership
     ) -> None:
         owned = ",".join(f"{{{self._places[partition]}}}" for partition in assignment)
         fields = f'"f":"assign","group":true,{self._offsets(offsets)},"assignment":[{owned}]'
@@ -179,7 +169,7 @@ class Recorder(History):
         places = self._offsets([(partition, None) for partition in partitions])
         self._instant(head, f'"f":"assign","group":true,"revoked":true,{places}{_member(membership)}')
 
-    def seek(self, head: EventHead, offsets: list[tuple[int, int | None]]) -> None:
+    def seek(self, head: EventHead, offsets: Positions) -> None:
         self._instant(head, f'"f":"seek",{self._offsets(offsets)}')
 
     def _offsets(self, offsets: Sequence[tuple[int, int | None]]) -> str:

@@ -3,6 +3,8 @@
 Tracing is off unless a narrative is requested.
 """
 
+# ruff: noqa: ARG002  an event has everything that any history needs
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from ..replication.clients.transactional_producer import BY_APPLICATION
 from ..replication.cluster import Cluster
 from ..replication.ledger import offsets as span
-from ..replication.ports import EventHead, History, Membership, Records
+from ..replication.ports import EventHead, History, Membership, PlacedSends, Positions, Records
 from ..replication.producer_batch import ProducerBatch
 from . import client_wording as wording
 
@@ -70,24 +72,12 @@ class Tracer(History):
         step = Step(head.process, SEND)
         self.events.append(TraceEvent(head.time, step, partition, producer, number, number + 1))
 
-    def transact(
-        self,
-        head: EventHead,
-        producer: int,
-        sends: list[tuple[int, int]],
-        offsets: dict[int, int],  # noqa: ARG002
-    ) -> None:
+    def transact(self, head: EventHead, producer: int, sends: list[tuple[int, int]], offsets: dict[int, int]) -> None:
         for partition, number in sends:
             self.send(head, producer, partition, number)
 
     def transacted(
-        self,
-        head: EventHead,
-        producer: int,  # noqa: ARG002
-        sends: list[tuple[int, int, int | None]],
-        offsets: dict[int, int],
-        outcome: str,
-        error: str,
+        self, head: EventHead, producer: int, sends: PlacedSends, offsets: dict[int, int], outcome: str, error: str
     ) -> None:
         if outcome == "ok":
             self.acknowledged += len(sends)
@@ -132,7 +122,7 @@ class Tracer(History):
     def commit(self, head: EventHead, offsets: list[tuple[int, int]]) -> None:
         self._committed[head.process] = dict(offsets)
 
-    def assign(self, head: EventHead, offsets: list[tuple[int, int | None]]) -> None:
+    def assign(self, head: EventHead, offsets: Positions) -> None:
         if head.process != "final":
             self.sentences.append((head.time, wording.consumer_start(head.process, offsets)))
 
@@ -145,16 +135,12 @@ class Tracer(History):
             self.sentences.append((head.time, wording.refused_commit(head.process, offsets, error, membership)))
 
     def assign_by_group(
-        self,
-        head: EventHead,
-        offsets: list[tuple[int, int | None]],
-        assignment: tuple[int, ...],  # noqa: ARG002
-        membership: Membership,
+        self, head: EventHead, offsets: Positions, assignment: tuple[int, ...], membership: Membership
     ) -> None:
         if offsets:
             self.sentences.append((head.time, wording.member_start(head.process, offsets, membership)))
 
-    def revoke(self, head: EventHead, partitions: tuple[int, ...], membership: Membership) -> None:  # noqa: ARG002
+    def revoke(self, head: EventHead, partitions: tuple[int, ...], membership: Membership) -> None:
         self.sentences.append((head.time, f"{head.process} gives up {wording.named_partitions(partitions)}"))
 
     def crash(self, head: EventHead, reason: str) -> None:

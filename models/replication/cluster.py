@@ -79,7 +79,7 @@ class Cluster:
         self.copies = CopyLedger(config.producers)
         self.coordinator_logs = CoordinatorLogs(self.group, self.transactions)
         self.cleaners = cleaners(config, rules.era.epochs_in_log, self.coordinator_logs)
-        self.ledger = Ledger(config.logs, self.logs_of, lambda broker: self.brokers[broker].is_responsive())
+        self.ledger = Ledger(config.logs, self.logs_of, lambda broker: self.brokers[broker].process.is_responsive())
         self.ledger.transaction_listener = self.transactions.on_appended
         self.quorum = Quorum(self.network, self.brokers, rules, config, self._on_stored, listener)
         self.inboxes: dict[int, Inbox] = {}  # where requests arrive; a tracer may listen there

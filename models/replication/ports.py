@@ -86,6 +86,10 @@ AppendListener = Callable[[ProducerBatch], None]  # called with every batch that
 Records = list[tuple[int, Batch]]  # partition and records, as a poll returns them
 
 
+Positions = list[tuple[int, int | None]]  # partition and offset; None: not known
+PlacedSends = list[tuple[int, int, int | None]]  # partition, value, and offset if it is known
+
+
 class OffsetRange(NamedTuple):
     """The log start offset of a partition, and the end for consumers."""
 
@@ -124,13 +128,7 @@ class History:
         """A process begins a transaction, which will send these values (partition, value) and commit these offsets."""
 
     def transacted(
-        self,
-        head: EventHead,
-        producer: int,
-        sends: list[tuple[int, int, int | None]],
-        offsets: dict[int, int],
-        outcome: str,
-        error: str,
+        self, head: EventHead, producer: int, sends: PlacedSends, offsets: dict[int, int], outcome: str, error: str
     ) -> None:
         """A transaction ended: ok is committed, fail aborted. Has the known offsets of its records, and its commits."""
 
@@ -146,7 +144,7 @@ class History:
     def commit(self, head: EventHead, offsets: list[tuple[int, int]]) -> None:
         """A consumer commits offsets."""
 
-    def assign(self, head: EventHead, offsets: list[tuple[int, int | None]]) -> None:
+    def assign(self, head: EventHead, offsets: Positions) -> None:
         """A consumer assigns itself partitions."""
 
     def committing(self, head: EventHead, offsets: list[tuple[int, int]]) -> None:
@@ -158,15 +156,11 @@ class History:
         """The outcome of a member's commit."""
 
     def assign_by_group(
-        self,
-        head: EventHead,
-        offsets: list[tuple[int, int | None]],
-        assignment: tuple[int, ...],
-        membership: Membership,
+        self, head: EventHead, offsets: Positions, assignment: tuple[int, ...], membership: Membership
     ) -> None:
         """A group assigns partitions to a member, which then owns `assignment`."""
 
-    def seek(self, head: EventHead, offsets: list[tuple[int, int | None]]) -> None:
+    def seek(self, head: EventHead, offsets: Positions) -> None:
         """A consumer goes back to committed offsets."""
 
     def revoke(self, head: EventHead, partitions: tuple[int, ...], membership: Membership) -> None:

@@ -158,7 +158,7 @@ def test_a_group_that_a_coordinator_loads_over_its_size_sheds_members() -> None:
     def shrink(cluster: Cluster) -> None:
         for broker, settings in small:
             groups = cluster.brokers[broker].coordinators.groups
-            groups._config = replace(groups._config, **dict(settings))
+            groups._config = groups.config = replace(groups.config, **dict(settings))
 
     crash = Fault(10 * SECOND, "crash", (2,), 3 * SECOND)
     cluster = replace(scenario, faults=(crash,)).run(history=endings, prepare=shrink)

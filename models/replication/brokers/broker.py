@@ -15,7 +15,7 @@ from ..coordinators.services import CoordinatorServices
 from ..events import Listener
 from ..ledger import Ledger
 from ..network import Network
-from ..partition_state import NO_LEADER, LeaderAndIsr, PartitionState
+from ..partition_state import NO_LEADER, PartitionState
 from ..ports import Controller, Inboxes
 from ..requests import (
     ApiVersionsRequest,
@@ -26,7 +26,7 @@ from ..requests import (
     ProduceRequest,
     Request,
 )
-from ..rules import Rules, Vote
+from ..rules import Rules
 from ..storage.compaction import Cleaner
 from .deletes import DeleteHandler
 from .disk import Disk
@@ -48,7 +48,7 @@ REGISTER_AGAIN = 200 * MS  # a refused registration is tried again
 
 
 class Broker:
-    """One broker. Other parts of the run reach it through `inbox.receive`, `apply`, `vote` and the faults' methods."""
+    """One broker. Other parts of the run reach it through `inbox.receive`, `leadership` and the faults' methods."""
 
     def __init__(
         self,
@@ -216,10 +216,6 @@ class Broker:
         for action, message in backlog:
             action(message)
 
-    def is_responsive(self) -> bool:
-        """Whether the process runs and is not paused."""
-        return self.process.is_responsive()
-
     # --- periodic tasks
 
     def _tick(self, _: None) -> None:
@@ -247,19 +243,11 @@ class Broker:
         self.disk.tick(now)
         self.isr.tick_propagation(now)
 
-    # --- the controller's and administrators' requests
-
-    def apply(self, request: LeaderAndIsr) -> None:
-        """Apply leaders, epochs and ISRs (leadership.py)."""
-        self.leadership.apply(request)
-
-    def vote(self, partition: int, epoch: int) -> Vote | None:
-        """The state of a replica's log for a vote (leadership.py)."""
-        return self.leadership.vote(partition, epoch)
+    # --- administrators' requests
 
     def leave(self) -> None:
         """Ask for a controlled shutdown. A process that does not run cannot."""
-        if self.is_responsive():
+        if self.process.is_responsive():
             self.leadership.leaving = True
             self._controller.request_shutdown(self.id)
 

@@ -30,51 +30,35 @@ class Disk(BrokerPart):
     request_delay: int = field(default=0, init=False)  # microseconds that a slow disk adds to each request
     recovery_points: dict[int, int] = field(default_factory=dict, init=False)  # recovery-point-offset-checkpoint
     start_points: dict[int, int] = field(default_factory=dict, init=False)  # log-start-offset-checkpoint
-    _due_checkpoint: int = field(init=False)
-    _due_flush: int = field(init=False)
-    _due_recovery: int = field(init=False)
-    _due_start: int = field(init=False)
-    _due_writeback: int = field(init=False)
-    _due_retention: int = field(init=False)
-    _due_cleaning: int = field(init=False)
+    _intervals: dict[Callable[[], None], int] = field(init=False)  # of the tasks
+    _due: dict[Callable[[], None], int] = field(init=False)
 
     def restart(self) -> None:
         """Restart the intervals of all tasks, as a new process does."""
         now, config = self._process.loop.now, self._config
-        self._due_checkpoint = now + config.hw_checkpoint
-        self._due_recovery = now + config.recovery_checkpoint
-        self._due_start = now + config.start_checkpoint
-        self._due_flush = now + config.flush_ms if config.flush_ms < NEVER else NEVER
-        limits = config.retention
-        self._due_retention = NEVER if limits is None else now + config.retention_check
-        self._due_cleaning = now + config.cleaner_backoff if self._cleaners else NEVER
-        self._due_writeback = now + int(config.writeback * self._rng.random())
+        self._intervals = {
+            self.checkpoint_high_watermarks: config.hw_checkpoint,
+            self._flush: config.flush_ms,
+            self._write_back: config.writeback,
+            self._checkpoint_recovery_points: config.recovery_checkpoint,
+            self.checkpoint_log_starts: config.start_checkpoint,
+            self._delete_old_segments: NEVER if config.retention is None else config.retention_check,
+            self._clean_logs: config.cleaner_backoff if self._cleaners else NEVER,
+        }
+        self._due = {task: now + interval for task, interval in self._intervals.items()}
+        self._due[self._write_back] = now + int(config.writeback * self._rng.random())
 
     def tick(self, now: int) -> None:
         """Run the tasks that are due."""
-        config, replicas = self._config, self._manager.replicas
-        if now >= self._due_checkpoint:
-            self._due_checkpoint = now + config.hw_checkpoint
-            self.checkpoint_high_watermarks()
-        if now >= self._due_flush:
-            self._due_flush = now + config.flush_ms
-            for replica in replicas.values():
-                replica.log.flush()
-        if now >= self._due_writeback:
-            self._due_writeback = now + config.writeback
-            self._write_back()
-        if now >= self._due_recovery:
-            self._due_recovery = now + config.recovery_checkpoint
-            self.recovery_points = {p: r.log.recovery_point for p, r in replicas.items()}
-        if now >= self._due_start:
-            self._due_start = now + config.start_checkpoint
-            self.checkpoint_log_starts()
-        if now >= self._due_retention:
-            self._due_retention = now + config.retention_check
-            self._delete_old_segments()
-        if now >= self._due_cleaning:
-            self._due_cleaning = now + config.cleaner_backoff
-            self._clean_logs()
+        for task, interval in self._intervals.items():
+            if now >= self._due[task]:
+                self._due[task] = now + interval
+                task()
+
+    def _flush(self) -> None:
+        """Flush every log (log.flush.interval.ms)."""
+        for replica in self._manager.replicas.values():
+            replica.log.flush()
 
     def _clean_logs(self) -> None:
         """Compact the logs that are dirty enough (log.cleaner.backoff.ms)."""
@@ -117,6 +101,10 @@ class Disk(BrokerPart):
             return
         for replica in self._manager.replicas.values():
             replica.checkpointed_hw = replica.hw
+
+    def _checkpoint_recovery_points(self) -> None:
+        """Write recovery-point-offset-checkpoint."""
+        self.recovery_points = {p: r.log.recovery_point for p, r in self._manager.replicas.items()}
 
     def checkpoint_log_starts(self) -> None:
         """Write log-start-offset-checkpoint."""
@@ -182,6 +170,6 @@ class Disk(BrokerPart):
 
     def lose_power_after_crash(self) -> None:
         """The machine of a dead process loses power: only what the kernel wrote back since then stays."""
-        if self._process.loop.now >= self._due_writeback:
+        if self._process.loop.now >= self._due[self._write_back]:
             self._write_back()
         self.lose_page_cache()

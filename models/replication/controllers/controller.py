@@ -90,7 +90,7 @@ class Controller:
     def send_states(self, broker: int, states: tuple[tuple[int, PartitionState], ...]) -> None:
         """LeaderAndIsr to one broker."""
         request = LeaderAndIsr(self.id, self.epoch, states, self._store.incarnations.get(broker, 0))
-        self._network.send_reliably(self.id, broker, self._brokers[broker].apply, request)
+        self._network.send_reliably(self.id, broker, self._brokers[broker].leadership.apply, request)
 
     def reassign(self, partition: int, target: tuple[int, ...]) -> None:
         """Move a partition to other brokers (kafka-reassign-partitions)."""

@@ -188,7 +188,7 @@ class Quorum:
         The controller removes the broker from all ISRs, elects other leaders for its partitions, and sends it the
         result.
         """
-        connected = broker in self.live and self._brokers[broker].is_responsive() and self._is_connected(broker)
+        connected = broker in self.live and self._brokers[broker].process.is_responsive() and self._is_connected(broker)
         if connected and self.controller is not None and self._is_watched:
             self.leaving.append(broker)
             self._remove(broker, "leaving")
@@ -349,9 +349,9 @@ class Quorum:
 
         def vote(broker: int) -> Vote | None:
             node = self._brokers[broker]
-            if not self._is_connected(broker) or not node.is_responsive():
+            if not self._is_connected(broker) or not node.process.is_responsive():
                 return None
-            return node.vote(partition, epoch)
+            return node.leadership.vote(partition, epoch)
 
         return vote
 

@@ -12,9 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..brokers.part import Parts
-from ..brokers.process import Process
 from ..brokers.produce import ProduceHandler
-from ..config import Config
 from ..requests import INVALID_STATE, NOT_LEADER, OLD_PRODUCER
 from ..storage.batches import Batch
 from ..storage.transactions import MARKER, is_commit
@@ -51,9 +49,9 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         count_partitions: Callable[[], int],
         make_members: Callable[[Group], GroupMembers],
     ) -> None:
-        self.count_partitions, self._make_members = count_partitions, make_members
-        self.ledger = ledger
-        super().__init__(parts, produces, parts[-1].group_log, records)
+        self.process, *_, self.config = parts
+        self.count_partitions, self._make_members, self.ledger = count_partitions, make_members, ledger
+        super().__init__(parts, produces, self.config.group_log, records)
 
     def _drop_state(self) -> None:
         self.generation = 0  # or the group's epoch
@@ -62,16 +60,6 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         self.members = self._make_members(self)
 
     # --- what the members need of it (group_members.py)
-
-    @property
-    def process(self) -> Process:
-        """The broker's process."""
-        return self._process
-
-    @property
-    def config(self) -> Config:
-        """The broker's configuration."""
-        return self._config
 
     @property
     def leader_epoch(self) -> int:
@@ -88,10 +76,6 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         """Its high watermark; -1: the broker does not lead it."""
         replica = self._manager.leader(self.partition)
         return -1 if replica is None else replica.hw
-
-    def respond(self, request: GroupRequest, error: str = "") -> None:
-        """Respond to a request."""
-        self._respond(request, error)
 
     def write(self, records: Sequence[GroupRecord], done: Callable[[str, int], None]) -> None:
         """Append records to the group's log, then call `done` with the error and the base offset."""
@@ -124,13 +108,13 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
     def handle(self, request: GroupRequest) -> None:
         """Respond to a member, now or once the others have joined."""
         if not self._is_coordinator():
-            self._respond(request, NOT_COORDINATOR)
+            self.respond(request, NOT_COORDINATOR)
         elif self._is_loading:
-            self._respond(request, LOADING)
+            self.respond(request, LOADING)
         elif request.kind == FETCH:
             request.offsets, request.epochs = self._offsets.committed(), self._offsets.epochs()
             unstable = "" if self._offsets.are_stable(request.stable) else UNSTABLE
-            self._respond(request, self.members.refuse_fetch(request) or unstable)
+            self.respond(request, self.members.refuse_fetch(request) or unstable)
         elif request.kind in OF_OFFSETS and not self._rules.fences_commits():
             self.commit(request)
         elif request.kind == TXN_COMMIT and not request.member:
@@ -155,7 +139,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
 
     def _refuse_parked(self) -> None:
         for request in self.parked():
-            self._respond(request, NOT_COORDINATOR)
+            self.respond(request, NOT_COORDINATOR)
 
     def _offset_records(self, request: GroupRequest) -> list[GroupRecord]:
         now, offsets = self._process.loop.now, sorted(request.offsets.items())
@@ -169,7 +153,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             for at, record in enumerate(records, base):
                 self._offsets.commit(record, at)
                 self.ledger.on_commit(record, self._process.loop.now)
-        self._respond(request, NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE if error else "")
+        self.respond(request, NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE if error else "")
 
     # --- transactions
 
@@ -184,13 +168,13 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         if error:
             self._offsets.give_up(pid, request.offsets)
             known = NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE
-            self._respond(request, error if error in OF_TRANSACTION else known)
+            self.respond(request, error if error in OF_TRANSACTION else known)
             return
         for at, record in enumerate(records, base):
             self._offsets.add_pending(pid, record, at)
             if record.member:
                 self.ledger.on_commit(record, self._process.loop.now)
-        self._respond(request)
+        self.respond(request)
 
     def end_transaction(self, pid: int, commit: bool) -> None:
         """A marker was written to the group's log (handleTxnCompletion)."""

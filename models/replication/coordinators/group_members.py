@@ -15,50 +15,35 @@ from .group_requests import GroupRecord, GroupRequest
 class Group(Protocol):
     """The coordinator of a group, as its members see it."""
 
+    process: Process  # of the broker
+    config: Config
     generation: int  # or the group's epoch
     empty_since: int
     ledger: GroupLedger
 
     @property
-    def process(self) -> Process:
-        """The broker's process."""
-        ...
-
-    @property
-    def config(self) -> Config:
-        """The broker's configuration."""
-        ...
-
-    @property
     def leader_epoch(self) -> int:
         """The leader epoch of the group's partition in which this broker coordinates."""
-        ...
 
     @property
     def log_end(self) -> int:
         """The end of the group's partition."""
-        ...
 
     @property
     def replicated_end(self) -> int:
         """Its high watermark; -1: the broker does not lead it."""
-        ...
 
     def count_partitions(self) -> int:
         """The topic's partitions, as the broker knows them."""
-        ...
 
     def respond(self, request: GroupRequest, error: str = "") -> None:
         """Respond to a request."""
-        ...
 
     def write(self, records: Sequence[GroupRecord], done: Callable[[str, int], None]) -> None:
         """Append records to the group's log, then call `done` with the error and the base offset."""
-        ...
 
     def commit(self, request: GroupRequest) -> None:
         """OffsetCommit or TxnOffsetCommit of a member that may commit."""
-        ...
 
 
 class GroupMembers(ABC):

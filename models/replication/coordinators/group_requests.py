@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ..requests import Request
 from .reconciliation import CurrentAssignment
@@ -76,9 +76,13 @@ class GroupRecord:
     is_tombstone: bool = False
     leader_epoch: int = -1  # of the last record before the committed offset; -1: not sent
 
+    _KIND: ClassVar[str] = ""  # of the records of members
+
     @property
     def key(self) -> str:
         """The key of the record: its kind, and what it is about."""
+        if self._KIND:
+            return f"{self._KIND} {self.member}"
         return "group" if self.offset is None else f"offset of partition {self.offset[0]}"
 
 
@@ -89,13 +93,9 @@ class GroupRecord:
 class MemberRecord(GroupRecord):
     """A member joined; a tombstone: it left."""
 
+    _KIND = "member"
     client: str = ""
     instance: str = ""
-
-    @property
-    def key(self) -> str:
-        """The key of the record."""
-        return f"member {self.member}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +115,13 @@ class EpochRecord(GroupRecord):
 class TargetRecord(GroupRecord):
     """The partitions that a member is to have."""
 
+    _KIND = "target assignment of"
     target: tuple[int, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """The key of the record."""
-        return f"target assignment of {self.member}"
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentRecord(GroupRecord):
     """The partitions that a member has."""
 
+    _KIND = "current assignment of"
     current: CurrentAssignment = field(default_factory=CurrentAssignment)
-
-    @property
-    def key(self) -> str:
-        """The key of the record."""
-        return f"current assignment of {self.member}"

@@ -100,7 +100,8 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         self._epoch, self._is_loading = -1, False
         self._drop_state()
 
-    def _respond(self, request: Any, error: str = "") -> None:
+    def respond(self, request: Any, error: str = "") -> None:
+        """Respond to a request."""
         request.error = error
         self._reply(request)
 

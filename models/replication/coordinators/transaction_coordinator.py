@@ -93,9 +93,9 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
     def handle(self, request: TransactionRequest) -> None:
         """Respond to a producer or a partition's leader."""
         if not self._is_coordinator():
-            self._respond(request, NOT_COORDINATOR)
+            self.respond(request, NOT_COORDINATOR)
         elif self._is_loading:
-            self._respond(request, LOADING)
+            self.respond(request, LOADING)
         else:
             {INIT: self._init, ADD: self._add, END: self._end}[request.kind](request)
 
@@ -114,14 +114,14 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         record, is_bump = state.record, request.pid >= 0
         is_retry = is_bump and (request.pid, request.epoch) == (record.pid, record.last_epoch)
         if is_bump and not is_retry and (request.pid, request.epoch) != (record.pid, record.epoch):
-            self._respond(request, FENCED)
+            self.respond(request, FENCED)
         elif state.is_pending or record.state in PREPARED:
-            self._respond(request, CONCURRENT)
+            self.respond(request, CONCURRENT)
         elif record.state == ONGOING:
             self.ledger.fenced += 1
             self._process.report("transaction-fenced", record.id, record.epoch, record.epoch + 1)
             self._prepare(state, False, record.epoch + 1, -1, lambda _: None)
-            self._respond(request, CONCURRENT)
+            self.respond(request, CONCURRENT)
         elif is_retry:
             self._grant(request, state, "")
         else:
@@ -143,23 +143,23 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
 
     def _respond_with_epoch(self, request: TransactionRequest, state: TransactionState, error: str) -> None:
         request.granted = (state.record.pid, state.record.epoch)
-        self._respond(request, error)
+        self.respond(request, error)
 
     def _add(self, request: TransactionRequest) -> None:
         """AddPartitionsToTxn: begin or extend the transaction, or only verify that the partitions are in it."""
         state = self._state_of(request)
         if state is None or request.pid != state.record.pid:
-            self._respond(request, FENCED)
+            self.respond(request, FENCED)
             return
         record = state.record
         is_open = record.state == ONGOING
         has_all = is_open and set(request.partitions) <= set(record.partitions)
         if request.epoch != record.epoch:
-            self._respond(request, OLD_PRODUCER if not request.id else FENCED)
+            self.respond(request, OLD_PRODUCER if not request.id else FENCED)
         elif state.is_pending or record.state in PREPARED:
-            self._respond(request, CONCURRENT)
+            self.respond(request, CONCURRENT)
         elif has_all or request.verify_only:
-            self._respond(request, "" if has_all else INVALID_STATE)
+            self.respond(request, "" if has_all else INVALID_STATE)
         else:
             now = self._process.loop.now
             new = replace(
@@ -170,21 +170,21 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
                 updated=now,
                 number=record.number if is_open else self.ledger.number_of(record.pid, record.epoch),
             )
-            self._store(state, new, partial(self._respond, request))
+            self._store(state, new, partial(self.respond, request))
 
     def _end(self, request: TransactionRequest) -> None:
         """EndTxn: store the decision, respond, then send the markers."""
         state = self._state_of(request)
         if state is None or request.pid != state.record.pid:
-            self._respond(request, FENCED)
+            self.respond(request, FENCED)
             return
         record, bumps = state.record, self._rules.bumps_epoch_at_end()
         prepared, complete = _ends(request.commit)
         is_repeated = bumps and record.last_epoch >= 0 and request.epoch == record.last_epoch
         if request.epoch != record.epoch and not (is_repeated and record.state in (prepared, complete)):
-            self._respond(request, FENCED)
+            self.respond(request, FENCED)
         elif state.is_pending or record.state == prepared:
-            self._respond(request, CONCURRENT)
+            self.respond(request, CONCURRENT)
         elif record.state == complete and is_repeated == bumps:
             self._respond_with_epoch(request, state, "")
         elif record.state == ONGOING or (bumps and not request.commit and record.state not in PREPARED):
@@ -193,7 +193,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             state.record = replace(record, number=self.ledger.number_of(record.pid, record.epoch))
             self._prepare(state, request.commit, *epochs, partial(self._respond_with_epoch, request, state))
         else:
-            self._respond(request, INVALID_STATE)
+            self.respond(request, INVALID_STATE)
 
     # --- the two phases
 
