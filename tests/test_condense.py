@@ -208,6 +208,15 @@ def test_a_breach_is_judged_from_a_few_rows(name: str, tmp_path: Path) -> None:
     assert len(judged(run, 0).findings())
 
 
+@pytest.mark.parametrize("sends", [SENDS, SENDS.replace("p:v45@45", "p:v45~")])
+def test_clocks_that_differ_are_judged_from_all_rows(sends: str, tmp_path: Path) -> None:
+    """c's clock is behind, so its reads come before the sends; which of them proves that, all rows decide."""
+    run = open_run(parse(f"{read('c')} {sends} end=90 {read('final')}").write(tmp_path))
+    assert compare(run, 30) == 0
+    reasons = [reason for summary in judged(run, 0).summaries for reason in summary["unjudged"].get("phantom-read", ())]
+    assert "so their clocks differ" in reasons[0]
+
+
 @pytest.mark.parametrize("reads", ["", read("d")])
 def test_the_cause_of_a_lower_commit_needs_all_polls(reads: str, tmp_path: Path) -> None:
     """A member that read below the higher commit before it committed less did not commit late."""

@@ -136,3 +136,57 @@ def test_another_clock_is_found_beside_a_loss(tmp_path: Path) -> None:
     history = timed(0, SECOND // 10, f"{writes} {polls} end=110 final:<{','.join(survived)}")
     rules = judge(with_clock("c", lambda time: time - 3 * HOUR_NS, history), tmp_path).verdict["rules"]
     assert [rules[name]["verdict"] for name in ("lost-write", "phantom-read")] == ["invalid", "unknown"]
+
+
+@pytest.mark.parametrize(("process", "shift"), [("p", SECOND), ("c", -SECOND), ("final", -20 * SECOND), ("c", SECOND)])
+def test_clocks_that_differ_by_less_than_an_hour_break_no_rule(process: str, shift: int, tmp_path: Path) -> None:
+    judged = judge(with_clock(process, lambda time: time + shift, two_producers()), tmp_path)
+    if shift > 0 and process == "c":
+        assert judged.verdict["verdict"] == "valid"  # late reads contradict nothing
+        return
+    assert not [rule for rule, about in judged.verdict["rules"].items() if about["verdict"] == "invalid"]
+    [reason] = [item["says"] for item in judged.verdict["assumptions"] if item["name"] == "evidence sufficient"]
+    assert " sent them, so their clocks differ" in reason
+
+
+def test_the_clocks_of_two_machines_differ_beside_a_loss(tmp_path: Path) -> None:
+    """All consumers are on a machine whose clock is 2 s behind, so no single process contradicts all others."""
+    writes = " ".join(f"{'pq'[i % 2]}:v{i}@{i} c:<v{i}@{i} d:<v{i}@{i}" for i in range(60))
+    survived = [f"v{i}@{i}" for i in range(55)] + ["w@55"]
+    history = timed(0, SECOND // 10, f"{writes} nemesis:kill p:w@55 end=56 final:<{','.join(survived)}")
+    for process in ("c", "d", "final"):
+        history = with_clock(process, lambda time: time - 2 * SECOND, history)
+    rules = judge(history, tmp_path).verdict["rules"]
+    assert [rules[name]["verdict"] for name in ("lost-write", "phantom-read")] == ["invalid", "unknown"]
+
+
+def test_few_early_reads_are_of_another_clock_if_a_constant_makes_all_times_agree(tmp_path: Path) -> None:
+    """c's clock is 4 s behind: it reads the last of three records before that was sent."""
+    reads = [f"c:<{','.join(f'v{j}@{j}' for j in range(i - 2, i + 1))}" * (i % 3 == 2) for i in range(48)]
+    text = " ".join(f"p:v{i}@{i} {reads[i]}" for i in range(48))
+    history = with_clock("c", lambda time: time - 4 * SECOND, timed(0, SECOND, text))
+    judged = judge(history, tmp_path)
+    assert "c read 16 records up to 1 s before p sent them" in str(judged.verdict["assumptions"])
+    assert judged.verdict["rules"]["phantom-read"]["verdict"] == "unknown"
+    moved = [
+        {**event, "time": event["time"] + 40 * SECOND} if event.get("value") == "v30" else event
+        for event in history.events
+    ]
+    rules = judge(replace(history, events=moved), tmp_path / "moved").verdict["rules"]
+    assert rules["phantom-read"]["verdict"] == "invalid"  # p contradicts itself, which no constant explains
+
+
+def test_appends_below_known_records_are_a_breach_although_another_clock_would_explain_them(tmp_path: Path) -> None:
+    """q's records are below those that p wrote before; nobody reads a record before it is sent."""
+    writes = [f"p:v{i}@{i + 40}" for i in range(40)] + [f"q:w{i}@{i}" for i in range(40)]
+    read = [f"w{i}@{i}" for i in range(40)] + [f"v{i}@{i + 40}" for i in range(40)]
+    judged = judge(timed(0, SECOND // 10, f"{' '.join(writes)} end=80 final:<{','.join(read)}"), tmp_path)
+    assert judged.verdict["rules"]["realtime-order"]["verdict"] == "invalid"
+
+
+def test_a_value_that_was_read_at_another_offset_before_it_was_sent_is_a_breach(tmp_path: Path) -> None:
+    """A broker that garbles values can return one that is sent later; clocks have no part in that."""
+    reads = " ".join(f"c:<v{i + 100}@{i}" for i in range(30))
+    writes = " ".join(f"p:v{i}@{i}" for i in range(130))
+    judged = judge(timed(0, SECOND // 10, f"p:first@200 {reads} {writes}"), tmp_path)
+    assert judged.verdict["rules"]["phantom-read"]["verdict"] == "invalid"

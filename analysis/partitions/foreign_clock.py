@@ -1,11 +1,15 @@
 """Finds a process whose times contradict all others in a partition: another unit, or a clock that is hours off.
 
 Or a process whose clock was set back: many operations were invoked hours before those on earlier lines of its file.
+Or two processes with clocks that differ, by however little: one read records before the other sent them.
 
 A log bounds clocks: whatever has a lower offset was appended earlier, and a record is appended after its send was
 invoked, before it was acknowledged, and before it was read. A process has another clock if its times contradict the
 others, but agree with all of them once they are shifted by hours or multiplied by a unit. After a breach by a broker no
 shift agrees, because the other reads and appends of the process fit only the recorded times.
+
+No broker returns a record at its offset before it is sent, so such an early read proves that clocks differ. A single
+one may be an error of the recorder. So there are many, or the times agree once a constant is added to each clock.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..wording import plural
+from ..wording import duration, plural
 from .observations import Observations, once
 
 UNITS = {"microseconds": 10**3, "milliseconds": 10**6, "seconds": 10**9}  # ns in each
@@ -44,7 +48,8 @@ def foreign_clock(p: Observations) -> str:
         return went_back
     log, names = _log(p)
     if _is_consistent(log, np.ones(len(log.process), bool)):
-        return ""
+        # Sends without an offset are not in this log, but may be read too early.
+        return _differing_clocks(p, log, names) if p.possible_sends["offset"].null_count() else ""
     counts = np.bincount(log.process, minlength=len(names))
     for process in map(int, np.argsort(-counts, kind="stable")[:MAX_PROCESSES]):
         # If a writer's clock is wrong, its readers contradict others, too. The others agree only without the writer.
@@ -52,7 +57,7 @@ def foreign_clock(p: Observations) -> str:
             continue
         if difference := _clock_difference(log, process):
             return f"the times of {names[process]} contradict those of all other processes, unless {difference}"
-    return ""
+    return _differing_clocks(p, log, names)
 
 
 @once
@@ -122,6 +127,54 @@ def _clock_difference(log: _Log, process: int) -> str:
         if covers and lowest <= factor and highest >= -factor:
             return f"they are {unit}, not nanoseconds"
     return ""
+
+
+def _differing_clocks(p: Observations, log: _Log, names: list[str]) -> str:
+    """A clause that names two processes whose clocks differ, by their early reads; empty if none can be proved."""
+    early = _early_reads(p)
+    if not len(early):
+        return ""
+    pairs = early.group_by("reader", "writer").agg(pl.len(), pl.col("ns").max())
+    pairs = pairs.sort("len", "ns", "reader", "writer", descending=[True, True, False, False])
+    reader, writer, number, ns = pairs.row(0)
+    if number < MIN_RECORDS:
+        codes = [names.index(name) for name in (reader, writer) if name in names]
+        if len(codes) < 2 or not _agrees_when_shifted(log, codes):
+            return ""
+    up_to, them = ("", "it") if number == 1 else ("up to ", "them")
+    before = f"{up_to}{duration(ns)} before {writer} sent {them}"
+    return f"{reader} read {plural(number, 'record')} {before}, so their clocks differ"
+
+
+def _early_reads(p: Observations) -> pl.DataFrame:
+    """The reads of values at the offsets of their only sends, before these were invoked: reader, writer, ns."""
+    sends = p.possible_sends.filter(~pl.col("value").is_duplicated(), ~pl.col("synthetic"))
+    sent = sends.select("value", "invoked", placed="offset", writer="process")
+    read = p.reads.select("value", "offset", "completed", reader="process")
+    return (
+        read.join(sent.drop_nulls(["value", "invoked"]), on="value")
+        .filter(
+            pl.col("completed") < pl.col("invoked"), pl.col("placed").fill_null(pl.col("offset")) == pl.col("offset")
+        )
+        .select("reader", "writer", ns=pl.col("invoked") - pl.col("completed"))
+    )
+
+
+def _agrees_when_shifted(log: _Log, processes: list[int]) -> bool:
+    """Whether all times agree once a constant is added to each clock. These processes have enough records to tell."""
+    counts = np.bincount(log.process)
+    if len(counts) > MAX_PROCESSES or counts[processes].min() < MIN_RECORDS:
+        return False
+    order = np.argsort(log.process, kind="stable")
+    first_rows = np.searchsorted(log.process[order], np.arange(len(counts)))
+    # How far the clock of one process may be ahead of another's: a record is appended after all records below it.
+    ahead = np.empty((len(counts), len(counts)))
+    for process in range(len(counts)):
+        below = np.maximum.accumulate(np.where(log.process == process, log.earliest, -np.inf))
+        ahead[process] = np.minimum.reduceat((log.latest - below)[order], first_rows)
+    for between in range(len(counts)):
+        ahead = np.minimum(ahead, ahead[:, between, None] + ahead[between])
+    return bool(np.diag(ahead).min() >= 0)
 
 
 def _is_consistent(log: _Log, chosen: npt.NDArray[np.bool_]) -> bool:

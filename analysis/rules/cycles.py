@@ -89,7 +89,7 @@ def _judge_clocks(p: Partition) -> Judgement:
 
 
 _UNKNOWN = "All writes and reads of a cycle are known, but run.json does not set isolation.level of a consumer in it."
-_CLOCK = " A process recorded its times in another unit or by a clock that is hours off."
+_CLOCK = " A process recorded its times in another unit or by another clock."
 _IN_JEPSEN = (
     "Elle's dependencies: operations of any outcome that wrote or read; if several wrote a value, the last one "
     "counts. Neighbouring offsets only count with --ww-deps, as with Jepsen's option of this name; cycles of G1c "

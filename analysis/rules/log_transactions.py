@@ -56,7 +56,7 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
     Kafka's own topics are not judged, nor those that no client of the history used.
     Unknown when: The last leader's log was not collected, or is damaged, so that records or markers may be missing. A
     transaction is open in it, and no client reached the leader afterwards, or it is not known when its records were
-    written. A process recorded its times in another unit or by a clock that is hours off.
+    written. A process recorded its times in another unit or by another clock.
     """
     logs = p.replica_logs
     is_used = len(p.sends) or len(p.reads) or len(p.marks) or p.settings.undated

@@ -35,7 +35,7 @@ def realtime_order(p: Partition) -> Iterator[Result]:
     acknowledgement, or from reads of a value that was sent once. Adjacent later appends are one finding with one
     witness. Where the witness itself was lost, the finding follows from that loss.
     Not a breach: The append was invoked before the acknowledgement, read or response: the two overlap.
-    Unknown when: A process recorded its times in another unit or by a clock that is hours off.
+    Unknown when: A process recorded its times in another unit or by another clock.
     """
     appends = _placed(p).with_row_index("append")
     if not len(appends):
@@ -176,7 +176,8 @@ def stale_end_offset(p: Partition) -> Iterator[Result]:
     response.
     Not a breach: Where transactions write, end_offsets returns the last stable offset to a read_committed client, which
     may be less.
-    Unknown when: Transactions write, and run.json does not set isolation.level of the client.
+    Unknown when: Transactions write, and run.json does not set isolation.level of the client. A process recorded its
+    times in another unit or by another clock.
     """
     requests = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
     if not len(requests):

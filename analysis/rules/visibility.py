@@ -106,7 +106,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
     Unknown when: Sends may be missing from the history: some lines could not be read, run.json names a producer without
     any recorded event, or a transaction without an outcome has no recorded steps. run.json states that the recorder
     did not finish, and the read came after the last recorded event of a producer. A process recorded its times in
-    another unit or by a clock that is hours off.
+    another unit or by another clock: then records are read at their offsets before they are sent.
     """
     if not len(p.possible_sends):
         return
@@ -182,7 +182,8 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
     polled a value that it writes itself.
     Not a breach: A read between the invocation of a commit and its ok proves nothing, because the ok arrives after the
     marker. A read_uncommitted consumer may see the records of open transactions.
-    Unknown when: A transaction polled its own value and run.json does not set isolation.level of the consumer.
+    Unknown when: A transaction polled its own value and run.json does not set isolation.level of the consumer. A
+    process recorded its times in another unit or by another clock.
     In Jepsen histories: An operation of any outcome polled a value that it sends itself.
     """
     read = _reads_of(p, pl.col("in_txn")).filter(~pl.col("process").is_in(p.uncommitted_readers))
@@ -190,6 +191,9 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
         return
     own = (pl.col("process") == pl.col("sender")) & (pl.col("at") == pl.col("sent_at"))
     early = (pl.col("completed") < pl.col("sent")).fill_null(False)
+    if read.select((early & ~own).any()).item() and (clock := foreign_clock(p)):
+        yield Unknown(clock)
+        read = read.filter(~early | own)
     suspect, unknowns = _split_by_isolation(p, read.filter(early | own), ~early)
     yield from unknowns
     for run in _runs(suspect):

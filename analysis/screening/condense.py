@@ -18,7 +18,7 @@ plain offsets a few are retained, with all of their rows, and the rules judge th
 - What bounds the reads or the log: the first and the last row of each process, by offset and by time.
 
 `borders_of` and `wanted_of` return None where this does not hold, and the rules judge all rows: of logs with
-transactions, deletions or compaction, of final reads by an ordinary consumer, of clocks that are an hour off, of a
+transactions, deletions or compaction, of final reads by an ordinary consumer, of clocks that differ, of a
 group that passed over a record that was there, and of interleaved reads of one process.
 """
 

@@ -126,6 +126,8 @@ def suspects_of_range(
     unplaced = common.unplaced.filter(topic=topic).select(rest.sends.columns)
     late = _late(cells, pl.concat([rest.sends, unplaced]), rest.marks, borders.known_above[number])
     order = _out_of_order(sends, number, borders)
+    if _has_early_read(cells, pl.concat([rest.sends, unplaced])):
+        return None  # clocks may differ (partitions/foreign_clock.py), which all rows decide
     # The reads that prove that a record was not lost.
     is_proof = are_final(reads, last_heal(common.context), settings) if borders.has_final else np.ones(len(reads), bool)
     missed = _missed_by_groups(cells, is_proof, rest.marks, borders, common)
@@ -159,6 +161,16 @@ def _is_irregular(cells: Cells) -> bool:
     odd_sends = cells.sends.select((pl.col("txn") | pl.col("synthetic") | (pl.col("index") > 0)).any()).item()
     odd_marks = cells.marks.select((IS_ODD_MARK | pl.col("group_generation").is_not_null()).any()).item()
     return bool(odd_sends or cells.reads["txn"].any() or odd_marks)
+
+
+def _has_early_read(cells: Cells, senders: pl.DataFrame) -> bool:
+    """Whether a read returned a record before it was sent; `senders` are the sends without a recorded offset."""
+    invoked = cells.sends["invoked"].fill_null(MIN_INT64).to_numpy()
+    if (cells.first_read[cells.cell_of_send] < invoked).any():
+        return True
+    read = cells.reads.select("value", "completed").filter(pl.Series(~cells.is_match))
+    early = read.join(senders.select("value", "invoked"), on="value").filter(pl.col("completed") < pl.col("invoked"))
+    return len(early) > 0
 
 
 def _completions(cells: Cells) -> pl.DataFrame:
