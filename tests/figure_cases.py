@@ -11,7 +11,7 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.verdict.document import finds_all_losses, report_of
 from logjudge.histories.bundle import open_run
-from logjudge.histories.notation import History
+from notation import History
 
 REAL = sorted((Path(__file__).parent / "data" / "real").iterdir())
 SECOND = 10**9

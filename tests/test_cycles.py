@@ -29,9 +29,9 @@ from logjudge.analysis.transactions.dependencies import DEPENDENCIES
 from logjudge.analysis.transactions.shortest_cycle import Cycle
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import Run, open_run
-from logjudge.histories.notation import parse
 from logjudge.histories.tables import MAX_INT64
 from logjudge.plots import PLOTS, draw, style
+from notation import parse
 
 _FILE = Path(__file__).parent / "data" / "jepsen" / "cycles.jsonl.gz"
 CASES = [json.loads(line) for line in gzip.decompress(_FILE.read_bytes()).splitlines()]

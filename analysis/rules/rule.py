@@ -192,7 +192,7 @@ class Rule:
     not_a_breach: str = ""
     unknown_when: str = "Only when the run's evidence is incomplete."
     in_jepsen: str = "Not judged: Jepsen's checker has no such rule."
-    example: str = ""  # a history that breaks it (histories/notation.py); empty if brokers' files do
+    example: str = ""  # a history that breaks it, in the notation of `logjudge rules`; empty if brokers' files do
     needs_final: bool = False  # without final reads an absence of findings proves nothing
     assumes: tuple[Assumed, ...] = ()
     follows: Literal["offset", "value"] | None = None  # how a finding is known to follow from a loss
