@@ -66,8 +66,8 @@ _SCRATCH = re.compile(r"\S*/logjudge-stdin-[^/]+/(stdin)")
 class AnyPath(click.Path):
     """A path or a URI, as text; - is standard input. It is checked when it is opened."""
 
-    def __init__(self, readable: bool = False, path_type: type[Path | str] = str, takes_stdin: bool = False) -> None:
-        super().__init__(readable=readable, path_type=path_type)
+    def __init__(self, takes_stdin: bool = False, path_type: type[Path | str] = str) -> None:
+        super().__init__(readable=False, path_type=path_type)
         self.takes_stdin = takes_stdin
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -82,8 +82,8 @@ class AnyPath(click.Path):
 class LocalPath(AnyPath):
     """A path for commands without Spark; file:// is accepted. Raises UsageError for any other URI."""
 
-    def __init__(self, readable: bool = False, path_type: type[Path | str] = Path, takes_stdin: bool = False) -> None:
-        super().__init__(readable, path_type, takes_stdin)
+    def __init__(self, takes_stdin: bool = False, path_type: type[Path | str] = Path) -> None:
+        super().__init__(takes_stdin, path_type)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and is_uri(value):

@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
@@ -43,17 +44,6 @@ class Source(NamedTuple):
     given: Path = Path()  # the folder of the command line, which may have the logs of several brokers
     is_named: bool = False  # by ID=: also the broker of the logs
     shown: str = ""  # the given folder in messages
-
-
-class Collected(NamedTuple):
-    """The result of a copy."""
-
-    brokers: list[str]
-    files: int
-    bytes: int
-    unreadable: list[str]
-    logs: list[str]  # each copied log and its broker
-    left_out: list[str]  # each other file that may be evidence, and the reason
 
 
 def sources_of(arguments: Iterable[str]) -> list[Source]:
@@ -127,43 +117,50 @@ def collect(
 
     `topics`: only these; `internal`: Kafka's own ones too; `logs`: server.log and the like, not only disks.
 
-    Files that vanish meanwhile, as brokers delete and rename segments, are left out.
+    Files that vanish meanwhile, as brokers delete and rename segments, are left out. Raises LogjudgeError if nothing
+    was copied.
     """
     sources = sorted(sources, key=lambda source: not source.is_named)  # stable: a name decides for its files
-    copier = _Copier(target)
+    done = Collected(target)
     for source in sources:
         if source.broker:
-            _copy_disks(source, copier, frozenset(topics), internal)
+            _copy_disks(source, done, frozenset(topics), internal)
     given = {source.given: source for source in sources if not source.is_named}
     for source in {source.given: source for source in sources}.values():
-        copier.left_out += [f"{_shown(source, file)}: {_DUMP}" for file in _dumps(source.given)]
-    named = [source for source in sources if source.is_named]
-    for source in [*named, *given.values()] if logs else ():
-        _copy_logs(source, copier)
-    if not logs:
-        return copier.result()
-    for folder, source in given.items():
-        homes = [other.folder for other in sources if other.broker]
-        stray = {
-            file.parent.parent if PARTITION_FOLDER.fullmatch(file.parent.name) else file.parent
-            for file in _files(folder, lambda name: bool(SEGMENT.fullmatch(name)))
-            if not any(file.is_relative_to(home) for home in homes)
-        }
-        copier.left_out += [_NAMELESS.format(_shown(source, disk)) for disk in sorted(stray)]
-    return copier.result()
+        done.left_out += [f"{_shown(source, file)}: {_DUMP}" for file in _dumps(source.given)]
+    if logs:
+        for source in [*(source for source in sources if source.is_named), *given.values()]:
+            _copy_logs(source, done)
+        for folder, source in given.items():
+            homes = [other.folder for other in sources if other.broker]
+            stray = {
+                file.parent.parent if PARTITION_FOLDER.fullmatch(file.parent.name) else file.parent
+                for file in _files(folder, lambda name: bool(SEGMENT.fullmatch(name)))
+                if not any(file.is_relative_to(home) for home in homes)
+            }
+            done.left_out += [_NAMELESS.format(_shown(source, disk)) for disk in sorted(stray)]
+    if not done.files:
+        raise LogjudgeError("found no segments, checkpoints or logs in the given folders, expected those of a broker")
+    return done
 
 
-class _Copier:
-    """Copies each file once, and counts."""
+@dataclass
+class Collected:
+    """The result of a copy: each file once."""
 
-    def __init__(self, target: Path) -> None:
-        self.target = target
-        self.brokers: set[str] = set()
-        self.files = self.bytes = 0
-        self.unreadable: list[str] = []
-        self.logs: list[str] = []
-        self.left_out: list[str] = []
-        self._copied: set[str] = set()
+    target: Path
+    ids: set[str] = field(default_factory=set)  # of the brokers with copied files
+    files: int = 0
+    bytes: int = 0
+    unreadable: list[str] = field(default_factory=list)
+    logs: list[str] = field(default_factory=list)  # each copied log and its broker
+    left_out: list[str] = field(default_factory=list)  # each other file that may be evidence, and the reason
+    _copied: set[str] = field(default_factory=set)
+
+    @property
+    def brokers(self) -> list[str]:
+        """Their ids in order."""
+        return sorted(self.ids, key=by_number)
 
     def put(self, source: Source, file: Path, place: Path) -> bool:
         """Whether the file was copied to the place in the target, which must be free."""
@@ -181,57 +178,42 @@ class _Copier:
         self.files += 1
         return True
 
-    def result(self) -> Collected:
-        """The counts. Raises LogjudgeError if nothing was copied."""
-        if not self.files:
-            raise LogjudgeError(
-                "found no segments, checkpoints or logs in the given folders, expected those of a broker"
-            )
-        return Collected(
-            sorted(self.brokers, key=by_number),
-            self.files,
-            self.bytes,
-            self.unreadable,
-            self.logs,
-            self.left_out,
-        )
 
-
-def _copy_disks(source: Source, copier: _Copier, topics: frozenset[str], internal: bool) -> None:
-    copier.brokers.add(source.broker)
+def _copy_disks(source: Source, done: Collected, topics: frozenset[str], internal: bool) -> None:
+    done.ids.add(source.broker)
     home = Path("brokers") / source.broker
     for file in sorted(_files(source.folder, is_stored_evidence)):
         place = _place(source, file)
         if not _is_wanted(place, topics, internal):
             continue
-        if (copier.target / home / place).exists():  # of another folder of this broker: the judge chooses between them
-            place = _free(copier.target / home, file.relative_to(source.folder))
-        copier.put(source, file, home / place)
+        if (done.target / home / place).exists():  # of another folder of this broker: the judge chooses between them
+            place = _free(done.target / home, file.relative_to(source.folder))
+        done.put(source, file, home / place)
 
 
 def _dumps(folder: Path) -> list[Path]:
     return sorted(filter(is_dump_file, _files(folder, lambda name: bool(TEXT.fullmatch(name)))))
 
 
-def _copy_logs(source: Source, copier: _Copier) -> None:
+def _copy_logs(source: Source, done: Collected) -> None:
     """Copies the logs below the given folder for the brokers that `check` would name."""
     files = _files(source.given, lambda name: is_log(name) or name == META)
     for log in find_logs(source.given, (file for file in files if not is_dump_file(file))):
         shown = _shown(source, log.path)
         if log.reason:
-            copier.left_out.append(f"{shown}: {log.reason}")
+            done.left_out.append(f"{shown}: {log.reason}")
             continue
         brokers = [source.broker] if source.is_named else log.brokers
         if len(brokers) == 1 and brokers != [UNKNOWN_BROKER]:
             home = Path("brokers") / brokers[0]
             place = home / log.path.name
-            if (copier.target / place).exists():
-                place = home / _free(copier.target / home, log.path.relative_to(source.given))
+            if (done.target / place).exists():
+                place = home / _free(done.target / home, log.path.relative_to(source.given))
         else:  # its lines decide
-            place = _free_name(copier.target, log.path.name)
-        if copier.put(source, log.path, place):
-            copier.brokers.update(set(brokers) - {UNKNOWN_BROKER})
-            copier.logs.append(f"{shown}: {_of_brokers(brokers)}")
+            place = _free_name(done.target, log.path.name)
+        if done.put(source, log.path, place):
+            done.ids.update(set(brokers) - {UNKNOWN_BROKER})
+            done.logs.append(f"{shown}: {_of_brokers(brokers)}")
 
 
 def _of_brokers(brokers: list[str]) -> str:

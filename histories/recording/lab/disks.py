@@ -20,7 +20,8 @@ def cut_tail(partition: Path, records: int) -> dict[str, object]:
     segment, first = cut[0]
     before = segment.stat().st_size
     for later in segments[segments.index(segment) + 1 :]:
-        _remove_files(later)
+        _remove_indexes(later)
+        later.unlink()
     with segment.open("r+b") as file:
         file.truncate(first.start)
     _remove_indexes(segment)
@@ -44,7 +45,7 @@ def back_up(data: Path, copy: Path, partitions: list[str]) -> None:
 def restore(data: Path, copy: Path) -> list[str]:
     """Replace partition folders by their copies; returns their names."""
     if not copy.is_dir():
-        raise UsageError(f"{copy}: no such backup; make one with `logjudge lab backup`")
+        raise UsageError(f"{copy}: no such backup, expected a step `backup` before")
     names = sorted(path.name for path in copy.iterdir())
     for name in names:
         shutil.rmtree(data / name, ignore_errors=True)
@@ -58,11 +59,6 @@ def partition_folder(data: Path, partition: str) -> Path:
     if folder.parent != data or not folder.is_dir():
         raise LogjudgeError(f"{data}: found no replica of {partition}")
     return folder
-
-
-def _remove_files(segment: Path) -> None:
-    _remove_indexes(segment)
-    segment.unlink()
 
 
 def _remove_indexes(segment: Path) -> None:

@@ -90,19 +90,16 @@ class Keeper:
                 raise UsageError(f"found node {name} running, expected one that is stopped or was killed")
         for name in names:
             self.cluster.nodes[name].start()
-        if request.get("wait", True):
-            await self.cluster.wait_ready(names)
+        await self.cluster.wait_ready(names)
 
     async def _send(self, request: Request, number: signal.Signals) -> None:
         for name in self._names(request):
             self.cluster.nodes[name].send(number)
 
-    async def _links(self, request: Request) -> list[str]:
+    async def _links(self, request: Request) -> None:
         forward, backward = Mode(**request["forward"]), Mode(**request["backward"])
-        chosen = self._chosen_links(request)
-        for link in chosen:
+        for link in self._chosen_links(request):
             link.set_modes(forward, backward)
-        return [f"{link.source} -> {link.target}" for link in chosen]
 
     def _chosen_links(self, request: Request) -> list[Link]:
         network = self.cluster.network
