@@ -48,7 +48,8 @@ class Parts:
     jobs: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # batches of large logs to decode
     damage: list[pl.DataFrame] = field(default_factory=list)  # in brokers' files without a partition
     counts: dict[str, int] = field(default_factory=dict)
-    # "events" or "sends", and a process of run.json that the history has events or sends of: rows for `_context`.
+    # Rows for `_context`: "events" or "sends" and a process of run.json that the history has events or sends of, or
+    # "sends to" and a topic that the history has sends to.
     recorded: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, name: str, number: int) -> None:
@@ -219,6 +220,8 @@ def _observe(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None
             if process in settings.processes:
                 parts.recorded |= {("events", process)} | ({("sends", process)} if f in ("send", "txn") else set())
     seen = observe(operations, settings)
+    if settings.dialect == "native":
+        parts.recorded |= {("sends to", topic) for topic in seen.sends["topic"].unique().drop_nulls()}
     for table in ("sends", "reads", "marks"):
         frame: pl.DataFrame = getattr(seen, table)
         placed = frame.filter(pl.col("partition").is_not_null() & pl.col("topic").is_not_null())

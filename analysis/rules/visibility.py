@@ -101,14 +101,16 @@ def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Fi
 def phantom_read(p: Partition) -> Iterator[Result]:
     """Polled without a recorded send, or before the send.
 
-    Breach: A consumer polled a value that no recorded send explains, or polled it before its send was invoked.
-    Not a breach: The invocation of the send is not recorded, so a read may come first.
+    Breach: A consumer polled a value that no recorded send to the partition explains, or polled it before its send was
+    invoked.
+    Not a breach: The invocation of the send is not recorded, so a read may come first. No send to the topic is
+    recorded.
     Unknown when: Sends may be missing from the history: some lines could not be read, run.json names a producer without
     any recorded event, or a transaction without an outcome has no recorded steps. run.json states that the recorder
     did not finish, and the read came after the last recorded event of a producer. A process recorded its times in
     another unit or by another clock: then records are read at their offsets before they are sent.
     """
-    if not len(p.possible_sends):
+    if not len(p.possible_sends) and not _has_sends_elsewhere(p):
         return
     unsent = _reads_of(p, pl.col("sender").is_null())
     missing, is_doubtful = _missing(p) if len(unsent) else ("", pl.lit(False))
@@ -119,7 +121,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
         unsent = unsent.filter(~is_doubtful)
     for run in _runs(unsent):
         them = "it" if len(run) == 1 else "them"
-        yield _finding(p, run, "violation", f"{_read(p, run)}, but no recorded send wrote {them}")
+        yield _finding(p, run, "violation", f"{_read(p, run)}, but no recorded send to {p.name} wrote {them}")
     early = _reads_of(p, (pl.col("first_read") < pl.col("sent")) & ~pl.col("in_txn"))
     early = early.filter(pl.col("completed") < pl.col("sent"))
     if len(early) and (clock := foreign_clock(p)):
@@ -135,6 +137,12 @@ def phantom_read(p: Partition) -> Iterator[Result]:
             f" {seconds(first['sent'])}, if their clocks agree",
             (f"{first['sender']} sends {short(first['value'])}", first["sent_at"]),
         )
+
+
+def _has_sends_elsewhere(p: Partition) -> bool:
+    """Whether sends to other partitions of the topic are recorded, so that one to this partition would be, too."""
+    has_generations = p.generation is not None and p.generation.count > 1  # their sends may be those of another one
+    return not has_generations and p.topic in p.context.filter(kind="sends to")["process"]
 
 
 def _missing(p: Partition) -> tuple[str, pl.Expr]:
