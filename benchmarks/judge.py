@@ -172,9 +172,12 @@ def values_of(found: pl.DataFrame, *rules: str) -> set[str]:
 
 def _maybe_compacted(history: Path) -> set[str]:
     """The values with the key of a tombstone whose offset no acknowledgement shows: it may have been behind them."""
-    sends = [json.loads(line) for line in history.read_text().splitlines() if '"f":"send"' in line]
-    unplaced = {(one["partition"], one["key"]) for one in sends if one["type"] == "info" and one["value"] is None}
-    return {one["value"] for one in sends if one["value"] and (one["partition"], one.get("key")) in unplaced}
+    events = map(json.loads, history.read_text().splitlines())
+    sends = [event for event in events if event["f"] == "send" and "value" in event]
+    unplaced = {(one["partition"], one.get("key")) for one in sends if one["type"] == "info" and one["value"] is None}
+    return {
+        one["value"] for one in sends if one["value"] is not None and (one["partition"], one.get("key")) in unplaced
+    }
 
 
 def lost_values(truth: dict[str, Any]) -> tuple[set[str], set[str]]:

@@ -20,7 +20,14 @@ from logjudge.models.exploration.group_truth import group_truth
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.search import Space
 from logjudge.models.replication.config import Config, ConfigError
-from logjudge.models.replication.coordinators.assignors import ASSIGNORS, cooperative_sticky, sticky
+from logjudge.models.replication.coordinators.assignors import (
+    ASSIGNORS,
+    Assignment,
+    Claim,
+    cooperative_sticky,
+    owners_of,
+    sticky,
+)
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.options import configure
 from logjudge.models.replication.scenario import Scenario
@@ -64,7 +71,9 @@ def written_group_log(written: Written) -> pl.DataFrame:
 
 @given(members, st.integers(1, 12), st.randoms(use_true_random=False))
 def test_assignors_share_every_partition_out_evenly(names: list[str], partitions: int, random: Random) -> None:
-    owned = {name: tuple(p for p in range(partitions) if random.random() < 0.3) for name in names}
+    owned = {
+        name: Claim(tuple(p for p in range(partitions) if random.random() < 0.3), random.randrange(2)) for name in names
+    }
     for name, assign in ASSIGNORS.items():
         shares = assign(partitions, owned)
         assert set(shares) == set(names)
@@ -77,14 +86,34 @@ def test_assignors_share_every_partition_out_evenly(names: list[str], partitions
 
 @given(members, st.integers(1, 12))
 def test_sticky_members_keep_what_they_may(names: list[str], partitions: int) -> None:
-    before = sticky(partitions, dict.fromkeys(names, ()))
-    assert sticky(partitions, before) == before
-    joined = {**before, "z": ()}
+    before = sticky(partitions, dict.fromkeys(names, Claim()))
+    assert sticky(partitions, _claimed(before)) == before
+    joined = {**_claimed(before), "z": Claim()}
     after = sticky(partitions, joined)
     assert all(set(after[name]) <= set(before[name]) for name in names)
     first = cooperative_sticky(partitions, joined)
     assert first["z"] == ()  # what it gets, its owners give up first
-    assert cooperative_sticky(partitions, first) == after
+    assert cooperative_sticky(partitions, _claimed(first)) == after
+
+
+def _claimed(assignment: Assignment, generation: int = 1) -> dict[str, Claim]:
+    return {name: Claim(partitions, generation) for name, partitions in assignment.items()}
+
+
+def test_the_claim_of_the_latest_generation_counts() -> None:
+    """A member that missed a generation still claims what another one got in it (KIP-792)."""
+    missed, latest, joined = Claim((0, 1), 5), Claim((0, 2), 6), Claim((3,), 6)
+    owned = {"a": missed, "b": latest, "c": joined}
+    assert owners_of(owned) == {0: "b", 1: "a", 2: "b", 3: "c"}
+    assert sticky(4, owned) == cooperative_sticky(4, owned) == {"a": (1,), "b": (0, 2), "c": (3,)}
+
+
+def test_nobody_keeps_what_two_claim_of_one_generation() -> None:
+    """Both give it up, and it is assigned in the next generation."""
+    owned = {"a": Claim((0, 1), 6), "b": Claim((0, 2), 6)}
+    assert owners_of(owned) == {0: None, 1: "a", 2: "b"}
+    assert set(range(4)) == {p for shares in sticky(4, owned).values() for p in shares}
+    assert 0 not in {p for shares in cooperative_sticky(4, owned).values() for p in shares}
 
 
 def test_an_unknown_assignor_is_refused() -> None:

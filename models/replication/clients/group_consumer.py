@@ -57,6 +57,7 @@ class GroupConsumer(MemberProcess):
         self._heartbeat_request: GroupRequest | None = None
         self._target: tuple[int, ...] = ()  # what the group assigned
         self._needs_rejoin = self._is_lost = self._keeps_id = False
+        self._assigned_in = -1  # the generation of which it got its partitions
         self._shared_out = 0  # how many partitions this member shared out as the group's leader
         self._committing: dict[int, int] = {}
         self._committing_epochs: dict[int, int] = {}
@@ -178,7 +179,7 @@ class GroupConsumer(MemberProcess):
 
     def _send_join(self) -> None:
         self._phase = JOIN
-        self._send_request(JOIN, owned=self.assigned)
+        self._send_request(JOIN, owned=self.assigned, owned_since=self._assigned_in)
 
     def _give_up(self, partitions: Sequence[int]) -> None:
         """Revoke partitions: report it to the application, and stop fetching them."""
@@ -228,7 +229,7 @@ class GroupConsumer(MemberProcess):
         found: list[tuple[int, int | None]] = []
         for partition in added:
             found.append((partition, self._go_to_committed(partition, response)))
-        self.assigned = tuple(sorted(self._target))
+        self.assigned, self._assigned_in = tuple(sorted(self._target)), self.generation
         self._phase = STABLE
         self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
         self._history.assign_by_group(self.head(self.next_op()), found, self.assigned, self._membership())

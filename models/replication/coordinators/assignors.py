@@ -6,10 +6,20 @@ Members are in the order of their ids, as in Kafka, where they begin with the cl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 Partitions = tuple[int, ...]
-Owned = Mapping[str, Partitions]  # member -> the partitions that it claims to own
 Assignment = dict[str, Partitions]
+
+
+class Claim(NamedTuple):
+    """The partitions that a member claims to own, and the last generation of which it got its assignment (KIP-792)."""
+
+    partitions: Partitions = ()
+    generation: int = -1
+
+
+Owned = Mapping[str, Claim]  # by member
 
 
 def range_assignor(partitions: int, owned: Owned) -> Assignment:
@@ -32,16 +42,12 @@ def round_robin(partitions: int, owned: Owned) -> Assignment:
 
 
 def sticky(partitions: int, owned: Owned) -> Assignment:
-    """Balanced, and each member keeps as many of its partitions as it may (AbstractStickyAssignor.constrainedAssign).
-
-    If two members claim a partition, neither keeps it.
-    """
-    members = sorted(owned)
+    """Balanced; each member keeps as many of its partitions as it may (AbstractStickyAssignor.constrainedAssign)."""
+    members, owners = sorted(owned), owners_of(owned)
     size, more = divmod(partitions, len(members))
-    claims = [p for mine in owned.values() for p in mine]
     retained: dict[str, list[int]] = {}
     for member in members:
-        mine = [p for p in sorted(owned[member]) if p < partitions and claims.count(p) == 1]
+        mine = [p for p in sorted(owned[member].partitions) if p < partitions and owners[p] == member]
         limit = size + (more > 0 and len(mine) > size)
         more -= limit > size
         retained[member] = mine[:limit]
@@ -59,9 +65,18 @@ def sticky(partitions: int, owned: Owned) -> Assignment:
 
 def cooperative_sticky(partitions: int, owned: Owned) -> Assignment:
     """As `sticky`, but without partitions that another member must revoke first (CooperativeStickyAssignor)."""
-    wanted = sticky(partitions, owned)
-    owner = {p: member for member, mine in owned.items() for p in mine}
-    return {member: tuple(p for p in mine if owner.get(p, member) == member) for member, mine in wanted.items()}
+    wanted, owners = sticky(partitions, owned), owners_of(owned)
+    return {member: tuple(p for p in mine if owners.get(p, member) == member) for member, mine in wanted.items()}
+
+
+def owners_of(owned: Owned) -> dict[int, str | None]:
+    """The owner of each claimed partition: the member with the latest generation; None if two claim it of that one."""
+    claims: dict[int, dict[int, list[str]]] = {}  # partition -> generation -> members
+    for member, claim in owned.items():
+        for partition in claim.partitions:
+            claims.setdefault(partition, {}).setdefault(claim.generation, []).append(member)
+    latest = {partition: of_partition[max(of_partition)] for partition, of_partition in claims.items()}
+    return {partition: members[0] if len(members) == 1 else None for partition, members in latest.items()}
 
 
 ASSIGNORS: dict[str, Callable[[int, Owned], Assignment]] = {

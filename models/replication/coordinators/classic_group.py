@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..requests import NOT_LEADER
+from .assignors import Claim
 from .group_members import Group, GroupMembers
 from .group_requests import (
     COMMIT,
@@ -43,7 +44,7 @@ class Member:
     """A member of the group, in the coordinator's view."""
 
     client: str
-    owned: tuple[int, ...]
+    owned: Claim
     deadline: int  # when its session ends
     join: GroupRequest | None = None  # the requests that wait for other members
     sync: GroupRequest | None = None
@@ -78,7 +79,7 @@ class ClassicGroup(GroupMembers):
     def begin_sessions(self, now: int) -> int:
         session = now + self._config.group_session
         self._members = {
-            each.name: Member(each.client, each.partitions, session, assignment=each.partitions)
+            each.name: Member(each.client, Claim(each.partitions), session, assignment=each.partitions)
             for each in self._last_assignment
         }
         instances = {self._config.instance_of(each.client): each.name for each in self._last_assignment}
@@ -141,10 +142,10 @@ class ClassicGroup(GroupMembers):
         name = name or f"{request.instance or request.client}-{now}"
         if request.instance:
             self._static[request.instance] = name
-        owned = request.owned or ()
+        owned = Claim(request.owned or (), request.owned_since)
         member = self._members.setdefault(name, Member(request.client, owned, now))
         request.member = name
-        needs_rebalance = is_new or member.owned != owned or name == self._leader
+        needs_rebalance = is_new or member.owned.partitions != owned.partitions or name == self._leader
         member.owned, member.join = owned, request
         if self._state in (STABLE, COMPLETING) and not needs_rebalance:
             self._respond_joined(name, member)
@@ -179,7 +180,7 @@ class ClassicGroup(GroupMembers):
         for waiting in former.parked():
             self._group.respond(waiting, FENCED_INSTANCE)
         self._leader = name if self._leader == old else self._leader
-        self._members[name] = Member(request.client, (), now, request, assignment=former.assignment)
+        self._members[name] = Member(request.client, Claim(), now, request, assignment=former.assignment)
         if self._state != STABLE:
             if self._state == COMPLETING:
                 self.prepare_rebalance()

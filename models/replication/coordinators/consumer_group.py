@@ -20,7 +20,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from ..config import NEVER
-from .assignors import SERVER_ASSIGNORS
+from .assignors import SERVER_ASSIGNORS, Claim
 from .group_members import Group, GroupMembers
 from .group_requests import (
     FENCED_EPOCH,
@@ -222,7 +222,8 @@ class ConsumerGroup(GroupMembers):
         target, target_epoch = member.target, self._target_epoch
         if epoch > target_epoch:
             former = {each: known.target for each, known in self._members.items() if each != away} | {name: target}
-            targets = SERVER_ASSIGNORS[self._config.remote_assignor](count, former)
+            claims = {each: Claim(partitions) for each, partitions in former.items()}
+            targets = SERVER_ASSIGNORS[self._config.remote_assignor](count, claims)
             changed = [each for each in sorted(targets) if is_new or targets[each] != former[each]]
             records += [TargetRecord(epoch, each, time=now, target=targets[each]) for each in changed]
             records.append(EpochRecord(epoch, time=now, partitions=count, of_target=True))

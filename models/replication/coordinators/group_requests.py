@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 from ..requests import Request
+from .assignors import Claim
 from .reconciliation import CurrentAssignment
 
 NOT_COORDINATOR = "NOT_COORDINATOR"
@@ -41,6 +42,7 @@ class GroupRequest(Request):
     generation: int  # or member epoch
     instance: str = ""  # group.instance.id
     owned: tuple[int, ...] | None = ()  # JoinGroup, ConsumerGroupHeartbeat: what the member owns; None: not sent
+    owned_since: int = -1  # JoinGroup: the last generation of which the member got its assignment (KIP-792)
     offsets: dict[int, int] = field(default_factory=dict)  # of a commit; the response of OffsetFetch
     epochs: dict[int, int] = field(default_factory=dict)  # their leader epochs, as far as known (KIP-320)
     stable: tuple[int, ...] = ()  # OffsetFetch (require_stable): partitions without offsets in open transactions
@@ -49,7 +51,7 @@ class GroupRequest(Request):
     error: str = field(default="", init=False)
     # The response of JoinGroup to the group's leader: what each member owns. Of SyncGroup and
     # ConsumerGroupHeartbeat: what this member gets.
-    members: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
+    members: dict[str, Claim] = field(default_factory=dict, init=False)
     assignment: tuple[int, ...] = field(default=(), init=False)
 
 
