@@ -108,7 +108,7 @@ def test_the_claim_of_the_latest_generation_counts() -> None:
     assert sticky(4, owned) == cooperative_sticky(4, owned) == {"a": (1,), "b": (0, 2), "c": (3,)}
 
 
-def test_nobody_keeps_what_two_claim_of_one_generation() -> None:
+def test_two_claims_of_one_generation_leave_a_partition_without_owner() -> None:
     """Both give it up, and it is assigned in the next generation."""
     owned = {"a": Claim((0, 1), 6), "b": Claim((0, 2), 6)}
     assert owners_of(owned) == {0: None, 1: "a", 2: "b"}
