@@ -36,14 +36,14 @@ def group_content(cluster: Cluster, magic: int) -> Content:
 
     def content(batch: Batch, index: int) -> tuple[bytes, bytes | None]:
         record = cluster.coordinator_logs.group_records[batch.first + index]
-        if record.offset is None:
+        if record.committed is None:
             if type(record) is not GroupRecord:
                 return membership_content(cluster, GROUP, record)
             key = write_versioned(GROUP_KEY, GROUP_KEY_FIELDS, {"group": GROUP})
             if record.is_tombstone:
                 return key, None
             return key, write_versioned(version, GROUP_VALUE, _generation(cluster, record))
-        partition, offset = record.offset
+        partition, offset = record.committed
         place = {"group": GROUP, "topic": cluster.config.topic, "partition": partition}
         value = {
             "offset": offset,

@@ -64,9 +64,9 @@ class KraftWording(Wording):
         yield Line(f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions Set({name})", MANAGER)
         text = (
             f"[Broker id={node}] Leader {name} with topic id Some({self.topic_id(led.partition)}) starts at leader "
-            f"epoch {led.epoch} from offset {led.end} with partition epoch {led.version}, high watermark {led.mark}, "
+            f"epoch {led.epoch} from offset {led.end} with partition epoch {led.version}, high watermark {led.hw}, "
             f"ISR [{ids(led.isr)}], adding replicas [] and removing replicas [] . Previous leader "
-            f"{_option(led.previous[0])} and previous leader epoch was {led.previous[1]}."
+            f"{_option(led.previous.leader)} and previous leader epoch was {led.previous.epoch}."
         )
         yield Line(text, STATE, file="state-change")
 
@@ -74,9 +74,9 @@ class KraftWording(Wording):
         name = self.name(followed.partition)
         text = (
             f"[Broker id={node}] Follower {name} starts at leader epoch {followed.epoch} from offset {followed.end} "
-            f"with partition epoch {followed.version} and high watermark {followed.mark}. Current leader is "
-            f"{followed.leader}. Previous leader {_option(followed.previous[0])} and previous leader epoch was "
-            f"{followed.previous[1]}."
+            f"with partition epoch {followed.version} and high watermark {followed.hw}. Current leader is "
+            f"{followed.leader}. Previous leader {_option(followed.previous.leader)} and previous leader epoch was "
+            f"{followed.previous.epoch}."
         )
         yield Line(text, STATE, file="state-change")
         if followed.leader > 0:
@@ -147,7 +147,7 @@ class KraftWording(Wording):
         behind = " ".join(f"(brokerId: {b}, endOffset: {leo})." for b, leo in shrunk.out)
         text = (
             f"[Partition {self.name(shrunk.partition)} broker={node}] Shrinking ISR from {ids(shrunk.old)} to "
-            f"{ids(shrunk.new)}. Leader: (highWatermark: {shrunk.mark}, endOffset: {shrunk.end}). "
+            f"{ids(shrunk.new)}. Leader: (highWatermark: {shrunk.hw}, endOffset: {shrunk.end}). "
             f"Out of sync replicas: {behind}"
         )
         yield Line(text, PARTITION)

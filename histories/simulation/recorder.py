@@ -12,7 +12,16 @@ from typing import TextIO
 
 from ...models.replication.config import Config
 from ...models.replication.keys import Keys
-from ...models.replication.ports import EventHead, History, Membership, OffsetRange, PlacedSends, Positions, Records
+from ...models.replication.ports import (
+    EventHead,
+    History,
+    Membership,
+    OffsetRange,
+    Positions,
+    Records,
+    SentRecord,
+    SentValue,
+)
 from ...models.replication.producer_batch import ProducerBatch
 from .names import key_name, source_key, value
 
@@ -96,22 +105,28 @@ class Recorder(History):
             else:
                 self._write(f'{head},"error":"{error}"}}')
 
-    def transact(self, head: EventHead, producer: int, sends: list[tuple[int, int]], offsets: dict[int, int]) -> None:
+    def transact(self, head: EventHead, producer: int, sends: list[SentValue], offsets: dict[int, int]) -> None:
         self.last_send = head.time
-        ops = self._steps(producer, [(partition, number, None) for partition, number in sends], offsets)
+        ops = self._steps(producer, [SentRecord(*sent, None) for sent in sends], offsets)
         self._event(head, "invoke", f'"f":"txn","ops":[{ops}]')
 
     def transacted(
-        self, head: EventHead, producer: int, sends: PlacedSends, offsets: dict[int, int], outcome: str, error: str
+        self,
+        head: EventHead,
+        producer: int,
+        records: list[SentRecord],
+        offsets: dict[int, int],
+        outcome: str,
+        error: str,
     ) -> None:
         more = f',"error":"{error}"' if error else ""
-        self._event(head, outcome, f'"f":"txn","ops":[{self._steps(producer, sends, offsets)}]{more}')
+        self._event(head, outcome, f'"f":"txn","ops":[{self._steps(producer, records, offsets)}]{more}')
 
-    def _steps(self, producer: int, sends: PlacedSends, offsets: dict[int, int]) -> str:
+    def _steps(self, producer: int, records: list[SentRecord], offsets: dict[int, int]) -> str:
         """The micro-operations of a transaction."""
         steps = [
             f'{{"f":"send",{self._places[partition]}{self._content(producer, partition, number)}{_offset(offset)}}}'
-            for partition, number, offset in sends
+            for partition, number, offset in records
         ]
         if offsets:
             steps.append(f'{{"f":"commit",{self._offsets(sorted(offsets.items()))}}}')

@@ -106,15 +106,24 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "elections": ledger.elections,
         "unclean_elections": ledger.unclean_elections,
         "isr_shrinks": ledger.shrinks,
-        "led_by_two": [
-            {"partition": name_of(p), "leader_epoch": epoch, "brokers": sorted(map(str, both))}
-            for p, epoch, *both in dict.fromkeys(ledger.rivals)
-        ],
+        "led_by_two": _led_by_two(cluster),
         **_consumed(cluster),
         **_coordinated(cluster),
         "final": cluster.final,
         "protocol_events": cluster.loop.processed,
     }
+
+
+def _led_by_two(cluster: Cluster) -> list[dict[str, Any]]:
+    """The leader epochs that two brokers led."""
+    return [
+        {
+            "partition": cluster.config.log_name(rivals.partition),
+            "leader_epoch": rivals.epoch,
+            "brokers": sorted((str(rivals.first), str(rivals.second))),
+        }
+        for rivals in dict.fromkeys(cluster.ledger.rivals)
+    ]
 
 
 def _coordinated(cluster: Cluster) -> dict[str, Any]:
@@ -132,8 +141,13 @@ def _consumed(cluster: Cluster) -> dict[str, Any]:
     name_of, ledger = cluster.config.log_name, cluster.ledger
     return {
         "consumer_resets": [
-            {"process": name, "partition": name_of(p), "from": before, "to": after}
-            for name, p, before, after in ledger.resets
+            {
+                "process": reset.consumer,
+                "partition": name_of(reset.partition),
+                "from": reset.before,
+                "to": reset.after,
+            }
+            for reset in ledger.resets
         ],
         "handled": {
             name: {name_of(p): [list(r) for r in ranges] for p, ranges in sorted(parts.items())}

@@ -196,7 +196,7 @@ class EpochWording(ZookeeperWording):
         name = self.name(led.partition)
         text = (
             f"[Partition {name} broker={node}] {name} starts at Leader Epoch {led.epoch} from offset {led.end}. "
-            f"Previous Leader Epoch was: {led.previous[1]}"
+            f"Previous Leader Epoch was: {led.previous.epoch}"
         )
         yield from super().leader(node, led)
         yield Line(text, PARTITION)

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 
 from ..replication.cluster import Cluster
 from ..replication.config import SECOND
-from ..replication.coordinators.group_ledger import Hold
+from ..replication.coordinators.group_ledger import Hold, MemberEpoch
 from ..replication.coordinators.log_coordinator import COORDINATOR
 from ..replication.ledger import Breach
 
@@ -38,9 +38,12 @@ def no_fenced_commit(cluster: Cluster) -> list[Breach]:
     if cluster.config.has_member_epochs:
         return _stale_commits(cluster)
     found: list[Breach] = []
-    for record, time, life in cluster.group.accepted:
-        generations = [(g, since) for (of, g), since in cluster.group.generations.items() if of == life]
-        newer = [g for g, since in generations if g > record.generation and since < record.time]
+    for record, time, deaths in cluster.group.accepted:
+        newer = [
+            generation.number
+            for generation, since in cluster.group.generations.items()
+            if generation.deaths == deaths and generation.number > record.generation and since < record.time
+        ]
         if newer:
             text = f"{record.member} commits in generation {record.generation}, though {max(newer)} has begun"
             found.append(Breach("no-fenced-commit", time, cluster.config.group_log, text))
@@ -69,15 +72,17 @@ def _one_member(cluster: Cluster) -> list[Breach]:
 def _is_fenced(cluster: Cluster, hold: Hold, by: int) -> bool:
     """Whether the coordinator fenced a member after it got the partition."""
     changes = pairwise(cluster.group.member_epochs.get(hold.member, ()))
-    removals = [(at, before) for (_, before), (at, after) in changes if after <= 0]
+    removals = [MemberEpoch(after.time, before.epoch) for before, after in changes if after.epoch <= 0]
     ends = [*removals, *cluster.group.fenced.get(hold.member, ())]
-    return any(epoch >= hold.generation and at <= by for at, epoch in ends)
+    return any(end.epoch >= hold.generation and end.time <= by for end in ends)
 
 
 def _stale_commits(cluster: Cluster) -> list[Breach]:
     found: list[Breach] = []
     for record, time, _ in cluster.group.accepted:
-        known = [epoch for at, epoch in cluster.group.member_epochs.get(record.member, ()) if at < record.time]
+        known = [
+            change.epoch for change in cluster.group.member_epochs.get(record.member, ()) if change.time < record.time
+        ]
         epoch = known[-1] if known else 0
         if epoch != record.generation:
             text = f"{record.member} commits in epoch {record.generation}, though "
@@ -96,7 +101,7 @@ def no_commit_loss(cluster: Cluster) -> list[Breach]:
         if batch.producer == COORDINATOR
         for record in cluster.coordinator_logs.group_records[batch.first : batch.values_end]
     ]
-    stored = {(record.generation, record.member, record.offset) for record in records}
+    stored = {(record.generation, record.member, record.committed) for record in records}
     return [
         Breach(
             "no-commit-loss",

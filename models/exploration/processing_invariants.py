@@ -36,8 +36,8 @@ def committed_offsets(cluster: Cluster) -> dict[int, int] | None:
     for batch in committed(log.batches(), log.end):
         records = cluster.coordinator_logs.group_records[batch.first : batch.values_end]
         for at, record in enumerate(records, batch.base):
-            if record.offset is not None:
-                partition, offset = record.offset
+            if record.committed is not None:
+                partition, offset = record.committed
                 found[partition] = max(found.get(partition, (-1, 0)), (at, offset))
     return {partition: offset for partition, (_, offset) in found.items()}
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..replication.clients.transactional_producer import BY_APPLICATION
 from ..replication.cluster import Cluster
 from ..replication.ledger import offsets as span
-from ..replication.ports import EventHead, History, Membership, PlacedSends, Positions, Records
+from ..replication.ports import EventHead, History, Membership, Positions, Records, SentRecord, SentValue
 from ..replication.producer_batch import ProducerBatch
 from . import client_wording as wording
 
@@ -72,15 +72,21 @@ class Tracer(History):
         step = Step(head.process, SEND)
         self.events.append(TraceEvent(head.time, step, partition, producer, number, number + 1))
 
-    def transact(self, head: EventHead, producer: int, sends: list[tuple[int, int]], offsets: dict[int, int]) -> None:
+    def transact(self, head: EventHead, producer: int, sends: list[SentValue], offsets: dict[int, int]) -> None:
         for partition, number in sends:
             self.send(head, producer, partition, number)
 
     def transacted(
-        self, head: EventHead, producer: int, sends: PlacedSends, offsets: dict[int, int], outcome: str, error: str
+        self,
+        head: EventHead,
+        producer: int,
+        records: list[SentRecord],
+        offsets: dict[int, int],
+        outcome: str,
+        error: str,
     ) -> None:
         if outcome == "ok":
-            self.acknowledged += len(sends)
+            self.acknowledged += len(records)
             self._committed[head.process].update(offsets)
         elif error != BY_APPLICATION:
             self.sentences.append((head.time, wording.failed_transaction(head.process, outcome, error)))

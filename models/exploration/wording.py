@@ -63,7 +63,7 @@ def _loaded(node: int, partition: int, end: int, mark: int, clean: bool) -> str:
 def _leader(node: int, led: Led) -> str:
     how = ", elected uncleanly" if led.unclean else ""
     return (
-        f"broker {node} leads epoch {led.epoch} from offset {led.end}, high watermark {led.mark},"
+        f"broker {node} leads epoch {led.epoch} from offset {led.end}, high watermark {led.hw},"
         f" ISR {_set(led.isr)}{how}"
     )
 
@@ -73,7 +73,7 @@ def _follower(node: int, followed: Followed) -> str:
         return ""
     return (
         f"broker {node} follows {followed.leader} in epoch {followed.epoch}: log end {followed.end},"
-        f" high watermark {followed.mark}"
+        f" high watermark {followed.hw}"
     )
 
 

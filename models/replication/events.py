@@ -44,16 +44,30 @@ class ClusterEvent(NamedTuple):
 Listener = Callable[[ClusterEvent], None]
 
 
+class LeaderEpoch(NamedTuple):
+    """A leader and its epoch."""
+
+    leader: int
+    epoch: int
+
+
+class OutOfSync(NamedTuple):
+    """A replica that left the ISR, and its log end offset."""
+
+    broker: int
+    end: int
+
+
 class Led(NamedTuple):
     """Details of `leader`."""
 
     partition: int
     epoch: int
     end: int  # the log end offset
-    mark: int  # the high watermark
+    hw: int  # the high watermark
     isr: tuple[int, ...]
     version: int
-    previous: tuple[int, int]  # leader and leader epoch before
+    previous: LeaderEpoch  # before this one
     unclean: bool
 
 
@@ -64,9 +78,9 @@ class Followed(NamedTuple):
     epoch: int
     leader: int
     end: int
-    mark: int
+    hw: int
     version: int
-    previous: tuple[int, int]
+    previous: LeaderEpoch
     isr: tuple[int, ...]
 
 
@@ -87,9 +101,9 @@ class Shrunk(NamedTuple):
     partition: int
     old: tuple[int, ...]
     new: tuple[int, ...]
-    mark: int
+    hw: int
     end: int
-    out: tuple[tuple[int, int], ...]  # each replica that left the ISR, with its log end offset
+    out: tuple[OutOfSync, ...]
 
 
 _SHAPES: dict[str, Callable[..., Any]] = {

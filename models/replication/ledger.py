@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .acks import Ack, Acks, Loss, Ranges, add_range, missing_parts, value_ranges
 from .loss_causes import Truncation, explain_loss
@@ -33,6 +34,31 @@ class Breach:
     end: int = -1
 
 
+class RivalLeaders(NamedTuple):
+    """Two brokers that led a partition in the same leader epoch."""
+
+    partition: int
+    epoch: int
+    first: int
+    second: int
+
+
+class PositionReset(NamedTuple):
+    """A reset of a consumer's position in a partition."""
+
+    consumer: str
+    partition: int
+    before: int
+    after: int
+
+
+class NewestLeader(NamedTuple):
+    """The leader of a partition's newest epoch, and the quorum's state when it began to lead."""
+
+    replica: ReplicaView
+    state: PartitionState
+
+
 class Ledger:
     """The events of a run. It also checks the few invariants that can only be checked during the run."""
 
@@ -52,16 +78,16 @@ class Ledger:
         self.truncations: list[list[Truncation]] = [[] for _ in range(partitions)]
         self.leaders: list[dict[int, int]] = [{} for _ in range(partitions)]  # leader epoch -> broker
         self.states: list[PartitionState | None] = [None] * partitions  # in the quorum
-        # leader epoch -> the quorum's state before it; and the newest leader
+        # leader epoch -> the quorum's state before it
         self.elected: list[dict[int, PartitionState]] = [{} for _ in range(partitions)]
-        self.rivals: list[tuple[int, int, int, int]] = []  # partition, leader epoch, and two brokers that led it
-        self.newest: list[tuple[ReplicaView, PartitionState] | None] = [None] * partitions
+        self.rivals: list[RivalLeaders] = []
+        self.newest: list[NewestLeader | None] = [None] * partitions
         self.breaches: list[Breach] = []
         # partition -> producer -> ranges of value numbers that some consumer polled
         self.polled_values: dict[int, dict[int, Ranges]] = {}
         self.read_by: dict[str, dict[int, Ranges]] = {}  # consumer -> partition -> offsets that it polled
         self.handled_by: dict[str, dict[int, Ranges]] = {}  # and that its application handled
-        self.resets: list[tuple[str, int, int, int]] = []  # consumer, partition, from, to
+        self.resets: list[PositionReset] = []
         self.latencies = array("q")  # from a batch's first record to its acknowledgement, microseconds
         self.append_listener: AppendListener | None = None  # set by a tracer
         self.transaction_listener: AppendListener | None = None  # gets the batches of transactional producers
@@ -100,7 +126,7 @@ class Ledger:
         all_acks.append(row)
         self.latencies.append(time - batch.created)
         newest = self.newest[partition]
-        if newest is not None and newest[1].epoch > batch.epoch and not (ack := Ack(*row)).is_in(newest[0].log):
+        if newest is not None and newest.state.epoch > batch.epoch and not (ack := Ack(*row)).is_in(newest.replica.log):
             # Acknowledged by a leader that was already replaced, so no later election reveals the loss.
             all_acks.losses[len(all_acks) - 1] = self._explain(partition, ack, *newest, time)
         if end > self.acknowledged_end.get(partition, 0):
@@ -149,17 +175,17 @@ class Ledger:
         partition, broker = replica.partition, replica.broker
         other = self.leaders[partition].setdefault(state.epoch, broker)
         if other != broker:
-            self.rivals.append((partition, state.epoch, other, broker))
+            self.rivals.append(RivalLeaders(partition, state.epoch, other, broker))
             self._breach("one-leader-per-epoch", now, partition, f"{other} and {broker} lead epoch {state.epoch}")
         known = self.states[partition]
         if known is not None and known.epoch > state.epoch:
             return  # its leadership is already over
         self._check_committed(replica, now)
         newest = self.newest[partition]
-        if newest is not None and newest[1].epoch == state.epoch and known is not None:
+        if newest is not None and newest.state.epoch == state.epoch and known is not None:
             # A leader that resumes in its own epoch was not elected again, so the ISR is the current one.
             self.elected[partition][state.epoch] = known
-        self.newest[partition] = (replica, state)
+        self.newest[partition] = NewestLeader(replica, state)
         acks = self.acks[partition]
         acks.losses = {
             number: acks.losses.get(number) or self._explain(partition, ack, replica, state, now)
@@ -243,7 +269,7 @@ class Ledger:
 
     def on_reset(self, name: str, partition: int, before: int, after: int) -> None:
         """A consumer's position was reset."""
-        self.resets.append((name, partition, before, after))
+        self.resets.append(PositionReset(name, partition, before, after))
 
     def on_empty_poll(self, name: str, position: Mapping[int, int], acknowledged: Mapping[int, int], now: int) -> None:
         """Check that no record at the position of an empty poll was acknowledged before it began."""

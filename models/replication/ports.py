@@ -87,7 +87,6 @@ Records = list[tuple[int, Batch]]  # partition and records, as a poll returns th
 
 
 Positions = list[tuple[int, int | None]]  # partition and offset; None: not known
-PlacedSends = list[tuple[int, int, int | None]]  # partition, value, and offset if it is known
 
 
 class OffsetRange(NamedTuple):
@@ -95,6 +94,21 @@ class OffsetRange(NamedTuple):
 
     start: int
     end: int  # high watermark or last stable offset; -1: OFFSET_NOT_AVAILABLE
+
+
+class SentValue(NamedTuple):
+    """A value that a transaction sends."""
+
+    partition: int
+    number: int  # of the producer's values in the partition
+
+
+class SentRecord(NamedTuple):
+    """A record of a transaction that ended."""
+
+    partition: int
+    number: int
+    offset: int | None  # None: unknown
 
 
 class EventHead(NamedTuple):
@@ -124,13 +138,19 @@ class History:
     def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
         """The outcome of a batch."""
 
-    def transact(self, head: EventHead, producer: int, sends: list[tuple[int, int]], offsets: dict[int, int]) -> None:
-        """A process begins a transaction, which will send these values (partition, value) and commit these offsets."""
+    def transact(self, head: EventHead, producer: int, sends: list[SentValue], offsets: dict[int, int]) -> None:
+        """A process begins a transaction, which will send these values and commit these offsets."""
 
     def transacted(
-        self, head: EventHead, producer: int, sends: PlacedSends, offsets: dict[int, int], outcome: str, error: str
+        self,
+        head: EventHead,
+        producer: int,
+        records: list[SentRecord],
+        offsets: dict[int, int],
+        outcome: str,
+        error: str,
     ) -> None:
-        """A transaction ended: ok is committed, fail aborted. Has the known offsets of its records, and its commits."""
+        """A transaction ended: ok is committed, fail aborted. `offsets` are those that it commits."""
 
     def poll(self, head: EventHead) -> None:
         """A consumer begins a poll."""

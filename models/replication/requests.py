@@ -144,6 +144,16 @@ class EpochRequest(Request):
     results: list[EpochResult] = field(default_factory=list, init=False)
 
 
+class ProducerIdAndEpoch(NamedTuple):
+    """An idempotent producer, as brokers identify it."""
+
+    pid: int
+    epoch: int
+
+
+NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
+
+
 class PartitionLeader(NamedTuple):
     """The metadata of a partition, as clients have it."""
 

@@ -15,7 +15,7 @@ from logjudge.models.replication.clients.consumer import Consumer
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.coordinators.group_offsets import GroupOffsets
-from logjudge.models.replication.coordinators.group_requests import GroupRecord
+from logjudge.models.replication.coordinators.group_requests import CommittedOffset, GroupRecord
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.variants.kip_966 import Kip966
@@ -107,8 +107,8 @@ def test_a_consumer_returns_to_where_the_logs_diverge_and_not_to_the_beginning(
 
 def test_an_offset_in_a_transaction_gets_its_epoch_with_the_marker() -> None:
     offsets = GroupOffsets()
-    offsets.commit(GroupRecord(1, offset=(0, 5), leader_epoch=1), 0)
-    offsets.add_pending(7, GroupRecord(1, offset=(0, 9), leader_epoch=3), 1)
+    offsets.commit(GroupRecord(1, committed=CommittedOffset(0, 5), leader_epoch=1), 0)
+    offsets.add_pending(7, GroupRecord(1, committed=CommittedOffset(0, 9), leader_epoch=3), 1)
     assert offsets.epochs() == {0: 1}
     offsets.end_transaction(7, True)
     assert offsets.epochs() == {0: 3}

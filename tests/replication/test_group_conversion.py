@@ -114,7 +114,7 @@ def test_one_batch_removes_the_old_group_and_has_the_new_one() -> None:
     assert down[-1] == "group"
     assert [record.is_tombstone for record in written[1]] == [True] * (len(down) - 1) + [False]
     live = {record.key: record for batch in batches(cluster) for record in batch}
-    assert {key for key, record in live.items() if not record.is_tombstone and record.offset is None} == {"group"}
+    assert {key for key, record in live.items() if not record.is_tombstone and record.committed is None} == {"group"}
 
 
 @pytest.mark.parametrize(

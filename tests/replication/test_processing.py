@@ -25,7 +25,7 @@ from logjudge.models.exploration.processing_truth import copied
 from logjudge.models.replication.config import SECOND, Config, ConfigError
 from logjudge.models.replication.coordinators.group_coordinator import GroupCoordinator
 from logjudge.models.replication.coordinators.group_offsets import GroupOffsets
-from logjudge.models.replication.coordinators.group_requests import GroupRecord
+from logjudge.models.replication.coordinators.group_requests import CommittedOffset, GroupRecord
 from logjudge.models.replication.event_loop import EventLoop, PausableTimer
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.options import configure
@@ -45,11 +45,11 @@ def test_offsets_of_transactions_count_from_their_marker_and_the_latest_record_w
     offsets = GroupOffsets()
     for at, (step, pid, partition, offset) in enumerate(steps):
         if step == "plain":
-            offsets.commit(GroupRecord(1, offset=(partition, offset)), at)
+            offsets.commit(GroupRecord(1, committed=CommittedOffset(partition, offset)), at)
         elif step == "pending":
             offsets.expect(pid, [partition])
             assert not offsets.are_stable([partition])
-            offsets.add_pending(pid, GroupRecord(1, offset=(partition, offset)), at)
+            offsets.add_pending(pid, GroupRecord(1, committed=CommittedOffset(partition, offset)), at)
         else:
             offsets.end_transaction(pid, step == "commit")
     ends = [(at, pid, step) for at, (step, pid, _, _) in enumerate(steps) if step in ("commit", "abort")]
@@ -68,7 +68,7 @@ def test_offsets_of_transactions_count_from_their_marker_and_the_latest_record_w
 def test_offsets_that_were_not_written_do_not_keep_a_partition_unstable() -> None:
     offsets = GroupOffsets()
     offsets.expect(1, [0, 1])
-    offsets.add_pending(1, GroupRecord(1, offset=(1, 5)), 0)
+    offsets.add_pending(1, GroupRecord(1, committed=CommittedOffset(1, 5)), 0)
     offsets.give_up(1, [0, 1])
     assert (offsets.are_stable([0]), offsets.are_stable([1])) == (True, False)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from ..config import MS, SECOND
-from ..events import Shrunk
+from ..events import OutOfSync, Shrunk
 from ..ledger import Ledger
 from ..network import FIRST_CONTROLLER, QUORUM
 from ..partition_state import PartitionState
@@ -61,8 +61,8 @@ class IsrManager(BrokerPart):
             out = replica.out_of_sync_followers(now)
             if out:
                 isr = tuple(r for r in replica.isr if r not in out)
-                ends = tuple((r, replica.followers[r].leo) for r in out)
-                shrunk = Shrunk(replica.partition, replica.isr, isr, replica.hw, replica.log.end, ends)
+                left = tuple(OutOfSync(r, replica.followers[r].leo) for r in out)
+                shrunk = Shrunk(replica.partition, replica.isr, isr, replica.hw, replica.log.end, left)
                 self._process.report("isr-shrink", *shrunk)
                 self._ledger.on_isr_shrink(replica, out, now, self._process.loop.now)
                 self._propose(replica, isr)

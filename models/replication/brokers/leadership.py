@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..events import Followed, Led
+from ..events import Followed, LeaderEpoch, Led
 from ..partition_state import ABSENT, NO_LEADER, LeaderAndIsr, PartitionState
 from ..rules import Vote
 from .disk import Disk
@@ -78,7 +78,7 @@ class Leadership(BrokerPart):
             elif stays_out:
                 self._fetchers.stop(partition)
             return
-        was_leader, previous = replica.is_leader, (replica.leader, replica.epoch)
+        was_leader, previous = replica.is_leader, LeaderEpoch(replica.leader, replica.epoch)
         same = state.leader == replica.leader and state.leader not in (broker, NO_LEADER)
         if same and not stays_out and self._rules.keeps_fetching(replica, state):
             replica.start_following(state)
@@ -111,7 +111,7 @@ class Leadership(BrokerPart):
         self._disk.forget(partition)
         self._process.report("removed-replica", partition, replica.log.end)
 
-    def _lead(self, replica: Replica, state: PartitionState, previous: tuple[int, int]) -> None:
+    def _lead(self, replica: Replica, state: PartitionState, previous: LeaderEpoch) -> None:
         replica.start_leading(state, self._process.wall_clock())
         end, mark = replica.log.end, replica.hw
         led = Led(replica.partition, state.epoch, end, mark, state.isr, state.version, previous, state.unclean)
@@ -128,6 +128,6 @@ class Leadership(BrokerPart):
         return Vote(replica.log_view, replica.log.end)
 
 
-def _followed(replica: Replica, state: PartitionState, previous: tuple[int, int]) -> Followed:
+def _followed(replica: Replica, state: PartitionState, previous: LeaderEpoch) -> Followed:
     end, mark = replica.log.end, replica.hw
     return Followed(replica.partition, state.epoch, state.leader, end, mark, state.version, previous, state.isr)

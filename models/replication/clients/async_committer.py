@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..coordinators.group_ledger import AcknowledgedCommit
 from ..coordinators.group_requests import COMMIT, NOT_AVAILABLE, REBALANCING, RETRIABLE, GroupRequest
 from ..ports import Membership
 from ..requests import Request
@@ -45,7 +46,9 @@ class AsyncCommitter(GroupConsumer):
         offsets, _ = positions
         self._history.committed(self.head(op), sorted(offsets.items()), outcome, error, membership)
         if not error:
-            self.group.acknowledged.append((membership.generation, membership.member, dict(offsets), self.loop.now))
+            self.group.acknowledged.append(
+                AcknowledgedCommit(membership.generation, membership.member, dict(offsets), self.loop.now)
+            )
         elif self.config.commit_retry and error in _RETRIED:
             self.loop.at(self.loop.now + self.config.retry_backoff, self._retry, (self.incarnation, positions))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..config import MS
 from ..coordinators.assignors import ASSIGNORS, COOPERATIVE
-from ..coordinators.group_ledger import GroupLedger
+from ..coordinators.group_ledger import AcknowledgedCommit, GroupLedger
 from ..coordinators.group_requests import (
     COMMIT,
     FENCED_INSTANCE,
@@ -317,7 +317,9 @@ class GroupConsumer(MemberProcess):
         offsets = sorted(self._committing.items())
         self._history.committed(self.head(self._commit_op), offsets, outcome, error, self._membership())
         if not error:
-            self.group.acknowledged.append((generation, self.member, dict(self._committing), self.loop.now))
+            self.group.acknowledged.append(
+                AcknowledgedCommit(generation, self.member, dict(self._committing), self.loop.now)
+            )
         elif error == REBALANCING:
             self._needs_rejoin = True
         else:

@@ -15,13 +15,13 @@ from ..coordinators.transaction_ledger import TransactionLedger
 from ..coordinators.transaction_requests import FENCED
 from ..event_loop import Timer
 from ..partition_state import NO_LEADER
+from ..ports import SentValue
 from ..producer_batch import ProducerBatch
-from ..requests import OLD_PRODUCER
+from ..requests import OLD_PRODUCER, ProducerIdAndEpoch
 from .client import ClientParts
 from .producer import Producer
 from .transactional_producer import ENDING, IDLE, TransactionalProducer
 
-Values = list[tuple[int, int]]  # partition, value number
 NOT_MEMBER = (UNKNOWN_MEMBER, ILLEGAL_GENERATION)
 
 
@@ -29,7 +29,7 @@ NOT_MEMBER = (UNKNOWN_MEMBER, ILLEGAL_GENERATION)
 class Work:
     """What a processor writes for one poll: copies, and the offsets behind the records that it copied."""
 
-    copies: Values
+    copies: list[SentValue]
     offsets: dict[int, int]
     epochs: dict[int, int]  # their leader epochs
     member: str
@@ -96,7 +96,8 @@ class TransactionalOutput(TransactionalProducer):
             return
         member = (work.member, work.generation) if self._rules.fences_members() else ("", -1)
         self._is_started = True
-        named: dict[str, Any] = {"offsets": work.offsets, "epochs": work.epochs, "producer": (self.pid, self.epoch)}
+        producer = ProducerIdAndEpoch(self.pid, self.epoch)
+        named: dict[str, Any] = {"offsets": work.offsets, "epochs": work.epochs, "producer": producer}
         self._request = self.transmit(
             GroupRequest, leader, self._on_offsets, self.on_closed, TXN_COMMIT, self.name, *member, **named
         )

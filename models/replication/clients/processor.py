@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..coordinators.group_ledger import GroupLedger
+from ..coordinators.group_ledger import AcknowledgedCommit, GroupLedger
 from ..coordinators.group_requests import GroupRequest
 from ..copy_ledger import CopyLedger
-from ..ports import Records
+from ..ports import Records, SentValue
 from ..storage.batches import Batch
 from .consumer import KILLED, ConsumerParts
 from .group_consumer import STABLE, GroupConsumer
@@ -72,11 +72,11 @@ class Processor(GroupConsumer):
             return
         assert self._output is not None
         copies, numbers, sources = self.config.copies, self._owner.next_values, self._copies.sources
-        plan: list[tuple[int, int]] = []
+        plan: list[SentValue] = []
         for source, batch in self._polled:
             for offset in self._to_copy(source, batch):
                 partition = copies.start + offset % len(copies)
-                plan.append((partition, numbers[partition]))
+                plan.append(SentValue(partition, numbers[partition]))
                 sources[self._output.index, partition, numbers[partition]] = (source, offset)
                 numbers[partition] += 1
         ends = {partition: batch.end for partition, batch in self._polled}
@@ -111,7 +111,7 @@ class Processor(GroupConsumer):
         """The transaction is committed. The history has no `handle`: a member that dies before the response could not
         record it."""
         member = (work.generation, work.member) if self._rules.fences_members() else (-1, "")
-        self.group.acknowledged.append((*member, work.offsets, self.loop.now))
+        self.group.acknowledged.append(AcknowledgedCommit(*member, work.offsets, self.loop.now))
         self._add_handled(records)
         self._begin_poll()
 

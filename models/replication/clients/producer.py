@@ -13,6 +13,7 @@ from random import Random
 from ..config import MS, NEVER, SECOND
 from ..network import FIRST_CLIENT
 from ..partition_state import NO_LEADER
+from ..ports import SentValue
 from ..producer_batch import ProducerBatch
 from ..requests import (
     DUPLICATE,
@@ -83,8 +84,8 @@ class Producer(Client):
         if self.generated < self.ops:
             self.loop.at(self.loop.now + int(self._rng.random() * 2 * config.interval), self._generate)
 
-    def _send_one(self, planned: tuple[int, int] | None = None) -> None:
-        """Send the next value of a partition, or a planned (partition, value) of the current transaction."""
+    def _send_one(self, planned: SentValue | None = None) -> None:
+        """Send the next value of a partition, or a planned one of the current transaction."""
         now = self.loop.now
         config = self.config
         op, partition, value = self._next_record() if planned is None else (self._op, *planned)

@@ -15,6 +15,7 @@ from ..coordinators.group_requests import RETRIABLE, GroupRequest
 from ..coordinators.transaction_ledger import Transaction, TransactionLedger
 from ..coordinators.transaction_requests import ADD, CONCURRENT, END, FENCED, INIT, TransactionRequest
 from ..partition_state import NO_LEADER
+from ..ports import SentRecord, SentValue
 from ..producer_batch import ProducerBatch
 from ..requests import INVALID_STATE, TIMED_OUT, Request
 from .client import ClientParts
@@ -43,9 +44,9 @@ class TransactionalProducer(Producer):
 
     def _clear_transaction(self) -> None:
         self._transaction: Transaction | None = None
-        self._plan: list[tuple[int, int]] = []  # partitions and values that are still to be sent
-        self._sends: list[tuple[int, int]] = []  # all of them
-        self._offsets: dict[tuple[int, int], int] = {}  # of those that were acknowledged
+        self._plan: list[SentValue] = []  # still to be sent
+        self._sends: list[SentValue] = []  # all values of the transaction
+        self._offsets: dict[SentValue, int] = {}  # of those that were acknowledged
         self._acked: list[tuple[ProducerBatch, int]] = []
         self._new: set[int] = set()  # partitions that must first be added to the transaction
         self._added: set[int] = set()
@@ -88,13 +89,13 @@ class TransactionalProducer(Producer):
     def _begin(self) -> None:
         config = self.config
         commits = self._rng.random() * 1000 >= config.transaction_aborts
-        plan: list[tuple[int, int]] = []
+        plan: list[SentValue] = []
         for _ in range(min(config.transaction_records, self.ops - self.generated)):
             self.generated += 1
             plan.append(self._next(int(self._rng.random() * config.partitions)))
         self._open(plan, commits, self._op + 1)
 
-    def _open(self, plan: list[tuple[int, int]], commits: bool, op: int) -> None:
+    def _open(self, plan: list[SentValue], commits: bool, op: int) -> None:
         """Begin a transaction that will send these values."""
         self._clear_transaction()
         self._phase = OPEN
@@ -106,17 +107,18 @@ class TransactionalProducer(Producer):
         """The offsets that the transaction commits; this application reads nothing."""
         return {}
 
-    def _next(self, partition: int) -> tuple[int, int]:
+    def _next(self, partition: int) -> SentValue:
         value = self._next_value[partition]
         self._next_value[partition] = value + 1
-        return partition, value
+        return SentValue(partition, value)
 
     def _send_value(self, partition: int, value: int) -> None:
         assert self._transaction is not None
-        self._transaction.values.append((partition, value))
+        sent = SentValue(partition, value)
+        self._transaction.values.append(sent)
         if partition not in self._added and not self._rules.bumps_epoch_at_end():
             self._new.add(partition)
-        self._send_one((partition, value))
+        self._send_one(sent)
         self._step()
 
     def _end(self) -> None:
@@ -155,7 +157,7 @@ class TransactionalProducer(Producer):
     def _acknowledged(self, batch: ProducerBatch, base: int) -> None:
         """Keep the acknowledgement until the transaction commits."""
         self._acked.append((batch, base))
-        self._offsets.update(((batch.partition, batch.first + i), base + i) for i in range(batch.count))
+        self._offsets.update((SentValue(batch.partition, batch.first + i), base + i) for i in range(batch.count))
         self._complete(batch, "ok", "", base)
 
     def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:  # noqa: ARG002
@@ -303,8 +305,8 @@ class TransactionalProducer(Producer):
     def _record(self, outcome: str, error: str) -> None:
         assert self._transaction is not None
         self._transaction.outcome = outcome
-        sends = [(partition, value, self._offsets.get((partition, value))) for partition, value in self._sends]
-        self._history.transacted(self.head(self._op), self.index, sends, self._commit_at(), outcome, error)
+        records = [SentRecord(*sent, self._offsets.get(sent)) for sent in self._sends]
+        self._history.transacted(self.head(self._op), self.index, records, self._commit_at(), outcome, error)
         self._transaction = None
 
     def _abandon(self) -> None:

@@ -27,6 +27,7 @@ from .group_requests import (
     NOT_COORDINATOR,
     TXN_COMMIT,
     UNSTABLE,
+    CommittedOffset,
     GroupRecord,
     GroupRequest,
 )
@@ -87,7 +88,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         if batch.producer == MARKER:
             self._offsets.end_transaction(batch.pid, is_commit(batch))
         for at, record in enumerate(records, batch.base):
-            if record.offset is None:
+            if record.committed is None:
                 self._replay_membership(record)
             elif batch.pid >= 0:
                 self._offsets.add_pending(batch.pid, record, at)
@@ -142,10 +143,16 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             self.respond(request, NOT_COORDINATOR)
 
     def _offset_records(self, request: GroupRequest) -> list[GroupRecord]:
-        now, offsets = self._process.loop.now, sorted(request.offsets.items())
-        member, epochs = (request.generation, request.member), request.epochs
+        """The records of a commit's offsets."""
+        member, now = (request.generation, request.member), self._process.loop.now
         return [
-            GroupRecord(*member, offset=offset, time=now, leader_epoch=epochs.get(offset[0], -1)) for offset in offsets
+            GroupRecord(
+                *member,
+                committed=CommittedOffset(partition, offset),
+                time=now,
+                leader_epoch=request.epochs.get(partition, -1),
+            )
+            for partition, offset in sorted(request.offsets.items())
         ]
 
     def _committed(self, records: list[GroupRecord], request: GroupRequest, error: str, base: int) -> None:
@@ -160,11 +167,11 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
     def _commit_in_transaction(self, request: GroupRequest) -> None:
         """TxnOffsetCommit. The leader of the log, which is this broker, checks the producer's epoch."""
         records = self._offset_records(request)
-        self._offsets.expect(request.producer[0], request.offsets)
+        self._offsets.expect(request.producer.pid, request.offsets)
         self._write(records, partial(self._wrote_pending, records, request), *request.producer)
 
     def _wrote_pending(self, records: list[GroupRecord], request: GroupRequest, error: str, base: int) -> None:
-        pid = request.producer[0]
+        pid = request.producer.pid
         if error:
             self._offsets.give_up(pid, request.offsets)
             known = NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE
@@ -201,7 +208,9 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             gone = self._offsets.expired(limit)
         elif is_empty and self.empty_since <= limit:
             gone = self._offsets.expired(now)
-        records = [GroupRecord(0, "", None, (partition, 0), now, is_tombstone=True) for partition in gone]
+        records = [
+            GroupRecord(0, "", None, CommittedOffset(partition, 0), now, is_tombstone=True) for partition in gone
+        ]
         for record in records:
             self._offsets.commit(record, UNWRITTEN)
         is_dead = is_empty and self.generation > 0 and not self._offsets.committed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .group_requests import GroupRecord
 
@@ -19,29 +20,57 @@ class Hold:
     until: int = 1 << 60
 
 
+class Generation(NamedTuple):
+    """A generation; generations begin at 1 again after the group was removed."""
+
+    deaths: int  # how often the group was removed before
+    number: int
+
+
+class AcceptedCommit(NamedTuple):
+    """A stored commit of one partition's offset."""
+
+    record: GroupRecord
+    time: int
+    deaths: int  # how often the group was removed before
+
+
+class AcknowledgedCommit(NamedTuple):
+    """A commit that was acknowledged to its member."""
+
+    generation: int
+    member: str
+    offsets: dict[int, int]  # by partition
+    time: int
+
+
+class MemberEpoch(NamedTuple):
+    """A member's epoch from a time on, or the epoch in which it was fenced then."""
+
+    time: int
+    epoch: int  # 0: the coordinator removed the member
+
+
 @dataclass(slots=True)
 class GroupLedger:
     """The events of the group; models/exploration/group_invariants.py checks them."""
 
     holds: list[Hold] = field(default_factory=list)
-    deaths: int = 0  # generations begin at 1 again after the group was removed
-    generations: dict[tuple[int, int], int] = field(default_factory=dict)
-    # (deaths before it, generation) -> when its assignment was first stored
-    accepted: list[tuple[GroupRecord, int, int]] = field(default_factory=list)  # stored commits, times, deaths before
-    # Commits that were acknowledged to their members: generation, member, offsets, and time.
-    acknowledged: list[tuple[int, str, dict[int, int], int]] = field(default_factory=list)
+    deaths: int = 0  # how often the group was removed
+    generations: dict[Generation, int] = field(default_factory=dict)  # -> when its assignment was first stored
+    accepted: list[AcceptedCommit] = field(default_factory=list)
+    acknowledged: list[AcknowledgedCommit] = field(default_factory=list)
     handled: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # partition -> ranges, in order of time
-    # In KIP-848's protocol: the time and the epoch of each change of a member; epoch 0: the coordinator removed it.
-    member_epochs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    # When and in which epoch the coordinator fenced a member without removing it: it accepted another request of it to
-    # join, or a downgrade raised the epoch of a member that was behind.
-    fenced: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    member_epochs: dict[str, list[MemberEpoch]] = field(default_factory=dict)  # of members in KIP-848's protocol
+    # Members that the coordinator fenced without removing them: it accepted another request of the member to join, or
+    # a downgrade raised the epoch of a member that was behind.
+    fenced: dict[str, list[MemberEpoch]] = field(default_factory=dict)
     _leader_epoch: int = -1  # of the coordinator that stored them last
     _open: dict[tuple[str, int], Hold] = field(default_factory=dict)
 
     def on_generation(self, generation: int, time: int) -> None:
         """The assignment of a generation is stored."""
-        self.generations.setdefault((self.deaths, generation), time)
+        self.generations.setdefault(Generation(self.deaths, generation), time)
 
     def on_members(self, epochs: Mapping[str, int], leader_epoch: int, time: int, is_downgraded: bool = False) -> None:
         """Members and their epochs are stored, in KIP-848's protocol; a coordinator that was replaced is ignored.
@@ -53,15 +82,15 @@ class GroupLedger:
         self._leader_epoch = leader_epoch
         for name in sorted({*self.member_epochs, *epochs}):
             seen, epoch = self.member_epochs.setdefault(name, []), epochs.get(name, 0)
-            before = seen[-1][1] if seen else 0
+            before = seen[-1].epoch if seen else 0
             if before != epoch:
-                seen.append((time, epoch))
+                seen.append(MemberEpoch(time, epoch))
             if is_downgraded and 0 < before < epoch:
-                self.fenced.setdefault(name, []).append((time, before))
+                self.fenced.setdefault(name, []).append(MemberEpoch(time, before))
 
     def on_commit(self, record: GroupRecord, time: int) -> None:
         """A coordinator accepted a commit, and it is replicated."""
-        self.accepted.append((record, time, self.deaths))
+        self.accepted.append(AcceptedCommit(record, time, self.deaths))
 
     def on_owned(self, member: str, generation: int, partitions: tuple[int, ...], time: int) -> None:
         """From now on a member owns exactly these partitions, in this generation."""

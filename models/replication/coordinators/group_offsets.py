@@ -7,40 +7,54 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .group_requests import GroupRecord
 
 UNWRITTEN = -1  # in place of a record's offset, while it is being written
 
 
+class PlacedRecord(NamedTuple):
+    """A record that commits an offset, and its place in the group's log."""
+
+    at: int  # its offset in the group's log, or UNWRITTEN
+    record: GroupRecord
+
+
+class PendingRecord(NamedTuple):
+    """A record of an open transaction, and its place in the group's log."""
+
+    at: int  # its offset in the group's log, or UNWRITTEN
+    record: GroupRecord | None  # None while it is being written
+
+
 @dataclass(slots=True)
 class GroupOffsets:
-    """Each record is stored with its offset in the group's log: the latest record counts, even if the transaction of
-    an earlier one commits after it."""
+    """The latest record in the group's log counts, even if the transaction of an earlier one commits after it."""
 
-    _committed: dict[int, tuple[int, GroupRecord]] = field(default_factory=dict)  # by partition
-    _pending: dict[int, dict[int, tuple[int, GroupRecord | None]]] = field(default_factory=dict)  # by producer id
+    _committed: dict[int, PlacedRecord] = field(default_factory=dict)  # by partition
+    _pending: dict[int, dict[int, PendingRecord]] = field(default_factory=dict)  # producer id -> partition -> record
 
     def committed(self) -> dict[int, int]:
         """Partition -> committed offset."""
-        return {record.offset[0]: record.offset[1] for _, record in self._committed.values() if record.offset}
+        return dict(placed.record.committed for placed in self._committed.values() if placed.record.committed)
 
     def epochs(self) -> dict[int, int]:
         """Partition -> leader epoch of the committed offset."""
-        return {partition: record.leader_epoch for partition, (_, record) in self._committed.items()}
+        return {partition: placed.record.leader_epoch for partition, placed in self._committed.items()}
 
     def commit(self, record: GroupRecord, at: int) -> None:
         """Replace a committed offset by that of the record at `at`, unless a later record set it."""
-        assert record.offset is not None
-        partition = record.offset[0]
+        assert record.committed is not None
+        partition = record.committed.partition
         if record.is_tombstone:
             self._committed.pop(partition, None)
-        elif partition not in self._committed or at >= self._committed[partition][0]:
-            self._committed[partition] = (at, record)
+        elif partition not in self._committed or at >= self._committed[partition].at:
+            self._committed[partition] = PlacedRecord(at, record)
 
     def expired(self, limit: int) -> list[int]:
         """The partitions whose offsets were committed by `limit` and are in no open transaction."""
-        old = (partition for partition, (_, record) in self._committed.items() if record.time <= limit)
+        old = (partition for partition, placed in self._committed.items() if placed.record.time <= limit)
         return sorted(partition for partition in old if self.are_stable([partition]))
 
     def expect(self, pid: int, partitions: Iterable[int]) -> None:
@@ -48,19 +62,19 @@ class GroupOffsets:
         (GroupMetadata.prepareTxnOffsetCommit)."""
         pending = self._pending.setdefault(pid, {})
         for partition in partitions:
-            pending.setdefault(partition, (UNWRITTEN, None))
+            pending.setdefault(partition, PendingRecord(UNWRITTEN, None))
 
     def give_up(self, pid: int, partitions: Iterable[int]) -> None:
-        """They were not written."""
+        """The expected offsets of a transaction were not written."""
         pending = self._pending.get(pid, {})
         for partition in partitions:
-            if pending.get(partition, (0, None))[0] == UNWRITTEN:
+            if partition in pending and pending[partition].at == UNWRITTEN:
                 del pending[partition]
 
     def add_pending(self, pid: int, record: GroupRecord, at: int) -> None:
         """The record at `at` belongs to an open transaction."""
-        assert record.offset is not None
-        self._pending.setdefault(pid, {})[record.offset[0]] = (at, record)
+        assert record.committed is not None
+        self._pending.setdefault(pid, {})[record.committed.partition] = PendingRecord(at, record)
 
     def end_transaction(self, pid: int, commit: bool) -> None:
         """A marker ends a producer's transaction: its offsets are committed, or dropped."""

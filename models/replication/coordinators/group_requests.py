@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from ..requests import Request
+from ..requests import NO_PRODUCER, ProducerIdAndEpoch, Request
 from .assignors import Claim
 from .reconciliation import CurrentAssignment
 
@@ -46,7 +46,7 @@ class GroupRequest(Request):
     offsets: dict[int, int] = field(default_factory=dict)  # of a commit; the response of OffsetFetch
     epochs: dict[int, int] = field(default_factory=dict)  # their leader epochs, as far as known (KIP-320)
     stable: tuple[int, ...] = ()  # OffsetFetch (require_stable): partitions without offsets in open transactions
-    producer: tuple[int, int] = (-1, -1)  # TxnOffsetCommit: producer id and epoch
+    producer: ProducerIdAndEpoch = NO_PRODUCER  # TxnOffsetCommit
     assignments: dict[str, tuple[int, ...]] = field(default_factory=dict)  # SyncGroup of the group's leader
     error: str = field(default="", init=False)
     # The response of JoinGroup to the group's leader: what each member owns. Of SyncGroup and
@@ -63,6 +63,13 @@ class AssignedMember(NamedTuple):
     partitions: tuple[int, ...]
 
 
+class CommittedOffset(NamedTuple):
+    """The offset that a group committed in a partition."""
+
+    partition: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
     """One record of the group's log: a generation with its assignment, or the committed offset of a partition.
@@ -73,7 +80,7 @@ class GroupRecord:
     generation: int
     member: str = ""  # the leader of the generation, or the member that committed
     assignment: tuple[AssignedMember, ...] | None = None
-    offset: tuple[int, int] | None = None  # partition, committed offset
+    committed: CommittedOffset | None = None
     time: int = 0
     is_tombstone: bool = False
     leader_epoch: int = -1  # of the last record before the committed offset; -1: not sent
@@ -85,7 +92,7 @@ class GroupRecord:
         """The key of the record: its kind, and what it is about."""
         if self._KIND:
             return f"{self._KIND} {self.member}"
-        return "group" if self.offset is None else f"offset of partition {self.offset[0]}"
+        return "group" if self.committed is None else f"offset of partition {self.committed.partition}"
 
 
 # --- the records of KIP-848's protocol (ConsumerGroup*Key and Value); `generation` is an epoch, if the record has one

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..brokers.part import BrokerPart, Parts
 from ..brokers.produce import ProduceHandler
@@ -22,6 +22,13 @@ TICK = 100 * MS
 COORDINATOR = -1  # the producer of the batches in a coordinator's log
 R = TypeVar("R")
 Done = Callable[[str, int], None]  # error, base offset
+
+
+class Term(NamedTuple):
+    """The time in which a broker's process coordinates: tasks of an earlier term do not run."""
+
+    incarnation: int  # of the process
+    epoch: int  # leader epoch of the partition; -1: not the coordinator
 
 
 class LogCoordinator(BrokerPart, ABC, Generic[R]):
@@ -65,26 +72,27 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         self._resign()
         self._epoch, self._is_loading = epoch, True
         loop = self._process.loop
-        loop.at(loop.now + self._config.group_load_time, self._load, (self._process.incarnation, epoch))
+        loop.at(loop.now + self._config.group_load_time, self._load, self._term())
+
+    def _term(self) -> Term:
+        return Term(self._process.incarnation, self._epoch)
 
     def _is_coordinator(self) -> bool:
         """Whether the broker leads the partition in the epoch for which it was loaded."""
         replica = self._manager.leader(self.partition)
         return replica is not None and replica.epoch == self._epoch
 
-    def _may_run(self, task: Callable[[tuple[int, int]], None], since: tuple[int, int]) -> bool:
-        """Whether a task of this incarnation and epoch may run now. A paused process runs it later."""
-        process = self._process
-        if since != (process.incarnation, self._epoch) or process.defer(task, since):
+    def _may_run(self, task: Callable[[Term], None], term: Term) -> bool:
+        """Whether a task of this term may run now. A paused process runs it later."""
+        if term != self._term() or self._process.defer(task, term):
             return False
         if not self._is_coordinator():
             self._resign()
             return False
         return True
 
-    def _load(self, since: tuple[int, int]) -> None:
-        process = self._process
-        if not self._may_run(self._load, since):
+    def _load(self, term: Term) -> None:
+        if not self._may_run(self._load, term):
             return
         for batch in self._manager.replicas[self.partition].log.batches():
             for part in batch.parts():
@@ -92,7 +100,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
                 self._replay(part, self.records[part.first : part.values_end] if is_own else ())
         self._is_loading = False
         self._on_loaded()
-        process.loop.at(process.loop.now + TICK, self._tick, since)
+        self._process.loop.at(self._process.loop.now + TICK, self._tick, term)
 
     def _resign(self) -> None:
         """Drop the state, because another broker is the coordinator."""
@@ -114,17 +122,17 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         number, now = len(self.records), process.loop.now
         batch = ProducerBatch(COORDINATOR, self.partition, number, now, len(records), pid, producer_epoch)
         self.records += records
-        since = process.incarnation, self._epoch
+        term = self._term()
 
         def finished(request: ProduceRequest) -> None:
-            if since == (process.incarnation, self._epoch) and not process.defer(finished, request):
+            if term == self._term() and not process.defer(finished, request):
                 done(*request.results[0])
 
         self._produces.write(batch, finished)
 
-    def _tick(self, since: tuple[int, int]) -> None:
-        if not self._may_run(self._tick, since):
+    def _tick(self, term: Term) -> None:
+        if not self._may_run(self._tick, term):
             return
         now = self._process.loop.now
-        self._process.loop.at(now + TICK, self._tick, since)
+        self._process.loop.at(now + TICK, self._tick, term)
         self._tick_active(now)

@@ -5,17 +5,26 @@ Simplification: this coordinator never fails, and responds at once.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class OffsetAndEpoch(NamedTuple):
+    """A committed offset, and the leader epoch of the last record before it."""
+
+    offset: int | None  # None: none was committed
+    epoch: int  # -1: none was committed
+
 
 class OffsetCoordinator:
     """Stores what each consumer committed."""
 
     def __init__(self) -> None:
-        self._committed: dict[str, dict[int, tuple[int, int]]] = {}
+        self._committed: dict[str, dict[int, OffsetAndEpoch]] = {}  # consumer -> partition -> offset
 
     def commit(self, consumer: str, offsets: dict[int, int], epochs: dict[int, int]) -> None:
         """Replace a consumer's committed offsets and their leader epochs, both by partition."""
-        self._committed[consumer] = {p: (offset, epochs.get(p, -1)) for p, offset in offsets.items()}
+        self._committed[consumer] = {p: OffsetAndEpoch(offset, epochs.get(p, -1)) for p, offset in offsets.items()}
 
-    def committed(self, consumer: str, partition: int) -> tuple[int | None, int]:
-        """The committed offset of a partition (None: none) and its leader epoch (-1: none)."""
-        return self._committed.get(consumer, {}).get(partition, (None, -1))
+    def committed(self, consumer: str, partition: int) -> OffsetAndEpoch:
+        """What a consumer committed in a partition."""
+        return self._committed.get(consumer, {}).get(partition, OffsetAndEpoch(None, -1))

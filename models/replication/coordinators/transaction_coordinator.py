@@ -17,7 +17,7 @@ from ..brokers.part import Parts
 from ..brokers.produce import ProduceHandler
 from ..partition_state import NO_LEADER
 from ..ports import Inboxes
-from ..requests import INVALID_STATE, NOT_LEADER, OLD_COORDINATOR, OLD_PRODUCER
+from ..requests import INVALID_STATE, NOT_LEADER, OLD_COORDINATOR, OLD_PRODUCER, ProducerIdAndEpoch
 from ..storage.batches import Batch
 from .group_requests import LOADING, NOT_AVAILABLE, NOT_COORDINATOR
 from .log_coordinator import LogCoordinator
@@ -142,7 +142,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         self._respond_with_epoch(request, state, error)
 
     def _respond_with_epoch(self, request: TransactionRequest, state: TransactionState, error: str) -> None:
-        request.granted = (state.record.pid, state.record.epoch)
+        request.granted = ProducerIdAndEpoch(state.record.pid, state.record.epoch)
         self.respond(request, error)
 
     def _add(self, request: TransactionRequest) -> None:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from ..ports import SentValue
 from ..producer_batch import ProducerBatch
+from ..requests import ProducerIdAndEpoch
 from ..storage.transactions import MARKER
+
+
+class Contradiction(NamedTuple):
+    """A transaction that was both committed and aborted."""
+
+    transaction: int  # its number
+    time: int  # of the second decision
 
 
 @dataclass(slots=True)
@@ -16,7 +26,7 @@ class Transaction:
     process: str
     producer: int
     began: int
-    values: list[tuple[int, int]] = field(default_factory=list)  # partition, value number
+    values: list[SentValue] = field(default_factory=list)
     decision: str = ""  # commit or abort, as a coordinator stored it first
     decided: int = -1
     outcome: str = ""  # reported by the producer: ok, fail, info
@@ -42,23 +52,23 @@ class TransactionLedger:
 
     now: Callable[[], int]
     transactions: list[Transaction] = field(default_factory=list)
-    contradictions: list[tuple[int, int]] = field(default_factory=list)  # transactions decided twice: number, when
+    contradictions: list[Contradiction] = field(default_factory=list)
     late_writes: list[LateWrite] = field(default_factory=list)
     epochs: dict[int, int] = field(default_factory=dict)  # producer id -> newest epoch that was granted
     timed_out: int = 0
     fenced: int = 0  # transactions that another InitProducerId aborted
-    _current: dict[tuple[int, int], int] = field(default_factory=dict)  # producer id and epoch -> transaction
+    _current: dict[ProducerIdAndEpoch, int] = field(default_factory=dict)  # -> number of its latest transaction
 
     def begin(self, process: str, producer: int, pid: int, epoch: int) -> Transaction:
         """A producer begins a transaction."""
         found = Transaction(process, producer, self.now())
-        self._current[pid, epoch] = len(self.transactions)
+        self._current[ProducerIdAndEpoch(pid, epoch)] = len(self.transactions)
         self.transactions.append(found)
         return found
 
     def number_of(self, pid: int, epoch: int) -> int:
-        """The latest transaction of this producer epoch."""
-        return self._current.get((pid, epoch), -1)
+        """The number of the latest transaction of this producer epoch; -1 if there is none."""
+        return self._current.get(ProducerIdAndEpoch(pid, epoch), -1)
 
     def on_decided(self, number: int, commit: bool) -> None:
         """A coordinator stores a decision, or loads one that its predecessor stored without a confirmation."""
@@ -66,7 +76,7 @@ class TransactionLedger:
             return
         found, decision = self.transactions[number], "commit" if commit else "abort"
         if found.decision not in ("", decision):
-            self.contradictions.append((number, self.now()))
+            self.contradictions.append(Contradiction(number, self.now()))
         elif not found.decision:
             found.decision, found.decided = decision, self.now()
 

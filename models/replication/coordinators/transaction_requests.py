@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..requests import Request
+from ..requests import NO_PRODUCER, ProducerIdAndEpoch, Request
 
 CONCURRENT = "CONCURRENT_TRANSACTIONS"
 FENCED = "PRODUCER_FENCED"
@@ -31,7 +31,7 @@ class TransactionRequest(Request):
     commit: bool = False  # EndTxn
     verify_only: bool = False  # AddPartitionsToTxn: refuse what is not in the transaction
     error: str = field(default="", init=False)
-    granted: tuple[int, int] = field(default=(-1, -1), init=False)  # response: producer id and epoch
+    granted: ProducerIdAndEpoch = field(default=NO_PRODUCER, init=False)  # in the response
 
 
 @dataclass(slots=True, eq=False)
