@@ -50,7 +50,7 @@ class BlockingProducer(Producer):
                 return
             self._waits_since = -1
             self._left -= 1
-            self._send_one()
+            self._add_to_batch(*self._begin_send())
 
     def _refuse(self, since: int) -> None:
         """Send() throws after max.block.ms, and the application goes on with the next record."""
@@ -58,10 +58,10 @@ class BlockingProducer(Producer):
             return
         self._waits_since = -1
         self._left -= 1
-        op, partition, value = self._next_record()
-        if (batch := self._open_batch(partition)) is not None:
+        sent, op = self._begin_send()
+        if (batch := self._open_batch(sent.partition)) is not None:
             batch.open = False  # the numbers of its values are consecutive
-        record = ProducerBatch(self.index, partition, value, self.loop.now)
+        record = ProducerBatch(self.index, *sent, self.loop.now)
         record.count, record.ops = 1, [op]
         self._history.sent(self.loop.now, self.name, record, "fail", EXHAUSTED, -1)
         self.finished = self._outstanding == 0 and self.generated >= self.ops

@@ -65,7 +65,7 @@ class TransactionalOutput(TransactionalProducer):
         self._work, self._are_offsets_sent = work, False
         self._open(work.copies, True, work.op)
         while self._plan and not self._failed:
-            self._send_value(*self._plan.pop(0))
+            self._send_value(self._plan.pop(0))
         if not self._rules.bumps_epoch_at_end():
             self._new.add(self.config.group_log)  # AddOffsetsToTxn
         self._end()
@@ -153,10 +153,10 @@ class PlainOutput(Producer):
     def process(self, work: Work) -> None:
         """Send the copies, and flush."""
         self._has_failed, self._is_sending = False, True
-        for partition, value in work.copies:
+        for sent in work.copies:
             self._op = self._owner.next_op()
-            self._history.send(self.head(self._op), self.index, partition, value)
-            self._send_one((partition, value))
+            self._history.send(self.head(self._op), self.index, *sent)
+            self._add_to_batch(sent, self._op)
         for queue in self._queues:
             if queue:
                 queue[-1].open = False

@@ -80,15 +80,25 @@ class Producer(Client):
         """Send one record, or a burst of them, and schedule the next."""
         config = self.config
         for _count in range(min(config.burst, self.ops - self.generated)):
-            self._send_one()
+            self._add_to_batch(*self._begin_send())
         if self.generated < self.ops:
             self.loop.at(self.loop.now + int(self._rng.random() * 2 * config.interval), self._generate)
 
-    def _send_one(self, planned: SentValue | None = None) -> None:
-        """Send the next value of a partition, or a planned one of the current transaction."""
+    def _begin_send(self) -> tuple[SentValue, int]:
+        """The next value of the partition that the partitioner chooses, and the operation that sends it."""
+        partition = self._choose(self._open_batch)
+        sent, op = SentValue(partition, self._next_value[partition]), self._op
+        self._next_value[partition] += 1
+        self._op += 1
+        self.generated += 1
+        self._history.send(self.head(op), self.index, *sent)
+        return sent, op
+
+    def _add_to_batch(self, sent: SentValue, op: int) -> None:
+        """Add the value that operation `op` sends to the partition's open batch, or to a new one."""
         now = self.loop.now
         config = self.config
-        op, partition, value = self._next_record() if planned is None else (self._op, *planned)
+        partition, value = sent
         batch = self._open_batch(partition)
         if batch is not None and config.batch_size < NEVER and self._size(batch, 1) > config.batch_size:
             batch.open = False
@@ -108,17 +118,6 @@ class Producer(Client):
     def _size(self, batch: ProducerBatch, more: int = 0) -> int:
         """The bytes of a batch, also with some values more."""
         return self._sizes[batch.partition].batch(self.index, batch.first, batch.count + more)
-
-    def _next_record(self) -> tuple[int, int, int]:
-        """The operation, partition and value of the next record, whose send begins."""
-        partition = self._choose(self._open_batch)
-        value = self._next_value[partition]
-        self._next_value[partition] = value + 1
-        op = self._op
-        self._op = op + 1
-        self.generated += 1
-        self._history.send(self.head(op), self.index, partition, value)
-        return op, partition, value
 
     def _open_batch(self, partition: int) -> ProducerBatch | None:
         """The batch of a partition that takes more records."""

@@ -79,8 +79,7 @@ class TransactionalProducer(Producer):
         if self._phase == IDLE:
             self._begin()
         if not self._failed:
-            partition, value = self._plan.pop(0)
-            self._send_value(partition, value)
+            self._send_value(self._plan.pop(0))
         if self._failed or not self._plan:
             self._end()
         else:
@@ -112,13 +111,12 @@ class TransactionalProducer(Producer):
         self._next_value[partition] = value + 1
         return SentValue(partition, value)
 
-    def _send_value(self, partition: int, value: int) -> None:
+    def _send_value(self, sent: SentValue) -> None:
         assert self._transaction is not None
-        sent = SentValue(partition, value)
         self._transaction.values.append(sent)
-        if partition not in self._added and not self._rules.bumps_epoch_at_end():
-            self._new.add(partition)
-        self._send_one(sent)
+        if sent.partition not in self._added and not self._rules.bumps_epoch_at_end():
+            self._new.add(sent.partition)
+        self._add_to_batch(sent, self._op)
         self._step()
 
     def _end(self) -> None:
