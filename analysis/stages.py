@@ -1,7 +1,7 @@
 """The steps of the pipeline as pure functions of frames; engines/local.py and engines/spark/ combine them.
 
 read_split, read_block, read_evidence -> Parts: observations by partition, events without a counterpart, quarantine
-pair_waiting, close_waiting -> Parts of the operations with invocation and completion in different splits
+pair_across_splits, pair_at_end -> Parts of the operations with invocation and completion in different splits
 choose_batches, decode_batches -> Parts of the batches of large logs that are needed
 
 kernel.py judges their result.
@@ -42,7 +42,7 @@ class Parts:
     context: list[pl.DataFrame] = field(default_factory=list)
     unplaced: list[pl.DataFrame] = field(default_factory=list)
     shared: list[tuple[str, pl.DataFrame]] = field(default_factory=list)  # evidence without a partition, by table
-    waiting: list[pl.DataFrame] = field(default_factory=list)  # events without a counterpart so far
+    unpaired: list[pl.DataFrame] = field(default_factory=list)  # events without a counterpart so far
     quarantine: list[pl.DataFrame] = field(default_factory=list)
     headers: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # of large logs, not decoded yet
     jobs: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # batches of large logs to decode
@@ -78,7 +78,7 @@ def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, 
     """The same as `read_split` for parsed blocks of the split with that number, from line `first_line` on."""
     base = number << 32
     # Sends are paired separately: their table is narrow, and most events are sends.
-    waiting: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
+    unpaired: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
     lines = first_line
     recorded: set[tuple[str, str]] = set()
     for parsed in blocks:
@@ -87,12 +87,12 @@ def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, 
         for table, events in enumerate((parsed.sends, parsed.others)):
             parts.add("events", len(events))
             placed = events.with_columns(place=pl.col("line") + base).drop("line")
-            unpaired = pl.concat([waiting[table], placed], how="diagonal") if len(waiting[table]) else placed
-            if not len(unpaired):
+            to_pair = pl.concat([unpaired[table], placed], how="diagonal") if len(unpaired[table]) else placed
+            if not len(to_pair):
                 _observe(no_rows(OPERATIONS), settings, parts)
                 continue
-            paired = pair(unpaired, settings.dialect)
-            waiting[table] = paired.waiting
+            paired = pair(to_pair, settings.dialect)
+            unpaired[table] = paired.unpaired
             _observe(complete(paired.operations, OPERATIONS), settings, parts)
             parts.leave_out(paired.malformed)
         parts.leave_out(parsed.quarantine.select((pl.col("line") + base).alias("place"), "reason"))
@@ -101,7 +101,7 @@ def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, 
             parts.leave_out(pl.DataFrame(row, schema=QUARANTINED))
         recorded |= parts.recorded
         yield parts
-    last = Parts(waiting=[complete(frame, PLACED_EVENTS) for frame in waiting if len(frame)])
+    last = Parts(unpaired=[complete(frame, PLACED_EVENTS) for frame in unpaired if len(frame)])
     if recorded:
         last.context.append(_context(recorded))
     last.add("lines", lines - first_line)
@@ -165,23 +165,23 @@ def decode_batches(unit: Unit, job: pl.DataFrame) -> Parts:
     return Parts(observations=[(unit, table, frame) for table, frame in found if len(frame)])
 
 
-def pair_waiting(waiting: pl.DataFrame, settings: Settings) -> tuple[Parts, pl.DataFrame]:
-    """Pairs the remaining events of all splits read so far, and returns those that still wait for their other half."""
+def pair_across_splits(unpaired: pl.DataFrame, settings: Settings) -> tuple[Parts, pl.DataFrame]:
+    """Pairs the remaining events of all splits read so far, and returns those that are still without a counterpart."""
     parts = Parts()
-    paired = pair(waiting.sort("place", maintain_order=True), settings.dialect)
+    paired = pair(unpaired.sort("place", maintain_order=True), settings.dialect)
     _observe(complete(paired.operations, OPERATIONS), settings, parts)
     parts.leave_out(paired.malformed)
-    return _with_recorded(parts), complete(paired.waiting, PLACED_EVENTS)
+    return _with_recorded(parts), complete(paired.unpaired, PLACED_EVENTS)
 
 
-def close_waiting(waiting: pl.DataFrame, settings: Settings) -> Parts:
+def pair_at_end(unpaired: pl.DataFrame, settings: Settings) -> Parts:
     """Pairs the remaining events of all splits. What stays open never completed, or is malformed."""
     parts = Parts()
-    if not len(waiting):
+    if not len(unpaired):
         parts.add("never completed", 0)
         _observe(no_rows(OPERATIONS), settings, parts)
         return parts
-    paired = pair_remaining(waiting, settings.dialect)
+    paired = pair_remaining(unpaired, settings.dialect)
     parts.add("never completed", int(paired.operations["completed"].null_count()))
     _observe(paired.operations, settings, parts)
     parts.leave_out(paired.malformed)

@@ -24,10 +24,10 @@ _SAME = ("f", "topic", "partition", "value")
 
 
 class Paired(NamedTuple):
-    """The result of pairing: operations, events that wait for their other half, and malformed events."""
+    """The result of pairing: operations, events without a counterpart, and malformed events."""
 
     operations: pl.DataFrame
-    waiting: pl.DataFrame
+    unpaired: pl.DataFrame
     malformed: pl.DataFrame
 
 
@@ -75,12 +75,12 @@ def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
         pl.col("place").alias("at"),
         *(name for name in names if name not in ("process", "f")),
     )
-    waiting = pl.concat([open_invocations, joined.filter(~found).select(events.columns)]).sort(
+    unpaired = pl.concat([open_invocations, joined.filter(~found).select(events.columns)]).sort(
         "place", maintain_order=True
     )
     return Paired(
         operations if not len(moments) else pl.concat([operations, moments], how="diagonal"),
-        waiting.drop("pairing"),
+        unpaired.drop("pairing"),
         malformed,
     )
 
@@ -115,12 +115,12 @@ def _has_reuse(joined: pl.DataFrame, found: pl.Series, completed: pl.DataFrame, 
     return is_invoked_twice or bool(joined.filter(~found)["pairing"].is_duplicated().any())
 
 
-def pair_remaining(waiting: pl.DataFrame, dialect: str = "native") -> Paired:
+def pair_remaining(unpaired: pl.DataFrame, dialect: str = "native") -> Paired:
     """Pairs the events left at the end of the history. An open invocation becomes info, a lone completion malformed."""
-    paired = pair(waiting.sort("place", maintain_order=True), dialect)
-    invocations = paired.waiting.filter(pl.col("type") == "invoke").sort("place", maintain_order=True)
+    paired = pair(unpaired.sort("place", maintain_order=True), dialect)
+    invocations = paired.unpaired.filter(pl.col("type") == "invoke").sort("place", maintain_order=True)
     # The completion of a poll without a readable invocation proves no reads, but the process did poll: it becomes info.
-    orphans = paired.waiting.filter(pl.col("type") != "invoke")
+    orphans = paired.unpaired.filter(pl.col("type") != "invoke")
     polls = complete(orphans.filter(pl.col("f") == "poll").select("place", "time", "process", "f"), PLACED_EVENTS)
     never = (
         pl.concat([invocations, polls.select(invocations.columns)])

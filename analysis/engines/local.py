@@ -28,9 +28,9 @@ from ..stages import (
     REFERRING_TABLES,
     Parts,
     choose_batches,
-    close_waiting,
     decode_batches,
     lookups_of,
+    pair_at_end,
     read_block,
     read_evidence,
     read_split,
@@ -65,7 +65,7 @@ class Gathering:
         self._small: dict[int, Tables] = {}
         self._context: list[pl.DataFrame] = []
         self._unplaced: list[pl.DataFrame] = []
-        self._waiting: list[pl.DataFrame] = []
+        self._unpaired: list[pl.DataFrame] = []
         self._shared: Tables = {}
 
     def take(self, parts: Parts) -> None:
@@ -78,7 +78,7 @@ class Gathering:
         self._unplaced.extend(parts.unplaced)
         for table, rows in parts.shared:
             self._shared.setdefault(table, []).append(rows)
-        self._waiting.extend(parts.waiting)
+        self._unpaired.extend(parts.unpaired)
         self.results.add_counts(parts.counts)
         for rows in parts.quarantine:
             self.results.add_quarantine(rows)
@@ -88,16 +88,16 @@ class Gathering:
             self.results.add_damage(rows)
 
     @property
-    def waiting(self) -> pl.DataFrame:
-        """The events that wait for their other half."""
-        return _concat(self._waiting, PLACED_EVENTS)
+    def unpaired(self) -> pl.DataFrame:
+        """The events without a counterpart so far."""
+        return _concat(self._unpaired, PLACED_EVENTS)
 
-    def shared_rows(self, waiting: pl.DataFrame) -> Parts:
-        """The rows taken so far that belong to no partition, with these waiting events."""
+    def shared_rows(self, unpaired: pl.DataFrame) -> Parts:
+        """The rows taken so far that belong to no partition, with these unpaired events."""
         return Parts(
             context=[_concat(self._context, CONTEXT).unique(maintain_order=True)],
             unplaced=[_concat(self._unplaced, SENDS)],
-            waiting=[waiting],
+            unpaired=[unpaired],
             quarantine=[rows for kind, _, rows in self.results.contents() if kind == "quarantine"],
             counts=dict(self.results.counts),
         )
@@ -309,7 +309,7 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
     for done, parts in enumerate(on_all_cores(read_evidence, run.evidence)):
         progress("reading brokers' files", done, len(run.evidence))
         take(parts)
-    take(close_waiting(gathering.waiting, run.settings))
+    take(pair_at_end(gathering.unpaired, run.settings))
     for unit, frames in gathering.headers.items():
         observed = units.get(unit, {})
         lookups = [lookups_of(table, frame) for table in REFERRING_TABLES for frame in observed.get(table, [])]

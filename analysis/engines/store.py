@@ -24,7 +24,7 @@ _WRITING = Lock()  # released during queries of polars: the thread may run anoth
 
 
 class _Part(NamedTuple):
-    turn: int  # of the rows that were added together
+    call: int  # of `add`: its rows were added together
     table: str
     number: int  # of the range
     height: int
@@ -109,9 +109,9 @@ class ObservationStore(Mapping[Unit, Tables]):
         """Adds rows of one table of a unit."""
         parts = by_range(table, rows, self._range_offsets) if table in OBSERVED and unit != WHOLE else [(REST, rows)]
         held = self._parts.setdefault(unit, [])
-        turn = held[-1].turn + 1 if held else 0
+        call = held[-1].call + 1 if held else 0
         for number, part in parts:
-            held.append(_Part(turn, table, number, len(part), self._frames.put(part)))
+            held.append(_Part(call, table, number, len(part), self._frames.put(part)))
 
     def pop(self, unit: Unit) -> Tables:
         """The tables of a unit, which the store does not hold any longer."""
@@ -139,7 +139,7 @@ class ObservationStore(Mapping[Unit, Tables]):
 
     def _tables(self, parts: list[_Part]) -> Tables:
         tables: Tables = {}
-        for (_, table), added in groupby(parts, key=lambda part: (part.turn, part.table)):
+        for (_, table), added in groupby(parts, key=lambda part: (part.call, part.table)):
             rows = [self._frames.get(part.rows) for part in added]
             # In order of arrival, else every caller that takes all rows would have to sort them.
             whole = rows[0] if len(rows) == 1 else pl.concat(rows).sort("at", "index", maintain_order=True)

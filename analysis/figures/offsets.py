@@ -144,8 +144,9 @@ def _group_runs(kinds: Ints) -> Ints:
     # Harmless runs share the remaining blocks.
     harmless = int((~severe).sum())
     starts = np.flatnonzero(begins)
-    turn = np.arange(count) - starts[np.cumsum(begins) - 1]
-    return np.cumsum(begins | (turn % -(-harmless // spare) == 0)) - 1
+    since_start = np.arange(count) - starts[np.cumsum(begins) - 1]
+    runs_in_block = -(-harmless // spare)  # rounded up
+    return np.cumsum(begins | (since_start % runs_in_block == 0)) - 1
 
 
 def _later(p: Partition, offsets: Ints, codes: Ints) -> list[list[Any]]:

@@ -92,14 +92,14 @@ def _events(rows: Mapping[str, Record]) -> dict[str, str]:
     """The first finding of each event, by finding: of losses, and of others to which findings are related."""
     first: dict[str, str] = {}
     heads = {other for row in rows.values() for other in row["related"]}
-    for name, row in sorted(rows.items(), key=lambda item: (_turn(item[1]), item[0] not in heads)):
+    for name, row in sorted(rows.items(), key=lambda item: (_loss_order(item[1]), item[0] not in heads)):
         before = next((first[other] for other in row["related"] if other in first), None)
         if before is not None or row["rule"] in LOSSES or name in heads:
             first[name] = before or name
     return first
 
 
-def _turn(row: Record) -> int:
+def _loss_order(row: Record) -> int:
     """Losses that clients see come first, then those that only the logs show, then others."""
     return LOSSES.index(row["rule"]) if row["rule"] in LOSSES else len(LOSSES)
 
@@ -167,11 +167,11 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
     alike: dict[Any, list[tuple[int, _Group]]] = {}
     for group in groups:
         first = group.explanations[0] if group.explanations else None
-        turn = decisive_fact(first["chain"]) if first and group.cause != UNKNOWN else None
-        if first is None or turn is None:
+        decisive = decisive_fact(first["chain"]) if first and group.cause != UNKNOWN else None
+        if first is None or decisive is None:
             out.append(group)
         else:
-            alike.setdefault((group.cause, *_event(turn, group)), []).append((turn["time"], group))
+            alike.setdefault((group.cause, *_event(decisive, group)), []).append((decisive["time"], group))
     for same in alike.values():
         latest: int | None = None
         for time, group in sorted(same, key=lambda item: item[0]):
@@ -183,12 +183,12 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
     return out
 
 
-def _event(turn: Record, group: _Group) -> tuple[Any, ...]:
+def _event(decisive: Record, group: _Group) -> tuple[Any, ...]:
     """What decisive facts of one event have in common, beside their time."""
-    if turn["kind"] in GROUP_KINDS:
-        return turn["kind"], consumer_groups(group.findings.values())
+    if decisive["kind"] in GROUP_KINDS:
+        return decisive["kind"], consumer_groups(group.findings.values())
     # One death may change the leaders of many partitions, and each may get another one.
-    return (turn["kind"], turn.get("broker")) if turn["kind"] in DEATH_KINDS else ("leader change",)
+    return (decisive["kind"], decisive.get("broker")) if decisive["kind"] in DEATH_KINDS else ("leader change",)
 
 
 def _incident(group: _Group) -> Incident:
@@ -218,9 +218,11 @@ def _incident(group: _Group) -> Incident:
 
 def _exemplary(group: _Group, ranked: list[Record]) -> list[Record]:
     """The explanations of losses, and those of the first other findings: thousands of duplicates have one story."""
-    turn = {row["id"]: number for number, row in enumerate(ranked)}
+    position = {row["id"]: number for number, row in enumerate(ranked)}
     others = [one for one in group.explanations if one["lost"] is None]
-    first = sorted(others, key=lambda one: min((turn[name] for name in one["findings"] if name in turn), default=0))
+    first = sorted(
+        others, key=lambda one: min((position[name] for name in one["findings"] if name in position), default=0)
+    )
     left_out = {id(one) for one in first[MAX_EXAMPLES:]}
     return [one for one in group.explanations if id(one) not in left_out]
 
@@ -273,6 +275,6 @@ def _overlap(one: LostRange, other: LostRange) -> bool:
 def _order(incident: Incident) -> tuple[Any, ...]:
     """Breaches first, then losses, then incidents with a known cause, then those with more records."""
     worst = incident.rules[0]["rule"] if incident.rules else "lost-write"
-    gravity, _, turn = rank(worst, incident.severity)
+    gravity, _, position = rank(worst, incident.severity)
     records = incident.records or sum(rule["records"] for rule in incident.rules[:1])
-    return gravity, not incident.lost, not incident.known, turn, -records, incident.findings[:1], incident.headline
+    return gravity, not incident.lost, not incident.known, position, -records, incident.findings[:1], incident.headline

@@ -14,7 +14,7 @@ from ...histories.files import Block, Split
 from ...histories.parsing import parse_blocks
 from ..engines.local import Gathered, Gathering, Progress
 from ..engines.threads import on_all_cores
-from ..stages import Parts, close_waiting, pair_and_observe, pair_waiting
+from ..stages import Parts, pair_across_splits, pair_and_observe, pair_at_end
 from .closing import is_late
 from .key_set import Keys, KeySet, operation_keys
 from .state import Carried
@@ -32,7 +32,7 @@ class Reading(NamedTuple):
 
 
 def read_appended(run: Run, first: list[Position], carried: Carried, progress: Progress) -> Reading:
-    """Reads each split from its position, and pairs waiting events. Open operations count as info."""
+    """Reads each split from its position, and pairs unpaired events. Open operations count as info."""
     gathering, settings = Gathering(run), run.settings
     operations, contradiction = carried.operations, ""
 
@@ -64,12 +64,12 @@ def read_appended(run: Run, first: list[Position], carried: Carried, progress: P
         for one in parts:
             take(one)
     gathering.take(carried.rows)
-    paired, waiting = pair_waiting(gathering.waiting, settings)
+    paired, unpaired = pair_across_splits(gathering.unpaired, settings)
     take(paired)
-    rows = gathering.shared_rows(waiting)
-    take(close_waiting(waiting, settings))
-    open_values = frozenset(waiting.filter(f="send")["value"].drop_nulls())
-    return Reading(gathering.gathered(), rows, waiting["place"], open_values, operations, contradiction)
+    rows = gathering.shared_rows(unpaired)
+    take(pair_at_end(unpaired, settings))
+    open_values = frozenset(unpaired.filter(f="send")["value"].drop_nulls())
+    return Reading(gathering.gathered(), rows, unpaired["place"], open_values, operations, contradiction)
 
 
 def _blocks(splits: Iterable[Split], first: Iterable[Position]) -> Iterator[tuple[Split, Block]]:

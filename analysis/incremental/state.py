@@ -34,7 +34,7 @@ _KEYS: Schema = {"first": pl.UInt64, "last": pl.UInt64}
 _TABLES: dict[str, Schema] = {
     "context": CONTEXT,
     "unplaced": SENDS,
-    "waiting": PLACED_EVENTS,
+    "waiting": PLACED_EVENTS,  # Parts.unpaired
     "quarantine": {**QUARANTINED},
     **OBSERVED,
     "values": {"topic": pl.String, "partition": pl.Int32, **_KEYS},
@@ -94,7 +94,7 @@ def _state_of(archive: zipfile.ZipFile) -> State:
         observations=[(unit, name, frame) for name in OBSERVED for unit, frame in by_unit(tables[name])],
         context=[tables["context"]],
         unplaced=[tables["unplaced"]],
-        waiting=[tables["waiting"]],
+        unpaired=[tables["waiting"]],
         quarantine=[tables["quarantine"]],
         counts={str(name): int(number) for name, number in carried["counts"].items()},
     )
@@ -195,7 +195,12 @@ def _record(one: Closed) -> dict[str, Any]:
 
 def _tables_of(carried: Carried) -> dict[str, pl.DataFrame]:
     rows = carried.rows
-    own = {name: getattr(rows, name) for name in ("context", "unplaced", "waiting", "quarantine")}
+    own = {
+        "context": rows.context,
+        "unplaced": rows.unplaced,
+        "waiting": rows.unpaired,
+        "quarantine": rows.quarantine,
+    }
     for name, schema in OBSERVED.items():
         own[name] = [
             complete(frame.select(list(without_key(schema))), schema).with_columns(

@@ -100,8 +100,8 @@ def findings_of_anomalies(
         pairs = zip(finding.evidence, txns, strict=True)
         evidence = [replace(item, sentence=f"{item.sentence}; {_steps(history, txn, of_lists)}") for item, txn in pairs]
         found.append((replace(finding, topic=None, partition=None, evidence=evidence, values=values), drawing))
-    turn = {name: number for number, name in enumerate(ANOMALIES)}
-    found.sort(key=lambda one: turn[one[0].rule])
+    position = {name: number for number, name in enumerate(ANOMALIES)}
+    found.sort(key=lambda one: position[one[0].rule])
     numbered = [(replace(one, id=f"{one.rule}/{number}"), drawing) for number, (one, drawing) in enumerate(found)]
     return _linked(numbered, [one.members for one in anomalies if one.members])
 

@@ -1,7 +1,7 @@
 """Writes history.jsonl during a run: any thread appends lines, and they are on disk within a fraction of a second.
 
-One thread writes the lines that were appended since its last turn. A killed process loses at most the lines of one
-turn. The file always ends with a whole line, even if the disk is full.
+One thread writes the lines that were appended since it last wrote. A killed process loses at most the lines since
+then. The file always ends with a whole line, even if the disk is full.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FLUSH_SECONDS = 0.2
 
 
 class EventLog:
-    """An append-only file of lines. `before_flush` runs before each turn of the thread, in the thread that flushes."""
+    """An append-only file of lines. `before_flush` runs before each flush, in the thread that flushes."""
 
     def __init__(self, path: Path, before_flush: Callable[[], None]) -> None:
         """Raises OSError if the file exists or cannot be created."""

@@ -125,10 +125,10 @@ def _blackout(rng: Draw, config: Config, at: int) -> list[Fault]:
     """All brokers lose power at once, and come back one by one."""
     first = rng.time(300, 2000)
     order = _brokers(config)
-    turn = rng.below(config.brokers)
+    shift = rng.below(config.brokers)
     return [
         Fault(at, "power-loss", (broker,), first + i * rng.time(0, 3000))
-        for i, broker in enumerate(order[turn:] + order[:turn])
+        for i, broker in enumerate(order[shift:] + order[:shift])
     ]
 
 
@@ -210,8 +210,8 @@ def _reassignment(rng: Draw, config: Config, at: int) -> list[Fault]:
     partition, brokers = rng.below(config.partitions), _brokers(config)
     faults: list[Fault] = []
     for _ in range(rng.between(1, 2)):
-        chosen, turn = rng.some(brokers, config.replication_factor), rng.below(config.replication_factor)
-        faults.append(Fault(at, "reassignment", chosen[turn:] + chosen[:turn], amount=partition))
+        chosen, shift = rng.some(brokers, config.replication_factor), rng.below(config.replication_factor)
+        faults.append(Fault(at, "reassignment", chosen[shift:] + chosen[:shift], amount=partition))
         if rng.chance(0.3):
             faults.append(Fault(at + rng.time(0, 3000), "cancel-reassignment", amount=partition))
         if rng.chance(0.6):

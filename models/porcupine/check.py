@@ -38,8 +38,8 @@ DEFAULT_MEMORY = 2 << 30  # bytes
 OPERATION_BYTES = 300  # of a search before it begins, as measured by benchmarks/linearize.py --long
 SMALL_PART = 5_000  # operations; parts of at most this size get short searches first
 BATCH = 20_000  # operations of small parts in one call of a short search
-# Candidates of a short search before a monitor, and after it; and of the first turn of a long search.
-FIRST_FUEL, SECOND_FUEL, FIRST_TURN = 2_000, 20_000, 30_000
+# Candidates of a short search before a monitor, and after it; and of the first round of a long search.
+FIRST_FUEL, SECOND_FUEL, FIRST_ROUND = 2_000, 20_000, 30_000
 # If a monitor found a witness, the operation that cannot be linearized is searched for too.
 MAX_EXPLAINED, EXPLANATION_FUEL = 100_000, 400_000  # operations of a part; candidates of its search
 NOT_SEARCHED = Found(None, 0, [[]], [], 0)
@@ -108,7 +108,7 @@ class _Check:
         if self.encoding is not None and left:
             self.stage += 1
             left = self._search_small_parts(left, SECOND_FUEL)
-        self._search_in_turns(left)
+        self._search_in_rounds(left)
         seconds = time.perf_counter() - self.began
         self._collect_linearizations()
         illegal = next((part for part, found in self.found.items() if found.verdict == "illegal"), None)
@@ -251,15 +251,15 @@ class _Check:
                 self.found[part] = found
         return left
 
-    def _search_in_turns(self, parts: list[int]) -> None:
-        """Search the parts in turns, each twice as long as the last, so an easy illegal part ends the check soon."""
+    def _search_in_rounds(self, parts: list[int]) -> None:
+        """Search the parts in rounds, each twice as long as the last, so an easy illegal part ends the check soon."""
         if not parts:
             return
         # Loading compiled code takes longer than deciding most histories, so it is imported late.
         from .compiled_search import AlternatingSearch
 
         searches: dict[int, AlternatingSearch] = {}
-        turn = FIRST_TURN
+        fuel = FIRST_ROUND
         while parts:
             self.stage += 1
             for part in parts:
@@ -273,7 +273,7 @@ class _Check:
                         self._part_history(part), self._steps(part), self.budget, is_small
                     )
                 search = searches[part]
-                verdict = search.run(turn)
+                verdict = search.run(fuel)
                 if verdict is None and not search.reason:
                     continue
                 found = search.found(verdict)
@@ -285,7 +285,7 @@ class _Check:
                 if verdict == "illegal":
                     return
             parts = list(searches)
-            turn *= 2
+            fuel *= 2
 
     def _report(self, part: int) -> Part:
         """The result of a search for the caller."""

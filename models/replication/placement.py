@@ -87,7 +87,7 @@ def _alternate_racks(racks: Mapping[int, str]) -> list[int]:
         rack: [broker for broker in sorted(racks) if racks[broker] == rack] for rack in sorted({*racks.values()})
     }
     longest = max(len(brokers) for brokers in by_rack.values())
-    return [brokers[turn] for turn in range(longest) for brokers in by_rack.values() if turn < len(brokers)]
+    return [brokers[place] for place in range(longest) for brokers in by_rack.values() if place < len(brokers)]
 
 
 ASSIGNMENTS: dict[str, Callable[[Sequence[int], int, int, int], Assignment]] = {

@@ -24,7 +24,7 @@ from ...screening.retained import OtherRows, Others
 from ..local import judge_stored
 from ..store import ObservationStore
 from ..threads import in_pool
-from .blocks import SCHEMA, Row, dependency_blocks, in_turn, of_no_partition, pack, to_batches, unpack
+from .blocks import SCHEMA, Row, dependency_blocks, in_order, of_no_partition, pack, to_batches, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -59,9 +59,9 @@ def judging(settings: Settings) -> Callable[..., Iterator[pa.RecordBatch]]:
         small: Tables = {}
         shared: Tables = {}
         unproved: dict[Unit, Collection[str]] = {}  # of large partitions; without any, a partition is plainly valid
-        packed: dict[Unit, list[tuple[str, bytes]]] = {}  # a large partition is unpacked when its turn comes
+        packed: dict[Unit, list[tuple[str, bytes]]] = {}  # a large partition is unpacked when it is judged
         partly: dict[Unit, list[tuple[OtherRows, float | None]]] = {}  # condensed partitions
-        for row in in_turn(batches):
+        for row in in_order(batches):
             unit = Unit(row["topic"], row["partition"])
             if row["kind"] in ("observations", "condensed"):
                 packed.setdefault(unit, []).append((row["name"], row["payload"]))

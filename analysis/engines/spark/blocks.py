@@ -1,5 +1,6 @@
-"""Blocks: the rows that Spark's tasks hand each other. The payload of a row (kind, topic, partition, name, turn) is a
-table in Arrow's IPC format, compressed, or JSON where it is small. Nothing here needs a session.
+"""Blocks: the rows that Spark's tasks hand each other.
+
+The payload of a row is a compressed table in Arrow's IPC format, or JSON where it is small. No session is needed here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -23,32 +24,42 @@ from ..store import unpack as unpack
 if TYPE_CHECKING:
     from pyspark import Accumulator
 
-BLOCK = "kind string, topic string, partition int, name string, turn long, payload binary"
+BLOCK = "kind string, topic string, partition int, name string, number long, payload binary"
 SCHEMA = pa.schema(
     [
         ("kind", pa.string()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("name", pa.string()),
-        ("turn", pa.int64()),  # blocks of a partition are taken in this order, whatever task made them
+        ("number", pa.int64()),
         ("payload", pa.binary()),
     ]
 )
 MAX_DEPENDENCIES = 1 << 18  # of a block: the JVM copies a payload several times, so a partition's may not fit into it
 BUCKETS = 16  # groups in which invocations and completions of different splits meet
-Row = tuple[str, str, int, str, int, bytes]
 Batches = Iterator[pa.RecordBatch]  # what a task gets and yields
 GroupMap = Callable[[pa.Table], pa.Table]  # what applyInArrow takes for a group
 
 
-def first_turn(task: int, block: int = 0) -> int:
-    """The turn of the first row that a task, or a block of its split, yields; it leaves room for 2^20 rows a block."""
+class Row(NamedTuple):
+    """A block."""
+
+    kind: str
+    topic: str
+    partition: int  # of some kinds: the batch or the bucket
+    name: str  # of the table, or of the split
+    number: int  # blocks are taken in this order, whatever task made them; of facts and suspects: the range
+    payload: bytes
+
+
+def first_number(task: int, block: int = 0) -> int:
+    """The number of the first row that a task, or a block of its split, yields; a block has room for 2^20 rows."""
     return task << 40 | block << 20
 
 
-def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
-    """The blocks of a task's Parts, numbered from `turn`."""
-    found = [
+def rows_of(parts: Parts, split: str, first: int) -> list[Row]:
+    """The blocks of a task's Parts, numbered from `first`."""
+    found: list[tuple[str, str, int, str, bytes]] = [
         ("observations", unit.topic, unit.partition, table, pack(frame)) for unit, table, frame in parts.observations
     ]
     found += [("small", "", batch, table, pack(frame)) for batch, table, frame in parts.small]
@@ -57,26 +68,29 @@ def rows_of(parts: Parts, split: str, turn: int) -> list[Row]:
     for kind in ("context", "unplaced", "quarantine", "damage"):
         found += [(kind, "", -1, "", pack(frame)) for frame in getattr(parts, kind)]
     found += [("shared", "", -1, table, pack(frame)) for table, frame in parts.shared]
-    for frame in parts.waiting:
+    for frame in parts.unpaired:
         buckets = {name: zlib.crc32(name.encode()) % BUCKETS for name in frame["process"].unique().to_list()}
         bucket = pl.col("process").replace_strict(buckets, return_dtype=pl.Int32).alias("bucket")
         for (number,), events in frame.group_by(bucket, maintain_order=True):
-            found.append(("waiting", "", int(str(number)), "", pack(events.select(list(PLACED_EVENTS)))))
+            found.append(("unpaired", "", int(str(number)), "", pack(events.select(list(PLACED_EVENTS)))))
     if parts.counts:
         name = split if "lines" in parts.counts else ""
         found.append(("counts", "", -1, name, json.dumps(parts.counts).encode()))
-    return [(*row[:4], turn + number, row[4]) for number, row in enumerate(found)]
+    return [
+        Row(kind, topic, partition, name, number, payload)
+        for number, (kind, topic, partition, name, payload) in enumerate(found, first)
+    ]
 
 
 def blocks_of_parts(
-    found: Iterable[tuple[str, Parts]], turn: int, lines: Accumulator[int] | None = None
+    found: Iterable[tuple[str, Parts]], first: int, lines: Accumulator[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The blocks of the Parts of splits (by name), numbered from `turn`. Counts their `lines`."""
+    """The blocks of the Parts of splits (by name), numbered from `first`. Counts their `lines`."""
     for split, parts in found:
         if lines is not None:
             lines.add(parts.counts.get("lines", 0))
-        rows = rows_of(parts, split, turn)
-        turn += len(rows)
+        rows = rows_of(parts, split, first)
+        first += len(rows)
         yield from to_batches(rows)
     freeze_imports()
 
@@ -98,7 +112,7 @@ def _freeze(_modules: int) -> None:
 
 def of_no_partition(kind: str, payload: bytes, name: str = "") -> Row:
     """A block that belongs to no topic-partition."""
-    return kind, "", -1, name, 0, payload
+    return Row(kind, "", -1, name, 0, payload)
 
 
 def dependency_blocks(dependencies: pl.DataFrame, bucket: int = -1) -> Iterator[tuple[str, int, bytes]]:
@@ -121,6 +135,6 @@ def rows_in(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     freeze_imports()
 
 
-def in_turn(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+def in_order(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     """The blocks of a group in their order."""
-    return sorted(rows_in(batches), key=lambda row: int(row["turn"]))
+    return sorted(rows_in(batches), key=lambda row: int(row["number"]))

@@ -50,7 +50,7 @@ def condense(handed: list[Any], placed: DataFrame, rest: DataFrame, settings: Se
 def _opened(row: Any) -> tuple[str, Unit, int, Any]:
     """The kind, partition, range and content of a block that tasks hand the driver."""
     content = pickle.loads(bytes(row["payload"]))
-    return row["kind"], Unit(row["topic"], row["partition"]), row["turn"], content
+    return row["kind"], Unit(row["topic"], row["partition"]), row["number"], content
 
 
 def _suspects(settings: Settings, borders: Mapping[Unit, Borders], batches: Batches) -> Batches:

@@ -32,7 +32,7 @@ from ....histories.parsing import parse_blocks
 from ....histories.settings import Settings
 from ...stages import Parts, pair_and_observe, read_evidence, read_split
 from . import text_blocks
-from .blocks import BLOCK, SCHEMA, Batches, blocks_of_parts, first_turn, rows_in, unpack
+from .blocks import BLOCK, SCHEMA, Batches, blocks_of_parts, first_number, rows_in, unpack
 from .text_blocks import TEXT_BLOCK
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _read_files(settings: Settings, task: dict[str, Any], folder: Path) -> Batch
         found = ((str(split.number), parts) for parts in read_split(split, settings))
     else:
         found = (("", parts) for parts in _read_part(Part(**fields), task["home"]))
-    yield from blocks_of_parts(found, first_turn(task["turn"]))
+    yield from blocks_of_parts(found, first_number(task["number"]))
 
 
 def _read_part(part: Part, home: str) -> Iterator[Parts]:
@@ -145,7 +145,7 @@ def _read(settings: Settings, known: dict[tuple[str, int], tuple[int, str]], bat
         number, reader = known[path, start]
         parsed = parse_blocks(reader, path, line_blocks(map(pl.Series, runs)))
         named = ((str(number), parts) for parts in pair_and_observe(number, parsed, settings))
-        yield from blocks_of_parts(named, first_turn(number))
+        yield from blocks_of_parts(named, first_number(number))
 
 
 def _pack(known: Mapping[str, Split], tasks: int, block_bytes: int, batches: Batches) -> Batches:
@@ -220,25 +220,25 @@ def _union(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def _cut(root: str, homes: Mapping[str, Sequence[str]], batches: Batches) -> Batches:
-    turn = 0
+    number = 0
     for (path, start, size), runs in by_split(batches):
         for lines in runs:
             payload = joined(lines)
             for home in homes[path]:
-                piece = staged_row(home, path.removeprefix(f"{root}/"), start, size, turn, payload)
-                turn += 1
+                piece = staged_row(home, path.removeprefix(f"{root}/"), start, size, number, payload)
+                number += 1
                 yield pa.RecordBatch.from_pylist([piece], STAGED_SCHEMA)
 
 
-def staged_row(home: str, path: str, start: int, size: int, turn: int, payload: bytes, **task: Any) -> dict[str, Any]:
+def staged_row(home: str, path: str, start: int, size: int, number: int, payload: bytes, **task: Any) -> dict[str, Any]:
     """A piece of a file, which a task writes into the folder of its home."""
     row = {"home": home, "path": path, "start": start, "size": size, "kind": "piece", "topic": "", "partition": -1}
-    return {**row, "name": "", "turn": turn, "payload": payload, **task}
+    return {**row, "name": "", "number": number, "payload": payload, **task}
 
 
-def task_row(home: str, kind: str, turn: int, payload: bytes, **task: Any) -> dict[str, Any]:
+def task_row(home: str, kind: str, number: int, payload: bytes, **task: Any) -> dict[str, Any]:
     """A task that runs at a home once its files are there."""
-    return staged_row(home, "", -1, 0, turn, payload, kind=kind, **task)
+    return staged_row(home, "", -1, 0, number, payload, kind=kind, **task)
 
 
 def frame_of(session: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
@@ -251,7 +251,7 @@ def staged(files: Iterable[Stored], tasks: DataFrame, pieces: DataFrame, work: W
     ordered = (
         tasks.unionByName(pieces)
         .repartition(_tasks_of(files), "home")
-        .sortWithinPartitions("home", "path", "start", "turn")
+        .sortWithinPartitions("home", "path", "start", "number")
     )
     return ordered.mapInArrow(partial(_in_folder, work), schema)
 

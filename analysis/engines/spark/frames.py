@@ -25,7 +25,7 @@ from ....histories.parsing import parse_blocks
 from ....histories.settings import Settings
 from ....histories.tables import EVENTS
 from ...stages import pair_and_observe
-from .blocks import BLOCK, Batches, blocks_of_parts, first_turn
+from .blocks import BLOCK, Batches, blocks_of_parts, first_number
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -65,7 +65,7 @@ def _read(settings: Settings, lines: Accumulator[int] | None, block_bytes: int, 
         number = first.column(_SPLIT)[0].as_py()
         blocks = _blocks(chain([first], filled), block_bytes)
         found = pair_and_observe(number, parse_blocks("native", SOURCE, blocks), settings)
-        yield from blocks_of_parts(((str(number), parts) for parts in found), first_turn(number), lines)
+        yield from blocks_of_parts(((str(number), parts) for parts in found), first_number(number), lines)
 
 
 def _blocks(batches: Iterable[pa.RecordBatch], block_bytes: int) -> Iterator[Block]:

@@ -17,7 +17,7 @@ from ....histories.pairing import PLACED_EVENTS
 from ...kernel import judge_pieces, judge_whole_run
 from ...results import Results
 from ...rules.anomalies import DIALECTS
-from ...stages import close_waiting
+from ...stages import pair_at_end
 from ...transactions.pieces import Expected, beside
 from .blocks import pack, rows_in, unpack
 from .connecting import cluster_errors
@@ -100,9 +100,9 @@ def judge_small(run: Run, context: SparkContext, progress: Progress = lambda *_:
 
 
 def _counted_none(run: Run) -> Results:
-    """Results without findings. Tasks report counts of waiting events only where there are some."""
+    """Results without findings. Tasks report counts of unpaired events only where there are some."""
     results = Results(run)
-    results.add_counts(close_waiting(pl.DataFrame(schema=PLACED_EVENTS), run.settings).counts)
+    results.add_counts(pair_at_end(pl.DataFrame(schema=PLACED_EVENTS), run.settings).counts)
     return results
 
 

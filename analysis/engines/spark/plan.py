@@ -27,9 +27,9 @@ from ...stages import (
     REFERRING_TABLES,
     Parts,
     choose_batches,
-    close_waiting,
     decode_batches,
     lookups_of,
+    pair_at_end,
     read_evidence,
     read_split,
 )
@@ -42,8 +42,8 @@ from .blocks import (
     Batches,
     GroupMap,
     blocks_of_parts,
-    first_turn,
-    in_turn,
+    first_number,
+    in_order,
     pack,
     rows_in,
     rows_of,
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 
 ASSUMED_FILE_BYTES = 256 << 10  # of an evidence file that is read whole; Part has no size for it
 INVISIBLE = "logjudge found no file on a worker: "  # begins the message of an error in a task; its path ends the line
-_LAST = 1 << 60  # the turn of blocks that sort behind all blocks that were read from files
-_TABLES_OF_JOB = 4  # turns that are reserved for each decoding job, which yields at most three tables
+_LAST = 1 << 60  # the number of blocks that sort behind all blocks that were read from files
+_TABLES_OF_JOB = 4  # numbers that are reserved for each decoding job, which yields at most three tables
 
 
 @contextmanager
@@ -94,9 +94,9 @@ def _plan(
     read = store(read, stored)
     # Repartition before each groupBy: otherwise Spark judges a run of a single split in a single task.
     tasks = shuffle_tasks(session)
-    waiting = read.filter(F.col("kind") == "waiting").repartition(min(tasks, BUCKETS), "partition")
-    closed = store(waiting.groupBy("partition").applyInArrow(_closing(settings), BLOCK), stored)
-    blocks, decoded = read.filter(F.col("kind") != "waiting").unionByName(closed), None
+    unpaired = read.filter(F.col("kind") == "unpaired").repartition(min(tasks, BUCKETS), "partition")
+    paired = store(unpaired.groupBy("partition").applyInArrow(_pairing(settings), BLOCK), stored)
+    blocks, decoded = read.filter(F.col("kind") != "unpaired").unionByName(paired), None
     if any(part.kind == "headers" for part in run.evidence):
         blocks, decoded = _with_records(session, run, blocks, stored)
     batch, is_observed = batch_of(run.settings.batches), F.col("kind").isin(*OBSERVATIONS)
@@ -191,7 +191,7 @@ def _with_records(
         pieces = pieces_of(session, run.uri, files).join(wanted, "home", "left_semi")
         decoded = staged(files, tasks, pieces, _decode_in_folder)
     else:
-        decoded = jobs.repartition(shuffle_tasks(session), "turn").mapInArrow(_decoding, BLOCK)
+        decoded = jobs.repartition(shuffle_tasks(session), "number").mapInArrow(_decoding, BLOCK)
     rest = blocks.filter(F.col("kind") != "headers")
     return rest.unionByName(chosen.filter(F.col("kind") != "jobs")), decoded
 
@@ -199,14 +199,14 @@ def _with_records(
 def _lookups(batches: Batches) -> Batches:
     for row in rows_in(batches):
         lookups = pack(lookups_of(row["name"], unpack(row["payload"])))
-        yield from to_batches([("lookups", row["topic"], row["partition"], "", row["turn"], lookups)])
+        yield from to_batches([("lookups", row["topic"], row["partition"], "", row["number"], lookups)])
 
 
 def _choosing(settings: Settings, has_history: bool) -> Callable[..., Iterator[pa.RecordBatch]]:
     def choose(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topic, partition = (value.as_py() for value in key)
         frames: dict[str, list[pl.DataFrame]] = {"headers": [], "lookups": []}
-        for row in in_turn(batches):
+        for row in in_order(batches):
             frames[row["kind"]].append(unpack(row["payload"]))
         if headers := frames["headers"]:  # empty if only the history or a checkpoint has the partition
             lookups = frames["lookups"] if has_history else None
@@ -226,7 +226,7 @@ def _decode_in_folder(row: dict[str, Any], folder: Path) -> Batches:
     job = unpack(row["payload"])
     job = job.with_columns(path=pl.lit(str(folder / job["path"][0])))
     parts = decode_batches(Unit(row["topic"], row["partition"]), job)
-    yield from to_batches(rows_of(parts, "", _LAST + (row["turn"] - _LAST) * _TABLES_OF_JOB))
+    yield from to_batches(rows_of(parts, "", _LAST + (row["number"] - _LAST) * _TABLES_OF_JOB))
 
 
 def tasks_of(run: Run) -> list[dict[str, Any]]:
@@ -264,7 +264,7 @@ def _items_of(run: Run) -> Iterator[tuple[str, dict[str, Any], int]]:
 def _read_tasks(settings: Settings, lines: Accumulator[int] | None, batches: Batches) -> Batches:
     for row in rows_in(batches):
         found = (named for item in json.loads(row["task"]) for named in _read_item(row["kind"], item, settings))
-        yield from blocks_of_parts(found, first_turn(row["number"]), lines)
+        yield from blocks_of_parts(found, first_number(row["number"]), lines)
 
 
 def _read_item(kind: str, item: dict[str, Any], settings: Settings) -> Iterator[tuple[str, Parts]]:
@@ -283,10 +283,12 @@ def refuse_missing(item: dict[str, Any]) -> None:
         raise FileNotFoundError(INVISIBLE + item["path"])
 
 
-def _closing(settings: Settings) -> GroupMap:
-    def close(table: pa.Table) -> pa.Table:
-        waiting = pl.concat([unpack(payload) for payload in table.column("payload").to_pylist()])
-        parts = close_waiting(waiting.select(list(PLACED_EVENTS)), settings)
+def _pairing(settings: Settings) -> GroupMap:
+    """Pairs the events of a bucket, for `applyInArrow`."""
+
+    def pair_bucket(table: pa.Table) -> pa.Table:
+        unpaired = pl.concat([unpack(payload) for payload in table.column("payload").to_pylist()])
+        parts = pair_at_end(unpaired.select(list(PLACED_EVENTS)), settings)
         return pa.Table.from_batches(to_batches(rows_of(parts, "", _LAST)), SCHEMA)
 
-    return close
+    return pair_bucket

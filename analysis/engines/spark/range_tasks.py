@@ -60,7 +60,7 @@ def cut(range_offsets: int, large: list[Unit], batches: Batches) -> Batches:
             for number, part in parts:
                 kind = "rest" if number == REST else "observations"
                 payload = row["payload"] if is_one else pack(part)
-                yield from to_batches([(kind, *unit, row["name"], row["turn"], payload, number)], _RANGED)
+                yield from to_batches([(kind, *unit, row["name"], row["number"], payload, number)], _RANGED)
 
 
 def by_task(parts: DataFrame, shared: DataFrame, units: Iterable[Unit], tasks: int) -> DataFrame:
@@ -75,7 +75,7 @@ def by_task(parts: DataFrame, shared: DataFrame, units: Iterable[Unit], tasks: i
     homes = F.when(F.col("range") == REST, every).otherwise(F.array(of_range))
     blocks = parts.filter(is_block_of(units)).unionByName(shared.withColumn("range", F.lit(REST)))
     placed = blocks.withColumn("task", F.explode(homes)).repartitionById(tasks, "task").drop("task")
-    return placed.sortWithinPartitions(*UNIT, "range", "turn")
+    return placed.sortWithinPartitions(*UNIT, "range", "number")
 
 
 def of_units(placed: DataFrame, units: Iterable[Unit]) -> DataFrame:

@@ -25,7 +25,7 @@ from ...screening.ranges import MAX_REST, can_be_proved, proof_of, ranges_of
 from ...screening.screen import chosen_rules
 from ...screening.suspects import suspects_of_range
 from .batching import batch_of, common_of
-from .blocks import BLOCK, SCHEMA, Batches, in_turn, of_no_partition, to_batches, unpack
+from .blocks import BLOCK, SCHEMA, Batches, in_order, of_no_partition, to_batches, unpack
 from .condensing import condense
 from .range_tasks import RANGED, UNIT, by_task, cut, is_block_of, literal, ranges_in
 
@@ -97,10 +97,10 @@ def _partition_of(batches: Iterator[pa.RecordBatch], settings: Settings) -> tupl
     facts: dict[int, Facts] = {}
     rest: Tables = {}
     shared: Tables = {}
-    for row in in_turn(batches):
+    for row in in_order(batches):
         payload = row.pop("payload")  # hashes are large, so they are held once
         if row["kind"] == "facts":
-            facts[row["turn"]] = pickle.loads(payload)
+            facts[row["number"]] = pickle.loads(payload)
         else:
             home = rest if row["kind"] == "rest" else shared
             home.setdefault(row["name"] or row["kind"], []).append(unpack(payload))

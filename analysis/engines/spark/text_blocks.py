@@ -15,7 +15,7 @@ import pyarrow as pa
 from ....histories.files import SPLIT_BYTES, TEXT_BLOCK_BYTES, Block, Split, blocks
 from ....histories.settings import Settings
 from ...stages import read_block
-from .blocks import BLOCK, Batches, blocks_of_parts, first_turn, rows_in
+from .blocks import BLOCK, Batches, blocks_of_parts, first_number, rows_in
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -62,7 +62,7 @@ def _decompress(tasks: int, block_bytes: int, batches: Batches) -> Batches:
 
 
 def packed_rows(split: Split, found: Iterable[Block], tasks: int) -> Iterator[pa.RecordBatch]:
-    """TEXT_BLOCK rows of a split's blocks, dealt to the tasks in turn."""
+    """TEXT_BLOCK rows of a split's blocks, dealt to the tasks one by one."""
     text = json.dumps(asdict(split))
     for number, block in enumerate(found):
         yield pa.RecordBatch.from_pylist(
@@ -87,4 +87,4 @@ def _parse(settings: Settings, lines: Accumulator[int] | None, batches: Batches)
         data = pa.decompress(row["data"], row["size"], _CODEC, asbytes=True)
         found = read_block(split, Block(row["first_line"], data, row["damage"]), settings)
         named = ((str(split.number), parts) for parts in found)
-        yield from blocks_of_parts(named, first_turn(split.number, row["block"]), lines)
+        yield from blocks_of_parts(named, first_number(split.number, row["block"]), lines)

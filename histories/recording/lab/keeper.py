@@ -32,7 +32,7 @@ class Keeper:
         self.folder, self.cluster = folder, cluster
         self.token = secrets.token_hex(16)
         self.ended = asyncio.Event()
-        self._turn = asyncio.Lock()  # one request at a time
+        self._request_lock = asyncio.Lock()  # one request at a time
         self._requests: dict[str, Callable[[Request], Awaitable[Any]]] = {
             "status": self._status,
             "start": self._start,
@@ -54,7 +54,7 @@ class Keeper:
         try:
             request = json.loads(await reader.readline() or b"{}")
             if secrets.compare_digest(str(request.get("token")), self.token):
-                async with self._turn:
+                async with self._request_lock:
                     done = await self._done(request)
                 writer.write(json.dumps(done).encode() + b"\n")
         except (ValueError, AttributeError, OSError):

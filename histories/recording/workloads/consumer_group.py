@@ -110,10 +110,10 @@ class Members:
             for member in self._members:
                 member.leave()
 
-    def _change(self, turn: int) -> None:
-        if turn % 2 == 0:
+    def _change(self, change: int) -> None:
+        if change % 2 == 0:
             self._join()
-        elif turn % 4 == 1 and self.session.load.crashes:
+        elif change % 4 == 1 and self.session.load.crashes:
             self._members.pop(0).crash()
         else:
             self._members.pop(0).leave()

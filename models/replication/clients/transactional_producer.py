@@ -39,7 +39,7 @@ class TransactionalProducer(Producer):
         self._request: TransactionRequest | GroupRequest | None = None  # to a coordinator, in flight
         self._retry_at = 0
         self._since = 0  # since when the producer waits for the coordinator
-        self._turn = 0  # of the application; scheduled actions of an earlier turn are dropped
+        self._action = 0  # the number of the scheduled action; earlier ones are dropped
         self._clear_transaction()
 
     def _clear_transaction(self) -> None:
@@ -67,14 +67,14 @@ class TransactionalProducer(Producer):
             self.loop.at(self.loop.now, self._tick)
 
     def _pause(self) -> None:
-        """Schedule the application's next turn."""
-        self._turn += 1
+        """Schedule the application's next action."""
+        self._action += 1
         later = self.loop.now + int(self._rng.random() * 2 * self.config.interval)
-        self.loop.at(later, self._take_turn, self._turn)
+        self.loop.at(later, self._act, self._action)
 
-    def _take_turn(self, turn: int) -> None:
+    def _act(self, action: int) -> None:
         """Begin a transaction, send its next record, or end it."""
-        if turn != self._turn or self._phase not in (IDLE, OPEN):
+        if action != self._action or self._phase not in (IDLE, OPEN):
             return
         if self._phase == IDLE:
             self._begin()
@@ -309,7 +309,7 @@ class TransactionalProducer(Producer):
 
     def _abandon(self) -> None:
         """Close all connections. Requests in flight may still arrive."""
-        self._turn += 1
+        self._action += 1
         self._request = None
         self._close_connections()
         self._clear_transaction()
