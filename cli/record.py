@@ -238,9 +238,8 @@ class _Report:
         self._last = now, progress.sends["ok"]
         rate = (progress.sends["ok"] - sent) / max(now - before, 0.001)
         time_left = "" if left is None else f"; {left:.0f} s left"
-        line = (
-            f"{_outcomes(progress)} ({rate:.0f}/s); {progress.read:,} read, lag {progress.lag:,}; {faults}{time_left}"
-        )
+        read = "" if progress.has_other_readers else f"{progress.read:,} read, lag {progress.lag:,}; "
+        line = f"{_outcomes(progress)} ({rate:.0f}/s); {read}{faults}{time_left}"
         click.echo(f"\r\x1b[K{line}" if is_terminal else line, err=True, nl=not is_terminal)
 
     def notice(self, text: str) -> None:
@@ -250,7 +249,8 @@ class _Report:
 
     def summary(self, progress: Progress) -> None:
         """Prints the outcomes of sends, and their most frequent errors."""
-        self.notice(f"{_outcomes(progress)}; {progress.read:,} read")
+        read = "" if progress.has_other_readers else f"; {progress.read:,} read"
+        self.notice(f"{_outcomes(progress)}{read}")
         for error, count in progress.errors.most_common(3):
             self.notice(f"  {count:,} sends: {error}")
 

@@ -67,6 +67,7 @@ class Progress:
         self.sends: Counter[str] = Counter()  # by outcome
         self.errors: Counter[str] = Counter()
         self.read = 0
+        self.has_other_readers = False  # in other processes, so that what they read is not counted
         self.ends: dict[tuple[str, int], int] = {}  # the highest acknowledged offset and one
         self.positions: dict[tuple[str, int], int] = {}
         self.faults: dict[str, list[str]] = {}  # that last: their nodes, by kind

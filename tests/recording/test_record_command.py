@@ -160,6 +160,19 @@ def test_progress_names_the_nodes_of_lasting_faults(capsys: pytest.CaptureFixtur
     assert "; dead: broker 3; paused: brokers 1, 2" in capsys.readouterr().err
 
 
+def test_what_members_in_other_processes_read_is_not_counted_as_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    report = _Report(quiet=False)
+    report.summary(Progress())
+    assert "0 unknown; 0 read" in capsys.readouterr().err
+    progress = Progress()
+    progress.has_other_readers = True
+    report.show(progress, None)
+    report.summary(progress)
+    shown = capsys.readouterr().err
+    assert "0 unknown (0/s); no fault" in shown
+    assert "read" not in shown
+
+
 def test_a_configuration_that_the_client_refuses_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("security.protokoll=SSL\n")
     found = refused("--bootstrap-server", "127.0.0.1:1", "--client-config", "config")

@@ -92,6 +92,7 @@ class Members:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        session.progress.has_other_readers = True
         self._members: list[Member] = []
         self._count = 0
 
