@@ -37,7 +37,7 @@ _MEMBERSHIP = (
 def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
     """Takes OPERATIONS apart. Values are text; a reader has converted integers."""
     if settings.dialect == "native":
-        operations = _with_corrected_outcomes(operations)
+        operations = _with_dated_moves(_with_corrected_outcomes(operations))
     elif settings.dialect == "jepsen":
         # Jepsen's rules only look at completions.
         operations = operations.filter(pl.col("completed").is_not_null())
@@ -81,6 +81,20 @@ def _with_corrected_outcomes(operations: pl.DataFrame) -> pl.DataFrame:
         return operations
     is_open = _IS_FAILED_SEND & is_indeterminate(pl.col("error"))
     return operations.with_columns(outcome=pl.when(is_open).then(pl.lit("info").cast(OUTCOME)).otherwise("outcome"))
+
+
+_MOVES = ("assign", "subscribe", "seek", "crash", "handle")
+
+
+def _with_dated_moves(operations: pl.DataFrame) -> pl.DataFrame:
+    """Operations that return nothing, completed at their invocation if they never completed.
+
+    A consumer is single-threaded, so what it did next came after them.
+    """
+    is_open = pl.col("completed").is_null() & pl.col("f").is_in(_MOVES)
+    if not operations["completed"].null_count():
+        return operations
+    return operations.with_columns(completed=pl.when(is_open).then("invoked").otherwise("completed"))
 
 
 def _steps(transactions: pl.DataFrame) -> pl.DataFrame:
@@ -250,11 +264,17 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
     indeterminate_poll = (pl.col("f") == "poll") & (pl.col("outcome") == "info")
     # The steps of a transaction are in its completion, so without one it may have sent anything.
     is_empty = (pl.col("f") == "txn") & (pl.col("outcome") == "info") & (pl.col("ops").list.len().fill_null(0) == 0)
-    rows = operations.filter(pl.col("f").is_in(kinds) | indeterminate_poll | is_empty).with_columns(
+    # The invocation of a handle may lack the records.
+    is_bare = (
+        (pl.col("f") == "handle") & (pl.col("outcome") == "info") & (pl.col("records").list.len().fill_null(0) == 0)
+    )
+    rows = operations.filter(pl.col("f").is_in(kinds) | indeterminate_poll | is_empty | is_bare).with_columns(
         pl.when((pl.col("f") == "assign") & pl.col("revoked").fill_null(False))
         .then(pl.lit("revoke"))
         .when(pl.col("f") == "txn")
         .then(pl.lit("txn without steps"))
+        .when(pl.col("f") == "handle")
+        .then(pl.lit("handle without records"))
         .otherwise("f")
         .alias("kind"),
         pl.coalesce("fault", pl.format("{}", pl.col("offsets").list.len())).alias("detail"),

@@ -45,11 +45,13 @@ def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
     invoked = events.filter(pl.col("type") == "invoke")
     completed = events.filter(pl.col("type") != "invoke")
     joined, found, open_invocations = _join(invoked, completed, same)
-    malformed = no_rows(MALFORMED)
+    malformed, left_out = no_rows(MALFORMED), []
     if _has_reuse(joined, found, completed, open_invocations):
         invoked, invoked_again = _first_of_each(invoked)
         completed, completed_again = _first_of_each(completed)
-        malformed = pl.concat([invoked_again, completed_again])
+        malformed = pl.concat([_as_reused(invoked_again), _as_reused(completed_again)])
+        lone = completed_again.join(invoked_again.filter(pl.col("f") != "handle"), on="pairing", how="anti")
+        left_out = [_as_indeterminate(again) for again in (invoked_again, lone) if len(again)]
         joined, found, open_invocations = _join(invoked, completed, same)
     for name in same:
         if f"invoked_{name}" not in joined.columns:
@@ -78,11 +80,9 @@ def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
     unpaired = pl.concat([open_invocations, joined.filter(~found).select(events.columns)]).sort(
         "place", maintain_order=True
     )
-    return Paired(
-        operations if not len(moments) else pl.concat([operations, moments], how="diagonal"),
-        unpaired.drop("pairing"),
-        malformed,
-    )
+    more = [*left_out, *([moments] if len(moments) else [])]
+    operations = pl.concat([operations, *more], how="diagonal") if more else operations
+    return Paired(operations, unpaired.drop("pairing"), malformed)
 
 
 def _join(
@@ -119,11 +119,16 @@ def pair_remaining(unpaired: pl.DataFrame, dialect: str = "native") -> Paired:
     """Pairs the events left at the end of the history. An open invocation becomes info, a lone completion malformed."""
     paired = pair(unpaired.sort("place", maintain_order=True), dialect)
     invocations = paired.unpaired.filter(pl.col("type") == "invoke").sort("place", maintain_order=True)
-    # The completion of a poll without a readable invocation proves no reads, but the process did poll: it becomes info.
     orphans = paired.unpaired.filter(pl.col("type") != "invoke")
-    polls = complete(orphans.filter(pl.col("f") == "poll").select("place", "time", "process", "f"), PLACED_EVENTS)
-    never = (
-        pl.concat([invocations, polls.select(invocations.columns)])
+    operations = [complete(paired.operations, OPERATIONS), _open(invocations), _as_indeterminate(orphans)]
+    reasons = orphans.select("place", reason=pl.lit("a completion without an invocation"))
+    return Paired(pl.concat(operations), no_rows(PLACED_EVENTS), pl.concat([paired.malformed, reasons]))
+
+
+def _open(events: pl.DataFrame) -> pl.DataFrame:
+    """Operations of unknown outcome, invoked at the times of the events."""
+    return (
+        complete(events, PLACED_EVENTS)
         .with_columns(
             outcome=pl.lit("info").cast(OUTCOME),
             invoked="time",
@@ -133,9 +138,16 @@ def pair_remaining(unpaired: pl.DataFrame, dialect: str = "native") -> Paired:
         )
         .select(list(OPERATIONS))
     )
-    operations = complete(paired.operations, OPERATIONS)
-    orphans = orphans.select("place", reason=pl.lit("a completion without an invocation"))
-    return Paired(pl.concat([operations, never]), no_rows(PLACED_EVENTS), pl.concat([paired.malformed, orphans]))
+
+
+def _as_indeterminate(events: pl.DataFrame) -> pl.DataFrame:
+    """The operations of malformed events with unknown outcome, as they may have happened.
+
+    A poll proves no reads, but its process did poll. A send or a transaction is left out, as it may have been another.
+    """
+    polls = complete(events.filter(pl.col("f") == "poll").select("place", "time", "process", "f"), PLACED_EVENTS)
+    others = complete(events.filter(~pl.col("f").is_in(["poll", "send", "txn"])), PLACED_EVENTS)
+    return _open(pl.concat([polls, others]))
 
 
 def _split_moments(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -165,7 +177,11 @@ def _with_key(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first_of_each(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The events whose operation occurs for the first time, and the others as malformed."""
+    """The events whose operation occurs for the first time, and the others."""
     first = events["pairing"].is_first_distinct()
+    return events.filter(first), events.filter(~first)
+
+
+def _as_reused(events: pl.DataFrame) -> pl.DataFrame:
     reason = pl.format("an operation of process {} is used twice (op {})", "process", pl.col("op").fill_null(-1))
-    return events.filter(first), events.filter(~first).select("place", reason=reason)
+    return events.select("place", reason=reason)

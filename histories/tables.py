@@ -147,9 +147,9 @@ MARKS: Schema = {
 }
 # Events of a process or of the run rather than of one partition: the rules of every partition get all of them.
 CONTEXT: Schema = {
-    # assign, subscribe, revoke, crash, seek, fault, heal; poll: without outcome; txn without steps: without outcome; of
-    # the whole run: handles, and of processes in run.json sends and events (the process recorded some); sends to (a
-    # topic, which is in `process`); left out (lines of the history)
+    # assign, subscribe, revoke, crash, seek, fault, heal; poll: without outcome; txn without steps and handle without
+    # records: without outcome; of the whole run: handles, and of processes in run.json sends and events (the process
+    # recorded some); sends to (a topic, which is in `process`); left out (lines of the history)
     "kind": pl.String,
     "process": pl.String,
     "outcome": OUTCOME,

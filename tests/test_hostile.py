@@ -254,6 +254,39 @@ def test_a_poll_with_an_unreadable_invocation_may_have_read_anything(tmp_path: P
     assert check(folder, tmp_path / "out", "--no-plots") == 3
 
 
+GROUP = (
+    "{c.group.id=g} p:a@0 p:b@1 p:e@2 c:assign=0 c:<a@0 c:handle<a@0 c:<b@1 c:handle<b@1 c:<e@2 c:handle<e@2 c:commit=3"
+    " c:seek=1 c:<b@1 c:handle<b@1 end=3 final:assign=0 final:<a@0 final:<b@1 final:<e@2"
+)
+OPERATIONS_OF_CLIENTS = [
+    (event["process"], event["op"])
+    for event in parse(GROUP).events
+    if event["process"] in ("c", "final") and event["op"]
+]
+
+
+@pytest.mark.parametrize(("process", "op"), dict.fromkeys(OPERATIONS_OF_CLIENTS))
+def test_an_operation_with_the_number_of_an_earlier_one_may_have_happened(
+    process: str, op: int, tmp_path: Path
+) -> None:
+    """A client that numbers from the start again after a restart: its later lines are left out, and break no rule."""
+    history = parse(GROUP)
+    assert check(history.write(tmp_path / "whole"), tmp_path / "valid", "--no-plots") == 0
+    again = [
+        {**event, "op": 0} if (event["process"], event["op"]) == (process, op) else event for event in history.events
+    ]
+    assert check(History(again, history.config).write(tmp_path / "again"), tmp_path / "unknown", "--no-plots") == 3
+
+
+def test_records_that_an_orphaned_completion_handled_were_handled(tmp_path: Path) -> None:
+    history = parse(GROUP)
+    [lost, *_] = [event for event in history.events if event["f"] == "handle"]
+    events = [event for event in history.events if event is not lost]
+    assert lost["type"] == "invoke"
+    rules = verdict_of(judge_run(open_run(History(events, history.config).write(tmp_path))))["rules"]
+    assert rules["consumer-loss"]["verdict"] == "unknown"
+
+
 def test_a_missing_line_may_hold_the_send_of_a_read_value(tmp_path: Path) -> None:
     history = parse("p:a@0 q:b@1 q:e@2 c:<a@0,b@1,e@2")
     whole = History(history.events, history.config).write(tmp_path / "whole")

@@ -45,7 +45,8 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     compaction had removed the record before the group passed it. Permitted: the skipped records are older than the
     group.
     Unknown when: Only other groups recorded handle events. A poll of a member without a known outcome may have returned
-    the record. Only __consumer_offsets shows the commit, and a member of the group recorded nothing.
+    the record. A handle of a member has neither an outcome nor records. Only __consumer_offsets shows the commit, and a
+    member of the group recorded nothing.
     """
     recorders = p.context.filter(kind="handles")["process"]
     offsets = p.entries["offset"].to_numpy()
@@ -66,6 +67,11 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         if is_hidden.any():
             yield Unknown(f"a poll of {p.name} by {group} has no known outcome")
             missed = missed[~is_hidden]
+        open_handles = p.context.filter(group.is_member, kind="handle without records")["process"]
+        is_open = np.isin(missed, p.reads.filter(pl.col("process").is_in(open_handles.implode()))["offset"])
+        if is_open.any():
+            yield Unknown(f"what {some(sorted({*open_handles}))} of {group} handled of {p.name} is not recorded")
+            missed = missed[~is_open]
         # What a commit claims, and what the start of the group skipped, are separate findings.
         claimed, skipped = missed[missed >= first], missed[missed < first]
         is_only_stored = claimed >= greatest(known["offset"], 0)
