@@ -27,7 +27,7 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
     if lost.first_acked is None or until is None:
         return []
     changes = _isr_changes(timeline, lost.first_acked, until)
-    replicas = {*timeline.replica_logs.replicas, *(broker for _, isr, _ in timeline.isr for broker in isr)}
+    replicas = {*timeline.replica_logs.replicas, *(broker for report in timeline.isr_reports for broker in report.isr)}
     remained = changes[-1].isr if changes else frozenset()
     # The last change precedes the election, so its leader may have died since. The cause itself names that death.
     absent = sorted(replicas - remained) if remained else []

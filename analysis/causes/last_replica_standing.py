@@ -112,7 +112,7 @@ def _measures_for_a_second_replica(timeline: Timeline, lost: Lost, shrunk: bool)
 
 
 def _members(timeline: Timeline) -> set[str]:
-    return {*timeline.replica_logs.replicas, *(member for _, isr, _ in timeline.isr for member in isr)}
+    return {*timeline.replica_logs.replicas, *(member for report in timeline.isr_reports for member in report.isr)}
 
 
 def _facts_alone_in_isr(timeline: Timeline, found: LeaderChange, broker: str, lost: Lost) -> list[Fact]:

@@ -371,7 +371,7 @@ def isr_before_election(new: Term) -> list[Fact]:
         text = f"broker {new.leader} {was} in the ISR before its election: [{', '.join(sorted(new.electable))}]"
         source = (new.time, isr_fact.source, isr_fact.line, isr_fact.byte)
         return [Fact(text, "in-sync-before", *source, broker=new.leader, brokers=new.electable)]
-    return [fact for electable, fact in new.elections if electable == new.electable]
+    return [election.fact for election in new.elections if election.electable == new.electable]
 
 
 def in_isr_before_election(new: Term) -> list[Fact]:

@@ -115,7 +115,7 @@ def isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
 def isr_at(timeline: Timeline, at: int | None) -> frozenset[str]:
     """The last ISR reported by a time, including brokers that had died; empty if not recorded."""
     known = [] if at is None else timeline.isr_between(until=at)
-    return known[-1][1] if known else frozenset()
+    return known[-1].isr if known else frozenset()
 
 
 def had_sole_isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> bool | None:
@@ -132,9 +132,9 @@ def had_sole_isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> bool | No
 def sole_isr_facts(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
     """The first report of the ISR that consisted of this broker alone at a time; empty if it had other members."""
     limit = MAX_INT64 if until is None else until + SECOND
-    before = [(isr, fact) for time, isr, fact in timeline.isr if time is None or time <= limit]
+    before = [report for report in timeline.isr_reports if report.time is None or report.time <= limit]
     # Later reports may repeat that ISR.
-    repeated = [fact for _, fact in takewhile(lambda report: report[0] == {broker}, reversed(before))]
+    repeated = [report.fact for report in takewhile(lambda report: report.isr == {broker}, reversed(before))]
     return repeated[-1:]
 
 
@@ -293,7 +293,7 @@ def _may_have_had_other_leader(timeline: Timeline, old: Term, new: Term, lost: L
     A leader that was replaced before may have acknowledged records that the next one never had, unless it was dead.
     """
     led = {epoch: term.leader for epoch, term in timeline.terms.items() if term.leader is not None}
-    without_leader = {fact.epoch for _, _, fact in timeline.isr if fact.kind == "leaderless"}
+    without_leader = {fact.epoch for _, _, fact in timeline.isr_reports if fact.kind == "leaderless"}
     if set(range(new.epoch)) - led.keys() - without_leader:
         return True
     others = {leader for epoch, leader in led.items() if epoch < old.epoch} - {old.leader}

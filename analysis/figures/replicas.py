@@ -159,7 +159,7 @@ def _in_sync(timeline: Timeline) -> list[list[Any]]:
     Controllers do not log the change after fencing: KRaft removes the fenced broker from the ISR, unless it is the last
     one (ReplicationControlManager.handleBrokerFenced).
     """
-    rows: list[tuple[int | None, list[str], str]] = [(time, sorted(isr), "") for time, isr, _ in timeline.isr]
+    rows: list[tuple[int | None, list[str], str]] = [(time, sorted(isr), "") for time, isr, _ in timeline.isr_reports]
     rows += [(event.time, [], event.broker) for event in timeline.events if event.fact.kind == "fenced"]
     dated = [row for row in rows if row[0] is not None]
     changes: list[list[Any]] = []

@@ -97,8 +97,8 @@ def _with_evidence(timeline: Timeline, gone: pl.DataFrame) -> pl.DataFrame:
     now = logs.records.filter(at_end).group_by("offset").agg(epoch_now=pl.col("leader_epoch").max())
     known = gone.join(then, on=["offset", "value"], how="left", maintain_order="left")
     known = known.join(now, on="offset", how="left", maintain_order="left")
-    isr = timeline.isr_between()
-    changes = [time for i, (time, brokers, _) in enumerate(isr) if i == 0 or brokers != isr[i - 1][1]]
+    reports = timeline.isr_between()
+    changes = [one.time for i, one in enumerate(reports) if i == 0 or one.isr != reports[i - 1].isr]
     starts = sorted(term.start for term in timeline.terms.values() if term.start is not None)
     ends = sorted({end.end for end in timeline.ends})
     return known.with_columns(

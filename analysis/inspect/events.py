@@ -197,7 +197,7 @@ def _facts(timeline: Timeline) -> Iterator[Moment]:
     yield from ((event.kind, "", event.fact) for event in timeline.events)
     for term in timeline.terms.values():
         yield from _of_term(term)
-    yield from (("isr", "", fact) for fact in (*(fact for _, _, fact in timeline.isr), *timeline.overruled))
+    yield from (("isr", "", fact) for fact in (*(report.fact for report in timeline.isr_reports), *timeline.overruled))
     for end in timeline.ends:
         if end.kind not in ("snapshot", "high-watermark"):
             yield "log" if end.kind == "loaded" else "noop" if end.noop else "truncation", "", end.fact

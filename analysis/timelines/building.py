@@ -30,6 +30,8 @@ from .timeline import (
     OF_ADMINISTRATORS,
     BrokerEvent,
     Builder,
+    Election,
+    IsrReport,
     LogEnd,
     Move,
     Timeline,
@@ -121,10 +123,12 @@ def build_timeline(builder: Builder, metadata: pl.DataFrame, log_events: pl.Data
         builder.version, builder.version_fact = version, Fact(f"Kafka {version}", "version", source="run.json")
     _leader_changes(builder)
     builder.merged = merge_sources(builder.facts())
-    stale = [report for report in builder.reported if builder.is_overruled(*report[:2])]
-    builder.overruled = [fact for *_, fact in stale]
-    builder.isr += (report[1:] for report in builder.reported if report not in stale)
-    builder.isr.sort(key=lambda report: (report[0] is None, report[0] or 0))
+    for leader, report in builder.reported_by_leaders:
+        if builder.is_overruled(leader, report.time):
+            builder.overruled.append(report.fact)
+        else:
+            builder.isr_reports.append(report)
+    builder.isr_reports.sort(key=_undated_last)
     builder.terms = dict(sorted(builder.terms.items()))
     builder.ends.sort(key=_undated_last)
     builder.events.sort(key=_undated_last)
@@ -138,7 +142,7 @@ def _time_and_line(clocks: Mapping[str, Clock], row: dict[str, Any]) -> tuple[bo
     return time is None, (time or 0) - (clock.offset if clock else 0), line is None, line or 0
 
 
-def _undated_last(one: LogEnd | BrokerEvent | Move) -> tuple[bool, int]:
+def _undated_last(one: LogEnd | BrokerEvent | Move | IsrReport) -> tuple[bool, int]:
     return one.time is None, one.time or 0
 
 
@@ -194,7 +198,7 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
         message = f"{name} lost its leader in epoch {row['leader_epoch']}, ISR {_isr_text(row)}"
         isr = broker_names(row["isr"])
         fact = Fact(message, "leaderless", time, *source, partition=name, epoch=row["leader_epoch"], isr=isr)
-        builder.isr.append((time, isr, fact))
+        builder.add_isr(isr, fact)
     elif previous is None or row["leader_epoch"] != previous["leader_epoch"]:
         _election(builder, row, previous, time)
     elif row["isr"] != previous["isr"]:
@@ -212,9 +216,9 @@ def _isr_change(builder: Builder, row: dict[str, Any], previous: dict[str, Any],
     message = f"the ISR of {name} {verb} to {_isr_text(row)}"
     fact = Fact(message, "isr", time, row["file"], None, row["byte"], partition=name, isr=isr)
     # A batch of records takes brokers out one by one: only its last state is a fact.
-    if (last := builder.isr[-1][2]).kind == "isr" and last.byte == fact.byte:
-        builder.isr.pop()
-    builder.isr.append((time, isr, fact))
+    if (last := builder.isr_reports[-1].fact).kind == "isr" and last.byte == fact.byte:
+        builder.isr_reports.pop()
+    builder.add_isr(isr, fact)
 
 
 def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
@@ -237,8 +241,8 @@ def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | 
     fact = Fact(message, "elected", time, row["file"], None, row["byte"], brokers=candidates, **about)
     term.facts.append(fact)
     if term.electable:
-        term.elections.append((term.electable, fact))
-    builder.isr.append((time, isr, fact))
+        term.elections.append(Election(term.electable, fact))
+    builder.add_isr(isr, fact)
 
 
 def _joined_with_reassignment(row: dict[str, Any], previous: dict[str, Any]) -> frozenset[str]:
@@ -365,8 +369,9 @@ def _leader_changes(builder: Builder) -> None:
     for term in terms:
         recorded = builder.isr_by_partition_epoch.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
         if term.electable is None and recorded is not None:
-            term.electable, term.electable_fact = recorded
-    for time, leader, fact in builder.elected_outside_isr:
+            term.electable, term.electable_fact = recorded.isr, recorded.fact
+    for leader, fact in builder.elected_outside_isr:
+        time = fact.time
         led = [term for term in terms if term.leader == leader]
         begun = [term for term in led if term.time is None or time is None or term.time >= time - SECOND]
         for term in begun[:1]:

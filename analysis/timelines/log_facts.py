@@ -5,7 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact
-from .timeline import BrokerEvent, Builder, LogEnd, Move, Term, broker_names, is_last_known_leader, isr_clause
+from .timeline import (
+    BrokerEvent,
+    Builder,
+    Decision,
+    Election,
+    IsrReport,
+    LeaderReport,
+    LogEnd,
+    Move,
+    OutsideElection,
+    Term,
+    broker_names,
+    is_last_known_leader,
+    isr_clause,
+)
 
 
 def _fact(builder: Builder, row: dict[str, Any], message: str, kind: str, **about: Any) -> Fact:
@@ -36,7 +50,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     term.facts.append(fact)
     if isr is not None:
         term.begin(None, isr)
-        builder.isr.append((fact.time, isr, fact))
+        builder.add_isr(isr, fact)
     _epochs_of(term, fields)
     _state(builder, fields, fact)
     if fields.get("adding") or fields.get("removing"):
@@ -54,7 +68,8 @@ def _epochs_of(term: Term, fields: dict[str, Any]) -> None:
 def _state(builder: Builder, fields: dict[str, Any], fact: Fact) -> None:
     """Records the ISR of a partition epoch, unless an earlier line did."""
     if isinstance(fields.get("partition_epoch"), int) and "isr" in fields:
-        builder.isr_by_partition_epoch.setdefault(fields["partition_epoch"], (broker_names(fields["isr"]), fact))
+        report = IsrReport(fact.time, broker_names(fields["isr"]), fact)
+        builder.isr_by_partition_epoch.setdefault(fields["partition_epoch"], report)
 
 
 def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -89,13 +104,13 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     _epochs_of(term, fields)
     term.name_leader(leader)
     # Requests and caches repeat a decision while it is valid: one fact for each file is enough.
-    files = builder.decisions.setdefault((term.epoch, leader, isr), set())
+    files = builder.decisions.setdefault(Decision(term.epoch, leader, isr), set())
     if not files and any(fact.about == other.about for other in term.facts):
         fact = _fact(builder, row, f"the ISR of {_name(row)} became {fields.get('isr')}", "isr", isr=isr)
     elif row["file"] not in files:
         term.facts.append(fact)
     if not files:
-        builder.isr.append((fact.time, isr, fact))
+        builder.add_isr(isr, fact)
     files.add(row["file"])
     term.begin(fact.time, isr)
 
@@ -115,7 +130,7 @@ def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     if fields["partition_epoch"] in builder.isr_by_partition_epoch:
         return
     _state(builder, fields, fact)
-    builder.isr.append((fact.time, isr, fact))
+    builder.add_isr(isr, fact)
     if leader >= 0:
         term = builder.term(fields["leader_epoch"])
         _epochs_of(term, fields)
@@ -149,7 +164,7 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
         message += "; it was the last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
     fact = _fact(builder, row, message, "elected", epoch=term.epoch, broker=leader, brokers=could)
     term.facts.append(fact)
-    term.elections.append((before, fact))
+    term.elections.append(Election(before, fact))
     term.time = fact.time if term.time is None else min(term.time, fact.time or term.time)
 
 
@@ -158,7 +173,7 @@ def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, 
     message = f"the controller elected broker {leader} leader of {_name(row)}, as no broker of the ISR was alive"
     fact = _fact(builder, row, message, "elected-unclean", broker=leader)
     # The line has no epoch. _leader_changes assigns it to the next term of this leader.
-    builder.elected_outside_isr.append((fact.time, leader, fact))
+    builder.elected_outside_isr.append(OutsideElection(leader, fact))
 
 
 def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -167,8 +182,9 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     if row["kind"] == "isr-shrink":
         old = broker_names(fields["old"])
         message = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
-    fact = _fact(builder, row, message, "isr", isr=broker_names(fields["isr"]), broker=row["broker"], brokers=old)
-    builder.reported.append((row["broker"], fact.time, broker_names(fields["isr"]), fact))
+    isr = broker_names(fields["isr"])
+    fact = _fact(builder, row, message, "isr", isr=isr, broker=row["broker"], brokers=old)
+    builder.reported_by_leaders.append(LeaderReport(row["broker"], IsrReport(fact.time, isr, fact)))
     _state(builder, fields, fact)
 
 

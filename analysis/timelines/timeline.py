@@ -12,6 +12,13 @@ from ..replicas.replica_logs import ReplicaLogs
 from .facts import SECOND, Fact
 
 
+class Election(NamedTuple):
+    """The record of an election."""
+
+    electable: frozenset[str]  # in-sync and eligible replicas just before it
+    fact: Fact
+
+
 @dataclass
 class Term:
     """One leader epoch: its leader, its first offset, and the replicas that could have been elected."""
@@ -24,7 +31,7 @@ class Term:
     isr: frozenset[str] | None = None  # at its beginning
     electable: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
     electable_fact: Fact | None = None  # the source of `electable`, if it is not among the facts of this term
-    elections: list[tuple[frozenset[str], Fact]] = field(default_factory=list)  # each with the ISR before it
+    elections: list[Election] = field(default_factory=list)
     chosen_outside_isr: Fact | None = None  # the controller's report of it
     was_last_known: bool = False  # it was elected as the last known leader, out of sync or not (KIP-966)
     conflict: bool = False
@@ -157,8 +164,16 @@ OF_ADMINISTRATORS = {
 INSTANT_FAULTS = (*DEATHS, *DISK_FAULTS, *OF_ADMINISTRATORS, "delete-records", "preferred-election")
 
 
+class IsrReport(NamedTuple):
+    """The ISR as a fact records it."""
+
+    time: int | None  # ns
+    isr: frozenset[str]
+    fact: Fact
+
+
 class DatedIsr(NamedTuple):
-    """The ISR as reported at a time."""
+    """An IsrReport with a time."""
 
     time: int  # ns
     isr: frozenset[str]
@@ -180,7 +195,7 @@ class Timeline:
     terms: dict[int, Term] = field(default_factory=dict)
     ends: list[LogEnd] = field(default_factory=list)
     events: list[BrokerEvent] = field(default_factory=list)
-    isr: list[tuple[int | None, frozenset[str], Fact]] = field(default_factory=list)
+    isr_reports: list[IsrReport] = field(default_factory=list)
     overruled: list[Fact] = field(default_factory=list)  # reports of the ISR by leaders that had been replaced
     version: str | None = None
     version_fact: Fact | None = None
@@ -200,7 +215,11 @@ class Timeline:
 
     def isr_between(self, since: int = MIN_INT64, until: int = MAX_INT64) -> list[DatedIsr]:
         """The dated reports of the ISR after one time and up to another (ns)."""
-        return [DatedIsr(time, isr, fact) for time, isr, fact in self.isr if time is not None and since < time <= until]
+        return [
+            DatedIsr(time, isr, fact)
+            for time, isr, fact in self.isr_reports
+            if time is not None and since < time <= until
+        ]
 
     def faults_on(self, broker: str, kinds: Collection[str]) -> list[tuple[Fault, Fact]]:
         """The faults of these kinds that hit a broker, each with its fact."""
@@ -223,30 +242,61 @@ class Timeline:
         return tuple(int(p) for p in parts) or None
 
 
+class LeaderReport(NamedTuple):
+    """The ISR as a leader reports it."""
+
+    leader: str
+    report: IsrReport
+
+
+class Decision(NamedTuple):
+    """A controller's decision, which elections and requests repeat."""
+
+    epoch: int  # leader epoch
+    leader: str
+    isr: frozenset[str]
+
+
+class OutsideElection(NamedTuple):
+    """An election from outside the ISR, as ZooKeeper's controller logs it: without an epoch."""
+
+    leader: str
+    fact: Fact
+
+
 @dataclass
 class Builder(Timeline):
     """A timeline to which facts are added from one source after the other."""
 
     started: int | None = None  # ms since the epoch
-    # The ISR as leaders report it, each with the leader and the time of its report.
-    reported: list[tuple[str, int | None, frozenset[str], Fact]] = field(default_factory=list)
-    isr_by_partition_epoch: dict[int, tuple[frozenset[str], Fact]] = field(default_factory=dict)  # from logs
-    # Leader epoch, leader and ISR of elections and requests -> the files that record them.
-    decisions: dict[tuple[int, str, frozenset[str]], set[str]] = field(default_factory=dict)
-    # Time (ns) and leader of each election from outside the ISR.
-    elected_outside_isr: list[tuple[int | None, str, Fact]] = field(default_factory=list)
+    reported_by_leaders: list[LeaderReport] = field(default_factory=list)
+    isr_by_partition_epoch: dict[int, IsrReport] = field(default_factory=dict)  # from logs
+    decisions: dict[Decision, set[str]] = field(default_factory=dict)  # -> the files that record it
+    elected_outside_isr: list[OutsideElection] = field(default_factory=list)
 
     def term(self, epoch: int) -> Term:
         """The term of a leader epoch, which is made if it is new."""
         return self.terms.setdefault(epoch, Term(epoch))
 
+    def add_isr(self, isr: frozenset[str], fact: Fact) -> None:
+        """Adds the ISR that a fact records."""
+        self.isr_reports.append(IsrReport(fact.time, isr, fact))
+
     def facts(self) -> list[Fact]:
         """All facts so far."""
         of_terms = [fact for term in self.terms.values() for fact in (*term.facts, *term.start_facts)]
         happened = [*(event.fact for event in self.events), *(end.fact for end in self.ends)]
-        in_sync = [*(fact for _, _, fact in self.isr), *(fact for *_, fact in self.reported)]
+        reports = [*self.isr_reports, *(one.report for one in self.reported_by_leaders)]
         of_logs = [*(move.fact for move in self.moves), *self.refused_fetches, *self.log_starts]
-        return [*of_terms, *happened, *in_sync, *self.topic_changes, *of_logs, *self.cleanings, *self.disk_errors]
+        return [
+            *of_terms,
+            *happened,
+            *(report.fact for report in reports),
+            *self.topic_changes,
+            *of_logs,
+            *self.cleanings,
+            *self.disk_errors,
+        ]
 
     def is_overruled(self, broker: str, time: int | None) -> bool:
         """Whether another broker led at the time (ns) of this one's report as leader, and also a second later.
