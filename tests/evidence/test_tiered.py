@@ -139,6 +139,21 @@ def test_explain_names_remote_storage(run: Path) -> None:
     assert len(re.findall("broker [123] +in remote storage alone", explained.output)) == len(BROKERS)
 
 
+def test_an_unclean_election_with_tiered_storage(tmp_path: Path) -> None:
+    """The new leader's first records were lost, too: the final reads got the old leader's from remote storage."""
+    shutil.unpack_archive(DATA / "tiered" / "unclean-election.tar.xz", tmp_path)
+    result = judged(tmp_path / "unclean")
+    lost = result.findings.filter(rule="lost-write").sort("partition", "first_offset")
+    assert lost.select("partition", "first_offset", "last_offset", "count").rows() == [
+        (0, 208, 214, 7),
+        (0, 215, 636, 422),
+        (1, 198, 626, 429),
+    ]
+    causes = {one["cause"]: one["missing"] for one in result.incidents if "lost" in one["headline"]}
+    assert causes == {"unclean-election": [], "unknown": ["the segments of orders-0 in remote storage (KIP-405)"]}
+    assert result.rules["replica-divergence"]["verdict"] == "valid"
+
+
 @pytest.mark.spark
 def test_spark_knows_tiered_storage_from_the_metadata_log(run: Path, spark: Any) -> None:
     from logjudge.analysis.engines import spark as engine
