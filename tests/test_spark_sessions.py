@@ -56,12 +56,15 @@ def test_workers_get_absolute_paths(monkeypatch: pytest.MonkeyPatch) -> None:
         ("local[8]", 8, 100_000, "1"),
         ("local[8]", 8, 5 << 20, "5"),
         ("local[8]", 8, 32 << 20, "8"),
-        ("local[8]", 8, 1 << 40, "32"),
+        ("local[8]", 8, 8 << 30, "32"),
+        ("local[8]", 8, 32 << 30, "128"),
+        ("local[8]", 8, 1 << 50, "2000"),
+        ("local[8]", 8, sessions.UNKNOWN_SIZE, "32"),
         ("spark://host:7077", 2, 8 << 20, "2"),
         ("spark://host:7077", 2, 9 << 20, "9"),
-        ("spark://host:7077", 2, 1 << 40, "32"),
+        ("spark://host:7077", 2, 1 << 30, "32"),
         ("", None, 8 << 20, "8"),
-        ("", None, 1 << 40, "32"),
+        ("", None, 1 << 30, "32"),
     ],
 )
 def test_shuffles_have_tasks_by_the_size_of_the_run(master: str, cores: int | None, size: int, expected: str) -> None:

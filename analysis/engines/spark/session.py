@@ -26,6 +26,8 @@ DEFAULT_SHUFFLE_PARTITIONS = 200  # Spark's own
 UNKNOWN_SIZE = 1 << 60  # of a run in bytes: its shuffles get as many tasks as those of the largest
 JSON_BYTES = 64  # of events as JSON lines for each byte that Spark estimates: what it reads may be well compressed
 BYTES_PER_TASK = 1 << 20  # of the run's files; with brokers' files, judging these may take a second
+MAX_BYTES_PER_TASK = 256 << 20  # Spark keeps what a task makes in a gigabyte of the JVM, in one piece
+MAX_TASKS = 2000  # Spark's driver keeps the state of each
 MIN_CLUSTER_CORES = 8  # taken for a cluster on which few executors have registered, and for Connect
 # A setting of ours in the session: the user chose no number of shuffle partitions, so each run sets one.
 _SIZED_BY_DATA = "spark.logjudge.shufflePartitionsByData"
@@ -212,13 +214,16 @@ def size_of_frame(frame: DataFrame) -> int:
 def shuffle_partitions(session: SparkSession, size: int) -> int:
     """One for each BYTES_PER_TASK, and at most four a core, so that a slow task keeps few others waiting.
 
-    A run that needs no more gets at most one a core, as starting a task costs more than its work.
+    A run that needs no more gets at most one a core, as starting a task costs more than its work. A larger run of known
+    size gets one for each MAX_BYTES_PER_TASK.
     """
     wanted = max(1, -(-size // BYTES_PER_TASK))
     cores = parallel_tasks(session)
     if wanted <= 4 * cores:
         return min(wanted, cores)
-    return min(wanted, 4 * max(cores, MIN_CLUSTER_CORES * is_cluster(session)))
+    most = 4 * max(cores, MIN_CLUSTER_CORES * is_cluster(session))
+    needed = 0 if size >= UNKNOWN_SIZE else -(-size // MAX_BYTES_PER_TASK)
+    return max(min(wanted, most), min(needed, MAX_TASKS))
 
 
 def shuffle_tasks(session: SparkSession) -> int:
