@@ -58,6 +58,7 @@ def _pass_of(p: Observations, processes: tuple[str, ...]) -> FinalReads | None:
     # Only an assignment proves that the reads began above the log start: the first record may be the lost one.
     first_offset = log_start(p).certain
     start = max(first_offset, least(assigned["offset"], first_offset))
+    start = max(start, _continued_from(p, reads, start))
     end = greatest(reads["offset"], start - 1) + 1
     begun = greatest(assigned["completed"], least(reads["completed"], MIN_INT64))
     requested_end = requested_log_end(p)
@@ -76,6 +77,33 @@ def _pass_of(p: Observations, processes: tuple[str, ...]) -> FinalReads | None:
     late = (pl.col("invoked") >= p.last_heal) & (pl.col("offset") == end)
     requested = greatest(p.end_offsets.filter(late)["invoked"], None)
     return FinalReads(processes, start, end, begun, until, requested, complete, hides)
+
+
+def _continued_from(p: Observations, reads: pl.DataFrame, start: int) -> int:
+    """The offset at which the final readers went on after the last heal, if they did not read what is below again.
+
+    What they read before the heal proves nothing about the end of the run. `start` if one of them began anew.
+    """
+    positions = []
+    for process in reads["process"].unique():
+        own = p.reads.filter(pl.col("offset").is_not_null(), process=process).sort("completed", "at", "index")
+        before = own.filter(pl.col("completed") < p.last_heal).tail(1)
+        begun = least(reads.filter(process=process)["completed"], MIN_INT64)
+        if not len(before) or _moved_between(p, process, before["completed"].item(), begun):
+            return start
+        positions.append(before["offset"].item() + 1)
+    position = min(positions, default=start)
+    again = reads.filter(pl.col("offset") < position)["offset"]
+    unread = p.sends.filter("acknowledged", pl.col("offset").is_between(start, position, closed="left"))
+    return position if len(unread.filter(~pl.col("offset").is_in(again.implode()))) else start
+
+
+def _moved_between(p: Observations, process: str, since: int, until: int) -> bool:
+    """Whether an operation may have set the position of a process in a time (ns), except a failed one."""
+    kinds = ["seek", "assign", "revoke", "subscribe", "crash"]
+    moves = [frame.select("process", "kind", "completed", "outcome") for frame in (p.marks, p.context)]
+    is_move = pl.col("kind").is_in(kinds) & (pl.col("outcome") != "fail") & pl.col("completed").is_between(since, until)
+    return len(pl.concat(moves).filter(is_move, process=process)) > 0
 
 
 def _is_uninterrupted(p: Observations, done: FinalReads) -> bool:

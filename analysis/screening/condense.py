@@ -34,6 +34,7 @@ from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..partitions.common import Common
 from ..partitions.marks import IS_COMMITTED, IS_OF_GROUP
+from ..partitions.observations import last_heal
 from .clocks import clocks_of, has_other_unit, was_set_back
 from .groups import group_of
 from .premises import GROUPS, PROVED
@@ -93,6 +94,10 @@ def _can_be_condensed(topic: str, facts: Sequence[RangeFacts], rest: Rows, commo
         return False  # an ordinary consumer's reads may be the final ones
     if any(fact.counts["reads"] and not fact.runs for fact in facts):
         return False  # there are too many runs
+    healed, final = last_heal(common.context), settings.final_processes() if settings.final else []
+    runs = [run for fact in facts for run in fact.runs if run.first is not None]
+    if any(run.process in final and run.began[0] < healed for run in runs):
+        return False  # where they went on after the heal depends on all of their reads
     last_read = max((fact.read[2] for fact in facts if fact.read), default=MIN_INT64)
     return not any(fact.sent_since for fact in facts) or not maybe_expired(topic, facts, rest, last_read, settings)
 
