@@ -20,7 +20,7 @@ from ..partitions.unit import Tables
 from ..results import Results
 from ..rules import DIALECTS
 from ..screening.condense import borders_of, wanted_of
-from ..screening.range_facts import Facts, Rows, range_facts, rows_of
+from ..screening.range_facts import HashedFacts, Rows, range_facts, rows_of
 from ..screening.ranges import Proof, can_be_proved, proof_of, ranges_of
 from ..screening.retained import Condensed, Others, condensed, together, with_others
 from ..screening.suspects import Suspects, suspects_of_range
@@ -220,7 +220,7 @@ def _with_others(judged: Judged, others: Others | None) -> Judged:
 
 def _prove_large(
     units: ObservationStore, common: Common, progress: Progress = lambda *_: None
-) -> Iterator[tuple[Unit, Proof, dict[int, Facts], Rows]]:
+) -> Iterator[tuple[Unit, Proof, dict[int, HashedFacts], Rows]]:
     """Proves large partitions by their ranges, without all of their rows in memory: with the facts and other rows."""
     least = min(WORTH_PROVING, common.settings.large_rows)
     large = [unit for unit in provable(units, common) if units.rows_of(unit) > least]
@@ -247,15 +247,15 @@ def facts_of_ranges(
     rests: Mapping[Unit, Rows],
     common: Common,
     progress: Progress,
-) -> dict[Unit, dict[int, Facts]]:
+) -> dict[Unit, dict[int, HashedFacts]]:
     """The facts of these ranges of units, on all cores; `rests` are their rows in no range."""
     items = [(unit, number) for unit, numbers in ranges.items() for number in numbers]
 
-    def facts_of(item: tuple[Unit, int]) -> Facts:
+    def facts_of(item: tuple[Unit, int]) -> HashedFacts:
         unit, number = item
         return range_facts(units.range_of(unit, number), rests[unit], number, common)
 
-    facts: dict[Unit, dict[int, Facts]] = {unit: {} for unit in ranges}
+    facts: dict[Unit, dict[int, HashedFacts]] = {unit: {} for unit in ranges}
     for done, ((unit, number), found) in enumerate(zip(items, on_all_cores(facts_of, items), strict=True)):
         progress("judging", done, len(items), "ranges")
         facts[unit][number] = found
@@ -265,7 +265,7 @@ def facts_of_ranges(
 def _condense(
     units: ObservationStore,
     unit: Unit,
-    ranges: Mapping[int, Facts],
+    ranges: Mapping[int, HashedFacts],
     rest: Rows,
     unproved: Collection[str],
     common: Common,

@@ -24,7 +24,19 @@ from ..partitions.common import Common
 from ..partitions.marks import IS_COMMIT, IS_LOG_END
 from ..partitions.unit import Tables
 from ..screening.groups import group_of, groups_of, handlers_of
-from ..screening.range_facts import SAMPLE, RangeFacts, Rows, RunOfReads, of_one, rows_of
+from ..screening.range_facts import (
+    SAMPLE,
+    Extent,
+    OrderKey,
+    RangeFacts,
+    ReadUntil,
+    Rows,
+    RunOfReads,
+    SentBy,
+    Unhandled,
+    of_one,
+    rows_of,
+)
 from ..screening.ranges import in_order_of_time
 from .key_set import KeySet, keys_of
 
@@ -142,13 +154,13 @@ def _closed_end(
 
 def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: pl.DataFrame) -> RangeFacts:
     """The facts of adjacent ranges as those of one range, in bounded size; `others` are the facts of later ranges."""
-    firsts: dict[str, Any] = {}
-    lasts: dict[str, Any] = {}
+    firsts: dict[str, OrderKey] = {}
+    lasts: dict[str, OrderKey] = {}
     unhandled: dict[str, int] = {}
     for fact in closed:
-        for process, first, last in fact.sent_by:
-            firsts.setdefault(process, first)
-            lasts[process] = last
+        for sent in fact.sent_by:
+            firsts.setdefault(sent.process, sent.first)
+            lasts[sent.process] = sent.last
         for group, offset in fact.unhandled:
             unhandled[group] = min(offset, unhandled.get(group, offset))
     latencies = [took for fact in closed for took in fact.latencies]
@@ -157,14 +169,14 @@ def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: p
         counts=_summed(fact.counts for fact in closed),
         known_since=min(fact.known_since for fact in closed),
         invoked_until=max(fact.invoked_until for fact in closed),
-        sent_by=[(process, first, lasts[process]) for process, first in firsts.items()],
+        sent_by=[SentBy(process, first, lasts[process]) for process, first in firsts.items()],
         runs=_joined(closed, others, marks),
         found=[value for fact in closed for value in fact.found],
-        unhandled=[*unhandled.items()],
+        unhandled=[Unhandled(group, offset) for group, offset in unhandled.items()],
         unread=_spanning([fact.unread for fact in closed]),
         in_final=False,
         final=None,
-        read=_last_and_times([fact.read for fact in closed if fact.read]),
+        read=_furthest([fact.read for fact in closed if fact.read]),
         sent_since=_spanning([fact.sent_since for fact in closed]),
         stamped_since=_spanning([fact.stamped_since for fact in closed]),
         latencies=latencies[:: len(latencies) // SAMPLE + 1],
@@ -192,14 +204,17 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(total)
 
 
-def _spanning(extents: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
+def _spanning(extents: Sequence[Extent | None]) -> Extent | None:
+    """The extent of all numbers."""
     known = [extent for extent in extents if extent]
-    return (min(first for first, _ in known), max(last for _, last in known)) if known else None
+    return Extent(min(one.low for one in known), max(one.high for one in known)) if known else None
 
 
-def _last_and_times(reads: Sequence[tuple[int, int, int]]) -> tuple[int, int, int] | None:
-    columns = list(zip(*reads, strict=True))
-    return (max(columns[0]), min(columns[1]), max(columns[2])) if columns else None
+def _furthest(reads: Sequence[ReadUntil]) -> ReadUntil | None:
+    """How far all these reads came."""
+    if not reads:
+        return None
+    return ReadUntil(max(one.offset for one in reads), min(one.first for one in reads), max(one.last for one in reads))
 
 
 def _figures(figures: Sequence[dict[str, Any]]) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from ..engines.store import ObservationStore
 from ..partitions.common import Common
 from ..partitions.offset_ranges import REST
 from ..screening.premises import UNREAD
-from ..screening.range_facts import RangeFacts, Rows, rows_of
+from ..screening.range_facts import HashedFacts, RangeFacts, Rows, rows_of
 from ..screening.ranges import Proof, proof_of, ranges_of
 from ..screening.screen import chosen_rules
 from .closing import Closed, contradicts
@@ -47,12 +47,12 @@ def prove(reading: Reading, closed: Mapping[Unit, Closed], progress: Progress) -
     proofs: dict[Unit, Proved] = {}
     for unit in recorded:
         before, rest = closed.get(unit), rests[unit]
-        whole = [*([(before.facts, _NO_HASHES)] if before else []), *facts[unit].values()]
+        whole = [*([HashedFacts(before.facts, _NO_HASHES)] if before else []), *facts[unit].values()]
         proof = proof_of(*unit, whole, rest, certain)
         if before and (proof.summary is None or contradicts(before, _sends(units, unit, rest), rest, common)):
             return None
-        undecided = _undecided(proof, [fact for fact, _ in whole], common)
-        proofs[unit] = Proved(proof, {number: fact for number, (fact, _) in facts[unit].items()}, rest, undecided)
+        undecided = _undecided(proof, [hashed.facts for hashed in whole], common)
+        proofs[unit] = Proved(proof, {number: hashed.facts for number, hashed in facts[unit].items()}, rest, undecided)
     return proofs if closed.keys() <= proofs.keys() else None
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -38,23 +39,23 @@ from ..partitions.observations import last_heal
 from .clocks import clocks_of, has_other_unit, was_set_back
 from .groups import group_of
 from .premises import GROUPS, PROVED
-from .range_facts import Facts, Key, RangeFacts, Rows, RunOfReads
+from .range_facts import HashedFacts, OrderKey, RangeFacts, Rows, RunOfReads, SentBy
 from .range_summary import final_reads_in, latency_in
 from .ranges import in_order_of_time, maybe_expired, only_grows, repeated_hashes
 from .retained import Wanted
 from .screen import chosen_rules
-from .suspects import Borders, Operations, Spans, Suspects, jump_between
+from .suspects import Borders, Operation, Operations, Span, Spans, Suspects, jump_between
 
 MAX_POLLS = 10_000  # of unknown outcome
 MAX_OFFSETS = 10_000_000  # that are retained
 
 
 def borders_of(
-    topic: str, ranges: Mapping[int, Facts], rest: Rows, unproved: Collection[str], common: Common
+    topic: str, ranges: Mapping[int, HashedFacts], rest: Rows, unproved: Collection[str], common: Common
 ) -> Borders | None:
-    """What each range must know of the others; None if the partition cannot be condensed."""
+    """What each range needs of the others; None if the partition cannot be condensed."""
     settings = common.settings
-    facts = {number: ranges[number][0] for number in sorted(ranges)}
+    facts = {number: ranges[number].facts for number in sorted(ranges)}
     every = [*facts.values()]
     hashes = repeated_hashes([*ranges.values()], rest)
     if hashes is None or not _can_be_condensed(topic, every, rest, common):
@@ -77,7 +78,7 @@ def borders_of(
         spans=[*spans, *_lowered_commits(rest.marks, settings)],
         polls=polls,
         repeated=hashes.view(np.int64),
-        others=unplaced["value"].drop_nulls().unique().to_list(),
+        unplaced_values=unplaced["value"].drop_nulls().unique().to_list(),
         clocks=clocks,
         latency=latency_in(every, rest),
     )
@@ -96,9 +97,9 @@ def _can_be_condensed(topic: str, facts: Sequence[RangeFacts], rest: Rows, commo
         return False  # there are too many runs
     healed, final = last_heal(common.context), settings.final_processes() if settings.final else []
     runs = [run for fact in facts for run in fact.runs if run.first is not None]
-    if any(run.process in final and run.began[0] < healed for run in runs):
+    if any(run.process in final and run.began.time < healed for run in runs):
         return False  # where they went on after the heal depends on all of their reads
-    last_read = max((fact.read[2] for fact in facts if fact.read), default=MIN_INT64)
+    last_read = max((fact.read.last for fact in facts if fact.read), default=MIN_INT64)
     return not any(fact.sent_since for fact in facts) or not maybe_expired(topic, facts, rest, last_read, settings)
 
 
@@ -106,7 +107,7 @@ def _lost_below(facts: Sequence[RangeFacts], final: pl.DataFrame, context: pl.Da
     """The offset below which a record is lost that the final reads lack; 0 if an open poll may have returned it."""
     if (final["start"] > 0).any() or (context["kind"] == "poll").any():
         return 0
-    return max((fact.final[0] + 1 for fact in facts if fact.final), default=0)
+    return max((fact.final.offset + 1 for fact in facts if fact.final), default=0)
 
 
 def _known_above(facts: Mapping[int, RangeFacts]) -> dict[int, int]:
@@ -118,11 +119,12 @@ def _known_above(facts: Mapping[int, RangeFacts]) -> dict[int, int]:
     return found
 
 
-def _sent_by(facts: Mapping[int, RangeFacts]) -> dict[str, list[tuple[int, Key, Key]]]:
-    sent_by: dict[str, list[tuple[int, Key, Key]]] = defaultdict(list)
+def _sent_by(facts: Mapping[int, RangeFacts]) -> dict[str, dict[int, SentBy]]:
+    """By process and range, its first and last send."""
+    sent_by: dict[str, dict[int, SentBy]] = defaultdict(dict)
     for number, fact in facts.items():
-        for process, first, last in fact.sent_by:
-            sent_by[process].append((number, first, last))
+        for sent in fact.sent_by:
+            sent_by[sent.process][number] = sent
     return dict(sent_by)
 
 
@@ -131,7 +133,7 @@ def _lowered_commits(marks: pl.DataFrame, settings: Settings) -> Spans:
     committed = marks.filter(IS_COMMITTED).with_columns(group_of(settings)).sort("completed", "at", "index")
     greatest = pl.col("offset").cum_max().over("group").alias("greatest")
     lowered = committed.select("offset", greatest).filter(pl.col("offset") < pl.col("greatest")).unique()
-    return [(max(offset - 1, 0), greatest) for offset, greatest in lowered.iter_rows()]
+    return [Span(max(offset - 1, 0), greatest) for offset, greatest in lowered.iter_rows()]
 
 
 def _limits(facts: Iterable[RangeFacts], marks: pl.DataFrame, settings: Settings) -> dict[str, int]:
@@ -161,7 +163,7 @@ def _jumps(facts: Iterable[RangeFacts], marks: pl.DataFrame) -> Spans | None:
                     return None
                 last = event
                 if before is not None and before.position is not None and before.position != event.first:
-                    spans += [jump_between(before.position, event.first), (before.position - 1, before.position)]
+                    spans += [jump_between(before.position, event.first), Span(before.position - 1, before.position)]
             if before is None or event.ended >= before.ended:
                 before = event
     return spans
@@ -172,25 +174,34 @@ def _open_polls(facts: Mapping[int, RangeFacts], context: pl.DataFrame) -> Opera
     polls = context.filter(kind="poll").select("process", "invoked").drop_nulls().unique()
     if len(polls) > MAX_POLLS:
         return None
-    read: dict[str, dict[int, tuple[Key, Key]]] = defaultdict(dict)
+    read: dict[str, dict[int, ReadTime]] = defaultdict(dict)
     for number, fact in facts.items():
         for run in fact.runs:
-            began, ended = read[run.process].get(number, (run.began, run.ended))
-            read[run.process][number] = min(began, run.began), max(ended, run.ended)
+            known = read[run.process].get(number, run)
+            read[run.process][number] = ReadTime(min(known.began, run.began), max(known.ended, run.ended))
     found: Operations = defaultdict(list)
     for process, invoked in polls.iter_rows():
-        key = (invoked, MAX_INT64, MAX_INT64)
+        key = OrderKey(invoked, MAX_INT64, MAX_INT64)
         for number in _beside(read.get(process, {}), key):
-            found[number].append((process, key))
+            found[number].append(Operation(process, key))
     return dict(found)
 
 
-def _beside(spans: Mapping[int, tuple[Key, Key]], key: Key) -> set[int]:
-    """The spans that contain a key, or are the last before it or the first behind it."""
-    around = {number for number, (began, ended) in spans.items() if began <= key <= ended}
-    before = [(ended, number) for number, (_, ended) in spans.items() if ended < key]
-    behind = [(began, number) for number, (began, _) in spans.items() if began > key]
-    return around | {edge[1] for edge in (max(before, default=None), min(behind, default=None)) if edge}
+class ReadTime(NamedTuple):
+    """When a process read in a range."""
+
+    began: OrderKey
+    ended: OrderKey
+
+
+def _beside(times: Mapping[int, ReadTime], key: OrderKey) -> set[int]:
+    """The ranges that were read at a key, last before it, or first behind it."""
+    found = {number for number, time in times.items() if time.began <= key <= time.ended}
+    before = [(time.ended, number) for number, time in times.items() if time.ended < key]
+    behind = [(time.began, number) for number, time in times.items() if time.began > key]
+    found |= {max(before)[1]} if before else set()
+    found |= {min(behind)[1]} if behind else set()
+    return found
 
 
 def wanted_of(found: Mapping[int, Suspects | None], borders: Borders) -> Wanted | None:
@@ -201,11 +212,11 @@ def wanted_of(found: Mapping[int, Suspects | None], borders: Borders) -> Wanted 
         return None
     if was_set_back([*borders.clocks, *(clock for one in every for clock in one.clocks)]):
         return None
-    values = [*dict.fromkeys(value for one in every for value in one.values), *borders.others]
+    values = [*dict.fromkeys(value for one in every for value in one.values), *borders.unplaced_values]
     if borders.judges_groups and _has_unclear_groups(every, values, borders):
         return None
     spans = [*borders.spans, *(span for one in every for span in one.spans)]
-    spans = [(max(first, 0), min(end, MAX_INT64)) for first, end in spans]
+    spans = [Span(max(first, 0), min(end, MAX_INT64)) for first, end in spans]
     if sum(end - first for first, end in spans) + sum(len(one.offsets) for one in every) > MAX_OFFSETS:
         return None
     jumped = (np.arange(first, end) for first, end in spans)

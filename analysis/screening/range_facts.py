@@ -33,8 +33,45 @@ HASH_CHECK = "logjudge"  # its hash shows whether two machines hash alike
 ORDERED_BY_TIME = (*TIME, *UNREAD)
 INVOKED = ("invoked", "invoked_at", "index")  # the order of a producer's sends
 ORDER = ("completed", "at", "index")  # the order of a consumer's reads and moves
-Key = tuple[int, int, int]  # time (ns), place, and index: the order of a process's operations
 Hashes = npt.NDArray[np.uint64]
+
+
+class OrderKey(NamedTuple):
+    """Orders the operations of a process, and the records of one operation."""
+
+    time: int  # ns
+    place: int
+    record: int  # of the operation: the column `index`
+
+
+class SentBy(NamedTuple):
+    """The first and the last acknowledged send of a process."""
+
+    process: str
+    first: OrderKey
+    last: OrderKey
+
+
+class Unhandled(NamedTuple):
+    """The first offset that a group did not handle."""
+
+    group: str
+    offset: int
+
+
+class Extent(NamedTuple):
+    """The least and the greatest of some numbers."""
+
+    low: int
+    high: int
+
+
+class ReadUntil(NamedTuple):
+    """How far reads came."""
+
+    offset: int  # the last one
+    first: int  # ns, completion
+    last: int  # ns, completion
 
 
 @dataclass(frozen=True)
@@ -50,8 +87,8 @@ class RunOfReads(NamedTuple):
     """Records that a process read one after the other, without a gap."""
 
     process: str
-    began: Key
-    ended: Key
+    began: OrderKey
+    ended: OrderKey
     first: int | None  # offset; None: it read none (a move)
     position: int | None  # the offset to read next; None: not known
 
@@ -63,16 +100,16 @@ class RangeFacts(NamedTuple):
     counts: dict[str, int]
     known_since: int  # ns: first time at which a record or a returned end offset of the range was known
     invoked_until: int  # ns: last invocation of what the range holds
-    sent_by: list[tuple[str, Key, Key]]  # the first and the last acknowledged send of each process
+    sent_by: list[SentBy]  # one for each process
     runs: list[RunOfReads]
     found: list[str]  # values of sends without offset that were read here
-    unhandled: list[tuple[str, int]]  # group, first offset that it did not handle
-    unread: tuple[int, int] | None  # the first and last acknowledged offset that no process read
+    unhandled: list[Unhandled]  # one for each group
+    unread: Extent | None  # acknowledged offsets that no process read
     in_final: bool  # the final reads returned all acknowledged records
-    final: tuple[int, int, int] | None  # of final reads: last offset, first and last completion (ns)
-    read: tuple[int, int, int] | None  # the same of all reads
-    sent_since: tuple[int, int] | None  # the first and last invocation (ns)
-    stamped_since: tuple[int, int] | None  # the least and greatest timestamp (ms)
+    final: ReadUntil | None  # final reads
+    read: ReadUntil | None  # all reads
+    sent_since: Extent | None  # invocations (ns)
+    stamped_since: Extent | None  # timestamps (ms)
     latencies: list[int]
     figures: dict[str, Any] | None
     hash_check: int
@@ -85,17 +122,21 @@ class RangeFacts(NamedTuple):
     def of_json(cls, text: bytes) -> RangeFacts:
         """The facts of `to_json`."""
         values = json.loads(text)
-        runs = [RunOfReads(run[0], _key(run[1]), _key(run[2]), *run[3:]) for run in values.pop("runs")]
-        sent_by = [(process, _key(first), _key(last)) for process, first, last in values.pop("sent_by")]
-        return cls(**values, runs=runs, sent_by=sent_by)
+        for name in ("unread", "sent_since", "stamped_since"):
+            values[name] = Extent(*values[name]) if values[name] else None
+        for name in ("final", "read"):
+            values[name] = ReadUntil(*values[name]) if values[name] else None
+        values["runs"] = [RunOfReads(run[0], OrderKey(*run[1]), OrderKey(*run[2]), *run[3:]) for run in values["runs"]]
+        values["sent_by"] = [SentBy(name, OrderKey(*first), OrderKey(*last)) for name, first, last in values["sent_by"]]
+        values["unhandled"] = [Unhandled(*row) for row in values["unhandled"]]
+        return cls(**values)
 
 
-Facts = tuple[RangeFacts, Hashes]
+class HashedFacts(NamedTuple):
+    """The facts of a range, and the sorted hashes of the values sent."""
 
-
-def _key(numbers: list[int]) -> Key:
-    time, place, index = numbers
-    return time, place, index
+    facts: RangeFacts
+    hashes: Hashes
 
 
 def rows_of(tables: Tables) -> Rows:
@@ -104,8 +145,8 @@ def rows_of(tables: Tables) -> Rows:
     return Rows(**{name: pl.concat(frames) for name, frames in own.items()})
 
 
-def range_facts(tables: Tables, rest: Rows, number: int, common: Common) -> Facts:
-    """The facts of the range of that number (partitions/offset_ranges.py), and the sorted hashes of the values sent.
+def range_facts(tables: Tables, rest: Rows, number: int, common: Common) -> HashedFacts:
+    """The facts of the range of that number (partitions/offset_ranges.py).
 
     `rest` are the rows of the partition without an offset, and its marks.
     """
@@ -144,27 +185,28 @@ def range_facts(tables: Tables, rest: Rows, number: int, common: Common) -> Fact
         unhandled=_unhandled(rows, found, rest, context, settings),
         unread=_extent(unread),
         in_final=bool(in_final.all()),
-        final=_last_and_times(reads.filter(pl.Series(is_final))),
-        read=_last_and_times(reads),
+        final=_read_until(reads.filter(pl.Series(is_final))),
+        read=_read_until(reads),
         sent_since=_extent(sends["invoked"]),
         stamped_since=_extent(pl.concat([frame["timestamp"].drop_nulls() for frame in (sends, reads)]), lowest=0),
         latencies=_latencies(sends, reads),
         figures=plain_figures_of(rows, matched.first_read),
         hash_check=int(pl.Series([HASH_CHECK]).hash()[0]),
     )
-    return facts, np.sort(sends["value"].hash().to_numpy())
+    return HashedFacts(facts, np.sort(sends["value"].hash().to_numpy()))
 
 
 def _unhandled(
     rows: Rows, found: pl.DataFrame, rest: Rows, context: pl.DataFrame, settings: Settings
-) -> list[tuple[str, int]]:
+) -> list[Unhandled]:
     groups = groups_of(of_one(rest.marks), settings)
     if not len(groups):
         return []
     placed = of_one(pl.concat([frame.select("offset", "value") for frame in (rows.sends, found)]))
     handlers = handlers_of(context)
     done = of_one(rows.marks.filter(IS_HANDLED) if handlers else rows.reads)
-    return unhandled_records(groups, placed, done, handlers, settings).select("group", "offset").rows()
+    first = unhandled_records(groups, placed, done, handlers, settings).select("group", "offset")
+    return [Unhandled(*row) for row in first.iter_rows()]
 
 
 def of_one(rows: pl.DataFrame) -> pl.DataFrame:
@@ -259,8 +301,8 @@ def _grows_with_time(known: _Dated, later: _Dated) -> bool:
     return not (since[behind] < later.times).any()
 
 
-def _keys(frame: pl.DataFrame, rows: Ints, columns: tuple[str, str, str]) -> list[Key]:
-    return frame.select(columns)[rows].rows()
+def _keys(frame: pl.DataFrame, rows: Ints, columns: tuple[str, str, str]) -> list[OrderKey]:
+    return [OrderKey(*row) for row in frame.select(columns)[rows].iter_rows()]
 
 
 def _by_process(frame: pl.DataFrame) -> tuple[Ints, Ints]:
@@ -271,7 +313,7 @@ def _by_process(frame: pl.DataFrame) -> tuple[Ints, Ints]:
     return order, codes[order].astype(np.int64)
 
 
-def _sent_by(sends: pl.DataFrame) -> tuple[list[tuple[str, Key, Key]], bool]:
+def _sent_by(sends: pl.DataFrame) -> tuple[list[SentBy], bool]:
     """The first and last send of each process, and whether its offsets grow in the order of its invocations."""
     if not len(sends):
         return [], True
@@ -287,7 +329,7 @@ def _sent_by(sends: pl.DataFrame) -> tuple[list[tuple[str, Key, Key]], bool]:
     ends = np.append(begins[1:], len(order)) - 1
     names = sends["process"].gather(order[begins]).to_list()
     keys = (_keys(sends, order[rows], INVOKED) for rows in (begins, ends))
-    return list(zip(names, *keys, strict=True)), is_in_order
+    return [SentBy(*sent) for sent in zip(names, *keys, strict=True)], is_in_order
 
 
 def _runs_of(reads: pl.DataFrame) -> list[RunOfReads] | None:
@@ -312,16 +354,16 @@ def are_final(reads: pl.DataFrame, healed: int, settings: Settings) -> Mask:
     return reads.select(is_final_read(processes, healed).fill_null(False)).to_series().to_numpy()
 
 
-def _extent(values: pl.Series, lowest: int = MIN_INT64) -> tuple[int, int] | None:
+def _extent(values: pl.Series, lowest: int = MIN_INT64) -> Extent | None:
     """The least and the greatest value, without those below `lowest`."""
     values = values.filter(values >= lowest)
-    return (int(str(values.min())), int(str(values.max()))) if len(values) else None
+    return Extent(int(str(values.min())), int(str(values.max()))) if len(values) else None
 
 
-def _last_and_times(reads: pl.DataFrame) -> tuple[int, int, int] | None:
-    """The last offset, and the first and last completion (ns)."""
+def _read_until(reads: pl.DataFrame) -> ReadUntil | None:
+    """How far these reads came; None without reads."""
     offsets, times = _extent(reads["offset"]), _extent(reads["completed"].drop_nulls())
-    return None if offsets is None or times is None else (offsets[1], *times)
+    return None if offsets is None or times is None else ReadUntil(offsets.high, times.low, times.high)
 
 
 def _latencies(sends: pl.DataFrame, reads: pl.DataFrame) -> list[int]:

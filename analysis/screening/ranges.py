@@ -34,7 +34,7 @@ from .premises import (
     has_unknown_deletion,
     is_maybe_expired,
 )
-from .range_facts import ORDER, ORDERED_BY_TIME, Facts, Hashes, RangeFacts, Rows, RunOfReads, of_one
+from .range_facts import ORDER, ORDERED_BY_TIME, HashedFacts, Hashes, OrderKey, RangeFacts, Rows, RunOfReads, of_one
 from .range_summary import final_reads_in, summary_of
 from .screen import chosen_rules
 
@@ -49,7 +49,7 @@ class Proof(NamedTuple):
     unproved: frozenset[str]
 
 
-def proof_of(topic: str, partition: int, ranges: Sequence[Facts], rest: Rows, common: Common) -> Proof:
+def proof_of(topic: str, partition: int, ranges: Sequence[HashedFacts], rest: Rows, common: Common) -> Proof:
     """The proof of a partition from the facts of all its ranges."""
     unproved = unproved_rules(topic, ranges, rest, common)
     if unproved:
@@ -82,7 +82,7 @@ def can_be_proved(topic: str, tables: Collection[str], rest: int, common: Common
     return is_plain and not (transactional or deleted or settings.compacted(topic))
 
 
-def unproved_rules(topic: str, ranges: Sequence[Facts], rest: Rows, common: Common) -> set[str]:
+def unproved_rules(topic: str, ranges: Sequence[HashedFacts], rest: Rows, common: Common) -> set[str]:
     """The rules that must judge the partition. `rest`: its rows that belong to no range."""
     settings, facts = common.settings, [fact for fact, _ in ranges]
     final = final_reads_in(facts, rest, common)
@@ -130,7 +130,7 @@ def only_grows(rest: Rows, common: Common) -> bool:
     return not odd_sends and not odd_marks and not has_unknown_deletion(common.context)
 
 
-def repeated_hashes(ranges: Sequence[Facts], rest: Rows) -> Hashes | None:
+def repeated_hashes(ranges: Sequence[HashedFacts], rest: Rows) -> Hashes | None:
     """The hashes of values that several sends may have: equal hashes of different values only cost time.
 
     None if they cannot be compared.
@@ -148,7 +148,7 @@ def repeated_hashes(ranges: Sequence[Facts], rest: Rows) -> Hashes | None:
     return np.unique(np.concatenate(repeated))
 
 
-def _values_are_unique(ranges: Sequence[Facts], rest: Rows) -> bool:
+def _values_are_unique(ranges: Sequence[HashedFacts], rest: Rows) -> bool:
     """Whether all sends have different values."""
     found = [value for fact, _ in ranges for value in fact.found]
     repeated = repeated_hashes(ranges, rest)
@@ -161,24 +161,24 @@ def _is_read(topic: str, facts: Sequence[RangeFacts], rest: Rows, has_final: boo
     """
     if has_final:
         return all(fact.in_final for fact in facts)
-    unread = [fact.unread[0] for fact in facts if fact.unread]
+    unread = [fact.unread.low for fact in facts if fact.unread]
     reads = [fact.read for fact in facts if fact.read]
     if not unread:
         return True
-    if reads and min(unread) < max(last for last, _, _ in reads):
+    if reads and min(unread) < max(read.offset for read in reads):
         return False
-    until = max((until for _, _, until in reads), default=MIN_INT64)
+    until = max((read.last for read in reads), default=MIN_INT64)
     has_open_poll = common.context["kind"].is_in(["poll"]).any()
     return not has_open_poll and not maybe_expired(topic, facts, rest, until, common.settings)
 
 
 def maybe_expired(topic: str, facts: Sequence[RangeFacts], rest: Rows, until: int, settings: Settings) -> bool:
     """Whether retention may have removed records by the last read (ns)."""
-    stamps = [fact.stamped_since[0] for fact in facts if fact.stamped_since]
+    stamps = [fact.stamped_since.low for fact in facts if fact.stamped_since]
     stamps += rest.sends["timestamp"].filter(rest.sends["timestamp"] >= 0).to_list()
     oldest = {
         "topic": [topic],
-        "invoked": [min(fact.sent_since[0] for fact in facts if fact.sent_since)],
+        "invoked": [min(fact.sent_since.low for fact in facts if fact.sent_since)],
         "timestamp": pl.Series([min(stamps, default=None)], dtype=pl.Int64),
         "until": [until],
     }
@@ -188,10 +188,10 @@ def maybe_expired(topic: str, facts: Sequence[RangeFacts], rest: Rows, until: in
 def _sends_follow(facts: Sequence[RangeFacts]) -> bool:
     """Whether each process sent to all ranges in the order of their offsets."""
     last: dict[str, tuple[int, ...]] = {}
-    for process, first, until in (sent for fact in facts for sent in fact.sent_by):
-        if first <= last.get(process, (MIN_INT64,)):
+    for sent in (sent for fact in facts for sent in fact.sent_by):
+        if sent.first <= last.get(sent.process, (MIN_INT64,)):
             return False
-        last[process] = until
+        last[sent.process] = sent.last
     return True
 
 
@@ -218,6 +218,6 @@ def _moves_of(marks: pl.DataFrame) -> Iterator[RunOfReads]:
     """The moves of consumers among the marks, as runs without reads."""
     moves = marks.filter(IS_MOVE)
     rows = moves.select("process", pl.col("completed").fill_null(MAX_INT64), *ORDER[1:], position=POSITION)
-    for process, *key, position in rows.iter_rows():
-        began = (key[0], key[1], key[2])
-        yield RunOfReads(process, began, began, None, position)
+    for process, time, place, index, position in rows.iter_rows():
+        key = OrderKey(time, place, index)
+        yield RunOfReads(process, key, key, None, position)

@@ -18,9 +18,9 @@ from ..partitions.common import Common
 from ..partitions.entries import Ints, Mask
 from ..partitions.observations import last_heal
 from ..partitions.unit import Tables
-from .range_facts import INVOKED, ORDER, Key, Rows, plain_figures_of
+from .range_facts import INVOKED, ORDER, Rows, plain_figures_of
 from .summaries import handled_again
-from .suspects import Cells, Operations
+from .suspects import Cells, Operation, Operations
 
 MAX_DRAWN = 100  # wanted offsets of a range: then figures have all records of the polls that returned these
 STRETCH = 1 << 12  # plain offsets with witnesses of their own, at most
@@ -120,10 +120,10 @@ def _retained(cells: Cells, number: int, wanted: Wanted, healed: int) -> Mask:
     return keep
 
 
-def _neighbours(frame: pl.DataFrame, keys: Sequence[tuple[str, Key]], columns: Sequence[str]) -> Ints:
-    """The offsets of the rows of a process before and behind each key, in the order of the columns."""
+def _neighbours(frame: pl.DataFrame, operations: Sequence[Operation], columns: Sequence[str]) -> Ints:
+    """The offsets of the rows of a process before and behind each operation, in the order of the columns."""
     offsets: list[int] = []
-    for process, wanted in groupby(sorted(keys), key=lambda item: item[0]):
+    for process, wanted in groupby(sorted(operations), key=lambda operation: operation.process):
         own = frame.filter(process=process).with_columns(pl.col(columns[0]).fill_null(MAX_INT64)).sort(columns)
         placed = own.select(columns).rows()
         for _, key in wanted:

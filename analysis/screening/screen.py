@@ -17,18 +17,18 @@ from .summaries import summaries_of
 
 MIN_PARTITIONS = 3  # fewer are judged as fast by themselves
 MAX_DRAWN = 4  # plainly valid partitions of a run with figures of their own: one for each batch at least
-Key = tuple[str, int]  # topic and partition
 Frames = Mapping[str, pl.DataFrame]
+TopicPartition = tuple[str, int]
 
 
 class Screened(NamedTuple):
     """The summaries of plainly valid partitions, and the rules that must judge each of the others."""
 
     summaries: list[dict[str, Any]]
-    unproved: dict[Key, frozenset[str]]
+    unproved: dict[TopicPartition, frozenset[str]]
 
     @property
-    def valid(self) -> set[Key]:
+    def valid(self) -> set[TopicPartition]:
         """The plainly valid partitions."""
         return {(summary["topic"], summary["partition"]) for summary in self.summaries}
 
@@ -56,7 +56,7 @@ def chosen_rules(settings: Settings) -> set[str]:
     return native & set(settings.rules) if settings.rules else native
 
 
-def screen_batch(tables: Frames, apart: Collection[Key], common: Common) -> Screened:
+def screen_batch(tables: Frames, apart: Collection[TopicPartition], common: Common) -> Screened:
     """Screens the partitions of a batch, but not those that have tables `apart`. The largest ones are drawn.
 
     Topics that were deleted, or whose transactions wrote to an unknown partition, are not screened.

@@ -24,26 +24,42 @@ from ..partitions.unit import Tables
 from .clocks import Clock, LastTimes, clocks_of, last_times_of
 from .groups import group_of, handlers_of, missed_records
 from .premises import IS_ODD_MARK
-from .range_facts import INVOKED, ORDER, Key, Rows, are_final, by_time, of_one, rows_of
+from .range_facts import INVOKED, ORDER, OrderKey, Rows, SentBy, are_final, by_time, of_one, rows_of
 
 MAX_LATE_SENDS = 1_000  # of a process in a range, before which it sent to higher ranges
-Spans = list[tuple[int, int]]  # of offsets: the first and the end (exclusive)
-Operations = dict[int, list[tuple[str, Key]]]  # by range: processes, and the times of their operations
+
+
+class Span(NamedTuple):
+    """Adjacent offsets."""
+
+    first: int
+    end: int  # exclusive
+
+
+class Operation(NamedTuple):
+    """An operation of a process."""
+
+    process: str
+    key: OrderKey
+
+
+Spans = list[Span]
+Operations = dict[int, list[Operation]]  # by range
 
 
 class Borders(NamedTuple):
-    """What the facts of all ranges tell each of them about the others (condense.py: borders_of)."""
+    """What each range needs of the facts of the others (condense.py: borders_of)."""
 
     has_final: bool
     lost_below: int  # an acknowledged record below this offset that the final reads lack is lost; 0: not certain
     known_above: dict[int, int]  # ns, by range: since when a record or an end above it was known
-    sent_by: dict[str, list[tuple[int, Key, Key]]]  # by process: range, first and last send
+    sent_by: dict[str, dict[int, SentBy]]  # by process and range
     judges_groups: bool  # whether a rule about groups is unproved
     limits: dict[str, int]  # by group: the offset below which it must have handled all records
     spans: Spans  # that hold a consumer's jump
     polls: Operations  # open polls, in the ranges where their process read before or afterwards
     repeated: Ints  # hashes of values that were sent twice, as int64
-    others: list[str]  # values that were sent to an unknown partition
+    unplaced_values: list[str]  # that were sent to an unknown partition
     clocks: list[Clock]  # of the rows in no range
     latency: float | None  # the lower quartile (ns) of the whole partition
 
@@ -226,16 +242,16 @@ def _out_of_order(sends: pl.DataFrame, number: int, borders: Borders) -> tuple[I
     rows = {*back.tolist(), *(back - 1).tolist()}
     wanted: Operations = {}
     for (process,), own in ordered.group_by("process", maintain_order=True):
-        keys: list[Key] = []
-        for above, begun, ended in borders.sent_by.get(str(process), ()):
-            if above <= number or begun >= own.select(INVOKED).row(-1):
+        keys: list[OrderKey] = []
+        for above, sent in borders.sent_by.get(str(process), {}).items():
+            if above <= number or sent.first >= own.select(INVOKED).row(-1):
                 continue
-            keys = keys or own.select(INVOKED).rows()
-            low, high = bisect_right(keys, begun), min(bisect_left(keys, ended) + 1, len(keys))
+            keys = keys or [OrderKey(*row) for row in own.select(INVOKED).iter_rows()]
+            low, high = bisect_right(keys, sent.first), min(bisect_left(keys, sent.last) + 1, len(keys))
             if high - low > MAX_LATE_SENDS:
                 return None
             rows.update(own["row"][low:high].to_list())
-            wanted.setdefault(above, []).extend((str(process), key) for key in keys[low:high])
+            wanted.setdefault(above, []).extend(Operation(str(process), key) for key in keys[low:high])
     return ordered["offset"].gather(sorted(rows)).to_numpy(), wanted
 
 
@@ -256,9 +272,9 @@ def _jumps_at_moves(reads: pl.DataFrame, marks: pl.DataFrame) -> Spans:
     return [jump_between(position, offset) for offset, position in jumps.select("offset", "position").iter_rows()]
 
 
-def jump_between(position: int, offset: int) -> tuple[int, int]:
+def jump_between(position: int, offset: int) -> Span:
     """The offsets on which the judgement of a jump from a position to an offset depends: all that it passed over."""
-    return min(position, offset), offset + 1
+    return Span(min(position, offset), offset + 1)
 
 
 def _missed_by_groups(

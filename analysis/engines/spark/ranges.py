@@ -20,7 +20,7 @@ from ...partitions.common import Common
 from ...partitions.offset_ranges import REST
 from ...partitions.unit import OBSERVED, Tables
 from ...screening.condense import borders_of
-from ...screening.range_facts import Facts, Rows, range_facts, rows_of
+from ...screening.range_facts import HashedFacts, Rows, range_facts, rows_of
 from ...screening.ranges import MAX_REST, can_be_proved, proof_of, ranges_of
 from ...screening.screen import chosen_rules
 from ...screening.suspects import suspects_of_range
@@ -92,9 +92,9 @@ def _facts(settings: Settings, batches: Batches) -> Batches:
         yield from to_batches([("facts", *unit, "", number, pickle.dumps(facts))])
 
 
-def _partition_of(batches: Iterator[pa.RecordBatch], settings: Settings) -> tuple[dict[int, Facts], Rows, Common]:
+def _partition_of(batches: Iterator[pa.RecordBatch], settings: Settings) -> tuple[dict[int, HashedFacts], Rows, Common]:
     """The facts of the ranges of a partition, its rows in no range, and those of all partitions."""
-    facts: dict[int, Facts] = {}
+    facts: dict[int, HashedFacts] = {}
     rest: Tables = {}
     shared: Tables = {}
     for row in in_order(batches):
