@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from twin_events import Op, places, reads_of
+from twin_events import Op, Read, places, reads_of
 from twins import Breach, Twin
 
 
@@ -90,7 +90,9 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
         if not passing or offset not in twin.standing(reader, min(passing)):
             continue
         left = [value for value in held[offset] - lost if twin.visible(offset, value, reader)]
-        if all(handled & {(offset, value), (offset, None)} for value in left):
+        if at_last := {read.value for read in twin.reads if read.offset == offset and _is_final(twin, read)}:
+            left = [value for value in left if value in at_last]
+        if all((offset, None) in handled or value in {known for _, known in handled} for value in left):
             continue
         if first <= offset < last:
             yield ("consumer-loss", "violation", offset, name)
@@ -98,6 +100,10 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
             written = [send.done for send in twin.sends if send.value in held[offset]]
             older = joined and written and all(done < min(joined) for done in written)
             yield ("consumer-loss", "permitted" if older else "violation", offset, name)
+
+
+def _is_final(twin: Twin, read: Read) -> bool:
+    return bool(twin.final) and read.process == "final" and read.done >= twin.healed
 
 
 def _joins(op: Op) -> bool:
@@ -160,11 +166,12 @@ def _beyond_end(twin: Twin, members: list[str]) -> Iterator[Breach]:
 
 
 def _refuted(twin: Twin, answer: Op, end: int) -> bool:
-    """Whether a record at or behind the end was known before the answer, and read after it."""
+    """Whether a record at or behind the end was known before the answer, and read after it or by the final reads."""
     for offset, values in twin.held().items():
         for value in values if offset >= end else ():
             acked = [send.done for send in twin.acked if (send.offset, send.value) == (offset, value)]
-            read = [read.done for read in twin.reads if (read.offset, read.value) == (offset, value)]
-            if read and max(read) > answer.done and min(acked + read) < answer.begun:
+            reads = [read for read in twin.reads if (read.offset, read.value) == (offset, value)]
+            is_there = any(read.done > answer.done or _is_final(twin, read) for read in reads)
+            if is_there and min(acked + [read.done for read in reads]) < answer.begun:
                 return True
     return False

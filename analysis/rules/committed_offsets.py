@@ -49,8 +49,8 @@ def commit_beyond_end(p: Partition) -> Iterator[Result]:
     offset, from final reads that reach the end, or from the log of the last leader. The last committed offset in the
     brokers' copies of __consumer_offsets counts, too. A group that starts there is reset, or passes over all records
     until then. Where the log was truncated after the commit, the finding follows from the loss.
-    Not a breach: The commit is at the end. The group committed a lower offset before the end was read. Later reads
-    contradict the end offset.
+    Not a breach: The commit is at the end. The group committed a lower offset before the end was read. Later reads or
+    the final reads contradict the end offset.
     Unknown when: The commit is beyond everything known of the log, and nothing later shows the log's end. A last stable
     offset shows none, nor do final reads that return nothing or that read a log with transactions.
     """
@@ -125,8 +125,12 @@ def _certain_ends(p: Partition) -> list[KnownEnd]:
 
 
 def _is_refuted(p: Partition, end: KnownEnd) -> bool:
-    """Whether an end offset was stale: a record at or beyond it was known before the request, and read after it."""
-    behind = p.entries.filter((pl.col("offset") >= end.offset) & (pl.col("last_read") > end.until))
+    """Whether an end offset was stale: a record at or beyond it was known before the request, and not lost.
+
+    It was read after the response, or by the final reads.
+    """
+    is_there = pl.col("in_final") | (pl.col("last_read") > end.until)
+    behind = p.entries.filter((pl.col("offset") >= end.offset) & is_there)
     if not len(behind):
         return False
     acknowledged = pl.when(pl.col("acknowledged")).then("completed")

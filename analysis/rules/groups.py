@@ -41,6 +41,7 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     offset that the group assigns proves a commit, too, and so does __consumer_offsets. Or the record is below the
     group's first position, which auto.offset.reset chose. A record that took the offset of a lost one counts too.
     Not a breach: Without handle events a poll counts as handling, and a transaction handles what it polls and commits.
+    A member handled the value at another offset.
     Where a seek or a committed offset chose the first position, nothing was skipped. Retention, delete-records or
     compaction had removed the record before the group passed it. Permitted: the skipped records are older than the
     group.
@@ -59,6 +60,7 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         is_passed = existed & (offsets < max(first, int(commits["offset"][-1]) if len(commits) else 0))
         recorded = _handled(p, group, commits)
         handled = recorded if recorders.is_in(group.members).any() else recorded | _polled(p, group)
+        handled = handled | _with_handled_value(p, handled)
         missed = np.unique(offsets[is_passed & ~handled])
         done = np.setdiff1d(offsets[is_passed], missed)
         if len(recorders) and np.isin(done, offsets[existed & handled & ~recorded]).any():
@@ -314,6 +316,14 @@ def _polled(p: Partition, group: Group) -> Mask:
     return _at_rows(p, p.reads.select(group.is_member & ~is_aborted).to_series().arg_true())
 
 
+def _with_handled_value(p: Partition, handled: Mask) -> Mask:
+    """Entries of a value that was sent once and handled at another offset: the group got the message."""
+    sent = p.possible_sends["value"]
+    values = p.entries["value"].filter(pl.Series(handled)).unique()
+    is_handled = p.entries["value"].is_in(values.implode())
+    return (is_handled & ~p.entries["value"].is_in(sent.filter(sent.is_duplicated()).implode())).to_numpy()
+
+
 def _at_rows(p: Partition, rows: pl.Series) -> Mask:
     """The entries of these rows of `reads`."""
     entry = p.entry_of_read[rows.to_numpy()]
@@ -327,13 +337,17 @@ def _anything_at(p: Partition, offsets: pl.Series) -> Mask:
     return np.asarray(p.entries["offset"].is_in(offsets.drop_nulls().unique().implode()).to_numpy())
 
 
+# Entries at whose offset the final reads returned another value, so that the log lost them.
+_IS_REPLACED = ~pl.col("in_final") & pl.col("in_final").any().over("offset")
+
+
 def _existing_for_group(p: Partition, group: Group, commits: pl.DataFrame, first: int, polled: pl.DataFrame) -> Mask:
     """Entries that were visible to the group when it passed them, and that the log did not lose."""
     reads_uncommitted = any(p.settings.reads_uncommitted(name) for name in group.members)
     held = existing_uncommitted(p) if reads_uncommitted else existing(p)
     there = held.offsets[held.until > _passed(held.offsets, commits, first, polled)]
     visible = pl.lit(True) if reads_uncommitted else p.committed
-    present = p.entries.select(visible & ~_is_lost(p)).to_series().to_numpy()
+    present = p.entries.select(visible & ~_is_lost(p) & ~_IS_REPLACED).to_series().to_numpy()
     return np.asarray(present & np.isin(p.entries["offset"].to_numpy(), there))
 
 
