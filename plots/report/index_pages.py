@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from .postmortem import environment
+from .postmortem import template
 
 MARK = '<meta name="generator" content="logjudge">'  # identifies an index.html that logjudge wrote
 
@@ -28,11 +28,8 @@ def index_of(rows: Sequence[Row]) -> str:
     """The page, as text of HTML."""
     counts = Counter(row.verdict for row in rows)
     links = [quote(row.folder.encode("utf-8", "surrogateescape"), safe="") for row in rows]
-    return str(
-        environment(html=True)
-        .get_template("index.html.j2")
-        .render(rows=list(zip(rows, links, strict=True)), counts=dict(counts), mark=MARK)
-    )
+    rendered = template("index.html").render(rows=list(zip(rows, links, strict=True)), counts=dict(counts), mark=MARK)
+    return str(rendered)
 
 
 SHOWN_ROUNDS = 120
@@ -70,15 +67,12 @@ def page_of(
     rules: dict[str, list[str]] = {}
     for name, rule in report["rules"].items():
         rules.setdefault("not yet" if name in report["not_yet"] else rule["verdict"], []).append(name)
-    return str(
-        environment(html=True)
-        .get_template("live.html.j2")
-        .render(
-            **{"report": report, "headline": headline, "folder": folder, "rounds": count, "last": shown[-1]},
-            **{"curves": curves, "shown": len(shown), "rules": rules, "mark": MARK, "every": max(round(every), 1)},
-            **{"width": WIDTH, "height": HEIGHT},
-        )
+    rendered = template("live.html").render(
+        **{"report": report, "headline": headline, "folder": folder, "rounds": count, "last": shown[-1]},
+        **{"curves": curves, "shown": len(shown), "rules": rules, "mark": MARK, "every": max(round(every), 1)},
+        **{"width": WIDTH, "height": HEIGHT},
     )
+    return str(rendered)
 
 
 def _curve(values: Sequence[float]) -> tuple[str, str]:

@@ -62,22 +62,17 @@ def write_report(
         (folder / "plots").mkdir(exist_ok=True)
     with painted(folder / "plots", figures, jobs, plots) as headings:
         meanwhile()
-        templates, values = _templates(), _template_values(verdict, findings, figures)
+        # Loading the templates takes as long as drawing a figure.
+        pages, values = [template("report.html"), template("report.md")], _template_values(verdict, findings, figures)
         pictures = _pictures(folder / "plots", jobs, headings(), plots)
-    for name, template in templates.items():
-        (folder / name).write_text(template.render(values, pictures=pictures), encoding="utf-8")
-
-
-def _templates() -> dict[str, Any]:
-    """The templates by the name of the file that they make; loading them takes as long as drawing a figure."""
-    names = ("report.html", "report.md")
-    return {name: environment(html=name.endswith(".html")).get_template(f"{name}.j2") for name in names}
+    for page in pages:
+        (folder / page.name.removesuffix(".j2")).write_text(page.render(values, pictures=pictures), encoding="utf-8")
 
 
 def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any]) -> str:
     """The head of report.html as a separate page: verdict, headline, assumptions and numbers."""
     shown = _template_values(verdict, findings, figures)
-    return str(environment(html=True).get_template("first_screen.html.j2").render(shown, pictures=[]))
+    return str(template("first_screen.html").render(shown, pictures=[]))
 
 
 def _pictures(folder: Path, jobs: list[Job], headings: list[str], endings: Sequence[str]) -> list[dict[str, Any]]:
@@ -281,20 +276,25 @@ def _without_clients(verdict: dict[str, Any]) -> str:
     return f"The brokers' files show no breach{judged}{also}. {unknown}"
 
 
+def template(page: str) -> Any:
+    """The template of a page, such as report.html."""
+    return _environment().get_template(f"{page}.j2")
+
+
 @cache
-def environment(html: bool) -> Any:
+def _environment() -> Any:
     """The templates of this folder, with the filters that they share; StrictUndefined.
 
     Its compiled templates are cached on disk, as compiling takes longer than a report.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
     from markupsafe import Markup
 
     environment = Environment(
         loader=PackageLoader(__package__),
-        bytecode_cache=_template_cache("html" if html else "text"),
+        bytecode_cache=_template_cache(),
         optimized=False,  # optimizing would put the results of filters into the cache
-        autoescape=html,
+        autoescape=select_autoescape(["html.j2"]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -315,14 +315,14 @@ def environment(html: bool) -> Any:
     return environment
 
 
-def _template_cache(kind: str) -> Any:
+def _template_cache() -> Any:
     """A cache beside the byte code of the modules, or None if it cannot be written."""
     from jinja2 import FileSystemBytecodeCache
 
     folder = Path(__file__).parent / "__pycache__"
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
-    return FileSystemBytecodeCache(str(folder), f"{kind}-%s.jinja") if os.access(folder, os.W_OK) else None
+    return FileSystemBytecodeCache(str(folder), "template-%s.jinja") if os.access(folder, os.W_OK) else None
 
 
 def linked(text: str, max_chars: int) -> Any:

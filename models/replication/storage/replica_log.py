@@ -146,14 +146,13 @@ class ReplicaLog(Batches):
         while self.epochs and self.epochs[-1].start >= self.end:
             self.epochs.pop()
 
-    def restart_at(self, offset: int) -> list[Batch]:
+    def restart_at(self, offset: int) -> None:
         """Clear the log and restart it at `offset` (truncateFullyAndStartAt)."""
-        removed = self.cut_off(0)
+        self.cut_off(0)
         self.recovery_point = min(self.recovery_point, offset)
         self.cleaned = min(self.cleaned, offset)
         self.base = self.start = self.end = self.flushed = offset
         self.epochs, self.producers, self.transactions = [], {}, LogTransactions()
-        return removed
 
     def advance_start(self, offset: int) -> None:
         """Advance the log start to `offset` (UnifiedLog.maybeIncrementLogStartOffset)."""
