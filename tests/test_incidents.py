@@ -371,6 +371,9 @@ def test_a_headline_names_only_causes_of_breaches() -> None:
     assert cause_headlines(joined([cause(), unknown])) == [known, "The cause of 376 of the lost writes is not known."]
     # The cause of something else is not that of the loss.
     assert cause_headlines(joined([other, unknown])) == ["The cause of the loss is not known.", both[1]]
+    unexplained = finding()  # a lost write, for which no cause was searched
+    assert cause_headlines(joined([other], unexplained)) == ["The cause of the loss is not known.", both[1]]
+    assert not cause_headlines(joined([], unexplained))
     misread = cause(findings=[duplicate], lost=None, cause="unknown", chain=[], missing=["a log"])
     assert cause_headlines(joined([cause(), misread])) == [known, "The cause of the other breaches is not known."]
 

@@ -138,13 +138,16 @@ def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
 
     Losses that the configuration permits have causes too, but are not breaches.
     """
-    breaches = [one for one in incidents if one.severity == "violation" and one.explained]
-    losses, unknown = [one for one in breaches if one.lost], [one for one in breaches if not one.known]
+    violations = [one for one in incidents if one.severity == "violation"]
+    breaches, losses = [one for one in violations if one.explained], [one for one in violations if one.lost]
+    if not breaches:
+        return []
+    unknown = [one for one in violations if not one.known and (one.explained or one.lost)]
     causes: dict[str, Sequence[str]] = {}
     for one in sorted(breaches, key=lambda one: not one.lost):
         if one.known:
             causes.setdefault(one.cause, one.prevented_by)
-    if breaches and not causes:
+    if not causes:
         return ["The cause is not known."]
     of_losses = {one.cause for one in losses if one.known}
     sentences = ["The cause of the loss is not known."] if losses and not of_losses else []

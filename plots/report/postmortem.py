@@ -185,19 +185,35 @@ def _outcome(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         summary = f"{found['summary'][0].upper()}{found['summary'][1:]}."
         return summary if verdict["verdict"] != "unknown" else f"{summary} {_meaning(verdict)}"
     # Without final reads, or without the rule lost-write, it is not known whether records were lost.
-    sound = verdict["rules"].get("lost-write", {}).get("verdict") == "valid"
+    loss = verdict["rules"].get("lost-write", {}).get("verdict")
     broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
     if broken:
-        counted = ", ".join(f"{name} ({_count_of(verdict['rules'][name])})" for name in broken)
-        return f"{'No acknowledged write was lost, but guarantees' if sound else 'Guarantees'} were broken: {counted}."
-    if verdict["verdict"] == "valid" and sound:
+        return _broken(verdict, impact, broken, loss == "valid")
+    if verdict["verdict"] == "valid" and loss == "valid":
         acknowledged = plural(impact["acknowledged"], "acknowledged write")
         others = "no other guarantee that was judged" if verdict.get("skipped") else "no guarantee"
         legal = impact["legally_gone"]
         gone = f" {style.number(legal)} of them {'is' if legal == 1 else 'are'} legally gone" if legal else ""
         gone += " (deleted, expired or compacted)." if legal else ""
         return f"None of {acknowledged} was lost, and {others} was broken.{gone}"
+    if verdict["verdict"] == "valid" and loss == "not-judged" and verdict["counts"].get("sends"):
+        return f"{_meaning(verdict)} No send was acknowledged, so loss was not judged."
     return _meaning(verdict)
+
+
+def _broken(verdict: dict[str, Any], impact: dict[str, Any], broken: list[str], is_complete: bool) -> str:
+    """The broken rules of a run without a lost write; `is_complete`: none was lost."""
+    others = [name for name in broken if name != "unseen"]
+    counted = ", ".join(f"{name} ({_count_of(verdict['rules'][name])})" for name in others)
+    if len(others) == len(broken):
+        start = "No acknowledged write was lost, but guarantees" if is_complete else "Guarantees"
+        return f"{start} were broken: {counted}."
+    rule = verdict["rules"]["unseen"]
+    bound = "" if rule.get("complete", True) else "At least "
+    unread = f"{bound}{plural(rule['count'], 'acknowledged write')} of {style.number(impact['acknowledged'])}"
+    end = "although the final reads reached the end"
+    unseen = f"{unread} {'was' if rule['count'] == 1 else 'were'} never read, {end}."
+    return f"{unseen} Guarantees were broken, too: {counted}." if others else unseen
 
 
 def _count_of(rule: dict[str, Any]) -> str:
