@@ -24,7 +24,7 @@ from .partitions.foreign_clock import clock_set_back
 from .partitions.partition import Partition
 from .partitions.unit import OBSERVED, Tables, partitions_of
 from .rules import RULES, Judgement, Rule
-from .rules.cycles import RULES_OF_CYCLES, Found, judge_cycles
+from .rules.cycles import RULES_OF_CYCLES, CyclesByType, judge_cycles
 from .rules.torn import judge_torn, torn_transaction
 from .screening import screen as screening
 from .summary import counts_of, summarise
@@ -149,7 +149,7 @@ def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
     return sorted(name for name, lost in behind if lost) if is_covered else []
 
 
-def judge_whole_run(found: Mapping[str, Found], settings: Settings) -> tuple[pl.DataFrame, dict[str, Any]]:
+def judge_whole_run(found: Mapping[str, CyclesByType], settings: Settings) -> tuple[pl.DataFrame, dict[str, Any]]:
     """The findings of rules on the whole run (`to_frame`), and their record as in a summary of a partition.
 
     `found` are the cycles between its transactions (find_cycles).

@@ -8,7 +8,7 @@ history: about three times the size of its file. engines/spark/transactions.py d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import polars as pl
@@ -20,17 +20,16 @@ from ..histories.readers import transaction_lines as lines
 from .kernel import MAX_DRAWN, configured, of_run
 from .results import Results
 from .rules.anomalies import findings_of_anomalies, severities_under
-from .rules.cycles import MAX_PERMITTED
+from .rules.cycles import MAX_PERMITTED, CyclesByType
 from .stages import QUARANTINED
 from .transactions.anomalies import Anomaly
-from .transactions.cycles import Cycles, cycles_of, join_cycles
+from .transactions.cycles import cycles_of, join_cycles
 from .transactions.keys import judge_keys, without_repeated
 from .transactions.txn_history import TxnHistory, history_of, outcome_counts
 from .transactions.version_edges import Versions, dependencies_of, edges_of
 
 MAX_COMPONENTS = MAX_PERMITTED  # of a type of cycle: each has one finding, and the last has the count of the others
 Progress = Callable[..., None]
-Found = Mapping[str, Cycles]
 
 
 class Placed(NamedTuple):
@@ -67,7 +66,7 @@ def judge_transactions(run: Run, progress: Progress = lambda *_: None) -> Result
     judged = judge_keys(history, run.settings)
     results.add_counts(judged.counts)
 
-    def cycles_under(versions: Versions) -> Found:
+    def cycles_under(versions: Versions) -> CyclesByType:
         edges, too_large = edges_of(versions)
         if too_large:
             results.add_counts({"keys too large": too_large})
@@ -81,7 +80,9 @@ def judge_transactions(run: Run, progress: Progress = lambda *_: None) -> Result
     return results
 
 
-def try_orders(anomalies: list[Anomaly], cycles: Found, guesses: Iterable[Found] | None, results: Results) -> None:
+def try_orders(
+    anomalies: list[Anomaly], cycles: CyclesByType, guesses: Iterable[CyclesByType] | None, results: Results
+) -> None:
     """Counts the order of versions as not known if there is no breach so far, but one under each guessed order."""
     severity = severities_under(results.run.settings.model)
     if guesses is not None and not any(severity[one] == "violation" for one in (*cycles, *(a.type for a in anomalies))):
@@ -89,7 +90,7 @@ def try_orders(anomalies: list[Anomaly], cycles: Found, guesses: Iterable[Found]
         results.add_counts({"orders not known": is_broken})
 
 
-def add_findings(history: TxnHistory, anomalies: Iterable[Anomaly], cycles: Found, results: Results) -> None:
+def add_findings(history: TxnHistory, anomalies: Iterable[Anomaly], cycles: CyclesByType, results: Results) -> None:
     """Adds the findings of a run. `history` has at least the transactions that these name."""
     settings = results.run.settings
     found = findings_of_anomalies(history, anomalies, cycles, settings)

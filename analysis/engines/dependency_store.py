@@ -14,7 +14,7 @@ import polars as pl
 
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
-from ..rules.cycles import Found, Search, searches
+from ..rules.cycles import CyclesByType, Search, searches
 from ..transactions.cycles import cycles_of_slices
 from ..transactions.windows import join_windows, moment, windows_of, within
 from .store import FrameStore, Held
@@ -61,7 +61,7 @@ class DependencyStore:
                 self._unsorted = []
             self._sort(waiting)
 
-    def find_cycles(self) -> dict[str, Found]:
+    def find_cycles(self) -> dict[str, CyclesByType]:
         """The cycles of all dependencies, by search and type."""
         if self._unsorted:
             self._sort(self._unsorted)

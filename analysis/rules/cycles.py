@@ -100,7 +100,7 @@ _NO_PROCESS = " Jepsen looks for real-time order alone, which contains process o
 RULES_OF_CYCLES = {rule.name: rule for suffix in _ORDERS for rule in (_rule("G0", suffix), _rule("G1c", suffix))}
 
 
-Found = Mapping[str, Cycles]  # by type
+CyclesByType = Mapping[str, Cycles]
 Drawing = dict[str, Any]  # what plots/cycles.py draws: operations and steps
 
 
@@ -137,9 +137,9 @@ def searches(settings: Settings) -> dict[str, Search]:
     }
 
 
-def find_cycles(dependencies: pl.DataFrame, settings: Settings) -> dict[str, Found]:
+def find_cycles(dependencies: pl.DataFrame, settings: Settings) -> dict[str, CyclesByType]:
     """The cycles of a run's DEPENDENCIES, by search and type."""
-    found: dict[str, Found] = {}
+    found: dict[str, CyclesByType] = {}
     for name, search in searches(settings).items():
         chosen = search.dependencies
         inside = within(dependencies, windows_of(dependencies, chosen), chosen)
@@ -147,7 +147,7 @@ def find_cycles(dependencies: pl.DataFrame, settings: Settings) -> dict[str, Fou
     return found
 
 
-def judge_cycles(found: Mapping[str, Found], settings: Settings) -> CyclesJudged:
+def judge_cycles(found: Mapping[str, CyclesByType], settings: Settings) -> CyclesJudged:
     """The findings of what `find_cycles` found, and the settings that are missing to judge the rest."""
     if settings.dialect == "jepsen":
         severity = {name: "permitted" if settings.ww_deps or name[:2] == "G0" else "violation" for name in TYPES}
@@ -191,7 +191,7 @@ def _why_permitted(cycle: Cycle, settings: Settings) -> str:
 
 
 def findings_of_cycles(
-    found: Found, severities: Mapping[str, str], in_words: Callable[[Cycle], CycleInWords] | None = None
+    found: CyclesByType, severities: Mapping[str, str], in_words: Callable[[Cycle], CycleInWords] | None = None
 ) -> Iterator[tuple[Finding, Drawing]]:
     """A finding and its drawing for each cycle; the last one of a type has the count of the other components."""
     for name, cycles in found.items():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
+from typing import NamedTuple
 
 import polars as pl
 
@@ -16,8 +17,15 @@ from .txn_history import TxnHistory
 MAX_ANOMALIES = 100  # of a type; the last one has the count of the others
 MAX_SHOWN = 40  # characters of a key or value in a sentence
 
-Step = tuple[str, str | None]  # f, value
-Judge = Callable[[list[Step]], Iterator[tuple[str, str]]]
+
+class MicroOperation(NamedTuple):
+    """A read or a write of one key within a transaction."""
+
+    f: str  # r or w
+    value: str | None
+
+
+Judge = Callable[[list[MicroOperation]], Iterator[tuple[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -99,12 +107,12 @@ def lost_updates(history: TxnHistory) -> Iterator[Anomaly]:
 def within_transactions(history: TxnHistory, judge: Judge) -> Iterator[Anomaly]:
     """The anomalies within committed transactions that use a key several times.
 
-    `judge` gets the steps of one transaction on one key, in order, and yields types and sentences.
+    `judge` gets the micro-operations of one transaction on one key, in order, and yields types and sentences.
     """
     several = _of_committed(history).filter(pl.len().over("txn", "key") > 1).sort("txn", "key", "step")
     rows = several.select("txn", "key", "f", "value").iter_rows()
     for (txn, key), group in groupby(rows, itemgetter(0, 1)):
-        for kind, sentence in judge([(f, value) for _, _, f, value in group]):
+        for kind, sentence in judge([MicroOperation(f, value) for _, _, f, value in group]):
             yield Anomaly(kind, f"T1 {sentence} of key {shown(history.keys[key])}", (txn,), key=key, leader=txn)
 
 

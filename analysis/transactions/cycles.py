@@ -15,7 +15,7 @@ import polars as pl
 
 from .cycle_types import PARTS, TYPES, Base, implies
 from .graph import Graph, Ints, Mask, Order
-from .shortest_cycle import Cycle, CycleSearch, Step
+from .shortest_cycle import Component, Cycle, CycleSearch, Step
 
 MAX_TRIED = 1000  # components that are searched for G-single-item; the others count as G-nonadjacent-item
 
@@ -45,7 +45,7 @@ def cycles_in(record: Mapping[str, Any]) -> dict[str, Cycles]:
     found = {}
     for name, cycles in record.items():
         shortest = (
-            Cycle(one["type"], tuple(Step(**step) for step in one["steps"]), tuple(one["component"]))
+            Cycle(one["type"], tuple(Step(**step) for step in one["steps"]), Component(**one["component"]))
             for one in cycles["shortest"]
         )
         found[name] = Cycles(cycles["count"], tuple(shortest))
@@ -125,7 +125,7 @@ def _by_type(graph: Graph, max_components: int, as_elle: bool, exact: bool) -> I
         for one in smallest[: MAX_TRIED if base == "G-single-item" else max_components].tolist():
             edges = np.flatnonzero(on_cycle & (whole == having[one]))
             begin = first_of[having[one]]
-            component = int(size[having[one]]), int(graph.start[begin]), int(graph.end[begin])
+            component = Component(int(size[having[one]]), int(graph.start[begin]), int(graph.end[begin]))
             cycle = CycleSearch(graph, edges, base, order, component, exact).shortest()
             if cycle is not None:
                 cycles.append(cycle)

@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 import polars as pl
 
-from .anomalies import Anomaly, Step, intermediate_reads, lost_updates, shown, version_in_words, within_transactions
+from .anomalies import (
+    Anomaly,
+    MicroOperation,
+    intermediate_reads,
+    lost_updates,
+    shown,
+    version_in_words,
+    within_transactions,
+)
 from .txn_history import TxnHistory
 from .version_edges import BASES, INITIAL, Versions
 
@@ -130,7 +138,7 @@ def _dirty_updates(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:
         yield Anomaly("dirty-update", sentence, (one, other), (first, value), key=key)
 
 
-def _judge_steps(steps: list[Step]) -> Iterator[tuple[str, str]]:
+def _judge_steps(steps: list[MicroOperation]) -> Iterator[tuple[str, str]]:
     """internal: a read contradicts what its transaction read or appended. future-read: it has a later append."""
     expected: str | None = None  # the list, once it was read
     appended = ""  # before that

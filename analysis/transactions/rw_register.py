@@ -16,7 +16,15 @@ import polars as pl
 
 from ...histories.errors import UsageError
 from ...histories.tables import MAX_INT64, MIN_INT64, Schema
-from .anomalies import Anomaly, Step, intermediate_reads, lost_updates, shown, version_in_words, within_transactions
+from .anomalies import (
+    Anomaly,
+    MicroOperation,
+    intermediate_reads,
+    lost_updates,
+    shown,
+    version_in_words,
+    within_transactions,
+)
 from .graph import Edges, components_of
 from .txn_history import TxnHistory
 from .version_edges import BASES, BASIS, INITIAL, Versions
@@ -44,6 +52,26 @@ class Registers(NamedTuple):
     uses: pl.DataFrame
     finals: pl.DataFrame  # key, value, txn: the last write of transactions that committed for certain
     unwritten: int  # versions that were read but never written
+
+
+class VersionStep(NamedTuple):
+    """A version of a key that comes before another, by an assumption, and the transactions that show it."""
+
+    key: int
+    before: str
+    after: str
+    one: int
+    other: int
+
+
+class Use(NamedTuple):
+    """A transaction that used a key."""
+
+    start: int  # ns
+    end: int  # ns
+    txn: int
+    first: str  # the version that it used first
+    last: str  # the version that it left
 
 
 def seen_writers(history: TxnHistory) -> pl.Series:
@@ -83,10 +111,10 @@ def registers_of(history: TxnHistory, seen: pl.Series) -> Registers:
     )
 
 
-def versions_of(registers: Registers, assumed: Iterable[str]) -> tuple[Versions, list[tuple[int, str, str, int, int]]]:
-    """The partial order of the versions under some ASSUMPTIONS, and the versions that it contradicts.
+def versions_of(registers: Registers, assumed: Iterable[str]) -> tuple[Versions, list[VersionStep]]:
+    """The partial order of the versions under some ASSUMPTIONS, and its contradictions.
 
-    A contradiction has a key, two versions that are each before the other, and the transactions that show it.
+    A contradiction is a step between two versions that are each before the other.
     """
     found = [(*row, name) for name in ASSUMPTIONS if name in assumed for row in _assumed_order(registers, name)]
     schema: Schema = {
@@ -105,7 +133,7 @@ def versions_of(registers: Registers, assumed: Iterable[str]) -> tuple[Versions,
     first = registers.finals.select("key", after="value").join(written, on=["key", "after"], how="anti")
     initial = first.select("key", pl.lit(INITIAL).alias("before"), "after", basis=pl.lit("initial", BASES))
     order = pl.concat([inferred, initial], how="diagonal")
-    return _versions(registers, order), cyclic.rows()
+    return _versions(registers, order), [VersionStep(*row) for row in cyclic.iter_rows()]
 
 
 def ordered_by(registers: Registers, moment: str) -> Versions:
@@ -127,33 +155,33 @@ def _versions(registers: Registers, order: pl.DataFrame) -> Versions:
     return Versions(order, writers, registers.reads)
 
 
-def _assumed_order(registers: Registers, name: str) -> Iterator[tuple[int, str, str, int, int]]:
-    """Versions before others by one of ASSUMPTIONS: key, before, after, and the transactions that show it."""
+def _assumed_order(registers: Registers, name: str) -> Iterator[VersionStep]:
+    """The order of versions by one of ASSUMPTIONS."""
     uses = registers.uses
     if name == "wfr":
         changed = uses.filter(pl.col("first") != pl.col("last")).join(registers.reads, on=["key", "txn"], how="semi")
-        yield from changed.select("key", "first", "last", "txn", other="txn").iter_rows()
+        yield from map(VersionStep._make, changed.select("key", "first", "last", "txn", other="txn").iter_rows())
         return
     known = uses.filter(pl.col("start") > MIN_INT64).sort("key", "start")
-    groups: dict[tuple[int, str], list[tuple[int, int, int, str, str]]] = defaultdict(list)
+    groups: dict[tuple[int, str], list[Use]] = defaultdict(list)  # by key and process
     columns = ("key", "txn", "start", "end", "process", "first", "last")
     for key, txn, start, end, process, first, last in known.select(columns).iter_rows():
-        groups[key, process if name == "sequential" else ""].append((start, end, txn, first, last))
-    for (key, _), rows in groups.items():
-        for one, other in _next_in_time([row[:2] for row in rows]):
-            yield key, rows[one][4], rows[other][3], rows[one][2], rows[other][2]
+        groups[key, process if name == "sequential" else ""].append(Use(start, end, txn, first, last))
+    for (key, _), own in groups.items():
+        for one, other in _next_in_time(own):
+            yield VersionStep(key, one.last, other.first, one.txn, other.txn)
 
 
-def _next_in_time(spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Pairs of spans where one ends before the other starts, and no span lies between them; `spans` is sorted."""
-    starts = [start for start, _ in spans]
-    for number, (_, end) in enumerate(spans):
-        covered = MAX_INT64
-        for later in range(bisect_right(starts, end), len(spans)):
-            if starts[later] > covered:
+def _next_in_time(uses: list[Use]) -> Iterator[tuple[Use, Use]]:
+    """Pairs of uses where one ends before the other starts, and no use lies between them; `uses` is sorted by start."""
+    starts = [use.start for use in uses]
+    for use in uses:
+        first_end = MAX_INT64  # of the later ones so far
+        for later in uses[bisect_right(starts, use.end) :]:
+            if later.start > first_end:
                 break
-            covered = min(covered, spans[later][1])
-            yield number, later
+            first_end = min(first_end, later.end)
+            yield use, later
 
 
 def _in_cycles(inferred: pl.DataFrame) -> pl.DataFrame:
@@ -170,11 +198,9 @@ def _in_cycles(inferred: pl.DataFrame) -> pl.DataFrame:
     return inside.select("key", "before", "after", "one", "other")
 
 
-def anomalies_of(
-    history: TxnHistory, registers: Registers, cyclic: list[tuple[int, str, str, int, int]]
-) -> Iterator[Anomaly]:
-    """The anomalies that are not cycles of transactions; `cyclic` comes from `versions_of`."""
-    for key, before, after, one, other in cyclic:
+def anomalies_of(history: TxnHistory, registers: Registers, contradictions: list[VersionStep]) -> Iterator[Anomaly]:
+    """The anomalies that are not cycles of transactions; `contradictions` come from `versions_of`."""
+    for key, before, after, one, other in contradictions:
         name = shown(history.keys[key])
         if one == other:
             text = f"T1 replaced {version_in_words(before)} of key {name} by {version_in_words(after)}"
@@ -193,7 +219,7 @@ def anomalies_of(
     yield from within_transactions(history, _judge_steps)
 
 
-def _judge_steps(steps: list[Step]) -> Iterator[tuple[str, str]]:
+def _judge_steps(steps: list[MicroOperation]) -> Iterator[tuple[str, str]]:
     """internal: a read contradicts what its transaction read or wrote. future-read: it has a later write."""
     expected: str | None = None
     for number, (f, value) in enumerate(steps):

@@ -27,13 +27,22 @@ class Step:
     row: dict[str, Any]  # of DEPENDENCIES; of process and realtime: source_… and target_… of at, start, end, process
 
 
+@dataclass(frozen=True, order=True)
+class Component:
+    """The component of a cycle. The smallest component comes first, then the one that starts first."""
+
+    size: int
+    start: int  # ns, of its first operation
+    end: int  # ns, of its first operation
+
+
 @dataclass(frozen=True)
 class Cycle:
     """A cycle of operations, in the order of its steps, from its earliest operation on."""
 
     type: str  # of TYPES
     steps: tuple[Step, ...]
-    component: tuple[int, int, int]  # its size, and start and end of its first operation
+    component: Component
 
     @property
     def operations(self) -> tuple[int, ...]:
@@ -52,13 +61,14 @@ class CycleSearch:
     """
 
     def __init__(
-        self, graph: Graph, edges: Ints, base: Base, order: Order, component: tuple[int, int, int], exact: bool
+        self, graph: Graph, edges: Ints, base: Base, order: Order, component: Component, is_exact: bool
     ) -> None:
-        self.graph, self.base, self.order, self.component, self.exact = graph, base, order, component, exact
-        self.next: dict[int, list[tuple[int, bool]]] = {}
+        self.graph, self.base, self.order, self.component = graph, base, order, component
+        self.is_exact = is_exact
+        self.successors: dict[int, list[tuple[int, bool]]] = {}  # operations, and whether the step is rw
         sources, targets = graph.edges.source[edges].tolist(), graph.edges.target[edges].tolist()
         for source, target, is_rw in zip(sources, targets, graph.is_rw[edges].tolist(), strict=True):
-            self.next.setdefault(source, []).append((target, is_rw))
+            self.successors.setdefault(source, []).append((target, is_rw))
         self.nodes = sorted({*sources, *targets})
         if order == "process":
             self._link_processes()
@@ -75,7 +85,7 @@ class CycleSearch:
                     if self.graph.start[later] > covered:
                         break
                     covered = min(covered, int(self.graph.end[later]))
-                    self.next.setdefault(node, []).append((later, False))
+                    self.successors.setdefault(node, []).append((later, False))
 
     def shortest(self) -> Cycle | None:
         """The shortest cycle that BUDGET allows to find; None only for G-single-item."""
@@ -84,7 +94,7 @@ class CycleSearch:
         # The operation that started last has no later one in real time, so only dependencies lead from it.
         starts = sorted(self.nodes, key=lambda node: -int(self.graph.start[node])) if self.order == "realtime" else None
         for first in starts or self.nodes:
-            found, steps = self._from(first, len(best) - 1 if best else len(self.nodes) + 1)
+            found, steps = self._shortest_through(first, len(best) - 1 if best else len(self.nodes) + 1)
             best = found or best
             budget -= steps
             if budget < 0 and (best is not None or self.base == "G-single-item"):
@@ -95,52 +105,52 @@ class CycleSearch:
             raise AssertionError("a strongly connected component without a cycle")
         return self._cycle(best) if best else None
 
-    def _from(self, first: int, shorter_than: int) -> tuple[list[State] | None, int]:
+    def _shortest_through(self, first: int, shorter_than: int) -> tuple[list[State] | None, int]:
         """The shortest cycle through an operation, if it has fewer operations than that, and the number of steps taken.
 
         The cycle is a list of states, from the first one back to the same operation.
         """
         # No rw step may follow another one, so the search begins behind one: a cycle also has a step that is not rw.
         start = first, int(self.base == "G-nonadjacent-item" and self.order != "realtime")
-        before: dict[State, State | None] = {start: None}
-        waiting = deque([(start, 1)])
+        previous: dict[State, State | None] = {start: None}
+        queue = deque([(start, 1)])  # states, and the number of operations of their paths
         begin, steps = int(self.graph.start[first]), 0
-        while waiting:
-            state, length = waiting.popleft()
+        while queue:
+            state, length = queue.popleft()
             if length >= shorter_than:
                 break
-            for after, is_rw in self.next.get(state[0], ()):
+            for after, is_rw in self.successors.get(state[0], ()):
                 steps += 1
-                number = self._after(state[1], is_rw)
-                if number < 0:
+                count = self._count_after(state[1], is_rw)
+                if count < 0:
                     continue
-                closes = self.base != "G-single-item" or number == 1
+                closes = self.base != "G-single-item" or count == 1
                 if after == first and self.order != "realtime" and closes:
-                    return [*_path(before, state), (after, number)], steps
-                if (after, number) in before:
+                    return [*_path(previous, state), (after, count)], steps
+                if (after, count) in previous:
                     continue
-                before[after, number] = state
+                previous[after, count] = state
                 ends_before = self.order == "realtime" and closes and self.graph.end[after] < begin
                 if ends_before and length + 1 < shorter_than:
-                    last = number if self.base == "G-single-item" else 0
-                    return [*_path(before, (after, number)), (first, last)], steps
-                waiting.append(((after, number), length + 1))
+                    last = count if self.base == "G-single-item" else 0
+                    return [*_path(previous, (after, count)), (first, last)], steps
+                queue.append(((after, count), length + 1))
         return None, steps
 
-    def _after(self, number: int, is_rw: bool) -> int:
-        """The number of the state after a step; negative: the step is not allowed."""
+    def _count_after(self, count: int, is_rw: bool) -> int:
+        """The count of a state after a step; negative: the step is not allowed."""
         if self.base == "G-single-item":
-            return number + is_rw if number + is_rw < 2 else -1
+            return count + is_rw if count + is_rw < 2 else -1
         if self.base == "G-nonadjacent-item":
-            return -1 if number and is_rw else int(is_rw)
+            return -1 if count and is_rw else int(is_rw)
         return 0
 
     def _cycle(self, states: list[State]) -> Cycle:
         steps = []
-        for (one, number), (other, later) in pairwise(states):
-            is_rw = later > number if self.base == "G-single-item" else later == 1
+        for (one, count), (other, later) in pairwise(states):
+            is_rw = later > count if self.base == "G-single-item" else later == 1
             kinds = ("rw",) if is_rw else ("ww",) if self.base == "G0" else ("ww", "wr")
-            steps.append(self._step(one, other, KINDS if self.base == "G2-item" or not self.exact else kinds))
+            steps.append(self._step(one, other, KINDS if self.base == "G2-item" or not self.is_exact else kinds))
         nodes = [node for node, _ in states[:-1]]
         earliest = nodes.index(min(nodes))
         steps = steps[earliest:] + steps[:earliest]
@@ -167,10 +177,10 @@ class CycleSearch:
         return {f"{name}_process": process, **{f"{name}_{key}": int(value[node]) for key, value in times.items()}}
 
 
-def _path(before: dict[State, State | None], state: State | None) -> list[State]:
+def _path(previous: dict[State, State | None], state: State | None) -> list[State]:
     """The states from the first of a search to this one."""
     path = []
     while state is not None:
         path.append(state)
-        state = before[state]
+        state = previous[state]
     return path[::-1]

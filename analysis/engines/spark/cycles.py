@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from ....histories.settings import Settings
-from ...rules.cycles import Found, searches
+from ...rules.cycles import CyclesByType, searches
 from ...transactions.cycles import cycles_in, cycles_of, join_cycles
 from ...transactions.windows import join_windows, split_windows, windows_of, within
 from .blocks import Batches, GroupMap, pack, rows_in, unpack
@@ -31,7 +31,7 @@ _INSIDE = "search string, bucket int, payload binary"
 _FOUND = "search string, payload binary"
 
 
-def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) -> dict[str, Found]:
+def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) -> dict[str, CyclesByType]:
     """The cycles in blocks of DEPENDENCIES, by search and type, as rules.cycles.find_cycles returns them."""
     spans = blocks.select("payload").mapInArrow(partial(_spans, settings), _SPANS)
     rows = spans.repartition(len(searches(settings)), "search").groupBy("search").applyInArrow(_join_spans, _SPANS)
@@ -43,7 +43,7 @@ def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) ->
             of_search = split_windows(of_search, row["rows"] // MAX_ROWS + 1)
         windows[row["search"]] = of_search
         buckets = max(buckets, 2 * row["rows"] // MAX_ROWS + 1)  # half full on average, as windows differ
-    no_cycles: dict[str, Found] = {name: {} for name in searches(settings)}
+    no_cycles: dict[str, CyclesByType] = {name: {} for name in searches(settings)}
     if not any(map(len, windows.values())):
         return no_cycles
     packed = {name: pack(frame) for name, frame in windows.items() if len(frame)}

@@ -25,11 +25,12 @@ from ....histories.files import Block, Split
 from ....histories.settings import Settings
 from ...results import MAX_NAMED, Results
 from ...rules.anomalies import ANOMALIES
+from ...rules.cycles import CyclesByType
 from ...transactions.anomalies import Anomaly, collect
 from ...transactions.keys import guesses_of, judge_keys, seen_writers, without_repeated
 from ...transactions.txn_history import OWNED, UNPAIRED, TxnHistory, history_in, outcome_counts, owned_steps, paired
 from ...transactions.version_edges import edges_of, with_operations
-from ...txn_run import Found, Progress, add_findings, placed_events, try_orders
+from ...txn_run import Progress, add_findings, placed_events, try_orders
 from .blocks import dependency_blocks, pack, rows_in, to_batches, unpack
 from .buckets import ROW, SCHEMA, Payloads, Row, by_bucket, read_splits
 from .cycles import find_cycles
@@ -57,14 +58,14 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
         if results.counts.get("info"):
             steps = store(steps.unionByName(_certain(owned, settings, buckets)), stored)
 
-        def judged(guess: int) -> tuple[DataFrame, Found]:
+        def judged(guess: int | None) -> tuple[DataFrame, CyclesByType]:
             is_whole = not results.left_out and not results.counts[UNPAIRED]
             judging = partial(_judge, settings, is_whole, guess)
             found = store(by_bucket(steps, buckets, judging), stored)
             _add_reports(results, found)
             return found, find_cycles(session, found.filter("kind = 'dependencies'"), settings)["all"]
 
-        found, cycles = judged(-1)
+        found, cycles = judged(None)
         anomalies = _merged(orjson.loads(bytes(row["payload"])) for row in found.filter("kind = 'anomalies'").collect())
         guesses = (judged(number)[1] for number in range(guesses_of(settings)))
         try_orders(anomalies, cycles, guesses if guesses_of(settings) else None, results)
@@ -161,8 +162,8 @@ def _part_of(payloads: Payloads, is_whole: bool = True) -> tuple[TxnHistory, pl.
     return history_in(pl.concat(map(unpack, payloads["steps"])), is_whole)
 
 
-def _judge(settings: Settings, is_whole: bool, guess: int, bucket: int, payloads: Payloads) -> Iterator[Row]:
-    """The anomalies and dependencies of keys; with a guess (from 0) the dependencies under that order."""
+def _judge(settings: Settings, is_whole: bool, guess: int | None, bucket: int, payloads: Payloads) -> Iterator[Row]:
+    """The anomalies and dependencies of keys; with the number of a guess only the dependencies under that order."""
     history, appeared = _part_of(payloads, is_whole)
     counts = {"keys": len(history.keys)}
     history, repeated = without_repeated(history)
@@ -171,13 +172,13 @@ def _judge(settings: Settings, is_whole: bool, guess: int, bucket: int, payloads
     seen = history.txns["txn"].filter(at.is_in(pl.concat([at.clear(), *certain]).implode()))
     judged = judge_keys(history, settings, seen)
     counts |= judged.counts
-    if guess < 0:
+    if guess is None:
         yield "repeated", bucket, orjson.dumps((sorted(repeated)[:MAX_NAMED], len(repeated)))
         rows = [_json_of(one, number, history, appeared) for number, one in enumerate(judged.anomalies)]
         yield "anomalies", bucket, orjson.dumps(rows)
     else:
         counts = {}
-    edges, too_large = edges_of(judged.versions if guess < 0 else judged.guesses[guess]())
+    edges, too_large = edges_of(judged.versions if guess is None else judged.guesses[guess]())
     if too_large:
         counts["keys too large"] = too_large
     yield "counts", bucket, orjson.dumps(counts)
