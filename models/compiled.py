@@ -44,7 +44,7 @@ def compiled(function: Function) -> Function:
     return cast(Function, _compile(function))
 
 
-def compiled_in_place(function: Function) -> Function:
+def compiled_without_refcounts(function: Function) -> Function:
     """Compile a function that makes and returns no array, without reference counting.
 
     Each count is an atomic instruction, and a function that takes many arrays would spend most of its time on them.
@@ -64,11 +64,11 @@ def _compile_inner(function: Function, **options: bool) -> Function:
     return function
 
 
-def inner(function: Function) -> Function:
+def compiled_inner(function: Function) -> Function:
     """`compiled` for what compiled functions call and Python seldom does."""
     return _compile_inner(function)
 
 
-def inner_in_place(function: Function) -> Function:
-    """`compiled_in_place` for what compiled functions call and Python seldom does."""
+def compiled_inner_without_refcounts(function: Function) -> Function:
+    """`compiled_without_refcounts` for what compiled functions call and Python seldom does."""
     return _compile_inner(function, _nrt=False)

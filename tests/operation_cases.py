@@ -22,4 +22,4 @@ def by_one_search(search: Any, model: Model[Any], operations: list[Operation]) -
     numbered = number_actions(model, operations)
     steps = Steps(model, numbered.actions, numbered.observes)
     searching = search(numbered.history(), steps, Budget(None, 1 << 30))
-    return searching.found(searching.run())
+    return searching.result(searching.run())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...models.compiled import inner_in_place
+from ...models.compiled import compiled_inner_without_refcounts
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ def _packed(word: str) -> int:
     return int.from_bytes(word.encode()[-8:], "big", signed=len(word) >= 8)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def hash_of(packed: int, length: int) -> int:
     """A hash that differs for all words of native_scan.py; `word_table` fails on a collision."""
     return (packed ^ packed >> 11 ^ packed >> 27 ^ length * 5) & 255
@@ -46,7 +46,7 @@ def word_table(words: tuple[str, ...]) -> Longs:
     return table
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def skip_blanks(buf: Bytes, i: int, end: int) -> int:
     """The first position from i on that is not a blank."""
     while i < end and (buf[i] == SPACE or buf[i] == TAB or buf[i] == RETURN):
@@ -54,7 +54,7 @@ def skip_blanks(buf: Bytes, i: int, end: int) -> int:
     return i
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def close_quote(buf: Bytes, i: int, end: int) -> int:
     """The closing quote of the string with its text from i on; -1 for an escape, a control character, or no end."""
     while i < end:
@@ -67,7 +67,7 @@ def close_quote(buf: Bytes, i: int, end: int) -> int:
     return -1
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
     """The number of the word at i (-1: not in the table), and its closing quote (-1: none)."""
     packed: Any = np.int64(0)
@@ -89,7 +89,7 @@ def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
     return -1, -1
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
     """The plain integer of at most 18 digits at i, and its end; the end is -1 if there is none."""
     negative = buf[i] == MINUS
@@ -106,7 +106,7 @@ def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
     return (-value if negative else value), i
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def text_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, long: Bytes, copied: Longs) -> None:
     """Writes Arrow's view of a text into two slots: its length, and its bytes if they are at most INLINE.
 
@@ -126,7 +126,7 @@ def text_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, l
     table[row, slot + 1] = high
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def copy_of(buf: Bytes, i: int, length: int, long: Bytes, copied: Longs) -> int:
     """The position in `long` of a copy of a text. Topics and processes repeat, so `copied` has where some texts are."""
     last = i + length - 1
@@ -146,7 +146,7 @@ def copy_of(buf: Bytes, i: int, length: int, long: Bytes, copied: Longs) -> int:
     return int(start)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def begins_with(buf: Bytes, i: int, end: int, word: Bytes) -> bool:
     """Whether the word is at i."""
     k = 0
@@ -155,7 +155,7 @@ def begins_with(buf: Bytes, i: int, end: int, word: Bytes) -> bool:
     return k == len(word)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def literal_end(buf: Bytes, i: int, end: int) -> int:
     """The end of null, true or false at i, or -1."""
     if begins_with(buf, i, end, NULL) or begins_with(buf, i, end, TRUE):
@@ -163,7 +163,7 @@ def literal_end(buf: Bytes, i: int, end: int) -> int:
     return i + len(FALSE) if begins_with(buf, i, end, FALSE) else -1
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def key_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
     """The number of the next key (-1: not in the table), and the start of its value (-1: none)."""
     i = skip_blanks(buf, i, end)
@@ -179,7 +179,7 @@ def key_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
     return word, i if i < end else -1
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def after_value(buf: Bytes, i: int, end: int, close: int) -> tuple[int, bool]:
     """The position after the comma or `close` after the value before i, and whether it is `close`; -1: neither."""
     if i < 0:

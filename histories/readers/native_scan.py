@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...models.compiled import compiled_in_place, inner_in_place
+from ...models.compiled import compiled_inner_without_refcounts, compiled_without_refcounts
 from ..tables import FUNCTIONS, TYPES
 from .json_tokens import (
     LINE_FEED,
@@ -94,7 +94,7 @@ class Output(NamedTuple):
     copied: Longs  # a cache of `long`
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def read_scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
     """Reads a string, number or literal into the slots of a field (-1: none)."""
     c, kind, start = buf[i], _KIND_OF[field], i
@@ -128,7 +128,7 @@ def read_scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int
     return after
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def is_out_of_range(table: Longs, row: int) -> bool:
     """Whether the partition or the offset of a row is negative or too large."""
     present = table[row, PRESENT]
@@ -137,7 +137,7 @@ def is_out_of_range(table: Longs, row: int) -> bool:
     return bool(present & HAS_OFFSET != 0 and table[row, OFFSET_SLOT] < 0)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def read_item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
     """Reads an item, whose brace is before i, into a row. It has scalars only."""
     table[row, PRESENT] = 0
@@ -154,7 +154,7 @@ def read_item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes,
             return i
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def read_items(buf: Bytes, i: int, end: int, number: int, out: Output) -> int:
     """Reads the list at i into the table of items with this number."""
     table, needed = out.items[number], NEEDED_BY_ITEM[number & 1]
@@ -174,7 +174,7 @@ def read_items(buf: Bytes, i: int, end: int, number: int, out: Output) -> int:
     return -1
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def read_fields(
     buf: Bytes, i: int, end: int, table: Longs, row: int, first_table: int, out: Output
 ) -> tuple[int, bool]:
@@ -204,7 +204,7 @@ def read_fields(
             return i, closed
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def read_steps(buf: Bytes, i: int, end: int, out: Output) -> int:
     """Reads the steps of a transaction, whose list is at i, one row for each."""
     table, filled = out.steps, out.filled
@@ -226,7 +226,7 @@ def read_steps(buf: Bytes, i: int, end: int, out: Output) -> int:
     return -1
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def read_event(buf: Bytes, i: int, end: int, row: int, out: Output) -> bool:
     """Reads the object of a line, whose brace is before i, into a row. Returns whether it is a plain event."""
     table = out.events
@@ -244,7 +244,7 @@ def read_event(buf: Bytes, i: int, end: int, row: int, out: Output) -> bool:
     return bool(table[row, F_SLOT] != SEND or present & HAS_TOPIC != 0)
 
 
-@compiled_in_place
+@compiled_without_refcounts
 def scan(buf: Bytes, out: Output, others: Longs, before: Longs) -> tuple[int, int]:
     """Reads all lines. Returns the numbers of plain lines and of others.
 
@@ -274,7 +274,7 @@ def scan(buf: Bytes, out: Output, others: Longs, before: Longs) -> tuple[int, in
     return row, other
 
 
-@compiled_in_place
+@compiled_without_refcounts
 def count(buf: Bytes, byte: int) -> int:
     """The number of occurrences of a byte."""
     found = 0

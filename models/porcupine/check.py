@@ -28,7 +28,7 @@ from ..specifications import MODELS
 from .history import History, Numbered, number_actions
 from .quick_search import QuickSearch
 from .result import Part, Result, Verdict
-from .steps import Budget, Found, Steps
+from .steps import Budget, SearchResult, Steps
 
 if TYPE_CHECKING:
     from .encoding import Encoding
@@ -42,8 +42,8 @@ BATCH = 20_000  # operations of small parts in one call of a short search
 FIRST_FUEL, SECOND_FUEL, FIRST_ROUND = 2_000, 20_000, 30_000
 # If a monitor found a witness, the operation that cannot be linearized is searched for too.
 MAX_EXPLAINED, EXPLANATION_FUEL = 100_000, 400_000  # operations of a part; candidates of its search
-NOT_SEARCHED = Found(None, 0, [[]], [], 0)
-ILLEGAL = Found("illegal", 0, [], [], 0)  # without evidence, which `_explain` collects
+NOT_SEARCHED = SearchResult(None, 0, [[]], [], 0)
+ILLEGAL = SearchResult("illegal", 0, [], [], 0)  # without evidence, which `_explain` collects
 
 
 def number_objects(model: Model[Any], numbered: Numbered) -> tuple[list[Hashable], NDArray[np.int32]]:
@@ -87,11 +87,11 @@ class _Check:
             history = history._replace(events=events)
         self.history = history  # with the events sorted by part
         self.sizes = np.bincount(self.part_of, minlength=len(self.keys))
-        self.found: dict[int, Found] = {}
+        self.results: dict[int, SearchResult] = {}
         self.short: list[tuple[Any, ...]] = []  # results of short searches, which are collected after the verdict
         self.monitored: set[int] = set()  # parts that a monitor decided
         self.witness: list[int] = []  # of the illegal part
-        self.undecided: dict[int, tuple[Steps, Found]] = {}  # by part: the results of a search in Python
+        self.undecided: dict[int, tuple[Steps, SearchResult]] = {}  # by part: the results of a search in Python
 
     def run(self) -> Result:
         """Search until one part is illegal, all are decided, or the budget is used up."""
@@ -100,7 +100,7 @@ class _Check:
             is_large = OPERATION_BYTES * self.sizes > self.budget.memory
             left = np.flatnonzero(~is_large).tolist()
             for part in np.flatnonzero(is_large).tolist():
-                self.found[part] = NOT_SEARCHED._replace(reason="the memory ran out")
+                self.results[part] = NOT_SEARCHED._replace(reason="the memory ran out")
         if self.encoding is None:
             left = self._search_in_python(left)
         elif self.encoding.monitored:
@@ -111,15 +111,15 @@ class _Check:
         self._search_in_rounds(left)
         seconds = time.perf_counter() - self.began
         self._collect_linearizations()
-        illegal = next((part for part, found in self.found.items() if found.verdict == "illegal"), None)
-        if illegal is not None and self.found[illegal] is ILLEGAL:
-            self.found[illegal] = self._explain(illegal)
+        illegal = next((part for part, result in self.results.items() if result.verdict == "illegal"), None)
+        if illegal is not None and self.results[illegal] is ILLEGAL:
+            self.results[illegal] = self._explain(illegal)
         verdict: Verdict = "ok" if illegal is None else "illegal"
-        if illegal is None and any(found.verdict is None for found in self.found.values()):
+        if illegal is None and any(result.verdict is None for result in self.results.values()):
             verdict = "unknown"
-        return Result(verdict, seconds, [self._report(part) for part in sorted(self.found)], self.stage)
+        return Result(verdict, seconds, [self._report(part) for part in sorted(self.results)], self.stage)
 
-    def _explain(self, part: int) -> Found:
+    def _explain(self, part: int) -> SearchResult:
         """Searches how much of an illegal part can be linearized; a long part with a witness is not searched.
 
         If a search decided the part, its monitor may still know a witness.
@@ -133,8 +133,8 @@ class _Check:
 
         search = CompiledSearch(self._part_history(part), self._steps(part), Budget(None, self.budget.memory))
         verdict = search.run(EXPLANATION_FUEL if known else float("inf"))
-        found = search.found(verdict)
-        return found if verdict else found._replace(verdict="illegal", front=0, states=[], reason="")
+        result = search.result(verdict)
+        return result if verdict else result._replace(verdict="illegal", front=0, states=[], reason="")
 
     @cached_property
     def _merged_actions(self) -> NDArray[np.int32]:
@@ -190,11 +190,11 @@ class _Check:
                 if verdict == UNDECIDED:
                     continue
                 self.monitored.add(part)
-                self.found[part] = NOT_SEARCHED._replace(verdict="ok", paths=[])
+                self.results[part] = NOT_SEARCHED._replace(verdict="ok", paths=[])
                 if verdict != LINEARIZABLE:
-                    self.found[part], self.witness = ILLEGAL, witness
+                    self.results[part], self.witness = ILLEGAL, witness
                     return []
-            parts = [part for part in parts if part not in self.found]
+            parts = [part for part in parts if part not in self.results]
         return parts
 
     def _search_small_parts(self, parts: list[int], fuel: int) -> list[int]:
@@ -219,18 +219,18 @@ class _Check:
                 history, self.starts, self.encoding.machine, self.encoding.initial, chosen, fuel
             )
             if illegal >= 0:
-                self.found[illegal] = ILLEGAL
+                self.results[illegal] = ILLEGAL
                 return []
             self.short.append((chosen, is_found, *evidence))
             left += chosen[~is_found].tolist()
         return sorted(left)
 
     def _collect_linearizations(self) -> None:
-        """Add the results of the short searches to `found`."""
+        """Add the results of the short searches to `results`."""
         for chosen, is_found, counts, orders, starts in self.short:
             for place in np.flatnonzero(is_found).tolist():
                 order = orders[starts[place] : starts[place + 1]].tolist()
-                self.found[int(chosen[place])] = Found("ok", 0, [order], [], int(counts[place]))
+                self.results[int(chosen[place])] = SearchResult("ok", 0, [order], [], int(counts[place]))
 
     def _search_in_python(self, parts: list[int]) -> list[int]:
         """Search each part in plain Python; returns the undecided parts."""
@@ -240,15 +240,15 @@ class _Check:
                 return left + parts[place:]
             steps = self._steps(part)
             search = QuickSearch(self._part_history(part), steps, self.budget)
-            found = search.found(search.run())
-            if found.verdict == "illegal":
-                self.found[part] = found
+            result = search.result(search.run())
+            if result.verdict == "illegal":
+                self.results[part] = result
                 return []
-            if found.verdict is None:
+            if result.verdict is None:
                 left.append(part)
-                self.undecided[part] = steps, found
+                self.undecided[part] = steps, result
             else:
-                self.found[part] = found
+                self.results[part] = result
         return left
 
     def _search_in_rounds(self, parts: list[int]) -> None:
@@ -265,7 +265,7 @@ class _Check:
             for part in parts:
                 known = self.undecided[part][1] if part in self.undecided else NOT_SEARCHED
                 if self.budget.is_late() and part not in searches:
-                    self.found[part] = known._replace(reason="the time ran out")
+                    self.results[part] = known._replace(reason="the time ran out")
                     continue
                 if part not in searches:
                     is_small = self.sizes[part] <= SMALL_PART  # so it was searched by ends already
@@ -276,10 +276,10 @@ class _Check:
                 verdict = search.run(fuel)
                 if verdict is None and not search.reason:
                     continue
-                found = search.found(verdict)
-                if verdict is None and found.front < known.front:
-                    found = known._replace(reason=found.reason)
-                self.found[part] = found
+                result = search.result(verdict)
+                if verdict is None and result.front < known.front:
+                    result = known._replace(reason=result.reason)
+                self.results[part] = result
                 search.release()
                 del searches[part]
                 if verdict == "illegal":
@@ -289,23 +289,23 @@ class _Check:
 
     def _report(self, part: int) -> Part:
         """The result of a search for the caller."""
-        found, events = self.found[part], self._events_of(part)
+        result, events = self.results[part], self._events_of(part)
         completed, blocked = len(events) - int(self.sizes[part]), None
-        if completed and found.verdict != "ok" and (found.states or found.verdict is None):
-            blocked = -1 - int(events[events < 0][found.front])
+        if completed and result.verdict != "ok" and (result.states or result.verdict is None):
+            blocked = -1 - int(events[events < 0][result.front])
         return Part(
             key=self.keys[part],
-            verdict=found.verdict or "unknown",
+            verdict=result.verdict or "unknown",
             operations=self._operations[part].tolist(),
             completed=completed,
-            placed=completed if found.verdict == "ok" else found.front,
-            configurations=found.configurations,
-            linearizations=found.paths,
+            placed=completed if result.verdict == "ok" else result.front,
+            configurations=result.configurations,
+            linearizations=result.paths,
             blocked=blocked,
-            states=found.states,
-            reason=found.reason,
+            states=result.states,
+            reason=result.reason,
             method="monitor" if part in self.monitored else "search",
-            witness=self.witness if found.verdict == "illegal" else [],
+            witness=self.witness if result.verdict == "illegal" else [],
         )
 
 

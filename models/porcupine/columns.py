@@ -40,21 +40,66 @@ class Columns(NamedTuple):
     key: ArrayLike | None = None  # the object, if there are several
 
 
-# By model: its monitor; and by function: the instruction, and whether the value is the argument (True) or the result.
-FUNCTIONS: dict[str, tuple[int, dict[str, tuple[int, bool]]]] = {
-    "register": (m.REGISTER, {"read": (m.READ, False), "write": (m.WRITE, True)}),
-    "key-value": (m.REGISTER, {"get": (m.READ, False), "put": (m.WRITE, True)}),
-    "queue": (m.QUEUE, {"enqueue": (m.APPEND, True), "dequeue": (m.DEQUEUE, False)}),
-    "stack": (m.STACK, {"push": (m.APPEND, True), "pop": (m.POP, False)}),
-    "priority-queue": (m.PRIORITY_QUEUE, {"insert": (m.INSERT, True), "delete-min": (m.POP, False)}),
-    "set": (m.SET, {"add": (m.INCLUDE, True), "remove": (m.REMOVE, True), "contains": (m.CONTAINS, True)}),
-    "lock": (m.LOCK, {"acquire": (m.CAS, True), "release": (m.CAS, True)}),
-    "append-log": (m.LOG, {"append": (m.APPEND, True), "read": (m.SLICE, False), "end": (m.LENGTH, False)}),
+class _Function(NamedTuple):
+    instruction: int
+    is_argument: bool  # whether the instruction has the argument of the operation, or its result
+
+
+class _ModelCode(NamedTuple):
+    monitor: int
+    functions: dict[str, _Function]
+
+
+_READ, _WRITE = _Function(m.READ, is_argument=False), _Function(m.WRITE, is_argument=True)
+_APPEND, _POP = _Function(m.APPEND, is_argument=True), _Function(m.POP, is_argument=False)
+_CAS = _Function(m.CAS, is_argument=True)
+MODEL_CODES = {
+    "register": _ModelCode(m.REGISTER, {"read": _READ, "write": _WRITE}),
+    "key-value": _ModelCode(m.REGISTER, {"get": _READ, "put": _WRITE}),
+    "queue": _ModelCode(m.QUEUE, {"enqueue": _APPEND, "dequeue": _Function(m.DEQUEUE, is_argument=False)}),
+    "stack": _ModelCode(m.STACK, {"push": _APPEND, "pop": _POP}),
+    "priority-queue": _ModelCode(
+        m.PRIORITY_QUEUE, {"insert": _Function(m.INSERT, is_argument=True), "delete-min": _POP}
+    ),
+    "set": _ModelCode(
+        m.SET,
+        {
+            "add": _Function(m.INCLUDE, is_argument=True),
+            "remove": _Function(m.REMOVE, is_argument=True),
+            "contains": _Function(m.CONTAINS, is_argument=True),
+        },
+    ),
+    "lock": _ModelCode(m.LOCK, {"acquire": _CAS, "release": _CAS}),
+    "append-log": _ModelCode(
+        m.LOG,
+        {
+            "append": _APPEND,
+            "read": _Function(m.SLICE, is_argument=False),
+            "end": _Function(m.LENGTH, is_argument=False),
+        },
+    ),
 }
 
 
-def _number(values: Longs, descending: bool) -> tuple[Ints, int, int]:
-    """The values numbered in their order, how many there are, and the number of NULL."""
+class _Numbered(NamedTuple):
+    """Values as numbers in their order, or against it."""
+
+    numbers: Ints
+    size: int  # how many numbers there are
+    null: int  # the number of NULL
+
+
+class _Encoded(NamedTuple):
+    """A history as instructions for a monitor."""
+
+    monitor: int
+    machine: m.Machine
+    values: int  # how many values are numbered
+    null: int  # the number of null
+
+
+def _number(values: Longs, descending: bool) -> _Numbered:
+    """The values numbered in their order, or in descending order."""
     known = values[values != NULL]
     low, high = (int(known.min()), int(known.max())) if len(known) else (0, 0)
     if high - low < 4 * len(values) + 1024:  # dense enough to skip sorting
@@ -66,39 +111,39 @@ def _number(values: Longs, descending: bool) -> tuple[Ints, int, int]:
         numbers = np.where(values == NULL, count, numbers)
     if descending:
         numbers = np.where(values == NULL, count, count - 1 - numbers)
-    return numbers.astype(np.int32), count + 1, count
+    return _Numbered(numbers.astype(np.int32), count + 1, count)
 
 
-def _encode(model: Model[Any], columns: list[Longs], pending: Any) -> tuple[int, m.Machine, int, int]:
-    """The monitor, the instructions, how many values they number, and the number of null."""
-    if model.name not in FUNCTIONS:
-        raise ModelError(f"columns of the model {model.name}, expected one of {', '.join(FUNCTIONS)}")
-    kind, functions = FUNCTIONS[model.name]
+def _encode(model: Model[Any], columns: list[Longs], pending: Any) -> _Encoded:
+    """The operations as instructions. Raises ModelError if columns cannot express them."""
+    if model.name not in MODEL_CODES:
+        raise ModelError(f"columns of the model {model.name}, expected one of {', '.join(MODEL_CODES)}")
+    monitor, functions = MODEL_CODES[model.name]
     f, value, result = columns[:3]
     chosen = np.zeros(len(f), bool)
     instruction, is_argument = np.zeros(len(f), np.int32), np.zeros(len(f), bool)
-    for name, (number, of_argument) in functions.items():
-        here = f == model.functions.index(name)
-        chosen |= here
-        instruction[here], is_argument[here] = number, of_argument
+    for name, function in functions.items():
+        is_call = f == model.functions.index(name)
+        chosen |= is_call
+        instruction[is_call], is_argument[is_call] = function
     if not chosen.all():
         raise ModelError(
             f"a function that columns cannot express, expected {', '.join(functions)}", int(chosen.argmin())
         )
-    values, count, null = _number(np.where(is_argument, value, result), kind == m.PRIORITY_QUEUE)
+    values, count, null = _number(np.where(is_argument, value, result), monitor == m.PRIORITY_QUEUE)
     code = np.column_stack([instruction, values, np.full(len(f), -1, np.int32)])
     units, word_start = m.NO_MACHINE.units, m.NO_MACHINE.word_start
-    if kind in (m.QUEUE, m.STACK, m.PRIORITY_QUEUE):
+    if monitor in (m.QUEUE, m.STACK, m.PRIORITY_QUEUE):
         takes = ~is_argument
         code[takes & (result == NULL)] = m.LENGTH, 0, 0
-        code[takes & pending, 0] = m.DEQUEUE_ANY if kind == m.QUEUE else m.POP_ANY
-    elif kind == m.LOCK:  # from no owner, 0, or to it
+        code[takes & pending, 0] = m.DEQUEUE_ANY if monitor == m.QUEUE else m.POP_ANY
+    elif monitor == m.LOCK:  # from no owner, 0, or to it
         owner, acquires = values + 1, f == model.functions.index("acquire")
         code[:, 1], code[:, 2] = np.where(acquires, 0, owner), np.where(acquires, owner, 0)
         count += 1
-    elif kind == m.SET:
+    elif monitor == m.SET:
         code[(instruction == m.CONTAINS) & (result == 0), 0] = m.LACKS
-    elif kind == m.LOG:
+    elif monitor == m.LOG:
         offsets = np.where(instruction == m.SLICE, value, np.where(pending | (result == NULL), -1, result))
         bad = (offsets < -1) | (offsets > MAX_INT32)
         if bad.any():
@@ -109,7 +154,8 @@ def _encode(model: Model[Any], columns: list[Longs], pending: Any) -> tuple[int,
         units, word_start = values[is_read], np.arange(is_read.sum() + 1, dtype=np.int32)
         code[is_read, 1] = word_start[:-1]
         code[(is_end | is_read) & pending] = m.PASS, 0, 0
-    return kind, m.NO_MACHINE._replace(code=code, units=units, word_start=word_start), count, null
+    machine = m.NO_MACHINE._replace(code=code, units=units, word_start=word_start)
+    return _Encoded(monitor, machine, count, null)
 
 
 def _operations(model: Model[Any], columns: list[Longs]) -> list[Operation]:
@@ -147,7 +193,7 @@ def check_columns(model: Model[Any], columns: Columns) -> Result:
     if (wrong := ~pending & (end < call)).any():
         index = int(wrong.argmax())
         raise ModelError(f"an operation that ends at {end[index]}, called at {call[index]}", index)
-    kind, machine, values, null = _encode(model, arrays, pending)
+    encoded = _encode(model, arrays, pending)
     keys, part_of = np.zeros(1, np.int64), np.zeros(rows, np.int32)
     if columns.key is not None:
         keys, inverse = np.unique(arrays[5], return_inverse=True)
@@ -157,7 +203,9 @@ def check_columns(model: Model[Any], columns: Columns) -> Result:
     events, starts = sort_by_part(events, part_of, len(keys))
     everything = np.arange(len(keys), dtype=np.int32)
     history = History(np.arange(rows, dtype=np.int32), m.NOTHING, events)
-    verdicts, witness = monitor_parts(history, starts, everything, kind, machine, null, values)
+    verdicts, witness = monitor_parts(
+        history, starts, everything, encoded.monitor, encoded.machine, encoded.null, encoded.values
+    )
     seconds = time.perf_counter() - began
     decided = verdicts[: int((verdicts == ILLEGAL).argmax()) + 1] if (verdicts == ILLEGAL).any() else verdicts
     if (decided == UNDECIDED).any() and decided[-1] != ILLEGAL:

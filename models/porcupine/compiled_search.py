@@ -13,7 +13,7 @@ from .history import History
 from .layout import lay_out, trace
 from .machine import NO_MACHINE, with_room
 from .search_state import FRONT
-from .steps import FURTHEST, MAX_STATES, Budget, Found, Steps
+from .steps import MAX_PATHS, MAX_STATES, Budget, SearchResult, Steps
 from .trie import COLUMNS, rehash
 
 FUEL = 10_000  # candidates between two checks of the clock: a millisecond, or half a second if contents are long
@@ -107,7 +107,7 @@ class CompiledSearch:
         self.reason = "the memory ran out"
         return False
 
-    def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
+    def result(self, verdict: Literal["ok", "illegal", None]) -> SearchResult:
         """The result after `run` returned this verdict."""
         search = self.search
         count, best = int(search.registers[arrays.COUNT]), int(search.registers[arrays.BEST])
@@ -116,7 +116,9 @@ class CompiledSearch:
         states: list[int] = []
         if verdict != "ok":
             rows, states = self._furthest(count, front)
-        return Found(verdict, front, list(map(self._path, rows)), [self.state(i) for i in states], count, self.reason)
+        return SearchResult(
+            verdict, front, list(map(self._path, rows)), [self.state(i) for i in states], count, self.reason
+        )
 
     def state(self, number: int) -> Any:
         """A state as the model in Python has it."""
@@ -151,11 +153,11 @@ class CompiledSearch:
         rows = np.flatnonzero(configs[:, FRONT] == front)
         rows = rows[np.argsort(-configs[rows, arrays.DEPTH], kind="stable")]
         states, first = np.unique(configs[rows, arrays.STATE], return_index=True)
-        return rows[np.sort(first)[:FURTHEST]].tolist(), states[:MAX_STATES].tolist()
+        return rows[np.sort(first)[:MAX_PATHS]].tolist(), states[:MAX_STATES].tolist()
 
 
 class AlternatingSearch:
-    """Two searches of one history in turns: in the order of ends, and of calls.
+    """Two alternating searches of one history: in the order of ends, and of calls.
 
     Steps in Python take most of the time, and the order of calls would need steps of other states. So without compiled
     steps there is only the order of ends.
@@ -201,6 +203,6 @@ class AlternatingSearch:
         reasons = [search.reason for search in self.searches.values()]
         return reasons[0] if reasons and all(reasons) else ""
 
-    def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
+    def result(self, verdict: Literal["ok", "illegal", None]) -> SearchResult:
         """The result after `run` returned this verdict; without one, of the search that got further."""
-        return max((search.found(verdict) for search in self.searches.values()), key=lambda found: found.front)
+        return max((search.result(verdict) for search in self.searches.values()), key=lambda result: result.front)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, compiled, inner
+from ..compiled import Ints, compiled, compiled_inner
 
 
 class Layout(NamedTuple):
@@ -42,7 +42,7 @@ def sort_by_part(events: Ints, part_of: Ints, parts: int) -> tuple[Ints, Ints]:
     return split, starts
 
 
-@inner
+@compiled_inner
 def _link(events: Ints, number_of: Ints, n: int):  # type: ignore[no-untyped-def]
     """The linked list of the events of completed operations, and their slots."""
     after = np.empty(2 * n + 1, np.int32)
@@ -75,7 +75,7 @@ def _link(events: Ints, number_of: Ints, n: int):  # type: ignore[no-untyped-def
     return after, before, slot, slots
 
 
-@inner
+@compiled_inner
 def _classify(events: Ints, number_of: Ints, action_of: Ints, class_of: Ints, count: int):  # type: ignore[no-untyped-def]
     """The `count` pending operations by class: classes in the order of their first calls, members in that of calls."""
     pending = np.empty(count, np.int32)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, compiled_in_place, inner, inner_in_place
+from ..compiled import Ints, compiled_inner, compiled_inner_without_refcounts, compiled_without_refcounts
 from .trie import (
     DEPTH,
     FIRST,
@@ -69,27 +69,27 @@ class Monitored(NamedTuple):
     refutes_only: bool = False  # whether the history may be illegal though the monitor finds it linearizable
 
 
-@inner
+@compiled_inner
 def with_room(machine: Machine, room: int) -> Machine:
     """The machine with an empty trie that has room for `room` nodes."""
     machine = with_trie(machine, new_trie(room))
     return Machine(*machine[:4], np.zeros(len(machine.code), np.int32), machine.trie)
 
 
-@inner
+@compiled_inner
 def with_trie(machine: Machine, trie: Trie) -> Machine:
     """The machine with a larger trie of the same states."""
     return Machine(machine.code, machine.units, machine.word_start, machine.spelled, machine.matched, trie)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def append(m: Machine, node: int, label: int) -> int:
     """The node with one more label."""
     size = m.word_start[label + 1] - m.word_start[label] if m.spelled[0] else 1
     return child(m.trie, node, label, size)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def spell(m: Machine, node: int, word: int) -> int:
     """The node with all units of a word appended."""
     for i in range(m.word_start[word], m.word_start[word + 1]):
@@ -99,7 +99,7 @@ def spell(m: Machine, node: int, word: int) -> int:
     return node
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def ends_with(m: Machine, node: int, low: int, high: int) -> bool:
     """Whether the content ends with the units low..high-1."""
     while high > low:
@@ -121,7 +121,7 @@ def ends_with(m: Machine, node: int, low: int, high: int) -> bool:
     return True
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def begins(m: Machine, node: int, action: int) -> bool:
     """Whether the content is a prefix of the word that the action reads; `matched` caches the longest one."""
     low = m.word_start[m.code[action, 1]]
@@ -138,14 +138,14 @@ def begins(m: Machine, node: int, action: int) -> bool:
     return True
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def reads(m: Machine, node: int, action: int) -> bool:
     """Whether the content is what the action reads."""
     word = m.code[action, 1]
     return m.trie.nodes[node, SIZE] == m.word_start[word + 1] - m.word_start[word] and begins(m, node, action)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def has_slice(m: Machine, node: int, word: int, start: int) -> bool:
     """Whether the labels from `start` on begin with those of the word."""
     low, high = m.word_start[word], m.word_start[word + 1]
@@ -153,7 +153,7 @@ def has_slice(m: Machine, node: int, word: int, start: int) -> bool:
     return m.trie.nodes[node, DEPTH] >= depth and ends_with(m, ancestor(m.trie, node, depth), low, high)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def step_set(t: Trie, node: int, label: int, instruction: int) -> int:
     """The step of INCLUDE, REMOVE, CONTAINS or LACKS on ascending labels."""
     base = last_up_to(t, node, label)
@@ -165,7 +165,7 @@ def step_set(t: Trie, node: int, label: int, instruction: int) -> int:
     return with_rest(t, int(t.nodes[base, PARENT]), base, node) if present else inserted(t, node, label)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def step_value(instruction: int, a: int, b: int, state: int) -> int:
     """The step of an instruction on a value."""
     if instruction == READ:
@@ -179,7 +179,7 @@ def step_value(instruction: int, a: int, b: int, state: int) -> int:
     return state if instruction != CAS else IMPOSSIBLE
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def step_observation(m: Machine, instruction: int, action: int, state: int) -> bool:
     """Whether the result of an observation of a sequence fits."""
     a, b = m.code[action, 1], m.code[action, 2]
@@ -192,7 +192,7 @@ def step_observation(m: Machine, instruction: int, action: int, state: int) -> b
     return bool(m.trie.nodes[state, DEPTH] <= a)
 
 
-@compiled_in_place
+@compiled_without_refcounts
 def step(m: Machine, state: int, action: int) -> int:
     """The state after the action, IMPOSSIBLE, or NOT_KNOWN if the trie is full."""
     instruction, a, b = m.code[action, 0], m.code[action, 1], m.code[action, 2]

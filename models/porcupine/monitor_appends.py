@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, inner, inner_in_place
+from ..compiled import Ints, compiled_inner, compiled_inner_without_refcounts
 from .machine import APPEND, IS, NEVER, REPLACE
 from .monitor_buffers import root_of
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, later, no_witness
@@ -51,7 +51,7 @@ class Positions(NamedTuple):
     free: Ints  # by slot: links to the next one that is not taken (root_of)
 
 
-@inner
+@compiled_inner
 def find_longest(h: PartHistory) -> tuple[int, Ints, int]:
     """A verdict (-1: not decided yet), its witness, and the get with the longest content (-1: none)."""
     longest, other = -1, -1
@@ -75,7 +75,7 @@ def find_longest(h: PartHistory) -> tuple[int, Ints, int]:
     return -1, no_witness(), longest
 
 
-@inner
+@compiled_inner
 def lay_out_positions(h: PartHistory, content: Ints, local_of: Ints) -> Positions:
     """The positions of a content, none of them filled. Gets with a shorter content block the rest of it."""
     length = len(content)
@@ -106,7 +106,7 @@ def lay_out_positions(h: PartHistory, content: Ints, local_of: Ints) -> Position
     )  # fmt: skip
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def first_filled_after(p: Positions, value: int, time: int) -> int:
     """The first slot of a value that was filled after a time; if there is none, its first that is not filled."""
     low = int(p.first_slot[value])
@@ -120,7 +120,7 @@ def first_filled_after(p: Positions, value: int, time: int) -> int:
     return low
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def require(h: PartHistory, p: Positions, i: int) -> int:
     """How many positions have to be filled when an operation ends; an append takes one."""
     if h.instruction[i] == IS:
@@ -134,7 +134,7 @@ def require(h: PartHistory, p: Positions, i: int) -> int:
     return place + 1
 
 
-@inner
+@compiled_inner
 def reasons(h: PartHistory, p: Positions, i: int) -> Ints:
     """The operations that prove that a position is filled when operation i ends.
 
@@ -157,7 +157,7 @@ def reasons(h: PartHistory, p: Positions, i: int) -> Ints:
     return np.flatnonzero(chosen).astype(np.int32)
 
 
-@inner
+@compiled_inner
 def check_appends(h: PartHistory, units: Ints, word_start: Ints, local_of: Ints) -> tuple[int, Ints]:
     """Fill the positions as late as possible. UNDECIDED if the history has a put."""
     verdict, witness, longest = find_longest(h)

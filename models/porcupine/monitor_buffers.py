@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, inner
+from ..compiled import Ints, compiled_inner
 from .machine import APPEND, DEQUEUE, DEQUEUE_ANY, INSERT, LENGTH, POP, POP_ANY
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
 
@@ -22,7 +22,7 @@ class Values(NamedTuple):
     take_end: Ints
 
 
-@inner
+@compiled_inner
 def collect(h: PartHistory):  # type: ignore[no-untyped-def]
     """A verdict (-1: not decided yet), its witness, and the values of a buffer."""
     put, take = np.full(h.values, -1, np.int32), np.full(h.values, -1, np.int32)
@@ -67,7 +67,7 @@ def collect(h: PartHistory):  # type: ignore[no-untyped-def]
     return verdict, witness, Values(put, take, h.call[put], h.end[put], take_call, take_end)
 
 
-@inner
+@compiled_inner
 def certain(v: Values, never: int) -> Ints:
     """The number of values that are certainly present from each time until the next."""
     cover = np.zeros(never + 2, np.int32)
@@ -80,7 +80,7 @@ def certain(v: Values, never: int) -> Ints:
     return cover
 
 
-@inner
+@compiled_inner
 def covering(v: Values, above: int, low: int, high: int, never: int) -> Ints:
     """The operations of the fewest values > `above` such that, from low to high, at least one is certainly present."""
     last = np.full(never + 1, -1, np.int32)
@@ -105,7 +105,7 @@ def covering(v: Values, above: int, low: int, high: int, never: int) -> Ints:
     return chain[:length]
 
 
-@inner
+@compiled_inner
 def find_never_empty(h: PartHistory, v: Values, cover: Ints) -> Ints:
     """The witness against an operation that found the buffer empty while values were certainly present."""
     empty = np.zeros(len(cover) + 1, np.int32)
@@ -118,7 +118,7 @@ def find_never_empty(h: PartHistory, v: Values, cover: Ints) -> Ints:
     return no_witness()
 
 
-@inner
+@compiled_inner
 def check_queue(v: Values, never: int) -> tuple[int, Ints]:
     """First in, first out: no value is taken before another that was certainly put earlier."""
     called, ended = np.full(never + 1, -1, np.int32), np.full(never + 1, -1, np.int32)
@@ -136,7 +136,7 @@ def check_queue(v: Values, never: int) -> tuple[int, Ints]:
     return LINEARIZABLE, no_witness()
 
 
-@inner
+@compiled_inner
 def root_of(free: Ints, time: int) -> int:
     """The first uncovered time at or after this one (union-find with path compression)."""
     root = time
@@ -147,7 +147,7 @@ def root_of(free: Ints, time: int) -> int:
     return root
 
 
-@inner
+@compiled_inner
 def check_priority_queue(v: Values, never: int) -> tuple[int, Ints]:
     """Each take needs a moment at which no value of higher priority is certainly present.
 

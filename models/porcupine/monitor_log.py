@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, inner
+from ..compiled import Ints, compiled_inner
 from .machine import APPEND, LENGTH, LENGTH_MAX, SLICE
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
 
 UNSEEN = -2  # instead of a value: no operation returned this offset; -1 is a value that no operation appends
 
 
-@inner
+@compiled_inner
 def place_appends(h: PartHistory, units: Ints, word_start: Ints, local_of: Ints):  # type: ignore[no-untyped-def]
     """A verdict (-1: not decided yet), its witness, each append's offset (-1: none) and source, and the length.
 
@@ -79,7 +79,7 @@ def place_appends(h: PartHistory, units: Ints, word_start: Ints, local_of: Ints)
     return verdict, witness, position, source, length
 
 
-@inner
+@compiled_inner
 def check_log(h: PartHistory, position: Ints, source: Ints, length: int) -> tuple[int, Ints]:
     """Compare the order of offsets with real time: no operation may end before the call of one that precedes it.
 

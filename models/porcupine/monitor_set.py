@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, inner, inner_in_place
+from ..compiled import Ints, compiled_inner, compiled_inner_without_refcounts
 from .machine import CONTAINS, INCLUDE, IS, LACKS, NEVER, PASS, REMOVE
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier, later, no_witness
 
@@ -45,20 +45,20 @@ class Words(NamedTuple):
     local_of: Ints  # by the encoding's number: the number in this part, -1 if no operation adds, removes or asks for it
 
 
-@inner
+@compiled_inner
 def new_members(values: int) -> Members:
     """Members without operations."""
     m = np.full((11, values), -1, np.int32)
     return Members(m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8], m[9], m[10])
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def is_read(h: PartHistory, i: int) -> bool:
     """Whether an operation is a completed read of all elements."""
     return bool(h.end[i] < h.never and (h.instruction[i] == IS or h.instruction[i] == NEVER))
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def observe(h: PartHistory, m: Members, i: int, value: int, is_present: bool) -> None:
     """Note that a completed operation found a value, or did not."""
     if is_present:
@@ -68,7 +68,7 @@ def observe(h: PartHistory, m: Members, i: int, value: int, is_present: bool) ->
         m.missed[value] = later(h.call, m.missed[value], i)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def collect_members(h: PartHistory, m: Members) -> tuple[bool, bool, bool]:
     """Note all operations but reads. Returns whether there are reads, removals, and values that are ambiguous."""
     reads = removes = twice = False
@@ -90,7 +90,7 @@ def collect_members(h: PartHistory, m: Members) -> tuple[bool, bool, bool]:
     return reads, removes, twice
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def mark_elements(h: PartHistory, m: Members, words: Words, i: int) -> bool:
     """Mark the values that a read has; False if no set can have its elements."""
     if h.instruction[i] == NEVER:
@@ -103,7 +103,7 @@ def mark_elements(h: PartHistory, m: Members, words: Words, i: int) -> bool:
     return True
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def project_reads(h: PartHistory, m: Members, words: Words) -> int:
     """Note each read as one `contains` of each value; returns a read that no set can have, or -1."""
     for i in range(len(h.call)):
@@ -115,7 +115,7 @@ def project_reads(h: PartHistory, m: Members, words: Words) -> int:
     return -1
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def bound_member(h: PartHistory, m: Members, value: int) -> bool:
     """Set the bounds of a value; False if its operations contradict each other.
 
@@ -141,13 +141,13 @@ def bound_member(h: PartHistory, m: Members, value: int) -> bool:
     return True
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def is_missed(h: PartHistory, m: Members, value: int, i: int) -> bool:
     """Whether a value is certainly present during an operation that did not find it."""
     return bool(m.twice[value] < 0 <= m.until[value] < h.call[i] and h.end[i] < m.since[value])
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def find_contradiction(h: PartHistory, m: Members, words: Words, projected: bool) -> tuple[int, int]:
     """A value with operations that contradict each other, and one that missed it while present; -1 for none."""
     for value in range(h.values):
@@ -164,7 +164,7 @@ def find_contradiction(h: PartHistory, m: Members, words: Words, projected: bool
     return -1, -1
 
 
-@inner
+@compiled_inner
 def check_members(h: PartHistory, words: Words) -> tuple[int, Ints, Members]:
     """Check each value alone. Returns a verdict (-1: the reads of all are left to check), a witness, and the bounds."""
     m = new_members(h.values)
@@ -185,7 +185,7 @@ def check_members(h: PartHistory, words: Words) -> tuple[int, Ints, Members]:
     return ILLEGAL, np.array(own, np.int32), m
 
 
-@inner
+@compiled_inner
 def sort_reads(h: PartHistory, words: Words) -> tuple[Ints, int]:
     """The completed reads by the number of their elements, then by their calls; and one that no set can have, or -1."""
     count, operations = 0, len(h.call)
@@ -201,7 +201,7 @@ def sort_reads(h: PartHistory, words: Words) -> tuple[Ints, int]:
     return (np.sort(keys[:count]) % operations).astype(np.int32), -1
 
 
-@inner
+@compiled_inner
 def check_times(h: PartHistory, reads: Ints, lower: Ints, upper: Ints) -> tuple[int, Ints]:
     """Check that the reads have moments in this order, each after the call of `lower` and before the end of `upper`."""
     count = len(reads)
@@ -219,7 +219,7 @@ def check_times(h: PartHistory, reads: Ints, lower: Ints, upper: Ints) -> tuple[
     return LINEARIZABLE, no_witness()
 
 
-@inner
+@compiled_inner
 def check_reads(h: PartHistory, m: Members, words: Words) -> tuple[int, Ints]:
     """Check reads of all elements of a set that only grows: they come in the order of their sizes.
 

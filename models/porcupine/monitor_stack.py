@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, inner
+from ..compiled import Ints, compiled_inner
 from .monitor_buffers import Values, covering
 from .part_history import ILLEGAL, LINEARIZABLE, no_witness
 
 
-@inner
+@compiled_inner
 def add_cover(least: Ints, added: Ints, low: int, high: int, by: int) -> None:
     """Add `by` to the cover of the times low..high-1, in a segment tree of sums with the least of each subtree."""
     size = len(least) // 2
@@ -32,7 +32,7 @@ def add_cover(least: Ints, added: Ints, low: int, high: int, by: int) -> None:
             node //= 2
 
 
-@inner
+@compiled_inner
 def is_covered(added: Ints, time: int) -> bool:
     """Whether a time is covered."""
     node, total = time + len(added) // 2, 0
@@ -42,7 +42,7 @@ def is_covered(added: Ints, time: int) -> bool:
     return total > 0
 
 
-@inner
+@compiled_inner
 def next_uncovered(least: Ints, added: Ints, time: int) -> int:
     """The first uncovered time at or after this one; there must be one."""
     size = len(least) // 2
@@ -65,7 +65,7 @@ def next_uncovered(least: Ints, added: Ints, time: int) -> int:
     return node - size
 
 
-@inner
+@compiled_inner
 def set_latest(latest: Ints, end: Ints, place: int, k: int) -> None:
     """Set the value (or -1) at an index of a segment tree of the values that are taken last."""
     node = place + len(latest) // 2
@@ -77,7 +77,7 @@ def set_latest(latest: Ints, end: Ints, place: int, k: int) -> None:
         node //= 2
 
 
-@inner
+@compiled_inner
 def find_latest(latest: Ints, end: Ints, low: int, high: int) -> int:
     """The value at the indices low..high-1 that is taken last, or -1."""
     size = len(latest) // 2
@@ -96,7 +96,7 @@ def find_latest(latest: Ints, end: Ints, low: int, high: int) -> int:
     return int(best)
 
 
-@inner
+@compiled_inner
 def check_stack(v: Values, never: int) -> tuple[int, Ints]:
     """Last in, first out: repeatedly remove the bottom value of each interval in which the stack cannot be empty.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, compiled, inner
+from ..compiled import Ints, compiled, compiled_inner
 from .history import History
 from .machine import CAS, CONTENTS, LOCK, LOG, PASS, QUEUE, READ, REGISTER, SET, STACK, WRITE, Machine
 from .monitor_appends import check_appends
@@ -26,7 +26,7 @@ from .monitor_stack import check_stack
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier, later, no_witness, select_part
 
 
-@inner
+@compiled_inner
 def check_register(h: PartHistory) -> tuple[int, Ints]:
     """Compare zones: the zone of a write and its reads lies between their first end and their last call.
 
@@ -73,7 +73,7 @@ def check_register(h: PartHistory) -> tuple[int, Ints]:
     return LINEARIZABLE, nothing
 
 
-@inner
+@compiled_inner
 def check_lock(h: PartHistory) -> tuple[int, Ints]:
     """Between the end of an acquire and the call of its release, nobody else holds the lock.
 
@@ -114,7 +114,7 @@ def check_lock(h: PartHistory) -> tuple[int, Ints]:
     return LINEARIZABLE, nothing
 
 
-@inner
+@compiled_inner
 def check_buffer(kind: int, h: PartHistory) -> tuple[int, Ints]:
     """Check a queue, a stack or a priority queue."""
     verdict, witness, v = collect(h)
@@ -130,7 +130,7 @@ def check_buffer(kind: int, h: PartHistory) -> tuple[int, Ints]:
     return check_priority_queue(v, h.never)
 
 
-@inner
+@compiled_inner
 def monitor(kind: int, h: PartHistory, machine: Machine, local_of: Ints) -> tuple[int, Ints]:
     """The verdict on one part, and the witness of an illegal one."""
     if kind == REGISTER:

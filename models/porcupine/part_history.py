@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, inner, inner_in_place
+from ..compiled import Ints, compiled_inner, compiled_inner_without_refcounts
 from .machine import APPEND, CAS, DEQUEUE, DEQUEUE_ANY, POP_ANY, READ
 
 LINEARIZABLE, ILLEGAL, UNDECIDED = range(3)
@@ -27,32 +27,32 @@ class PartHistory(NamedTuple):
     initial: int  # the number of the initial value, -1 if no operation has it
 
 
-@inner
+@compiled_inner
 def no_witness() -> Ints:
     """An empty witness, of a history that is not illegal."""
     return np.empty(0, np.int32)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def later(times: Ints, i: int, j: int) -> int:
     """Whichever of two operations (-1: none) has the later time."""
     return j if i < 0 or (j >= 0 and times[j] > times[i]) else i
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def earlier(times: Ints, i: int, j: int) -> int:
     """Whichever of two operations (-1: none) has the earlier time."""
     return j if i < 0 or (j >= 0 and times[j] < times[i]) else i
 
 
-@inner
+@compiled_inner
 def has_value(instruction: int) -> bool:
     """Whether the first argument of an instruction is a value."""
     takes = instruction >= DEQUEUE and instruction != DEQUEUE_ANY and instruction != POP_ANY
     return bool(READ <= instruction <= APPEND or takes)
 
 
-@inner
+@compiled_inner
 def select_part(
     events: Ints, action_of: Ints, code: Ints, initial: int, local_of: Ints, number_of: Ints
 ) -> PartHistory:

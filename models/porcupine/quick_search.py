@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from .history import History
-from .steps import FURTHEST, MAX_STATES, Budget, Found, Steps
+from .steps import MAX_PATHS, MAX_STATES, Budget, SearchResult, Steps
 
 # The search gives up after so many configurations, and two more for each step that it computed: where most steps are
 # known already, the compiled search is faster.
@@ -150,15 +150,15 @@ class QuickSearch:
         held = self.steps.nbytes + 300 * (len(memo) + len(alternatives))
         return held > self.budget.memory or self.budget.is_late()
 
-    def found(self, verdict: Literal["ok", "illegal", None]) -> Found:
+    def result(self, verdict: Literal["ok", "illegal", None]) -> SearchResult:
         """The result after `run` returned this verdict."""
         visited = self.forgotten + len(self.memo)
         paths = sorted(map(self._unrolled, self.paths.values()), key=len, reverse=True)
         if verdict == "ok":
-            return Found(verdict, self.n, paths[:1], [], visited)
+            return SearchResult(verdict, self.n, paths[:1], [], visited)
         states = {key[3] for key in self.memo if key[0] == self.dead_end} | set(self.paths)
         names = [self.steps.states[state] for state in sorted(states)[:MAX_STATES]]
-        return Found(verdict, self.dead_end, paths[:FURTHEST], names, visited)
+        return SearchResult(verdict, self.dead_end, paths[:MAX_PATHS], names, visited)
 
     def _unrolled(self, path: Path) -> list[int]:
         """The operations of a path in order, as indices into the history."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..compiled import inner_in_place
+from ..compiled import compiled_inner_without_refcounts
 from .machine import APPEND, CAS, IS, WRITE, begins
 from .search_state import FUEL, REQUESTS, STATE, Search, step_of
 from .trie import NOT_KNOWN
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def request_step(s: Search, state: int, action: int) -> None:
     """Request a step from the caller. If the requests are full, a later expansion requests it again."""
     count = s.registers[REQUESTS]
@@ -18,7 +18,7 @@ def request_step(s: Search, state: int, action: int) -> None:
         s.registers[REQUESTS] = count + 1
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def find_candidates(s: Search, row: int) -> int:
     """Collect the candidates; of equal actions only the first to end.
 
@@ -53,7 +53,7 @@ def find_candidates(s: Search, row: int) -> int:
     return -1 if s.registers[REQUESTS] > 0 else candidates
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def target_of(s: Search, candidates: int) -> int:
     """The action of the first candidate to end that reads a whole content; -1 if there is none."""
     first = -1
@@ -63,7 +63,7 @@ def target_of(s: Search, candidates: int) -> int:
     return s.action[first] if first >= 0 else -1
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def urgency(s: Search, node: int, stepped: int, front: int, front_fits: bool, target: int) -> int:
     """The amount by which an operation is tried before its end. It changes the order of the search, not its verdict.
 

@@ -35,7 +35,7 @@ caller (compiled_search.py) adds what is missing, and `search` resumes where it 
 
 from __future__ import annotations
 
-from ..compiled import compiled_in_place, inner_in_place
+from ..compiled import compiled_inner_without_refcounts, compiled_without_refcounts
 from .machine import IMPOSSIBLE
 from .search_candidates import find_candidates, request_step, target_of, urgency
 from .search_path import go_to
@@ -72,7 +72,7 @@ MAX_JUMP = 256  # fronts
 PENDING_DELAY = 24  # fronts; on histories of a million operations any value from 8 to 100 is about as fast
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def set_linearized(s: Search, row: int, taken: int) -> None:
     """Add an operation to the linearized ones of a row; those that have no gap before them advance the front."""
     configs, n = s.configs, len(s.action)
@@ -90,7 +90,7 @@ def set_linearized(s: Search, row: int, taken: int) -> None:
     configs[row, FRONT] = front
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def push(s: Search, parent: int, taken: int, state: int) -> None:
     """Stack the configuration after an operation (0..n-1) or a member of a pending class (-1 - class), if it is new."""
     row = s.registers[COUNT]
@@ -112,7 +112,7 @@ def push(s: Search, parent: int, taken: int, state: int) -> None:
         keep_best(s, row)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def keep_best(s: Search, row: int) -> None:
     """Note the configuration if it is the furthest, and of these the one with the most operations."""
     best = s.registers[BEST]
@@ -123,7 +123,7 @@ def keep_best(s: Search, row: int) -> None:
         s.registers[BEST] = row
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def state_without(s: Search, row: int) -> int:
     """The state before the pending operation that led to a row; IMPOSSIBLE if none did."""
     if row == 0 or s.configs[row, TAKEN] >= 0:
@@ -132,7 +132,7 @@ def state_without(s: Search, row: int) -> int:
     return state
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def defer(s: Search, row: int) -> None:
     """Let a configuration wait before its pending operations are tried."""
     front = s.configs[row, FRONT]
@@ -141,7 +141,7 @@ def defer(s: Search, row: int) -> None:
     s.registers[FURTHEST_WAITING] = max(s.registers[FURTHEST_WAITING], front)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def sort_candidates(s: Search, candidates: int, front: int) -> None:
     """Sort the candidates for the stack: the one to try first comes last."""
     target, front_fits = target_of(s, candidates), False
@@ -158,13 +158,13 @@ def sort_candidates(s: Search, candidates: int, front: int) -> None:
         s.candidates[place], s.candidate_states[place], s.candidate_orders[place] = node, stepped, order
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def may_use_pending(s: Search, row: int) -> bool:
     """Whether a pending operation was called by the end of the front."""
     return bool(len(s.used) > 0 and s.member_rank[s.class_start[0]] < s.end_rank[s.configs[row, FRONT]])
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def keep_possible(s: Search, row: int, candidates: int) -> int:
     """Keep the candidates that fit the state and need the pending operation before them, if any; their number."""
     without, possible = state_without(s, row), 0
@@ -176,7 +176,7 @@ def keep_possible(s: Search, row: int, candidates: int) -> int:
     return possible
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def expand(s: Search, row: int) -> bool:
     """Stack the configurations after the present one; False if a step is not known.
 
@@ -204,7 +204,7 @@ def expand(s: Search, row: int) -> bool:
     return True
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def has_pending_steps(s: Search, row: int) -> bool:
     """Whether the steps of the pending operations that may be next are known; requests those that are not."""
     limit = s.end_rank[s.configs[row, FRONT]]
@@ -216,7 +216,7 @@ def has_pending_steps(s: Search, row: int) -> bool:
     return bool(s.registers[REQUESTS] == 0)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def mark_open_actions(s: Search, mark: int) -> None:
     """Set `candidate_of` for the actions of the completed operations that are not linearized."""
     n = len(s.action)
@@ -226,7 +226,7 @@ def mark_open_actions(s: Search, mark: int) -> None:
         node = s.after[node]
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def push_pending(s: Search, row: int) -> None:
     """Stack the configurations after pending operations, but for actions that an open completed operation has."""
     state, without = s.configs[row, STATE], state_without(s, row)
@@ -248,7 +248,7 @@ def push_pending(s: Search, row: int) -> None:
     mark_open_actions(s, -1)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def jump_back(s: Search) -> None:
     """Move an alternative further back to the top of the stack: a wrong choice was often made long before.
 
@@ -271,7 +271,7 @@ def jump_back(s: Search) -> None:
     registers[LAST_PROGRESS] = registers[COUNT]
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def find_waiting(s: Search, front: int) -> bool:
     """Set FURTHEST_WAITING to the last front up to `front` at which a configuration waits; False if none waits."""
     while front >= 0 and s.waiting_head[front] < 0:
@@ -280,7 +280,7 @@ def find_waiting(s: Search, front: int) -> bool:
     return bool(front >= 0)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def is_stalled(s: Search) -> bool:
     """Whether to jump back: by ends, where states are values, after many configurations without progress."""
     has_values = len(s.machine.code) > 0 and s.machine.trie.made[0] == 1
@@ -288,7 +288,7 @@ def is_stalled(s: Search) -> bool:
     return bool(stalled and has_values and s.registers[BY_CALLS] == 0)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def expand_top(s: Search, row: int) -> bool:
     """Replace the top of the stack, the present configuration, by its successors; False if a step is not known."""
     s.registers[STACKED] -= 1
@@ -298,7 +298,7 @@ def expand_top(s: Search, row: int) -> bool:
     return False
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def expand_waiting(s: Search, row: int) -> bool:
     """Let the present configuration, which waited, use its pending operations; False if a step is not known."""
     s.waiting_head[s.configs[row, FRONT]] = s.waiting_next[row]
@@ -309,7 +309,7 @@ def expand_waiting(s: Search, row: int) -> bool:
     return False
 
 
-@compiled_in_place
+@compiled_without_refcounts
 def search(s: Search) -> int:
     """Search from where it stopped until a verdict (FOUND, EXHAUSTED) or a need: MISSING steps, FULL arrays, no fuel.
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from ..compiled import inner_in_place
+from ..compiled import compiled_inner_without_refcounts
 from .search_state import CURRENT_DEPTH, DEPTH, PARENT, TAKEN, USED_PENDING, Search
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def unlink(s: Search, node: int) -> None:
     """Take a node out of the linked list; it keeps its neighbours for `relink`."""
     s.after[s.before[node]] = s.after[node]
     s.before[s.after[node]] = s.before[node]
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def relink(s: Search, node: int) -> None:
     """Put the node that was unlinked last back."""
     s.after[s.before[node]] = node
     s.before[s.after[node]] = node
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def linearize(s: Search, taken: int) -> None:
     """Append an operation, or a member of a pending class, to the present path."""
     if taken < 0:
@@ -31,7 +31,7 @@ def linearize(s: Search, taken: int) -> None:
         unlink(s, len(s.action) + taken)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def undo(s: Search, taken: int) -> None:
     """Remove what was linearized last from the present path."""
     if taken < 0:
@@ -42,7 +42,7 @@ def undo(s: Search, taken: int) -> None:
         relink(s, taken)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def go_to(s: Search, row: int) -> None:
     """Make a configuration the present one: undo back to the common ancestor, then linearize down to the row."""
     configs, path = s.configs, s.path

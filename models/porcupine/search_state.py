@@ -6,7 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, Longs, compiled, compiled_in_place, inner, inner_in_place
+from ..compiled import (
+    Ints,
+    Longs,
+    compiled,
+    compiled_inner,
+    compiled_inner_without_refcounts,
+    compiled_without_refcounts,
+)
 from .layout import Layout
 from .machine import Machine, step, with_trie
 from .trie import NOT_KNOWN, Trie, copy_into, grown, new_trie, place_of
@@ -112,7 +119,7 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, c
     return search
 
 
-@inner
+@compiled_inner
 def longer(array: Ints, length: int) -> Ints:
     """A copy of an array, lengthened."""
     copy = np.empty(length, np.int32)
@@ -120,19 +127,19 @@ def longer(array: Ints, length: int) -> Ints:
     return copy
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def lacks_configs(s: Search) -> bool:
     """Whether there may be no room for the configurations of one expansion."""
     return bool(s.registers[COUNT] + s.registers[EXPANSION_ROOM] > len(s.configs))
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def lacks_states(s: Search) -> bool:
     """Whether there is no room for another state of compiled steps."""
     return bool(len(s.machine.code) > 0 and s.machine.trie.made[0] == len(s.machine.trie.nodes))
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def full_rows(s: Search) -> int:
     """The number of rows of what is full in a FULL search."""
     if lacks_configs(s):
@@ -156,7 +163,7 @@ def enlarged(s: Search) -> Search:
     return Search(*s[:AT_BAGS], grown(s.bags), *s[AT_REQUESTS:])  # type: ignore[call-arg, arg-type]
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def step_of(s: Search, state: int, action: int) -> int:
     """The state after the action, IMPOSSIBLE, or NOT_KNOWN."""
     if len(s.machine.code) > 0:
@@ -166,7 +173,7 @@ def step_of(s: Search, state: int, action: int) -> int:
     return s.step_values[place] if s.step_keys[place] == key else NOT_KNOWN
 
 
-@compiled_in_place
+@compiled_without_refcounts
 def add_steps(s: Search, steps: Longs) -> None:
     """Add rows of (state, action, state after) to the step table, which must have room."""
     for i in range(len(steps)):
@@ -177,7 +184,7 @@ def add_steps(s: Search, steps: Longs) -> None:
     s.registers[STEPS] += len(steps)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def hash_of(configs: Ints, row: int, size: int) -> int:
     """The index in a memo of this size (a power of two) at which probing for a configuration starts."""
     mixed = 0
@@ -187,7 +194,7 @@ def hash_of(configs: Ints, row: int, size: int) -> int:
     return mixed & (size - 1)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def add_to_memo(configs: Ints, count: int, memo: Ints) -> None:
     """Add the first `count` configurations, all different, to an empty memo."""
     for row in range(count):
@@ -197,7 +204,7 @@ def add_to_memo(configs: Ints, count: int, memo: Ints) -> None:
         memo[place] = row + 1
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def place_in_memo(s: Search, row: int) -> int:
     """The index in the memo of an equal configuration, or the empty one where it would go."""
     place = hash_of(s.configs, row, len(s.memo))
@@ -212,7 +219,7 @@ def place_in_memo(s: Search, row: int) -> int:
     return place
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def remember(s: Search, row: int) -> bool:
     """Add the configuration of a row to the memo; False if an equal one is known."""
     place = place_in_memo(s, row)
@@ -222,7 +229,7 @@ def remember(s: Search, row: int) -> bool:
     return True
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def is_dominated(s: Search, row: int) -> bool:
     """Whether the configuration used pending operations, and the same one without any is known."""
     bag = s.configs[row, BAG]

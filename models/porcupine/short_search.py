@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, compiled, inner_in_place
+from ..compiled import Ints, compiled, compiled_inner_without_refcounts
 from .history import History
 from .layout import lay_out, trace
 from .machine import Machine, step, with_room
@@ -15,7 +15,7 @@ from .trie import NOT_KNOWN, copy_into
 MAX_ROOM = 1 << 18  # rows of an array of a short search
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def place_by_ends(events: Ints, action_of: Ints, machine: Machine, initial: int, order: Ints) -> int:
     """Linearize the completed operations in the order of their ends, without the pending ones.
 

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from .history import Ints
 
 IMPOSSIBLE = -1  # instead of a state: the action cannot have this result here
-FURTHEST = 8  # partial linearizations that are reported at most
+MAX_PATHS = 8  # partial linearizations that are reported at most
 MAX_STATES = 100  # states that are reported at most: contents may be long, and a search that is cut off has many
 # About what CPython takes for an entry of the table, and for a state in addition to the state itself.
 STEP_BYTES, STATE_BYTES = 100, 150
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """The result of a search: its verdict (None: it gave up), and how far it came.
 
     Operations are indices into the whole history.

@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, Longs, compiled, compiled_in_place, inner, inner_in_place
+from ..compiled import (
+    Ints,
+    Longs,
+    compiled,
+    compiled_inner,
+    compiled_inner_without_refcounts,
+    compiled_without_refcounts,
+)
 
 NOT_KNOWN = -2  # instead of a node: there is no room for it
 
@@ -28,14 +35,14 @@ class Trie(NamedTuple):
     scratch: Ints  # room for the labels of a node
 
 
-@compiled_in_place
+@compiled_without_refcounts
 def copy_into(target: Ints, source: Ints) -> None:
     """Copy an array to the start of another. An assignment to a slice would compile the sentence of its error, too."""
     for i in range(len(source)):
         target[i] = source[i]
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def place_of(keys: Longs, key: int) -> int:
     """The index of a key in a hash table with open addressing, or the empty one where it would go."""
     size = len(keys) - 1
@@ -46,7 +53,7 @@ def place_of(keys: Longs, key: int) -> int:
     return place
 
 
-@compiled_in_place
+@compiled_without_refcounts
 def rehash(keys: Longs, values: Ints, new_keys: Longs, new_values: Ints) -> None:
     """Copy a hash table into a larger, empty one."""
     for i in range(len(keys)):
@@ -72,7 +79,7 @@ def new_trie(room: int) -> Trie:
     return Trie(nodes, keys, values, np.ones(1, np.int32), np.empty(room, np.int32))
 
 
-@inner
+@compiled_inner
 def grown(t: Trie) -> Trie:
     """The trie with room for twice as many nodes."""
     larger = new_trie(2 * len(t.nodes))
@@ -82,7 +89,7 @@ def grown(t: Trie) -> Trie:
     return larger
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def child(t: Trie, node: int, label: int, size: int) -> int:
     """The node with one more label, of `size` units; NOT_KNOWN if there is no room for it."""
     key = ((node << 32) | label) + 1
@@ -107,7 +114,7 @@ def child(t: Trie, node: int, label: int, size: int) -> int:
     return new
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def ancestor(t: Trie, node: int, depth: int) -> int:
     """The ancestor of a node at this depth."""
     while t.nodes[node, DEPTH] > depth:
@@ -116,7 +123,7 @@ def ancestor(t: Trie, node: int, depth: int) -> int:
     return node
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def without_first(t: Trie, node: int) -> int:
     """The node without the first label; the labels have one unit each."""
     base, steps = node, 0
@@ -137,7 +144,7 @@ def without_first(t: Trie, node: int) -> int:
     return int(link)
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def last_up_to(t: Trie, node: int, label: int) -> int:
     """The deepest ancestor whose last label is at most this one; the labels ascend."""
     while node != 0 and t.nodes[node, LABEL] > label:
@@ -145,7 +152,7 @@ def last_up_to(t: Trie, node: int, label: int) -> int:
     return node
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def with_rest(t: Trie, made: int, base: int, node: int) -> int:
     """The node `made` with the labels that `node` has after its ancestor `base`."""
     rest = t.scratch[: t.nodes[node, DEPTH] - t.nodes[base, DEPTH]]
@@ -159,7 +166,7 @@ def with_rest(t: Trie, made: int, base: int, node: int) -> int:
     return made
 
 
-@inner_in_place
+@compiled_inner_without_refcounts
 def inserted(t: Trie, node: int, label: int) -> int:
     """The node of ascending labels with one more, which may repeat a label: a multiset with one more element."""
     base = last_up_to(t, node, label)
