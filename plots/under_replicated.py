@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import duration, plural
 from . import style
@@ -27,9 +27,17 @@ COLOURS = {OFFLINE: style.RED, BELOW: style.ORANGE, UNDER: "#f0e442"}  # the wor
 Record = dict[str, Any]
 
 
+class Spell(NamedTuple):
+    """A time (ns) in which a partition had one state."""
+
+    since: int
+    until: int
+    state: str  # of COLOURS; empty: whole
+
+
 def subjects(figures: Record) -> list[Record]:
     """One figure for all partitions, if one was not whole during the run."""
-    return [{}] if any(state for spells in _all_spells(figures).values() for _, _, state in spells) else []
+    return [{}] if any(spell.state for spells in _all_spells(figures).values() for spell in spells) else []
 
 
 def draw(figures: Record) -> Figure:
@@ -40,7 +48,7 @@ def draw(figures: Record) -> Figure:
             return style.empty_sheet(LABEL, "No brokers' files with the ISR during the run were collected.")
         bands = bands_of(figures, *figures["span"])
         figure, (axis,) = sheet_below(_title(spells), bands, [1.8], 3.0)
-        edges = sorted({time for own in spells.values() for since, until, _ in own for time in (since, until)})
+        edges = sorted({time for own in spells.values() for spell in own for time in (spell.since, spell.until)})
         base = [0] * (len(edges) - 1)
         for state, colour in COLOURS.items():
             # The state of a partition is constant between two edges.
@@ -64,38 +72,38 @@ def draw(figures: Record) -> Figure:
     return figure
 
 
-def _all_spells(figures: Record) -> dict[str, list[tuple[int, int, str]]]:
-    """By partition: the times (ns) of each state within the run; an empty state is whole."""
+def _all_spells(figures: Record) -> dict[str, list[Spell]]:
+    """By partition: its states within the run."""
     evidence = {part["name"]: part["replicas"] for part in figures["partitions"] if part.get("replicas")}
     found = {name: _spells(one, *figures["span"]) for name, one in evidence.items() if one["isr"]}
     return {name: spells for name, spells in found.items() if spells}
 
 
-def _spells(evidence: Record, low: int, high: int) -> list[tuple[int, int, str]]:
+def _spells(evidence: Record, low: int, high: int) -> list[Spell]:
     led = leaders_between(evidence, low, high)
     first = max(evidence["isr"][0][0], low)
     moments = {first, high, *(time for time, _ in evidence["isr"]), *(time for one in led for time in one[2:])}
     # Old results have no number of replicas; then the largest ISR shows it.
     replicas = evidence.get("factor") or max(len(isr) for _, isr in evidence["isr"])
-    spells: list[tuple[int, int, str]] = []
+    spells: list[Spell] = []
     for since, until in pairwise(sorted(time for time in moments if first <= time <= high)):
         in_sync = len([isr for time, isr in evidence["isr"] if time <= since][-1])
         is_led = any(one.since <= since < one.until for one in led)
         is_below = in_sync < (evidence.get("min_isr") or 0)
         state = OFFLINE if led and not is_led else BELOW if is_below else UNDER if in_sync < replicas else ""
-        spells.append((since, until, state))
+        spells.append(Spell(since, until, state))
     return spells
 
 
-def _state_at(spells: list[tuple[int, int, str]], time: int) -> str | None:
+def _state_at(spells: list[Spell], time: int) -> str | None:
     """The state at a time; None: not known, as no ISR is recorded yet."""
-    return next((state for since, until, state in spells if since <= time < until), None)
+    return next((spell.state for spell in spells if spell.since <= time < spell.until), None)
 
 
-def _title(spells: dict[str, list[tuple[int, int, str]]]) -> str:
+def _title(spells: dict[str, list[Spell]]) -> str:
     parts: list[str] = []
     for what, states in (("under-replicated", set(COLOURS)), (BELOW, {BELOW}), (OFFLINE, {OFFLINE})):
-        times = [sum(until - since for since, until, state in own if state in states) for own in spells.values()]
+        times = [sum(spell.until - spell.since for spell in own if spell.state in states) for own in spells.values()]
         if count := sum(map(bool, times)):
             total = "" if parts else f" of {plural(len(spells), 'partition')}"
             verb = "had" if what == OFFLINE else "was" if count == 1 else "were"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from sys import intern
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...models.operations import UNKNOWN
 from ..errors import InputError
@@ -64,22 +64,34 @@ def _event(line: int, event: Any, source: str) -> OperationLine:
     return OperationLine(line, process, kind, f, value, event.get(_KEY), result)
 
 
-def counted_pairs(lines: list[OperationLine]) -> tuple[bool, int]:
-    """Whether all values of invocations may be pairs of a key and a register's value; and the number of reads."""
+class PairCounts(NamedTuple):
+    """What the invocations of a history, or of a part of it, show about pairs of a key and a register's value."""
+
+    may_be_pairs: bool  # all values may be pairs
+    reads: int  # with a pair
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether the values of the whole history have keys, as with Jepsen's `independent`."""
+        return self.may_be_pairs and self.reads > 0
+
+
+def counted_pairs(lines: list[OperationLine]) -> PairCounts:
+    """The counts of a history, or of a part of it."""
     reads = 0
     for line in lines:
         if line.process is None or line.type != "invoke":
             continue
         pair = isinstance(line.value, tuple) and len(line.value) == 2
         if line.key is not None or not pair or line.f not in ("read", "write", "cas"):
-            return False, reads
+            return PairCounts(False, reads)
         if line.f == "cas" and not (isinstance(line.value[1], tuple) and len(line.value[1]) == 2):
-            return False, reads
+            return PairCounts(False, reads)
         if line.f == "read":
             if line.value[1] is not None:
-                return False, reads
+                return PairCounts(False, reads)
             reads += 1
-    return True, reads
+    return PairCounts(True, reads)
 
 
 def _split_key(line: OperationLine, source: str) -> OperationLine:
@@ -113,15 +125,10 @@ def events(text: str, source: str) -> list[OperationLine]:
     return [_event(line, event, source) for line, event in _forms(text, source)]
 
 
-def is_independent(all_pairs: bool, reads: int) -> bool:
-    """Whether the values of a history with these `counted_pairs` have keys, as with Jepsen's `independent`."""
-    return all_pairs and reads > 0
-
-
-def without_pairs(lines: list[OperationLine], source: str, independent: bool) -> Iterator[OperationLine]:
+def without_pairs(lines: list[OperationLine], source: str, is_independent: bool) -> Iterator[OperationLine]:
     """The events with the keys of their values' pairs, if these have keys. Raises InputError for other values."""
     for line in lines:
-        if independent:
+        if is_independent:
             line = _split_key(line, source)
         elif line.f == "get" and line.type == "invoke":  # its argument is an empty string in some histories
             line = line._replace(value=None)
@@ -131,4 +138,4 @@ def without_pairs(lines: list[OperationLine], source: str, independent: bool) ->
 def read(text: str, source: str) -> Iterator[OperationLine]:
     """The events of a history. Raises InputError for a malformed form."""
     lines = events(text, source)
-    return without_pairs(lines, source, is_independent(*counted_pairs(lines)))
+    return without_pairs(lines, source, counted_pairs(lines).is_independent)

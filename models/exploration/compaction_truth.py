@@ -59,8 +59,8 @@ def newest_value_stays(cluster: Cluster) -> list[Breach]:
             if batch.producer == MARKER or (log is not None and log.transactions.is_aborted(batch)):
                 continue
             for index in range(batch.count):
-                is_gone = batch.removed >> index & 1 and not cleaner.keys.is_tombstone(batch, index)
-                newest[cleaner.keys.key(batch, index)] = (batch.base + index, bool(is_gone))
+                is_gone = batch.is_removed(batch.base + index) and not cleaner.keys.is_tombstone(batch, index)
+                newest[cleaner.keys.key(batch, index)] = (batch.base + index, is_gone)
         for key, (offset, is_gone) in sorted(newest.items()):
             if is_gone:
                 text = f"{key} has no value: compaction removed offset {offset}, and the newer record is gone"

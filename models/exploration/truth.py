@@ -151,14 +151,21 @@ def _was_polled(polled: Ranges, ack: Ack) -> bool:
     return place + 1 < len(polled) and polled[place + 1][0] < ack.values_end
 
 
-def offset_regressions(acks: Iterable[Ack]) -> list[tuple[Ack, Ack]]:
-    """A batch and the one before it, where a producer's acknowledged offsets go back, in the order in which it sent."""
-    found: dict[int, list[tuple[Ack, Ack]]] = {}
+class Regression(NamedTuple):
+    """A batch with a smaller offset than the one that its producer sent before it."""
+
+    ack: Ack
+    before: Ack
+
+
+def offset_regressions(acks: Iterable[Ack]) -> list[Regression]:
+    """Where a producer's acknowledged offsets go back, in the order in which it sent."""
+    found: dict[int, list[Regression]] = {}
     last: dict[int, Ack] = {}
     for ack in acks if _is_in_order(acks) else sorted(acks, key=attrgetter("producer", "first")):
         before = last.get(ack.producer)
         if ack.acks != 0 and before is not None and ack.base < before.end - 1:
-            found.setdefault(ack.producer, []).append((ack, before))
+            found.setdefault(ack.producer, []).append(Regression(ack, before))
         if ack.acks != 0:
             last[ack.producer] = ack
     return [back for producer in sorted(found) for back in found[producer]]
@@ -190,9 +197,9 @@ def find_repeats(log: ReplicaLog, partition: int) -> Repeats:
             ranges.ends[-1] = end
             continue
         overlaps = [
-            one
-            for one in range(max(0, place - 1), min(place + 1, len(ranges.firsts)))
-            if ranges.firsts[one] < end and ranges.ends[one] > batch.first
+            index
+            for index in range(max(0, place - 1), min(place + 1, len(ranges.firsts)))
+            if ranges.firsts[index] < end and ranges.ends[index] > batch.first
         ]
         if overlaps:
             earlier = overlaps[0]
@@ -245,7 +252,7 @@ def conflicting_offsets(one: ReplicaLog, other: ReplicaLog) -> OffsetRanges:
             and left.first - left.base == right.first - right.base
             and left.epoch == right.epoch
         )
-        is_present = not (left.removed >> offset - left.base & 1 or right.removed >> offset - right.base & 1)
+        is_present = not (left.is_removed(offset) or right.is_removed(offset))
         if not same and is_present:
             if found and found[-1][1] == offset - 1:
                 found[-1] = (found[-1][0], end - 1)

@@ -38,6 +38,7 @@ from ....histories.operation_history import (
 )
 from ....histories.readers import READERS, operations_edn
 from ....histories.readers.operation_lines import OperationLine
+from ....histories.readers.operations_edn import PairCounts
 from ....histories.settings import Settings
 from ....models.operations import Action, ModelError, by_key
 from ....models.porcupine import Result
@@ -85,9 +86,9 @@ def judge_file(
             history = _SplitHistory(session, run, path, request, _has_keys_in_values(run, head), stored)
             if history.may_be_cut():
                 run, _ = _open(session, path, format_name, UNSPLIT)
-                history = _SplitHistory(session, run, path, request, history.keyed, stored)
-            if history.keyed != history.is_keyed():
-                history = _SplitHistory(session, run, path, request, not history.keyed, stored)
+                history = _SplitHistory(session, run, path, request, history.splits_pairs, stored)
+            if history.splits_pairs != history.has_pairs():
+                history = _SplitHistory(session, run, path, request, not history.splits_pairs, stored)
             history.join_boundary_events()
             return history.judge()
 
@@ -113,17 +114,23 @@ def _has_keys_in_values(run: Run, head: bytes) -> bool:
         lines = operations_edn.events(decode(head[: head.rfind(b"\n") + 1], ""), "")
     except InputError:
         return False
-    return operations_edn.is_independent(*operations_edn.counted_pairs(lines))
+    return operations_edn.counted_pairs(lines).is_independent
 
 
 class _SplitHistory:
-    """A history that tasks have read, with their reports. `keyed`: whether values of EDN were read as pairs."""
+    """A history that tasks have read, with their reports. `splits_pairs`: they split EDN values into key and value."""
 
     def __init__(
-        self, session: SparkSession, run: Run, source: str, request: Request, keyed: bool, stored: list[DataFrame]
+        self,
+        session: SparkSession,
+        run: Run,
+        source: str,
+        request: Request,
+        splits_pairs: bool,
+        stored: list[DataFrame],
     ) -> None:
         self.session, self.run, self.source, self.request = session, run, source, request
-        self.keyed, self.stored = keyed, stored
+        self.splits_pairs, self.stored = splits_pairs, stored
         self.buckets = max(shuffle_tasks(session), -(-expanded_bytes(run) // BUCKET_BYTES))
         self.rows = store(self._read(None), stored)
         self.reports = sorted(_collect(self.rows, "report"), key=itemgetter("split"))
@@ -140,7 +147,7 @@ class _SplitHistory:
 
     def _read(self, offsets: Offsets | None) -> DataFrame:
         is_edn = self.run.splits[0].reader == EDN  # its forms may have several lines
-        reading = partial(_read, self.source, self.request.model, self.keyed, self.buckets, offsets)
+        reading = partial(_read, self.source, self.request.model, self.splits_pairs, self.buckets, offsets)
         return read_splits(self.session, self.run, reading, UNSPLIT if is_edn else BLOCK_BYTES)
 
     def may_be_cut(self) -> bool:
@@ -148,10 +155,10 @@ class _SplitHistory:
         is_edn, steps = self.run.splits[0].reader == EDN, [error["step"] for error in self.errors]
         return is_edn and len(self.run.splits) > 1 and "read" in steps
 
-    def is_keyed(self) -> bool:
+    def has_pairs(self) -> bool:
         """Whether the values of EDN are pairs with a key, in the whole history."""
-        pairs = [report["pairs"] for report in self.reports]
-        return operations_edn.is_independent(all(each for each, _ in pairs), sum(reads for _, reads in pairs))
+        counts = [PairCounts(*report["pairs"]) for report in self.reports]
+        return PairCounts(all(one.may_be_pairs for one in counts), sum(one.reads for one in counts)).is_independent
 
     def join_boundary_events(self) -> None:
         """Join invocations and completions of different splits. Raises InputError for the first line that is wrong."""
@@ -257,7 +264,7 @@ class _Sorter:
 def _read(
     source: str,
     model_name: str | None,
-    keyed: bool,
+    splits_pairs: bool,
     buckets: int,
     offsets: Offsets | None,
     split: Split,
@@ -268,7 +275,7 @@ def _read(
     skipped = offsets.lines.get(number, 0) if offsets else 0
     pairing, sorter = Pairing(source, is_first=number == 0), _Sorter(model_name, buckets)
     order = lines = 0
-    pairs, error = (True, 0), None
+    pairs, error = PairCounts(True, 0), None
     for block in blocks:
         before, step = skipped + block.first_line, "decompress"
         lines += block.lines
@@ -283,7 +290,7 @@ def _read(
             if split.reader == EDN:
                 forms = operations_edn.events(text, source)
                 pairs = operations_edn.counted_pairs(forms)
-                events = operations_edn.without_pairs(forms, source, keyed)
+                events = operations_edn.without_pairs(forms, source, splits_pairs)
             else:
                 events = READERS[split.reader].read(text, source)
             for event in events:
@@ -302,7 +309,7 @@ def _read(
     if pairing.notes:
         yield "notes", -1, pack([number, [(note.time, note.text) for note in pairing.notes]])
     first = [(pairing.first.line, pairing.first.time is not None)] if pairing.first else []
-    yield sorter.report(split=number, events=order, lines=lines, first=first, pairs=pairs, error=error)
+    yield sorter.report(split=number, events=order, lines=lines, first=first, pairs=[*pairs], error=error)
 
 
 def _join(

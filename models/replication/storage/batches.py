@@ -61,6 +61,10 @@ class Batch(ValueRange):
         removed = self.removed >> skipped & (1 << end - start) - 1 if self.removed else 0
         return replace(self, base=start, end=end, first=self.first + skipped, sequence=sequence, removed=removed)
 
+    def is_removed(self, offset: int) -> bool:
+        """Whether compaction removed the record at an offset of the batch."""
+        return bool(self.removed >> (offset - self.base) & 1)
+
     def remaining(self) -> list[int]:
         """The indexes of the records that compaction left, counted from the first record of the batch."""
         return [index for index in range(self.count) if not self.removed >> index & 1]
