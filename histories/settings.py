@@ -15,6 +15,7 @@ from .errors import InputError
 from .files import check_path, reason_of
 
 SEVEN_DAYS_MS = 604_800_000  # Kafka's default of retention.ms
+DAY_MS = 86_400_000
 ROLES = ("producer", "consumer", "producer+consumer", "final", "admin")
 EXPECTED = "the run's JSON object"
 UNDATED = "1970-01-01T00:00:00+00:00"
@@ -101,6 +102,11 @@ class Settings:
             return None
         setting = str(about.get("retention.ms", SEVEN_DAYS_MS))
         return None if setting == "-1" else int(setting) if re.fullmatch(r"[0-9]{1,18}", setting) else 0
+
+    def delete_retention_ms(self, topic: str) -> int:
+        """How long (ms) compaction keeps a tombstone; 0 if the setting is not a number."""
+        setting = str(self.topic(topic).get("delete.retention.ms", DAY_MS))
+        return int(setting) if re.fullmatch(r"[0-9]{1,12}", setting) else 0
 
     def limited_in_size(self, topic: str) -> bool:
         """Whether records of the topic may be deleted for the size of the log (retention.bytes)."""

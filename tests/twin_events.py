@@ -136,6 +136,18 @@ def remains(twin: Any, send: Send) -> bool:
     return not gone and not is_cut_off(twin, send)
 
 
+def is_outlived(twin: Any, tombstone: str) -> bool:
+    """Did the final reads return an earlier record of its key, and not the tombstone?"""
+    returned = {(read.offset, read.value) for read in twin.reads if twin.final and read.value in twin.final["values"]}
+    placed = [send for send in twin.sends if send.key and send.offset is not None and send.outcome != "fail"]
+    return any(
+        earlier.key == send.key and earlier.offset < send.offset and (earlier.offset, earlier.value) in returned
+        for send in placed
+        for earlier in placed
+        if send.value == tombstone and (send.offset, tombstone) not in returned
+    )
+
+
 def is_cut_off(twin: Any, send: Send) -> bool:
     """Was it acknowledged before the record was sent that replaced a lost one at its offset, or at a lower one?"""
     return send.offset is not None and any(

@@ -155,7 +155,7 @@ class Twin:
         return not self.compacted(value) and any(not order for _, order in self._rivals(value))
 
     def compacted(self, value: str) -> bool:
-        if self._compacts() and value.startswith("tombstone@"):
+        if self._compacts() and value.startswith("tombstone@") and not twin_events.is_outlived(self, value):
             return True
         rivals = list(self._rivals(value)) if self._compacts() else []
         if any(order for _, order in rivals):

@@ -80,7 +80,26 @@ def superseded(p: Partition) -> pl.DataFrame:
     """Values that compaction removes, with tombstones, and since when (ns). Empty without compaction."""
     if not p.settings.compacted(p.topic):
         return _tombstones(p).clear()
-    return pl.concat([replaced(p).filter("surely").select("value", "since"), _tombstones(p)])
+    removable = _tombstones(p).filter(~pl.col("value").is_in(_outlived_tombstones(p).implode()))
+    return pl.concat([replaced(p).filter("surely").select("value", "since"), removable])
+
+
+def _outlived_tombstones(p: Partition) -> pl.Series:
+    """Tombstones that the final reads lack, although they returned an earlier record of the same key.
+
+    The cleaner removes the earlier records of a key first, and no tombstone that is younger than delete.retention.ms.
+    """
+    final = p.final
+    if final is None or not len(p.tombstones):
+        return p.tombstones.clear()
+    oldest = final.until - p.settings.delete_retention_ms(p.topic) * 1_000_000
+    placed = pl.col("key").is_not_null() & pl.col("offset").is_not_null() & (pl.col("outcome") != "fail")
+    keyed = p.sends.filter(placed).select("key", "offset", "value", "invoked")
+    returned = p.entries.filter("in_final").select("offset", "value")
+    first = keyed.join(returned, on=["offset", "value"]).group_by("key").agg(first=pl.col("offset").min())
+    missing = keyed.filter(pl.col("value").is_in(p.tombstones.implode()), pl.col("invoked") > oldest)
+    missing = missing.join(returned, on=["offset", "value"], how="anti").join(first, on="key")
+    return missing.filter(pl.col("first") < pl.col("offset"))["value"]
 
 
 @once

@@ -46,10 +46,10 @@ def lost_write(p: Partition) -> Iterator[Result]:
     missing from the brokers' last logs. In a run without final reads: no consumer read it, though one consumer read
     before and behind it and no other value at its offset, and the leader's log lacks it. A consumer that read the value
     before it vanished does not excuse the loss. A tombstone is identified by its offset.
-    Not a breach: Retention, delete-records, or compaction by key removed the record. acks=0 acknowledges nothing.
-    Without final reads: the leader's log at the end holds the value, at whatever offset. One consumer that passes over
-    a value is a poll-skip. Under acks=1 a loss can follow from the configuration, but it stays a violation unless
-    --allow lost-write:acks=1 accepts it.
+    Not a breach: Retention, delete-records, or compaction by key removed the record. Compaction removes no tombstone
+    while an earlier record of its key is there. acks=0 acknowledges nothing. Without final reads: the leader's log at
+    the end holds the value, at whatever offset. One consumer that passes over a value is a poll-skip. Under acks=1 a
+    loss can follow from the configuration, but it stays a violation unless --allow lost-write:acks=1 accepts it.
     Unknown when: The run has no final reads. A poll without a known outcome may have read the value. An open
     transaction may hide it from read_committed final reads, unless the brokers' last logs lack it. A deletion that is
     not certain may have removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict it.
