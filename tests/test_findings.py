@@ -387,3 +387,12 @@ def test_a_sentence_shortens_long_values_and_the_finding_has_them_whole(tmp_path
     assert all(len(finding["sentence"]) < 500 for finding in findings)
     assert '{"order": "b", "lines"' in loss["sentence"]
     assert '"b"]}' in loss["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("polls", "sentence"),
+    [("c:<a@0 c:<a@0", "c read offset 0 of x-0 again"), ("c:<a@0,b@1 c:<a@0", "c went from 1 back to 0 of x-0")],
+)
+def test_a_record_that_was_read_again_is_named(polls: str, sentence: str, tmp_path: Path) -> None:
+    [found] = judge(f"p:a@0 p:b@1 {polls}", tmp_path).of("nonmonotonic-poll")
+    assert found["sentence"] == sentence

@@ -190,3 +190,19 @@ def test_a_value_that_was_read_at_another_offset_before_it_was_sent_is_a_breach(
     writes = " ".join(f"p:v{i}@{i}" for i in range(130))
     judged = judge(timed(0, SECOND // 10, f"p:first@200 {reads} {writes}"), tmp_path)
     assert judged.verdict["rules"]["phantom-read"]["verdict"] == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "agree"),
+    [
+        ("p:a@5 q:b@3", "realtime-order", True),
+        ("p:a@5 p:b@3", "realtime-order", False),
+        ("p:a@0 p:b@1 end=1", "stale-end-offset", True),
+        ("p:a@0 p:b@1 p:end=1", "stale-end-offset", False),
+    ],
+)
+def test_a_contradiction_between_processes_depends_on_their_clocks(
+    text: str, rule: str, agree: bool, tmp_path: Path
+) -> None:
+    [found] = judge(text, tmp_path).of(rule)
+    assert found["sentence"].endswith(", if their clocks agree") is agree

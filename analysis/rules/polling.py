@@ -181,6 +181,8 @@ def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
     behind = jumps(p).filter(pl.col("offset") < pl.col("expected"), inside=within)
     for row in behind.iter_rows(named=True):
         sentence = f"{row['process']} {_came_from(row)} back to {row['offset']} of {p.name}"
+        if row["offset"] == row["previous"]:
+            sentence = f"{row['process']} read offset {row['offset']} of {p.name} again"
         values = [value for value in (row["previous_value"], row["value"]) if value is not None]
         yield _finding(p, row, sentence, (row["offset"], row["expected"] - 1), 1, values)
 

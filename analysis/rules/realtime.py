@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import polars as pl
@@ -75,7 +75,7 @@ def _early_appends(p: Partition, run: pl.DataFrame, witness: Row) -> Finding:
         p,
         f"{_event(p, witness)} at {seconds(witness['completed'])}, but {plural(len(run), 'later append')}"
         f" ({some_values(run['value'].to_list())}) {'is' if len(run) == 1 else 'are'} before it, at"
-        f" {where(p, first['offset'], run['offset'][-1])}",
+        f" {where(p, first['offset'], run['offset'][-1])}{_if_clocks_agree(witness, run['process'])}",
         (first["offset"], run["offset"][-1]),
         [
             _evidence(witness),
@@ -86,6 +86,11 @@ def _early_appends(p: Partition, run: pl.DataFrame, witness: Row) -> Finding:
         values=distinct([witness["value"], *run["value"].to_list()]),
         processes=[witness["process"], *run["process"]],
     )
+
+
+def _if_clocks_agree(witness: Row, others: Iterable[str]) -> str:
+    """The condition under which the times of different processes contradict each other."""
+    return "" if {*others} == {witness["process"]} else ", if their clocks agree"
 
 
 def _known(p: Partition) -> pl.DataFrame:
@@ -208,7 +213,7 @@ def _stale(p: Partition, row: Row, witness: Row) -> Finding:
     return finding(
         p,
         f"end_offsets returned {row['offset']} for {p.name} to {row['process']} at {seconds(row['completed'])}, but"
-        f" {_event(p, witness)} at {seconds(witness['completed'])}",
+        f" {_event(p, witness)} at {seconds(witness['completed'])}{_if_clocks_agree(witness, [row['process']])}",
         (row["offset"], witness["offset"] - (witness["how"] == "end_offsets")),
         [_evidence(witness), (f"end offset {row['offset']}", row["at"])],
         processes=[row["process"]],

@@ -192,14 +192,16 @@ def _about_clients(results: Results) -> Iterator[dict[str, Any]]:
     unit = doubtful_unit(_span(results), [summary["latency"] for summary in summaries], counts.get("operations", 0))
     if unit and is_native:
         yield assumption("times in nanoseconds", False, unit, assuming("clock"))
-    if nowhere := counts.get("acknowledged nowhere", 0):
+    nowhere = counts.get("acknowledged nowhere", 0)
+    if nowhere:
         sentence = f"{plural(nowhere, 'acknowledged send')} without a recorded partition: not checked for loss"
         yield assumption("partitions recorded", False, sentence, assuming("partitions"))
     if synthetic := sum(summary["counts"]["synthetic"] for summary in summaries):
         sentence = f"{plural(synthetic, 'send')} without an invocation: the order of sending is not known"
         yield assumption("invocations recorded", False, sentence, assuming("invocations"))
     if is_native and not any(summary["counts"]["records"] for summary in summaries):
-        sentence = "no send was acknowledged and no poll returned a record, so no guarantee was tested"
+        acknowledged = "acknowledged send has a recorded partition" if nowhere else "send was acknowledged"
+        sentence = f"no {acknowledged} and no poll returned a record, so no guarantee was tested"
         yield assumption("clients were served", False, sentence, ())
     yield from _silent_clients(results)
     yield from _final_reads(results)
