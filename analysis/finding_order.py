@@ -8,7 +8,7 @@ stable.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -17,7 +17,7 @@ from .rules import ANOMALIES, RULES
 
 SEVERITIES = ("violation", "permitted", "note")
 _GRAVITY = {name: rank for rank, name in enumerate(SEVERITIES)}
-_TURN = {name: rank for rank, name in enumerate(dict.fromkeys([*RULES, *ANOMALIES]))}
+_POSITION = {name: rank for rank, name in enumerate(dict.fromkeys([*RULES, *ANOMALIES]))}
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
@@ -38,14 +38,22 @@ def partition_key(summary: dict[str, Any]) -> tuple[str, int, int]:
     return summary["topic"], summary["partition"], generation["number"] if generation else 0
 
 
-def rank(rule: str, severity: str, behind: bool = False) -> tuple[int, bool, int]:
-    """The sort key of a finding before its number of records. `behind`: it is a consequence of a loss."""
-    return _GRAVITY[severity], behind, _TURN[rule]
+class Rank(NamedTuple):
+    """The sort key of a finding before its number of records."""
+
+    gravity: int  # of its severity; 0 is the gravest
+    is_consequence: bool  # of a loss
+    position: int  # of its rule
+
+
+def rank(rule: str, severity: str, is_consequence: bool = False) -> Rank:
+    """The rank of a finding of a rule."""
+    return Rank(_GRAVITY[severity], is_consequence, _POSITION[rule])
 
 
 def by_rule() -> pl.Expr:
     """The column `rule` as its position in the order of the rules; an unknown rule comes last."""
-    return pl.col("rule").replace_strict(_TURN, default=len(_TURN), return_dtype=pl.Int64)
+    return pl.col("rule").replace_strict(_POSITION, default=len(_POSITION), return_dtype=pl.Int64)
 
 
 def follows(finding: Finding) -> bool:

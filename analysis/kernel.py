@@ -45,14 +45,13 @@ RAW_EVIDENCE = pl.List(
 
 @dataclass
 class Judged:
-    """Findings and summaries of units, the dependencies between their transactions (DEPENDENCIES), and what became of
-    them (transactions/pieces.py)."""
+    """The findings and summaries of units, and what the judgement of their transactions needs."""
 
     findings: list[Finding] = field(default_factory=list)
     summaries: list[dict[str, Any]] = field(default_factory=list)
-    dependencies: list[pl.DataFrame] = field(default_factory=list)
-    odd: list[pl.DataFrame] = field(default_factory=list)
-    expected: list[Expected] = field(default_factory=list)
+    dependencies: list[pl.DataFrame] = field(default_factory=list)  # DEPENDENCIES
+    odd: list[pl.DataFrame] = field(default_factory=list)  # PIECES (transactions/pieces.py)
+    expected: list[Expected] = field(default_factory=list)  # of the other pieces
 
 
 def judge_unit(
@@ -70,7 +69,7 @@ def judge_unit(
     """
     found = Judged()
     worst: list[_JudgedPartition] = []
-    for judged in each(partial(_judged, unproved=unproved), partitions_of(topic, partition, tables, common)):
+    for judged in each(partial(_judge_partition, unproved=unproved), partitions_of(topic, partition, tables, common)):
         found.findings.extend(judged.findings)
         found.dependencies.extend([judged.dependencies] if len(judged.dependencies) else [])
         found.odd.extend([judged.pieces.odd] if len(judged.pieces.odd) else [])
@@ -81,7 +80,8 @@ def judge_unit(
                 # Only the worst are kept, as a partition may be large.
                 insort(worst, judged, key=lambda judged: badness(judged.summary))
                 del worst[MAX_PARTITIONS:]
-    for judged, figures in zip(worst, each(lambda judged: own_figures_of(*judged[:2]), worst), strict=True):
+    own_figures = each(lambda judged: own_figures_of(judged.partition, judged.findings), worst)
+    for judged, figures in zip(worst, own_figures, strict=True):
         judged.summary["figures"] |= figures
     return found
 
@@ -96,7 +96,7 @@ class _JudgedPartition(NamedTuple):
     pieces: Pieces
 
 
-def _judged(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPartition:
+def _judge_partition(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPartition:
     if p.is_unobserved and not explain(p, [])[1]:
         return _JudgedPartition(p, [], None, pl.DataFrame(), NO_PIECES)
     judgements = judge(p, unproved)
@@ -108,10 +108,17 @@ def _judged(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPar
     return _JudgedPartition(p, findings, summary, between, pieces)
 
 
+class RunJudgement(NamedTuple):
+    """The judgement of rules on the whole run."""
+
+    findings: pl.DataFrame  # as of `to_frame`
+    record: dict[str, Any]  # as in a summary of a partition
+
+
 def judge_pieces(
     odd: list[pl.DataFrame], beside: list[pl.DataFrame], losses: pl.DataFrame, settings: Settings
-) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """The findings of torn-transaction (`to_frame`), and their record as in a summary of a partition.
+) -> RunJudgement:
+    """The judgement of torn-transaction.
 
     `odd` are PIECES, `beside` the pieces beside them (pieces.beside). A finding is related to the lost writes or
     aborted reads (`losses`: Results.losses) that have all of its values.
@@ -123,7 +130,7 @@ def judge_pieces(
         findings.append(finding)
         causes += explained
     table, record = of_run(findings)
-    return table, {**record, "causes": causes}
+    return RunJudgement(table, {**record, "causes": causes})
 
 
 def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
@@ -132,12 +139,10 @@ def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
     return replace(configured(finding, settings), id=of_rule)
 
 
-def of_run(
-    findings: list[Finding], missing: Sequence[Any] = (), cycles: Sequence[dict[str, Any]] = ()
-) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """The findings of the whole run as a frame, and their record, as in a summary of a partition."""
+def of_run(findings: list[Finding], missing: Sequence[Any] = (), cycles: Sequence[dict[str, Any]] = ()) -> RunJudgement:
+    """The judgement with these findings, missing settings, and drawings of cycles."""
     record = {"unjudged": {}, "missing settings": [*missing], "cycles": [*cycles]}
-    return to_frame(findings), {"findings": counts_of(findings), **record}
+    return RunJudgement(to_frame(findings), {"findings": counts_of(findings), **record})
 
 
 def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
@@ -149,8 +154,8 @@ def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
     return sorted(name for name, lost in behind if lost) if is_covered else []
 
 
-def judge_whole_run(found: Mapping[str, CyclesByType], settings: Settings) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """The findings of rules on the whole run (`to_frame`), and their record as in a summary of a partition.
+def judge_whole_run(found: Mapping[str, CyclesByType], settings: Settings) -> RunJudgement:
+    """The judgement of the rules of cycles.
 
     `found` are the cycles between its transactions (find_cycles).
     """

@@ -44,7 +44,7 @@ class Run:
         """The verdict, the skipped rules, and each cause with its prevention."""
         skipped = ", ".join(self.report["skipped"])
         verdict = self.verdict + (f" (skipped by --only or --skip: {skipped})" if skipped else "")
-        return [verdict, *(f"{cause}: {text}{citation}" for cause, text, citation in causes_of(self.report))]
+        return [verdict, *(f"{one.incident.cause}: {one.sentence}{one.citation}" for one in causes_of(self.report))]
 
     def unknown(self) -> dict[str, str]:
         """The reason of each unknown, by assumption or rule; a rule that a broken assumption explains is left out."""
@@ -70,7 +70,7 @@ class Run:
     def causes_text(self, finding: dict[str, Any]) -> str:
         """The causes of a finding with their prevention, to append to its sentence."""
         causes = causes_of(self.report, finding["id"])
-        return "".join(f". Cause: {name}: {text}{citation}" for name, text, citation in causes)
+        return "".join(f". Cause: {one.incident.cause}: {one.sentence}{one.citation}" for one in causes)
 
     def source(self, name: str) -> str:
         """The path of a file of the run, relative to the current folder where possible."""

@@ -202,26 +202,34 @@ def _place(item: dict[str, Any]) -> _Place | None:
     return _Place(item["source"], item["byte"], " byte ") if item["source"] and item["byte"] is not None else None
 
 
-def with_causes(incidents: Iterable[Incident]) -> list[tuple[Incident, str, str]]:
-    """Each incident with its sentence and citation. Prevention and citation are given once per cause."""
+class IncidentSentence(NamedTuple):
+    """An incident in words."""
+
+    incident: Incident
+    sentence: str
+    citation: str
+
+
+def with_causes(incidents: Iterable[Incident]) -> list[IncidentSentence]:
+    """The incidents in words. Prevention and citation are given once per cause."""
     from ..plots.report.incidents import sentence_of
 
     cited: set[str] = set()
     sentences = []
     for incident in incidents:
-        sentences.append((incident, *sentence_of(incident, incident.cause not in cited)))
+        sentences.append(IncidentSentence(incident, *sentence_of(incident, incident.cause not in cited)))
         cited.add(incident.cause)
     return sentences
 
 
-def causes_of(report: dict[str, Any], finding: str | None = None) -> list[tuple[str, str, str]]:
-    """Cause, sentence and citation of each explained incident of a run, or of those with the given finding."""
+def causes_of(report: dict[str, Any], finding: str | None = None) -> list[IncidentSentence]:
+    """The explained incidents of a run in words, or those with the given finding."""
     explained = [
         incident
         for incident in _incidents_of(report)
         if incident.explained and (finding is None or finding in incident.findings)
     ]
-    return [(incident.cause, sentence, citation) for incident, sentence, citation in with_causes(explained)]
+    return with_causes(explained)
 
 
 def _assumptions(report: dict[str, Any], room: Room) -> list[str]:

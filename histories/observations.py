@@ -237,8 +237,16 @@ _MARKS: tuple[tuple[tuple[str, ...], Callable[[pl.DataFrame], pl.DataFrame]], ..
 )
 
 
-def deletions_of(fault: str | None) -> list[tuple[str, int, int | None]] | None:
-    """Topic, partition and new log start (None: unreadable) of each delete-records; None if no partition is named."""
+class DeleteRecords(NamedTuple):
+    """A new log start that an administrator sets."""
+
+    topic: str
+    partition: int
+    offset: int | None  # None: unreadable
+
+
+def deletions_of(fault: str | None) -> list[DeleteRecords] | None:
+    """The log starts that a delete-records sets; None if it names no partition."""
     event = json_object(fault)
     if event.get("kind") != "delete-records":
         return []
@@ -246,7 +254,7 @@ def deletions_of(fault: str | None) -> list[tuple[str, int, int | None]] | None:
     if not isinstance(topic, str) or not isinstance(offsets, dict) or not all(map(_PARTITION.fullmatch, offsets)):
         return None
     starts = {partition: _OFFSET.fullmatch(str(offset)) for partition, offset in offsets.items()}
-    return [(topic, int(name), int(number.group()) if number else None) for name, number in starts.items()]
+    return [DeleteRecords(topic, int(name), int(number.group()) if number else None) for name, number in starts.items()]
 
 
 def json_object(text: str | None) -> dict[str, Any]:

@@ -64,6 +64,14 @@ def _result(line: OperationLine) -> Any:
     return None if line.f in WITHOUT_RESULT else line.value
 
 
+class BoundaryEvent(NamedTuple):
+    """An event at an end of a piece of a history."""
+
+    order: int  # its number among all events
+    line: OperationLine
+    is_open: bool  # an invocation that a later piece may complete; others only show that the process was free before
+
+
 class Pairing:
     """Makes operations of invocations and completions, which are added in the order of lines.
 
@@ -126,17 +134,14 @@ class Pairing:
                 del self.open[process]
                 self._append(order, invoked)
 
-    def boundary_events(self) -> Iterator[tuple[int, OperationLine, bool]]:
-        """The events at the ends of a piece, and whether each is open: an invocation that a later piece may complete.
-
-        An invocation that is not open only shows that its process was free before it.
-        """
+    def boundary_events(self) -> Iterator[BoundaryEvent]:
+        """The events at the ends of a piece."""
         opened = {order for order, _ in self.open.values()}
         for event in (self.heads or {}).values():
             if event[0] not in opened:
-                yield *event, False
+                yield BoundaryEvent(*event, is_open=False)
         for event in self.open.values():
-            yield *event, True
+            yield BoundaryEvent(*event, is_open=True)
 
     def add_boundary_event(self, order: int, line: OperationLine, is_open: bool) -> None:
         """Add a boundary event of a piece, in the order of all pieces. Raises InputError if it does not fit."""

@@ -51,8 +51,16 @@ def _title(figures: dict[str, Any]) -> str:
     return f"{writes}, none lost, but some never handled by their group" if is_missed else f"{writes}, no loss found"
 
 
-def layers(figures: dict[str, Any]) -> list[tuple[str, str, list[float]]]:
-    """The stacked layers from below: label, colour, and the height of each bar (see `_bars`)."""
+class Layer(NamedTuple):
+    """The sends with one outcome, as a layer of stacked bars."""
+
+    label: str
+    colour: str
+    heights: list[float]  # of the bars (see `_bars`)
+
+
+def layers(figures: dict[str, Any]) -> list[Layer]:
+    """The stacked layers from below."""
     series, bars = figures["series"], _bars(figures)
     survived = [ok - lost for ok, lost in zip(series["ok"], series["lost"], strict=True)]
     stack = [
@@ -62,7 +70,7 @@ def layers(figures: dict[str, Any]) -> list[tuple[str, str, list[float]]]:
         ("failed", style.PURPLE, series["fail"]),
     ]
     return [
-        (f"{label}: {style.number(sum(counts))}", colour, bars.heights(counts))
+        Layer(f"{label}: {style.number(sum(counts))}", colour, bars.heights(counts))
         for label, colour, counts in stack
         if sum(counts)
     ]

@@ -155,15 +155,31 @@ def _truncations_by_panel(evidence: Record, logs: list[Record]) -> list[list[_Tr
     return cuts
 
 
-def _merged_blocks(blocks: list[list[Any]]) -> list[list[Any]]:
-    """The blocks; adjacent ones that look the same are merged."""
-    joined: list[list[Any]] = []
-    for first, last, epoch, side in blocks:
+class _Block(NamedTuple):
+    """Adjacent offsets of a log that look the same."""
+
+    first: int
+    last: int
+    epoch: int | None  # leader epoch; None: the message format has none
+    side: str | None  # a broker with this record; None: no difference
+
+    @property
+    def look(self) -> tuple[str, Any]:
+        """The key of its legend entry."""
+        if self.epoch is not None:
+            return ("epoch", self.epoch)
+        return ("same", None) if self.side is None else ("side", self.side)
+
+
+def _blocks(broker: Record) -> list[_Block]:
+    """The blocks of a log; adjacent ones that look the same are merged."""
+    joined: list[_Block] = []
+    for block in map(_Block._make, broker["blocks"]):
         before = joined[-1] if joined else None
-        if before and before[1] + 1 == first and _key(before) == _key([first, last, epoch, side]):
-            before[1] = last
+        if before and before.last + 1 == block.first and before.look == block.look:
+            joined[-1] = before._replace(last=block.last)
         else:
-            joined.append([first, last, epoch, side])
+            joined.append(block)
     return joined
 
 
@@ -171,9 +187,9 @@ def _sides(log: Record, offset: int) -> list[list[str]]:
     """Groups of brokers with the same record at an offset at which they differ."""
     sides: dict[str, list[str]] = {}
     for broker in log["brokers"]:
-        for first, last, _, side in broker["blocks"]:
-            if first <= offset <= last and side is not None:
-                sides.setdefault(side, []).append(style.printable(broker["broker"], 12))
+        for block in map(_Block._make, broker["blocks"]):
+            if block.first <= offset <= block.last and block.side is not None:
+                sides.setdefault(block.side, []).append(style.printable(broker["broker"], 12))
     return list(sides.values())
 
 
@@ -184,26 +200,24 @@ def _scale(logs: list[Record]) -> Scale:
     return scale_of(low, max(high, low + 1), [(first, last) for log in logs for first, last in log["differ"]])
 
 
-def _legend_entries(logs: list[Record]) -> dict[Any, tuple[str, str]]:
-    """Colour and name of each leader epoch; for records from before leader epochs (Kafka 0.11), of each side."""
-    keys = {_key(block) for log in logs for broker in log["brokers"] for block in broker["blocks"]}
+class _LegendEntry(NamedTuple):
+    colour: str
+    label: str
+
+
+def _legend_entries(logs: list[Record]) -> dict[Any, _LegendEntry]:
+    """An entry for each leader epoch; for records from before leader epochs (Kafka 0.11), for each side."""
+    keys = {block.look for log in logs for broker in log["brokers"] for block in _blocks(broker)}
     epochs = sorted(epoch for kind, epoch in keys if kind == "epoch")
     sides = sorted(side for kind, side in keys if kind == "side")
-    entries: dict[Any, tuple[str, str]] = {}
+    entries: dict[Any, _LegendEntry] = {}
     for colour, epoch in zip(cycle(style.SERIES), epochs, strict=False):
-        entries["epoch", epoch] = (colour, f"written in leader epoch {epoch}")
+        entries["epoch", epoch] = _LegendEntry(colour, f"written in leader epoch {epoch}")
     for colour, side in zip(cycle(style.SERIES), sides, strict=False):
-        entries["side", side] = (colour, f"broker {side}'s record")
+        entries["side", side] = _LegendEntry(colour, f"broker {side}'s record")
     if ("same", None) in keys:
-        entries["same", None] = (SAME, "no difference (this message format has no leader epoch)")
+        entries["same", None] = _LegendEntry(SAME, "no difference (this message format has no leader epoch)")
     return entries
-
-
-def _key(block: list[Any]) -> tuple[str, Any]:
-    _, _, epoch, side = block
-    if epoch is not None:
-        return ("epoch", epoch)
-    return ("same", None) if side is None else ("side", side)
 
 
 def _draw_panel(
@@ -211,7 +225,7 @@ def _draw_panel(
     evidence: Record,
     log: Record,
     scale: Scale,
-    entries: dict[Any, Any],
+    entries: dict[Any, _LegendEntry],
     cuts: list[_Truncation],
     format_time: FormatTime,
 ) -> None:
@@ -220,9 +234,9 @@ def _draw_panel(
     brokers = log["brokers"][:MAX_BROKERS]
     leader = leader_at(evidence, log["time"])
     for row, broker in enumerate(brokers):
-        for block in _merged_blocks(broker["blocks"]):
-            left, right = scale.place(block[0]), scale.place(block[1] + 1)
-            colour = entries[_key(block)][0]
+        for block in _blocks(broker):
+            left, right = scale.place(block.first), scale.place(block.last + 1)
+            colour = entries[block.look].colour
             box = {"facecolor": colour, "edgecolor": style.PAPER, "linewidth": 1.2}
             style.bar(axis, -row, left, max(right, left + 0.002), 2 * HALF, **box)
             _draw_label(axis, block, scale, -row, colour)
@@ -248,7 +262,7 @@ def _draw_panel(
     mark_cuts(axis, scale)
 
 
-def _draw_label(axis: Axes, block: list[Any], scale: Scale, y: float, colour: str) -> None:
+def _draw_label(axis: Axes, block: _Block, scale: Scale, y: float, colour: str) -> None:
     """Epoch and offsets, in the widest part of the box that no cut goes through."""
     first, last, epoch, _ = block
     left, right = scale.place(first), scale.place(last + 1)
@@ -298,28 +312,36 @@ def _draw_truncations(
         what = f"{'after' if cut.is_after else 'before'}: truncated"
         short = f"{what.split(':')[0]}: {'' if cut.old_end is None else f'{cut.old_end} '}→ {cut.end}"
         texts = (f"{what}{known} to {cut.end} at {format_time(cut.time)}", f"{what}{known} to {cut.end}", short)
-        sides = [(text, side) for text in texts for side in (RIGHT_OF, LEFT_OF)]
-        spans = [(text, side, _span_of_text(text, side, x)) for text, side in sides]
-        free_spans = [one for one in spans if free <= one[2][0] and one[2][1] <= 1]
+        labels = [_label_beside(x, text, side) for text in texts for side in (RIGHT_OF, LEFT_OF)]
+        fitting = [label for label in labels if free <= label.left and label.right <= 1]
         edges = [edge for frame in frames for edge in frame]
-        clear = (one for one in free_spans if not any(one[2][0] < edge < one[2][1] for edge in edges))
-        # Of texts that all cover a frame, the shortest covers least.
-        text, side, (_, right) = next(clear, free_spans[-1] if free_spans else ("", RIGHT_OF, (0.0, free)))
-        if text:
-            style.note(axis, text, (x, -row - HALF), side, ha="left" if side is RIGHT_OF else "right", va="top", **NOTE)
-        free = right
+        clear = (label for label in fitting if not any(label.left < edge < label.right for edge in edges))
+        # Of labels that all cover a frame, the shortest covers least.
+        label = next(clear, fitting[-1] if fitting else None)
+        if label is not None:
+            align = "left" if label.side is RIGHT_OF else "right"
+            style.note(axis, label.text, (x, -row - HALF), label.side, ha=align, va="top", **NOTE)
+            free = label.right
 
 
-def _span_of_text(text: str, side: tuple[int, int], x: float) -> tuple[float, float]:
-    """The left and right end of a text beside the place x."""
+class _Label(NamedTuple):
+    """A text beside a mark."""
+
+    text: str
+    side: tuple[int, int]  # RIGHT_OF or LEFT_OF
+    left: float
+    right: float
+
+
+def _label_beside(x: float, text: str, side: tuple[int, int]) -> _Label:
     width = CHARACTER * len(text)
-    return (x, x + width) if side is RIGHT_OF else (x - width, x)
+    return _Label(text, side, x, x + width) if side is RIGHT_OF else _Label(text, side, x - width, x)
 
 
-def _legend(axis: Axes, logs: list[Record], entries: dict[Any, tuple[str, str]]) -> None:
+def _legend(axis: Axes, logs: list[Record], entries: dict[Any, _LegendEntry]) -> None:
     from matplotlib.patches import Patch
 
-    handles = [Patch(facecolor=colour, label=label) for colour, label in list(entries.values())[:8]]
+    handles = [Patch(facecolor=entry.colour, label=entry.label) for entry in list(entries.values())[:8]]
     if any(log["differ"] for log in logs):
         handles.append(Patch(facecolor="none", edgecolor=style.RED, linewidth=2, label="different records"))
     if any((broker["high_watermark"] or 0) > broker["end"] for log in logs for broker in log["brokers"]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -75,6 +75,13 @@ class LostRange(TopicPartition):
     last_acked: int | None = None
 
 
+class FirstAndLast(NamedTuple):
+    """Two times (ns); None: not recorded."""
+
+    first: int | None
+    last: int | None
+
+
 @dataclass(frozen=True)
 class Lost(TopicPartition):
     """Acknowledged records that are gone, adjacent in one topic-partition."""
@@ -94,12 +101,12 @@ class Lost(TopicPartition):
     written: int | None = None  # ns at which they had been written, if no acknowledgement is known
     replaced: int | None = None  # ns of a later acknowledgement of another record at the first lost offset
     replaced_place: int | None = None
-    committed: tuple[int, int] | None = None  # ns: the first and the last end of their transactions, if any
+    committed: FirstAndLast | None = None  # the ends of their transactions, if any
 
     @property
-    def reported_at(self) -> tuple[int | None, int | None]:
-        """The times (ns) of the first and the last acknowledgement, or end of a transaction, at clients."""
-        return self.committed or (self.first_acked, self.last_acked)
+    def reported_at(self) -> FirstAndLast:
+        """The times of acknowledgements, or of ends of transactions, at clients."""
+        return self.committed or FirstAndLast(self.first_acked, self.last_acked)
 
     def as_range(self) -> LostRange:
         """The range as incidents show it."""
@@ -153,13 +160,13 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
         read=int(gone["read"].sum()) if gone["read"].null_count() == 0 else None,
         replaced=later["completed"][0] if later.height else None,
         replaced_place=later["place"][0] if later.height else None,
-        committed=(gone["completed"][0], gone["completed"][-1]) if gone["txn"].any() else None,
+        committed=FirstAndLast(gone["completed"][0], gone["completed"][-1]) if gone["txn"].any() else None,
     )
 
 
 def acknowledgement_facts(lost: Lost) -> list[Fact]:
     """The facts of the first and the last acknowledgement of lost records; none if they are not recorded."""
-    if lost.written is not None or lost.reported_at[0] is None:
+    if lost.written is not None or lost.reported_at.first is None:
         return []
     acks = f" with acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
     offsets = f"{span(lost.first, lost.last)} of {lost.name}"

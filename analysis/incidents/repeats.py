@@ -23,18 +23,27 @@ def explain_duplicate(p: Partition, finding: Finding) -> Explanation | None:
     repeats = _repeats(p)
     value = finding.values[0]
     read = repeats.read.get(value, {})
-    send = repeats.sends.get(value, (None, None, None, None))
-    producer = p.settings.processes.get(send[0], {}) if send[0] else {}
+    send = repeats.sends.get(value, _FirstSend(None, None, None, None))
+    producer = p.settings.processes.get(send.process, {}) if send.process else {}
     records = [row for offset in read for row in repeats.records.get(offset, ())]
     repeated = Repeated(p.topic, p.partition, value, tuple(read), *send, producer, read)
     return causes.explain_duplicate(p.timeline, repeated, records)
+
+
+class _FirstSend(NamedTuple):
+    """The first send of a value."""
+
+    process: str | None
+    invoked: int | None  # ns
+    place: int | None  # of its invocation
+    acks: str | None
 
 
 class _Repeats(NamedTuple):
     """Reads, sends and records of all values at several offsets; there may be thousands."""
 
     read: dict[str, dict[int, int | None]]  # by offset: ns of the first read
-    sends: dict[str, tuple[str | None, int | None, int | None, str | None]]  # first: process, invoked, its place, acks
+    sends: dict[str, _FirstSend]
     records: dict[int, list[Record]]  # of the brokers, by offset
 
 
@@ -45,7 +54,8 @@ def _repeats(p: Partition) -> _Repeats:
     for value, offset, time in entries.select("value", "offset", "first_read").iter_rows():
         read.setdefault(value, {})[offset] = time
     sent = p.sends.join(entries, on="value", how="semi", maintain_order="left").unique("value", keep="first")
-    sends = {row[0]: row[1:] for row in sent.select("value", "process", "invoked", "invoked_at", "acks").iter_rows()}
+    rows = sent.select("value", "process", "invoked", "invoked_at", "acks").iter_rows()
+    sends = {value: _FirstSend(*row) for value, *row in rows}
     records = records_at(p.timeline, entries["offset"]) if p.timeline is not None else {}
     return _Repeats(read, sends, records)
 

@@ -6,7 +6,7 @@ The same facts as in the chains of causes (timelines/timeline.py), all of them, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -27,10 +27,17 @@ from ..wording import plural, some
 
 Row = dict[str, Any]
 Record = dict[str, Any]
-Moment = tuple[str, str, Fact]  # kind, how the leader was elected (or empty), what happened
 MAX_PARTITIONS = 8  # named
 MAX_READERS = 8
 TRANSACTION = "transaction"  # kind of the facts
+
+
+class Moment(NamedTuple):
+    """A fact as a line of `timeline`."""
+
+    kind: str
+    fact: Fact
+    how_elected: str = ""  # of an election
 
 
 def facts_of_groups(p: Partition) -> Iterator[Fact]:
@@ -177,35 +184,36 @@ def events_of_partition(p: Partition) -> list[Record]:
     if p.timeline is None:
         return []
     moments: dict[Fact, Record] = {}
-    of_groups = [("group", "", fact) for fact in facts_of_groups(p)]
-    of_transactions = [("transaction", "", fact) for fact in facts_of_transactions(p)]
+    of_groups = [Moment("group", fact) for fact in facts_of_groups(p)]
+    of_transactions = [Moment("transaction", fact) for fact in facts_of_transactions(p)]
     of_snapshots = [] if p.replica_logs is None else _snapshots(p.replica_logs)
-    for kind, how, fact in [*_facts(p.timeline), *of_groups, *of_transactions, *of_snapshots]:
+    for kind, fact, how_elected in [*_facts(p.timeline), *of_groups, *of_transactions, *of_snapshots]:
         merged = p.timeline.merged.get(fact, fact)
-        sentence = f"{merged.sentence} [{how}]" if how else merged.sentence
+        sentence = f"{merged.sentence} [{how_elected}]" if how_elected else merged.sentence
         moments.setdefault(merged, {**merged.record(), "kind": kind, "says": sentence})
     # Python's sort is stable: facts of one millisecond keep the order of their kinds above.
     return sorted(moments.values(), key=lambda moment: MAX_INT64 if moment["time"] is None else moment["time"])
 
 
 def _facts(timeline: Timeline) -> Iterator[Moment]:
-    yield from (("topic", "", fact) for fact in timeline.topic_changes)
+    yield from (Moment("topic", fact) for fact in timeline.topic_changes)
     # Kills and restarts are left out here, as each broker's death or start is an event.
     for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True):
         if (fault.kind not in ("kill", "restart") or not fault.nodes) and _concerns(fault, timeline):
-            yield "fault", "", fact
-    yield from ((event.kind, "", event.fact) for event in timeline.events)
+            yield Moment("fault", fact)
+    yield from (Moment(event.kind, event.fact) for event in timeline.events)
     for term in timeline.terms.values():
         yield from _of_term(term)
-    yield from (("isr", "", fact) for fact in (*(report.fact for report in timeline.isr_reports), *timeline.overruled))
+    yield from (Moment("isr", report.fact) for report in timeline.isr_reports)
+    yield from (Moment("isr", fact) for fact in timeline.overruled)
     for end in timeline.ends:
         if end.kind not in ("snapshot", "high-watermark"):
-            yield "log" if end.kind == "loaded" else "noop" if end.noop else "truncation", "", end.fact
-    yield from (("truncation", "", fact) for fact in timeline.refused_fetches)
-    yield from (("reassignment", "", move.fact) for move in timeline.moves)
-    yield from (("retention", "", fact) for fact in timeline.log_starts)
-    yield from (("fault", "", fact) for fact in timeline.disk_errors)
-    yield from (("compaction", "", fact) for fact in timeline.cleanings)
+            yield Moment("log" if end.kind == "loaded" else "noop" if end.noop else "truncation", end.fact)
+    yield from (Moment("truncation", fact) for fact in timeline.refused_fetches)
+    yield from (Moment("reassignment", move.fact) for move in timeline.moves)
+    yield from (Moment("retention", fact) for fact in timeline.log_starts)
+    yield from (Moment("fault", fact) for fact in timeline.disk_errors)
+    yield from (Moment("compaction", fact) for fact in timeline.cleanings)
 
 
 def _concerns(fault: Fault, timeline: Timeline) -> bool:
@@ -219,8 +227,9 @@ def _of_term(term: Term) -> list[Moment]:
     """The facts of a term, the first with whether its election was clean."""
     facts = dict.fromkeys([*term.facts, *term.start_facts])
     dated = sorted(facts, key=lambda fact: MAX_INT64 if fact.time is None else fact.time)
-    moments = [("leader", "", fact) for fact in dated]
-    return [("election", term.how_elected, dated[0]), *moments[1:]] if moments else []
+    if not dated:
+        return []
+    return [Moment("election", dated[0], term.how_elected), *(Moment("leader", fact) for fact in dated[1:])]
 
 
 def _snapshots(logs: ReplicaLogs) -> Iterator[Moment]:
@@ -228,4 +237,4 @@ def _snapshots(logs: ReplicaLogs) -> Iterator[Moment]:
         brokers = sorted(logs.batches.filter(snapshot=name)["broker"].unique())
         if brokers:
             sentence = f"snapshot {name} of the logs of brokers {', '.join(brokers)}"
-            yield "snapshot", "", Fact(sentence, "snapshot", logs.times.get(name), snapshot=name)
+            yield Moment("snapshot", Fact(sentence, "snapshot", logs.times.get(name), snapshot=name))

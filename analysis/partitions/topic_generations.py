@@ -201,25 +201,33 @@ def _resolve_deletions(
     return out
 
 
+class _SeenId(NamedTuple):
+    """A topic id, and the times (ns) of the first and the last copy with it."""
+
+    topic_id: str
+    first: int
+    last: int
+
+
 def _generations_of_copies(first: TopicGeneration, copies: Sequence[TopicCopy]) -> list[TopicGeneration]:
     """One generation for each topic id of the copies, if no other source records a deletion.
 
     The deletion was between the copies. An undated snapshot was copied at some time before the end.
     """
-    seen: list[tuple[str, int, int]] = []  # id, first and last time
+    seen: list[_SeenId] = []
     for time, copy in sorted(((MIN_INT64 if copy.time is None else copy.time), copy) for copy in copies):
-        known = next((i for i, (id_, _, _) in enumerate(seen) if same_id(id_, copy.topic_id)), None)
+        known = next((number for number, one in enumerate(seen) if same_id(one.topic_id, copy.topic_id)), None)
         if known is None:
-            seen.append((copy.topic_id, time, time))
+            seen.append(_SeenId(copy.topic_id, time, time))
         else:
-            seen[known] = (seen[known][0], seen[known][1], time)
+            seen[known] = seen[known]._replace(last=time)
     if len(seen) < 2:
         return [first]
     out = []
     created = first.created
-    for (id_, _, until), later in zip(seen, [*seen[1:], None], strict=True):
-        deleted = None if later is None else Span(min(until, later[1]), max(until, later[1]))
-        out.append(TopicGeneration(created=created, deleted=deleted, topic_id=id_))
+    for one, later in zip(seen, [*seen[1:], None], strict=True):
+        deleted = None if later is None else Span(min(one.last, later.first), max(one.last, later.first))
+        out.append(TopicGeneration(created=created, deleted=deleted, topic_id=one.topic_id))
         created = deleted
     return out
 

@@ -372,8 +372,7 @@ def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
             pieces = [replace(part, start=start, end=end) for start, end in ranges]
             return pieces or [part]  # an empty segment is a part, too
         if part.kind == "log" and part.path.suffix != ".gz":
-            lines = split_log(part.path, target_bytes)
-            return [replace(part, start=start, end=end, first_line=line) for start, end, line in lines]
+            return [replace(part, **lines._asdict()) for lines in split_log(part.path, target_bytes)]
     except (OSError, ValueError):
         pass  # reading the part reports the error
     return [part]

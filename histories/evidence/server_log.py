@@ -10,7 +10,7 @@ import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -29,10 +29,18 @@ OVERLONG = re.compile(r"(?<!\d)0*[1-9]\d{18}(?!\w*\.log)")  # a number that is m
 COLUMNS = ("topic", "partition", "subject")
 
 
-def split_log(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int, int]]:
-    """Ranges of complete lines: first byte, end, and the number of the first line (from 1)."""
-    size = path.stat().st_size
-    ranges, start, line = [], 0, 1
+class LineRange(NamedTuple):
+    """Complete lines of a file."""
+
+    start: int  # byte
+    end: int  # byte, exclusive
+    first_line: int  # its number, from 1
+
+
+def split_log(path: Path, target_bytes: int = 64 << 20) -> list[LineRange]:
+    """The file as ranges of complete lines."""
+    size, start, line = path.stat().st_size, 0, 1
+    ranges: list[LineRange] = []
     with path.open("rb") as opened:
         while start < size:
             opened.seek(start)
@@ -41,7 +49,7 @@ def split_log(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int, 
                 chunk += opened.readline(MAX_LINE)  # a longer line is cut and reported as damage
             if not chunk:
                 break
-            ranges.append((start, start + len(chunk), line))
+            ranges.append(LineRange(start, start + len(chunk), line))
             line += int(np.count_nonzero(np.frombuffer(chunk, dtype=np.uint8) == 10))
             start += len(chunk)
     return ranges

@@ -11,7 +11,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import polars as pl
@@ -25,13 +25,23 @@ CONTENT = LOG
 
 # The columns that a file has; the other columns of EVENTS are added.
 _FIELDS: Schema = {name: kind for name, kind in EVENTS.items() if name not in ("line", "rebalanced", "synthetic")}
-# What a type takes from JSON: Python's type, bits of an integer, and words for messages. Every value can be text.
-_KINDS: dict[Any, tuple[type, int, str]] = {
-    pl.Struct: (dict, 0, "an object"),
-    pl.List: (list, 0, "a list"),
-    pl.Boolean: (bool, 0, "true or false"),
-    pl.Int64: (int, 64, "an integer of 64 bits"),
-    pl.Int32: (int, 32, "an integer of 32 bits"),
+
+
+class _Kind(NamedTuple):
+    """What a type takes from JSON."""
+
+    accepted: type  # Python's
+    bits: int  # of an integer; 0 for others
+    words: str  # for messages
+
+
+# Every value can be text.
+_KINDS: dict[Any, _Kind] = {
+    pl.Struct: _Kind(dict, 0, "an object"),
+    pl.List: _Kind(list, 0, "a list"),
+    pl.Boolean: _Kind(bool, 0, "true or false"),
+    pl.Int64: _Kind(int, 64, "an integer of 64 bits"),
+    pl.Int32: _Kind(int, 32, "an integer of 32 bits"),
 }
 _TYPES = {name: _KINDS[kind.base_type()] for name, kind in _FIELDS.items() if kind.base_type() in _KINDS}
 _CONTAINERS = (dict, list)

@@ -11,7 +11,7 @@ from ..replication.ledger import Breach
 from ..replication.storage.transactions import MARKER
 
 
-class Newest:
+class NewestRecords:
     """The newest record of each key in one partition: acknowledged, or in the final leader's log."""
 
     def __init__(self, cluster: Cluster, partition: int) -> None:
@@ -35,7 +35,7 @@ class Newest:
             return False
         return self._offsets.get(self._keys.key(producer, self._partition, number), -1) <= offset
 
-    def parts(self, acks: Iterable[Ack]) -> list[Ack]:
+    def that_must_stay(self, acks: Iterable[Ack]) -> list[Ack]:
         """The records of acknowledged batches that must stay."""
         return [
             ack.part(index, index + 1)
@@ -73,7 +73,7 @@ def compacted_ranges(cluster: Cluster, partition: int) -> Ranges:
     log = cluster.leader_log(partition)
     if log is None or not cluster.config.compacts:
         return []
-    newest = Newest(cluster, partition)
+    newest = NewestRecords(cluster, partition)
     return [
         (offset, offset + 1)
         for batch in log.batches()

@@ -17,7 +17,7 @@ from ..replication.acks import Ack, Ranges, missing_parts, value_ranges
 from ..replication.cluster import Cluster
 from ..replication.storage.batches import Batch
 from ..replication.storage.replica_log import ReplicaLog
-from .compaction_truth import Newest
+from .compaction_truth import NewestRecords
 
 OffsetRanges = list[tuple[int, int]]  # first and last offset, both included
 Divergences = dict[int, dict[tuple[int, int], OffsetRanges]]  # partition -> pair of brokers -> offsets
@@ -71,9 +71,9 @@ def losses(cluster: Cluster) -> list[LostAck]:
         polled = ledger.polled_values.get(partition, {})
         acks = ledger.acks[partition]
         above = [(part.since(log.start), loss) for part, loss in ledger.missing_acks(partition, log)]
-        newest = Newest(cluster, partition) if cluster.config.compacts else None
+        newest = NewestRecords(cluster, partition) if cluster.config.compacts else None
         for whole, loss in [*((part.until(log.start), loss) for part, loss in acks.lost_before_deletion), *above]:
-            parts = [] if whole is None else [whole] if newest is None else newest.parts([whole])
+            parts = [] if whole is None else [whole] if newest is None else newest.that_must_stay([whole])
             for part in parts:
                 was_read = _was_polled(polled.get(part.producer, []), part)
                 about = (loss.cause, loss.detail, loss.time, loss.leader, loss.epoch)
@@ -138,7 +138,7 @@ def missing_everywhere(cluster: Cluster) -> list[list[Ack]]:
         for ranges in held:
             gone = [part for ack in gone for part in missing_parts(ack, ranges.get(ack.producer, []))]
         if cluster.config.compacts and partition < cluster.config.partitions:
-            gone = Newest(cluster, partition).parts(gone)
+            gone = NewestRecords(cluster, partition).that_must_stay(gone)
         found.append(gone)
     return found
 

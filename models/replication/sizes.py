@@ -55,7 +55,7 @@ class RecordSizes:
         return MARKER_BATCH if batch.producer == MARKER else self.batch(batch.producer, batch.first, batch.count)
 
 
-def sizes(config: Config, is_format_2: bool) -> list[RecordSizes]:
+def record_sizes(config: Config, is_format_2: bool) -> list[RecordSizes]:
     """The sizes by partition of the producers' topic."""
     keys = Keys(config) if config.compacts else None
     return [RecordSizes(partition, is_format_2, keys) for partition in range(config.partitions)]
@@ -63,5 +63,5 @@ def sizes(config: Config, is_format_2: bool) -> list[RecordSizes]:
 
 def batch_sizes(config: Config, is_format_2: bool) -> list[BatchSize]:
     """How large a batch is, by replicated partition."""
-    known = sizes(config, is_format_2)
+    known = record_sizes(config, is_format_2)
     return [*known, *[size_of] * (config.logs - len(known))]

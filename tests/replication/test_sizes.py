@@ -17,7 +17,7 @@ from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.keys import Keys
 from logjudge.models.replication.options import configure
 from logjudge.models.replication.scenario import Scenario
-from logjudge.models.replication.sizes import MARKER_BATCH, batch_sizes, sizes
+from logjudge.models.replication.sizes import MARKER_BATCH, batch_sizes, record_sizes
 from logjudge.models.replication.storage.batches import Batch
 from logjudge.models.replication.storage.transactions import MARKER
 
@@ -35,12 +35,12 @@ def test_sizes_are_those_of_the_encoded_bytes(
     batch = Batch(7, 7 + count, producer, first, 0, 1_000_000, 1)
     content = values_of(partition, Keys(config) if is_compacted else None)
     encoded = (batch_bytes if is_format_2 else message_set)(batch, content)
-    assert sizes(config, is_format_2)[partition](batch) == len(encoded)
+    assert record_sizes(config, is_format_2)[partition](batch) == len(encoded)
 
 
 def test_a_marker_has_its_size() -> None:
     marker = Batch(5, 6, MARKER, 0, 0, 0, 1, 1000, 0, -2)
-    assert sizes(Config(), True)[0](marker) == MARKER_BATCH == len(batch_bytes(marker, values_of(0, None)))
+    assert record_sizes(Config(), True)[0](marker) == MARKER_BATCH == len(batch_bytes(marker, values_of(0, None)))
 
 
 def ran(variant: str = "kraft", **options: Any) -> Cluster:
@@ -71,7 +71,7 @@ def test_a_request_has_at_least_one_batch_and_no_more_than_its_size() -> None:
     requests: list[list[int]] = []
 
     def watch(cluster: Cluster) -> None:
-        inboxes, size = cluster.inboxes, sizes(cluster.config, True)
+        inboxes, size = cluster.inboxes, record_sizes(cluster.config, True)
         for node, deliver in list(inboxes.items()):
 
             def arrived(request: Any, deliver: Any = deliver) -> None:

@@ -7,7 +7,7 @@ import zlib
 from ..session import Client, Session
 from ..topics import Topic
 from .reading import readers
-from .sending import Sender
+from .sending import Message, Sender
 
 TOMBSTONES = 20  # every twentieth message deletes its key
 COMPACTED = {
@@ -22,11 +22,11 @@ COMPACTED = {
 class KeyedSender(Sender):
     """Sends values of keys; a key has always the same partition."""
 
-    def message(self, number: int) -> tuple[str | None, str | None, int | None]:
+    def message(self, number: int) -> Message:
         """A key of the load, its partition, and a value or a tombstone."""
         key = f"k{self.random.randrange(self.session.load.keys)}"
         value = None if number % TOMBSTONES == TOMBSTONES - 1 else self.value(number)
-        return key, value, zlib.crc32(key.encode()) % self.session.partitions
+        return Message(key, value, zlib.crc32(key.encode()) % self.session.partitions)
 
 
 def topics(session: Session) -> list[Topic]:

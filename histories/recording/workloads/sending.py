@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..kafka_clients import confluent_kafka, make, recorded
 from ..session import Session
@@ -17,6 +17,14 @@ CLOSE_SECONDS = 35.0  # longer than delivery.timeout.ms of kafka_clients.py
 def senders(session: Session) -> list[Sender]:
     """Producers p0, p1, …"""
     return [Sender(session, f"p{n}") for n in range(session.load.producers)]
+
+
+class Message(NamedTuple):
+    """A message to send."""
+
+    key: str | None
+    value: str | None  # None: a tombstone
+    partition: int | None  # None: the client chooses it
 
 
 class Sender:
@@ -47,9 +55,9 @@ class Sender:
         self._serve(producer.flush, CLOSE_SECONDS)
         self._discard(producer)
 
-    def message(self, number: int) -> tuple[str | None, str | None, int | None]:
-        """The key, value and partition of the next message."""
-        return None, self.value(number), self.random.randrange(self.session.partitions)
+    def message(self, number: int) -> Message:
+        """The next message."""
+        return Message(None, self.value(number), self.random.randrange(self.session.partitions))
 
     def value(self, number: int) -> str:
         """A value that names its producer and is long enough."""

@@ -24,7 +24,7 @@ from ..requests import (
     Callback,
     ProduceRequest,
 )
-from ..sizes import RecordSizes, sizes
+from ..sizes import RecordSizes, record_sizes
 from .disk import Disk
 from .part import BrokerPart
 from .replica import DelayedProduce, Replica
@@ -54,7 +54,7 @@ class ProduceHandler(BrokerPart):
     _sizes: list[RecordSizes] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._sizes = sizes(self._config, self._rules.era.epochs_in_log)
+        self._sizes = record_sizes(self._config, self._rules.era.epochs_in_log)
         self._serve = self._threads.serving(self.append)
 
     def restart(self) -> None:

@@ -28,7 +28,7 @@ from ..requests import (
     ApiVersionsRequest,
     ProduceRequest,
 )
-from ..sizes import sizes
+from ..sizes import record_sizes
 from .client import Client, ClientParts
 from .partitioners import PARTITIONERS
 
@@ -64,7 +64,7 @@ class Producer(Client):
         self._connecting: dict[int, ApiVersionsRequest] = {}
         self._outstanding = 0  # batches not yet decided
         self._ticking = False
-        self._sizes = sizes(config, self._rules.era.epochs_in_log)
+        self._sizes = record_sizes(config, self._rules.era.epochs_in_log)
 
     def start(self, _: None = None) -> None:
         """Request metadata and begin to send."""
