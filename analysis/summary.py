@@ -137,7 +137,7 @@ def evidence_coverage(p: Partition) -> Record | None:
         "clocks": {
             name: {
                 "description": clock.description,
-                "doubtful": clock.conflict,
+                "doubtful": clock.has_conflict,
                 "bounded": clock.bounded,
                 "ahead": clock.offset,
             }

@@ -91,7 +91,7 @@ class Settings:
         """The configuration of a topic."""
         return _object(_object(self.config, "topics"), name)
 
-    def compacted(self, topic: str) -> bool:
+    def is_compacted(self, topic: str) -> bool:
         """Whether cleanup.policy contains compact."""
         return "compact" in str(self.topic(topic).get("cleanup.policy", ""))
 

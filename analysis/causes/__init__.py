@@ -164,7 +164,7 @@ def _of_logs(explain: str, timeline: Timeline, lost: Lost) -> Explanation:
     attempts = _attempts(explain, timeline, lost)
     for name, attempt in attempts.items():
         facts = list(attempt.chain)
-        if attempt.proved and explain == "explain_loss":
+        if attempt.is_proved and explain == "explain_loss":
             facts += decisive_steps(timeline, lost, attempt.chain)
         attempts[name] = replace(attempt, chain=ordered([timeline.merged.get(fact, fact) for fact in facts]))
     return _combined(attempts)
@@ -175,7 +175,7 @@ def _combined(attempts: Mapping[str, Attempt], otherwise: str = NO_KNOWN_CAUSE) 
     proved = [
         Explanation(name, attempt.chain, attempt.prevented_by, CAUSES[name].CITATION)
         for name, attempt in attempts.items()
-        if attempt.proved
+        if attempt.is_proved
     ]
     if len(proved) == 1:
         return proved[0]

@@ -42,7 +42,7 @@ class Explanation:
 class Attempt:
     """The result of one cause: proved by its chain; or undecided, as evidence is `missing`; or excluded (neither)."""
 
-    proved: bool = False
+    is_proved: bool = False
     chain: list[Fact] = field(default_factory=list)
     prevented_by: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)

@@ -21,7 +21,7 @@ REMEDY = "Nothing is wrong. cleanup.policy=delete keeps every record of a key."
 def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the log cleaner has passed the records, and they are gone from the log at the end of the run."""
     logs = timeline.replica_logs
-    if logs.compacted is False:
+    if logs.is_compacted is False:
         return NOT_THE_CASE
     last = stretches(logs, logs.last)
     led = logs.leader is not None and (last["broker"] == logs.leader).any()
@@ -32,7 +32,7 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     points = logs.checkpoints.filter(snapshot=logs.last, name="cleaned")
     cleaned = points.filter(pl.col("offset") > lost.last)
     if not cleaned.height:
-        if logs.compacted:
+        if logs.is_compacted:
             return needs(f"evidence that the cleaner had passed offset {lost.last} (cleaner-offset-checkpoint)")
         return NOT_THE_CASE
     if not last.filter(own & (pl.col("last_offset") > lost.last)).height:

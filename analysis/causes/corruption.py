@@ -110,7 +110,7 @@ def _first_term_after(timeline: Timeline, broker: str, since: int | None) -> Ter
     terms = [term for _, term in sorted(timeline.terms.items())]
     for term, following in zip(terms, [*terms[1:], None], strict=True):
         end = following.time if following is not None else None
-        if term.leader == broker and not term.conflict and (end is None or since is None or end > since):
+        if term.leader == broker and not term.has_conflict and (end is None or since is None or end > since):
             return term
     return None
 

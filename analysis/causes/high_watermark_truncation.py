@@ -144,7 +144,7 @@ def _final_terms(timeline: Timeline) -> list[Term]:
     """The terms at the end of the run that the last leader led without interruption, all dated and without conflict."""
     led = [term for term in timeline.terms.values() if term.leader is not None]
     last = [term for term in led if term.leader == timeline.replica_logs.leader]
-    sure = {term.epoch for term in last if term.time is not None and not term.conflict}
+    sure = {term.epoch for term in last if term.time is not None and not term.has_conflict}
     others = [term.epoch for term in led if term.epoch not in sure]
     return [term for term in led if term.epoch > max(others, default=-1)]
 
@@ -196,7 +196,7 @@ def _truncation_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     """The facts that the new leader had the first lost record and truncated it before its election."""
     broker = new.leader or ""
     for end in reversed(timeline.ends_of(broker, "truncated")):
-        if end.noop or end.end > lost.first:
+        if end.is_noop or end.end > lost.first:
             continue
         if end.time is None or (new.time is not None and end.time > new.time + SECOND):
             continue

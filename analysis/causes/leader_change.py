@@ -58,12 +58,12 @@ class LeaderChange:
     @property
     def old_leader(self) -> str | None:
         """The broker that acknowledged the records; None if it is not known, or sources conflict."""
-        return self.old.leader if self.old and not self.old.conflict else None
+        return self.old.leader if self.old and not self.old.has_conflict else None
 
     @property
     def new_leader(self) -> str | None:
         """The leader of the term that lost the records; None if it is not known, or sources conflict."""
-        return self.new.leader if self.new and not self.new.conflict else None
+        return self.new.leader if self.new and not self.new.has_conflict else None
 
 
 def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
@@ -137,7 +137,7 @@ def _brings_back(timeline: Timeline, term: Term, old_leader: str | None, lost: L
 def _first_with_start(term: Term, after: list[Term]) -> Term:
     """A term, or the next term of the same leader with a known start offset."""
     for later in after[after.index(term) :]:
-        if later.leader != term.leader or later.conflict:
+        if later.leader != term.leader or later.has_conflict:
             return term
         if later.start is not None:
             return later
@@ -153,9 +153,9 @@ def _returned_term(wrote: Term | None, after: list[Term], old_leader: str | None
     if wrote is None:
         return None
     following = next((t for t in after if t.leader != old_leader), None)
-    if following is not None and following.leader == wrote.leader and not following.conflict:
+    if following is not None and following.leader == wrote.leader and not following.has_conflict:
         return following
-    others = [t.epoch for t in after if t.leader != wrote.leader or t.conflict]
+    others = [t.epoch for t in after if t.leader != wrote.leader or t.has_conflict]
     return next((t for t in after if t.epoch > max(others, default=-1)), None)
 
 
@@ -163,7 +163,7 @@ def _cannot_have_lost(timeline: Timeline, found: LeaderChange, term: Term, lost:
     """Whether a later term cannot have lost the records, whatever its start offset: its leader had them and did not
     restart, or it was dead or paused.
     """
-    if term.leader is None or term.time is None or term.conflict or lost.first_acked is None:
+    if term.leader is None or term.time is None or term.has_conflict or lost.first_acked is None:
         return False
     over = next((t.time or term.time for t in timeline.terms.values() if t.epoch > term.epoch), term.time)
     until = over if term.ended is None else min(over, term.ended)
@@ -222,7 +222,7 @@ def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
     if not earlier or new.start is None or new.start > lost.first or lost.last_acked is None:
         return None
     stale = earlier[-1]
-    if stale.conflict or stale.leader is None or stale.leader == new.leader:
+    if stale.has_conflict or stale.leader is None or stale.leader == new.leader:
         return None
     followed = [end for end in timeline.ends_of(stale.leader, "followed") if (end.fact.epoch or 0) >= new.epoch]
     acknowledged = lost.last_acked if lost.first_acked is None else lost.first_acked

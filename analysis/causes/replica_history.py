@@ -145,7 +145,7 @@ def truncations(
     return [
         end
         for end in timeline.ends_of(broker, "truncated")
-        if not end.noop
+        if not end.is_noop
         and end.end <= (lost.last if max_end is None else max_end)
         and (after is None or end.time is None or end.time >= after - SECOND)
     ]
@@ -281,7 +281,7 @@ def term_led_again(timeline: Timeline, broker: str, lost: Lost) -> Term | None:
     for old, new in pairwise(led):
         if old.time is None or new.time is None or not old.time <= lost.first_acked <= lost.last_acked < new.time:
             continue
-        are_its_own = old.leader == new.leader == broker and not old.conflict and not new.conflict
+        are_its_own = old.leader == new.leader == broker and not old.has_conflict and not new.has_conflict
         is_known = new.start is not None and bool(new.facts)
         return new if are_its_own and is_known and not _may_have_had_other_leader(timeline, old, new, lost) else None
     return None

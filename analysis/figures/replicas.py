@@ -125,7 +125,7 @@ def _times(timeline: Timeline) -> Record:
         if t.leader is not None
     ]
     lives = sorted({(e.time, e.broker, e.kind) for e in timeline.events if e.time is not None})
-    ends = [(e.time, e.broker, e.end, e.kind) for e in timeline.ends if e.time is not None and not e.noop]
+    ends = [(e.time, e.broker, e.end, e.kind) for e in timeline.ends if e.time is not None and not e.is_noop]
     ends = [row for row in ends if row[3] not in ("refused", "cut")]  # drawn as truncations and as faults
     # A broker's first log is empty when it creates it; a log that is empty again was deleted.
     first = {broker: place for place, (_, broker, _, _) in reversed([*enumerate(ends)])}
@@ -177,7 +177,7 @@ def _cuts(timeline: Timeline) -> list[list[Any]]:
     known: dict[str, int] = {}
     cuts: list[list[Any]] = []
     for end in timeline.ends:
-        if end.kind == "high-watermark" or end.noop or end.time is None:
+        if end.kind == "high-watermark" or end.is_noop or end.time is None:
             continue
         was = known.get(end.broker)
         # Every new follower truncates its empty log to 0.

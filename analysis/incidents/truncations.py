@@ -49,7 +49,7 @@ def _cuts(timeline: Timeline) -> dict[tuple[int, int], list[LogEnd]]:
     """The truncations of each range of offsets that removed records for good: first offset and end."""
     cuts: dict[tuple[int, int], list[LogEnd]] = {}
     for cut in timeline.ends:
-        if cut.kind != "truncated" or cut.noop or cut.time is None:
+        if cut.kind != "truncated" or cut.is_noop or cut.time is None:
             continue
         loaded = [end for end in timeline.ends_of(cut.broker, "loaded") if end.time is not None and end.end > cut.end]
         before = [end for end in loaded if (end.time or 0) <= cut.time]

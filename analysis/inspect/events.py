@@ -208,7 +208,7 @@ def _facts(timeline: Timeline) -> Iterator[Moment]:
     yield from (Moment("isr", fact) for fact in timeline.overruled)
     for end in timeline.ends:
         if end.kind not in ("snapshot", "high-watermark"):
-            yield Moment("log" if end.kind == "loaded" else "noop" if end.noop else "truncation", end.fact)
+            yield Moment("log" if end.kind == "loaded" else "noop" if end.is_noop else "truncation", end.fact)
     yield from (Moment("truncation", fact) for fact in timeline.refused_fetches)
     yield from (Moment("reassignment", move.fact) for move in timeline.moves)
     yield from (Moment("retention", fact) for fact in timeline.log_starts)

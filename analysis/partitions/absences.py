@@ -78,7 +78,7 @@ def _compacted_since(p: Partition, values: pl.Series) -> Ints:
 @once
 def superseded(p: Partition) -> pl.DataFrame:
     """Values that compaction removes, with tombstones, and since when (ns). Empty without compaction."""
-    if not p.settings.compacted(p.topic):
+    if not p.settings.is_compacted(p.topic):
         return _tombstones(p).clear()
     removable = _tombstones(p).filter(~pl.col("value").is_in(_outlived_tombstones(p).implode()))
     return pl.concat([replaced(p).filter("surely").select("value", "since"), removable])
@@ -114,7 +114,7 @@ def maybe_compacted(p: Partition) -> pl.DataFrame:
         return _tombstones(p)
     if "cleanup.policy" not in p.settings.topic(p.topic):
         return pl.concat([replaced(p).select("value", "since"), _tombstones(p)])
-    if not p.settings.compacted(p.topic):
+    if not p.settings.is_compacted(p.topic):
         return _tombstones(p).clear()
     return replaced(p).filter(~pl.col("surely")).select("value", "since")
 

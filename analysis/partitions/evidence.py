@@ -50,9 +50,9 @@ def collected_logs(
         times=dated,
         leader=last_leader(metadata, log_events),
         replicas=assigned_replicas(metadata, assignment if isinstance(assignment, list) else None, partition),
-        compacted=None if policy is None else "compact" in str(policy),
+        is_compacted=None if policy is None else "compact" in str(policy),
         at_rest=not settings.undated,
-        tiered=is_tiered(config, topic, _table_or_empty(shared or {}, "metadata"), log_events),
+        is_tiered=is_tiered(config, topic, _table_or_empty(shared or {}, "metadata"), log_events),
     )
 
 

@@ -92,8 +92,8 @@ class ReplicaLogs(TopicPartition):
     times: Mapping[str, int] = field(default_factory=dict)  # of the snapshots, ns
     leader: str | None = None  # the last one that the metadata or the brokers' logs record
     replicas: tuple[str, ...] = ()  # assigned brokers; () if not recorded
-    compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown
-    tiered: bool = False  # whether remote storage has what was deleted from the disks (KIP-405)
+    is_compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown
+    is_tiered: bool = False  # whether remote storage has what was deleted from the disks (KIP-405)
     at_rest: bool = True  # whether the brokers are known to have stopped writing before the last copy
 
     @property
@@ -120,8 +120,8 @@ class ReplicaLogs(TopicPartition):
             self.epochs,
             self.log_events,
         )
-        is_cleaned = self.compacted is None and self.checkpoints.filter(name="cleaned").height > 0
-        return missing_logs(Collected(*tables), self.snapshots, self.replicas, bool(self.compacted) or is_cleaned)
+        is_cleaned = self.is_compacted is None and self.checkpoints.filter(name="cleaned").height > 0
+        return missing_logs(Collected(*tables), self.snapshots, self.replicas, bool(self.is_compacted) or is_cleaned)
 
     @cached_property
     def missing_brokers(self) -> frozenset[str]:
@@ -162,7 +162,7 @@ class ReplicaLogs(TopicPartition):
         """
         last = self.extents.filter(snapshot=self.last)
         of_leader = last.filter(self.is_of_leader)
-        return greatest((of_leader if of_leader.height else last)["start"], 0) if self.tiered else 0
+        return greatest((of_leader if of_leader.height else last)["start"], 0) if self.is_tiered else 0
 
     @property
     def last_is_dated(self) -> bool:
@@ -197,7 +197,9 @@ class ReplicaLogs(TopicPartition):
         dated = bounds.join(points, on=key, how="left", maintain_order="left").with_columns(
             start=pl.max_horizontal("start", "log_start")
         )
-        deleted_below = pl.min_horizontal("start", pl.col("log_start").fill_null(0)) if self.tiered else pl.col("start")
+        deleted_below = (
+            pl.min_horizontal("start", pl.col("log_start").fill_null(0)) if self.is_tiered else pl.col("start")
+        )
         return dated.with_columns(deleted_below=deleted_below)
 
     @cached_property

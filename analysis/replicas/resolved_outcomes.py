@@ -41,7 +41,7 @@ def resolve_outcomes(logs: ReplicaLogs, open_sends: pl.DataFrame, confirmed: Seq
     here = logs.is_of_leader
     # A record that an earlier snapshot lacks may have been written later.
     is_damaged = logs.is_leader_damaged
-    whole = logs.leader_start == 0 and not is_damaged and logs.compacted is False and logs.last == FINAL
+    whole = logs.leader_start == 0 and not is_damaged and logs.is_compacted is False and logs.last == FINAL
     records = logs.records.filter(here).sort("offset")
     ended_in = pl.when(pl.col("control").is_not_null()).then("leader_epoch").fill_null(strategy="backward")
     is_proved = (ended_in.over("producer_id") == pl.col("leader_epoch")) | pl.col("producer_id").is_in(list(confirmed))
@@ -80,7 +80,7 @@ def legal_absences(logs: ReplicaLogs) -> pl.DataFrame:
     if deleted_below:
         below = {"first_offset": 0, "last_offset": deleted_below - 1, "reason": BELOW_START}
         absent.append(pl.DataFrame([below], ABSENCES))
-    if logs.compacted is not False and cleaned is not None:
+    if logs.is_compacted is not False and cleaned is not None:
         gaps = ordered.select(
             first_offset=pl.col("last_offset").shift().fill_null((start or 0) - 1) + 1,
             last_offset=pl.col("first_offset") - 1,

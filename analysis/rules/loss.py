@@ -191,7 +191,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     sends = sends.with_columns(not_in_logs=_is_not_in_logs(p, sends))
     # No deletion and no compaction gives an offset to another record, or moves the log's end back. But compaction may
     # remove a record that came back with the log of an earlier leader.
-    newer = replaced(p)["value"] if p.settings.compacted(p.topic) else pl.Series([], dtype=pl.String)
+    newer = replaced(p)["value"] if p.settings.is_compacted(p.topic) else pl.Series([], dtype=pl.String)
     truncated = (pl.col("replaced") | pl.col("shrunk")) & ~pl.col("value").is_in(newer.implode())
     missed = pl.any_horizontal("absent", "not_in_logs", pl.col("passed") & pl.lit(final is None)) & ~pl.col("legal")
     maybe_legal = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")

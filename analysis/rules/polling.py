@@ -62,7 +62,7 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     In Jepsen histories: A poll begins more than one value behind the last value of the process's latest ok poll.
     Permitted in a history with subscriptions.
     """
-    yield from _skips(p, within=False)
+    yield from _skips(p, is_within_poll=False)
 
 
 poll_skip.judged_in_jepsen_by(lambda p: jepsen_steps.skips(p, "polled", _between_polls(p), _severity_in_jepsen(p)))
@@ -84,7 +84,7 @@ def int_poll_skip(p: Partition) -> Iterator[Result]:
     Not a breach: The same as poll-skip.
     In Jepsen histories: The same, unless the assignment changed during the poll.
     """
-    yield from _skips(p, within=True)
+    yield from _skips(p, is_within_poll=True)
 
 
 int_poll_skip.judged_in_jepsen_by(lambda p: jepsen_steps.skips(p, "polled", _within_polls(p)))
@@ -111,7 +111,7 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     In Jepsen histories: A poll begins before the last value of the process's latest ok poll, or repeats it. An
     assignment or subscription without the key clears the position. Permitted in a history with subscriptions.
     """
-    yield from _steps_back(p, within=False)
+    yield from _steps_back(p, is_within_poll=False)
 
 
 nonmonotonic_poll.judged_in_jepsen_by(
@@ -134,26 +134,26 @@ def int_nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     Not a breach: The same as nonmonotonic-poll.
     In Jepsen histories: The same, unless the assignment changed during the poll.
     """
-    yield from _steps_back(p, within=True)
+    yield from _steps_back(p, is_within_poll=True)
 
 
 int_nonmonotonic_poll.judged_in_jepsen_by(lambda p: jepsen_steps.steps_back(p, "polled", _within_polls(p)))
 
 
-def _skips(p: Partition, within: bool) -> Iterator[Result]:
+def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
     if not len(jumps(p)):
         return
-    ahead = jumps(p).filter(pl.col("offset") > pl.col("expected"), inside=within)
+    ahead = jumps(p).filter(pl.col("offset") > pl.col("expected"), inside=is_within_poll)
     polls_of = cache(lambda process: indeterminate_polls(p, [process]))
     for row in ahead.iter_rows(named=True):
-        uncommitted = p.settings.reads_uncommitted(row["process"])
-        held = existing_uncommitted(p) if uncommitted else existing(p)
+        reads_uncommitted = p.settings.reads_uncommitted(row["process"])
+        held = existing_uncommitted(p) if reads_uncommitted else existing(p)
         passed = held.between(row["expected"], row["offset"], row["completed"])
-        skipped = _present_at(p, passed, row["completed"], uncommitted)
+        skipped = _present_at(p, passed, row["completed"], reads_uncommitted)
         if not len(skipped):
             continue
         # Records that one poll passed over cannot have been returned by another one.
-        if not within and polls_of(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
+        if not is_within_poll and polls_of(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
             yield Unknown(f"a poll of {p.name} by {row['process']} has no known outcome")
             continue
         first, last = int(skipped[0]), int(skipped[-1])
@@ -164,21 +164,21 @@ def _skips(p: Partition, within: bool) -> Iterator[Result]:
         yield _finding(p, row, sentence, (first, last), len(skipped), p.entries_between(first, last)["value"].to_list())
 
 
-def _present_at(p: Partition, offsets: Offsets, time: int, uncommitted: bool) -> Offsets:
+def _present_at(p: Partition, offsets: Offsets, time: int, reads_uncommitted: bool) -> Offsets:
     """Those offsets that have a record at `time` (ns): it was sent by then, and no truncation removed it."""
     if not len(offsets):
         return offsets
     entries = p.entries_between(int(offsets[0]), int(offsets[-1]))
-    is_visible = pl.lit(True) if uncommitted else p.committed
+    is_visible = pl.lit(True) if reads_uncommitted else p.committed
     entries = entries.with_columns(sent=p.sends["invoked"].gather(entries["send"]).fill_null(0))
     present = np.unique(entries.filter(is_visible & (pl.col("sent") <= time))["offset"].to_numpy())
     return np.setdiff1d(np.intersect1d(present, offsets), vanished(p, present), assume_unique=True)
 
 
-def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
+def _steps_back(p: Partition, is_within_poll: bool) -> Iterator[Result]:
     if not len(jumps(p)):
         return
-    behind = jumps(p).filter(pl.col("offset") < pl.col("expected"), inside=within)
+    behind = jumps(p).filter(pl.col("offset") < pl.col("expected"), inside=is_within_poll)
     for row in behind.iter_rows(named=True):
         sentence = f"{row['process']} {_came_from(row)} back to {row['offset']} of {p.name}"
         if row["offset"] == row["previous"]:

@@ -151,7 +151,7 @@ def _legally_absent(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) 
     below = absent.filter(pl.col("offset") < start) if start is not None else absent.clear()
     legal = [below.select("send")]
     cleaned = last.bounds["cleaned"].max()
-    if logs.compacted is not False and (logs.compacted or cleaned is not None):
+    if logs.is_compacted is not False and (logs.is_compacted or cleaned is not None):
         # A later record with the key explains it: in a log, or in the history, as its tombstone may be gone.
         records = logs.last_records.filter(pl.col("control").is_null())
         later = pl.concat([frame.select("key", "offset") for frame in (records, sends)]).drop_nulls()
@@ -166,7 +166,7 @@ def _legally_absent(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) 
 
 def _maybe_erased(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
     """The numbers of absent sends behind which a tombstone of their key may have been written, and removed since."""
-    if logs.compacted is False:
+    if logs.is_compacted is False:
         return absent.select("send").clear()
     unplaced = sends.filter(pl.col("value").is_null() & pl.col("offset").is_null())
     ended = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)

@@ -53,7 +53,7 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
             divergence = _divergence(logs, snapshot, run, sends, marks)
             yield _finding(logs, divergence, bounds)
             if (
-                divergence.uncommitted
+                divergence.is_uncommitted
                 and not sends.height
                 and any(marks.get(name) is None for name in divergence.brokers)
             ):
@@ -91,7 +91,7 @@ class Divergence(NamedTuple):
     sides: list[list[str]]  # brokers with the same records
     winner: int | None  # the side that was elected later, if known
     records: pl.DataFrame  # of all replicas, from first to last
-    uncommitted: bool  # no record of a losing side is known to be committed
+    is_uncommitted: bool  # no record of a losing side is known to be committed
     lost: pl.DataFrame  # the sends that are known to be committed, and are not on the winning side
 
     @property
@@ -116,9 +116,9 @@ def _divergence(
         for side, own in zip(sides, proved, strict=True)
     ]
     losing = [number for number in range(len(sides)) if number != winner]
-    breach = any(committed[number] for number in losing) if winner is not None else sum(committed) > 1
+    is_breach = any(committed[number] for number in losing) if winner is not None else sum(committed) > 1
     lost = pl.concat(proved[number] for number in losing)
-    return Divergence(snapshot, first, last, run.height, sides, winner, within, not breach, lost)
+    return Divergence(snapshot, first, last, run.height, sides, winner, within, not is_breach, lost)
 
 
 def _sides(names: list[str], like: list[str]) -> list[list[str]]:
@@ -169,7 +169,7 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
         sentence += f"; {brokers(sides[winner])} {have} those of the later leader"
     if lost.height and winner is not None:
         sentence += f"; {lost.height:,} acknowledged or read values are only on the losing side"
-    elif divergence.uncommitted:
+    elif divergence.is_uncommitted:
         sentence += "; nothing shows that the records on the losing side were committed"
     return finding(
         logs,
@@ -177,7 +177,7 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
         (first, last),
         _evidence(divergence, bounds),
         count=divergence.offsets,
-        severity="note" if divergence.uncommitted else "violation",
+        severity="note" if divergence.is_uncommitted else "violation",
         values=lost["value"].drop_nulls() if winner is not None else (),
         processes=lost["process"].drop_nulls().unique().sort() if winner is not None else (),
         brokers=sorted(divergence.brokers),

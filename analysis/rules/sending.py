@@ -35,7 +35,7 @@ def nonmonotonic_send(p: Partition) -> Iterator[Result]:
     retry of the first send may come after the second.
     In Jepsen histories: The same, over ok and undecided operations, and always a violation.
     """
-    yield from _steps_back(p, within=False)
+    yield from _steps_back(p, is_within=False)
 
 
 @nonmonotonic_send.judged_in_jepsen_by
@@ -62,7 +62,7 @@ def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
     Not a breach: Permitted: the producer is certainly not idempotent.
     In Jepsen histories: The same, and always a violation.
     """
-    yield from _steps_back(p, within=True)
+    yield from _steps_back(p, is_within=True)
 
 
 int_nonmonotonic_send.judged_in_jepsen_by(
@@ -112,14 +112,14 @@ int_send_skip.judged_in_jepsen_by(
 )
 
 
-def _steps_back(p: Partition, within: bool) -> Iterator[Result]:
+def _steps_back(p: Partition, is_within: bool) -> Iterator[Result]:
     if not len(_odd_steps(p)):
         return
-    is_within = pl.col("at") == pl.col("previous_at")
-    back = _odd_steps(p).filter((pl.col("offset") < pl.col("previous")) & (is_within == within))
+    is_same = pl.col("at") == pl.col("previous_at")
+    back = _odd_steps(p).filter((pl.col("offset") < pl.col("previous")) & (is_same == is_within))
     if not len(back):
         return
-    back = back if within else _without_crash_between(p, back)
+    back = back if is_within else _without_crash_between(p, back)
     excused = without_idempotence(p, pl.concat([back["value"], back["previous_value"]]))
     for row in back.iter_rows(named=True):
         yield _back(p, row, excused)

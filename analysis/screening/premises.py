@@ -68,7 +68,7 @@ def _log_only_grows_by_plain_sends(many: ManyPartitions) -> Contradictions:
     yield many.reads.group_by("tp").len().filter(pl.col("len") > MAX_ROWS)
     yield many.marks.filter(IS_ODD_MARK)
     yield many.marks.group_by("tp").len().filter(pl.col("len") > MAX_ROWS)
-    compacted = [topic for topic in many.keys["topic"].unique() if many.settings.compacted(topic)]
+    compacted = [topic for topic in many.keys["topic"].unique() if many.settings.is_compacted(topic)]
     yield many.keys.filter(pl.col("topic").is_in(compacted))
     if has_unknown_deletion(many.context):
         yield many.keys

@@ -79,7 +79,7 @@ def can_be_proved(topic: str, tables: Collection[str], rest: int, common: Common
     transactional = common.unplaced.filter(pl.col("txn"))["topic"].eq(topic).any()
     deleted = topic in topics_with_deletions([topic], common)
     is_plain = settings.dialect == "native" and {*tables} <= {*OBSERVED} and rest <= MAX_REST
-    return is_plain and not (transactional or deleted or settings.compacted(topic))
+    return is_plain and not (transactional or deleted or settings.is_compacted(topic))
 
 
 def unproved_rules(topic: str, ranges: Sequence[HashedFacts], rest: Rows, common: Common) -> set[str]:

@@ -202,10 +202,10 @@ def _log_end(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     end = 0 if row["kind"] == "created" else fields.get("end_offset", fields.get("offset"))
     if end is None:
         return
-    (kind, message), noop = LOG_ENDS[row["kind"]], row["kind"] == "truncate-noop"
+    (kind, message), is_noop = LOG_ENDS[row["kind"]], row["kind"] == "truncate-noop"
     text = message.format(row["broker"], _name(row), end)
-    fact = _fact(builder, row, text, "noop" if noop else kind, broker=row["broker"], offset=end)
-    builder.ends.append(LogEnd(fact, row["broker"], end, kind, noop=noop))
+    fact = _fact(builder, row, text, "noop" if is_noop else kind, broker=row["broker"], offset=end)
+    builder.ends.append(LogEnd(fact, row["broker"], end, kind, is_noop=is_noop))
 
 
 def _out_of_range(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ class Term:
     elections: list[Election] = field(default_factory=list)
     chosen_outside_isr: Fact | None = None  # the controller's report of it
     was_last_known: bool = False  # it was elected as the last known leader, out of sync or not (KIP-966)
-    conflict: bool = False
+    has_conflict: bool = False
     claims: dict[str, int | None] = field(default_factory=dict)  # broker -> time of its first report that it leads (ns)
     facts: list[Fact] = field(default_factory=list)
     start_facts: list[Fact] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Term:
     def name_leader(self, leader: str) -> None:
         """Sets the leader. A second, different leader puts the term in conflict."""
         if self.leader is not None and self.leader != leader:
-            self.conflict = True
+            self.has_conflict = True
         self.leader = leader
 
     def begin(self, time: int | None, isr: frozenset[str] | None = None) -> None:
@@ -58,7 +58,7 @@ class Term:
         The last known leader that KIP-966 elects again is not out of sync, although Kafka calls its election
         unclean: it has all records that it acknowledged, unless its disk lost them.
         """
-        if self.leader is None or self.conflict:
+        if self.leader is None or self.has_conflict:
             return None
         if self.electable:
             return self.leader not in self.electable
@@ -67,7 +67,7 @@ class Term:
     @property
     def how_elected(self) -> str:
         """A clause on how the leader was elected, or that it is unknown; empty for epoch 0 without a known election."""
-        if self.conflict:
+        if self.has_conflict:
             return "sources name different leaders of this epoch"
         unclean = self.elected_uncleanly
         if unclean is None:
@@ -101,7 +101,7 @@ class LogEnd(_Dated):
     end: int
     kind: str  # loaded followed snapshot truncated corruption refused cut high-watermark
     snapshot: str | None = None
-    noop: bool = False
+    is_noop: bool = False
 
 
 @dataclass(frozen=True)
@@ -315,6 +315,6 @@ class Builder(Timeline):
         None if the start is unknown or the sources disagree on the broker's clock.
         """
         clock = self.clocks.get(broker) if broker is not None else None
-        if ms is None or self.started is None or (clock is not None and clock.conflict):
+        if ms is None or self.started is None or (clock is not None and clock.has_conflict):
             return None
         return (ms - (clock.offset if clock else 0) - self.started) * 1_000_000

@@ -93,7 +93,7 @@ def pieces_of(p: Partition) -> Pieces:
     held = with_aborted(of_leader.with_columns(marker=decided)).filter(~is_marker)
     found = held.select("value", "aborted", "marker", "broker", "file", "byte", place="offset")
     found = found.unique("value", keep="none")
-    whole = logs.leader_start == 0 and logs.compacted is False
+    whole = logs.leader_start == 0 and logs.is_compacted is False
     joined = sends.join(found, on="value", how="left", maintain_order="left")
     # An acknowledged transaction is `ok` for its client; what brokers' files resolved is not.
     # A resolved failure has no time: the client recorded none.

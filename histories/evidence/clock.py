@@ -44,7 +44,7 @@ class Clock:
     offset: int = 0
     low: int | None = None
     high: int | None = None
-    conflict: bool = False
+    has_conflict: bool = False
 
     @property
     def bounded(self) -> bool:
@@ -54,7 +54,7 @@ class Clock:
     @property
     def description(self) -> str:
         """One sentence for the report."""
-        if self.conflict:
+        if self.has_conflict:
             away = min(abs(self.low or 0), abs(self.high or 0)) / DAY_MS
             why = f"is {away:.0f} days away from the history" if away > 1 else "does not fit the history's faults"
             return f"broker {self.broker}: its log {why}; its times are not reliable"
@@ -104,7 +104,7 @@ def clock_offset(broker: str, boots: Sequence[Mapping[str, Any]], faults: Sequen
     highest, lowest = min(high), max(low) if low else min(high) - 60_000
     # No time zone is a day away: the log is of another run, or started_at in run.json is wrong.
     if lowest > highest or lowest > DAY_MS or highest < -DAY_MS:
-        return Clock(broker, 0, lowest, highest, conflict=True)
+        return Clock(broker, 0, lowest, highest, has_conflict=True)
     return Clock(broker, _within(lowest, highest), lowest, highest)
 
 
@@ -129,7 +129,7 @@ def clock_offsets(events: pl.DataFrame, faults: Sequence[Fault], started: int | 
         broker: clock_offset(broker, [boot for boot in boots if boot["broker"] == broker], faults, started)
         for broker in brokers
     }
-    bounded = [c for c in clocks.values() if c.bounded and not c.conflict]
+    bounded = [c for c in clocks.values() if c.bounded and not c.has_conflict]
     if bounded:
         low, high = max(c.low or 0 for c in bounded), min(c.high or 0 for c in bounded)
         if low <= high and not low <= 0 <= high:

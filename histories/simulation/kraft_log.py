@@ -33,10 +33,10 @@ class KraftWording(Wording):
             folder = self.folder(node)
             yield Line(f"Shutdown broker because all log dirs in {folder} have failed", "kafka.log.LogManager", "ERROR")
 
-    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> Iterator[Line]:
+    def loaded(self, node: int, partition: int, end: int, mark: int, was_clean: bool) -> Iterator[Line]:
         name, folder = self.name(partition), self.folder(node)
         topic, number = self.cluster.config.topic_of(partition)
-        if not clean:
+        if not was_clean:
             text = f"[LogLoader partition={name}, dir={folder}] Recovering unflushed segment 0. 0 recovered for {name}."
             yield Line(text, LOADER)
         start = self.cluster.brokers[node].replicas[partition].log.start
@@ -55,7 +55,7 @@ class KraftWording(Wording):
 
     def leader(self, node: int, led: Led) -> Iterator[Line]:
         name = self.name(led.partition)
-        if led.unclean:
+        if led.is_unclean:
             text = (
                 f"[Broker id={node}] The topic partition {name} was marked as RECOVERING. "
                 "Marking the topic partition as RECOVERED."
@@ -161,7 +161,7 @@ class KraftWording(Wording):
 
     def elected(self, node: int, partition: int, old: PartitionState, new: PartitionState) -> Iterator[Line]:
         """Only unclean elections are logged above TRACE."""
-        if not new.unclean or new.leader < 0:
+        if not new.is_unclean or new.leader < 0:
             return
         changes = [
             f"isr: [{ids(old.isr)}] -> [{ids(new.isr)}]",

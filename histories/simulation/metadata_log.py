@@ -111,7 +111,7 @@ def _fields_of(state: PartitionState) -> dict[str, Any]:
         "replicas": state.replicas,
         "addingReplicas": state.adding,
         "removingReplicas": state.removing,
-        "leaderRecoveryState": int(state.unclean),
+        "leaderRecoveryState": int(state.is_unclean),
         "eligibleLeaderReplicas": state.elr,
         "lastKnownElr": () if state.last_known == NO_LEADER else (state.last_known,),
     }

@@ -207,17 +207,17 @@ class Recorder(History):
         self._event(EventHead(invoked, "admin", self._admin), "invoke", '"f":"end_offsets"')
         self._event(EventHead(time, "admin", self._admin), "ok", f'"f":"end_offsets","offsets":[{text}]')
 
-    def fault(self, time: int, kind: str, nodes: tuple[str, ...], heal: bool, extra: dict[str, object]) -> None:
+    def fault(self, time: int, kind: str, nodes: tuple[str, ...], is_heal: bool, extra: dict[str, object]) -> None:
         self._nemesis += 1
-        name = HEALS.get(kind, KINDS.get(kind, kind)) if heal else KINDS.get(kind, kind)
+        name = HEALS.get(kind, KINDS.get(kind, kind)) if is_heal else KINDS.get(kind, kind)
         fault: dict[str, object] = {"kind": name, "nodes": list(nodes)}
-        if not heal:
+        if not is_heal:
             fault.update(extra)
         if kind in ("delete-records", "add-partitions"):
             fault["topic"] = self._topic
         if kind == "add-partitions":
             fault["partitions"] = self._partitions
-        function = "heal" if heal else "fault"
+        function = "heal" if is_heal else "fault"
         text = json.dumps(fault, separators=(",", ":"))
         self._instant(EventHead(time, "nemesis", self._nemesis), f'"f":"{function}","fault":{text}')
 

@@ -55,7 +55,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
     nowhere = {name_of(p): _listed(acks, p, named) for p, acks in enumerate(missing_everywhere(cluster)) if acks}
     for one in gone:
         values.setdefault(name_of(one.partition), []).extend(_listed([one.ack], one.partition, named))
-    read = sum(one.ack.count for one in gone if one.read)
+    read = sum(one.ack.count for one in gone if one.was_read)
     total = sum(len(v) for v in values.values())
     causes = list(dict.fromkeys(one.cause for one in gone))
     duplicates: list[Repeat] = []
@@ -205,7 +205,7 @@ def _losses(config: Config, gone: list[LostAck], named: Name) -> list[dict[str, 
                 "leader": str(one.leader),
                 "leader_epoch": one.epoch,
                 "time": one.time * 1000,
-                "read_before": any(other.read for other in run),
+                "read_before": any(other.was_read for other in run),
                 "values": [name for other in run for _, name in _listed([other.ack], one.partition, named)],
             }
         )

@@ -39,9 +39,9 @@ class ZookeeperWording(Wording):
             )
             yield Line(text, "kafka.server.ReplicaManager", "FATAL")
 
-    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> Iterator[Line]:
+    def loaded(self, node: int, partition: int, end: int, mark: int, was_clean: bool) -> Iterator[Line]:
         name = self.name(partition)
-        if not clean:
+        if not was_clean:
             yield Line(f"Recovering unflushed segment 0 in log {name}.", OLD_LOG)
         yield Line(f"Completed load of log {name} with 1 log segments and log end offset {end} in 10 ms", OLD_LOG)
 
@@ -129,7 +129,7 @@ class ZookeeperWording(Wording):
             )
             yield Line(text, CONTROLLER, file="controller")
             return
-        if new.unclean:
+        if new.is_unclean:
             text = (
                 f"[OfflinePartitionLeaderSelector]: No broker in ISR is alive for {self.old(partition)}. "
                 f"Elect leader {new.leader} from live brokers {ids(tuple(self.cluster.quorum.live))}. "
@@ -180,9 +180,9 @@ class EpochWording(ZookeeperWording):
             text = f"Shutdown broker because all log dirs in {self.folder(node)} have failed"
             yield Line(text, "kafka.log.LogManager", "FATAL")
 
-    def loaded(self, node: int, partition: int, end: int, mark: int, clean: bool) -> Iterator[Line]:
+    def loaded(self, node: int, partition: int, end: int, mark: int, was_clean: bool) -> Iterator[Line]:
         log, start = self.log(node, partition), self.cluster.brokers[node].replicas[partition].log.start
-        if not clean:
+        if not was_clean:
             yield Line(f"{log} Recovering unflushed segment 0", OLD_LOG)
         text = (
             f"{log} Completed load of log with 1 segments, log start offset {start} and log end offset {end} in 10 ms"

@@ -53,10 +53,12 @@ def named_partitions(partitions: Iterable[int]) -> str:
     return f"partition{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
 
 
-def fault(kind: str, nodes: tuple[str, ...], ends: bool, parameters: dict[str, object]) -> str:
+def fault(kind: str, nodes: tuple[str, ...], is_heal: bool, parameters: dict[str, object]) -> str:
     """A fault begins or ends; empty if brokers or consumers report the same."""
-    sentences = _FAULTS.get(kind)
-    return sentences(", ".join(nodes), parameters)[ends] if sentences is not None else ""
+    if kind not in _FAULTS:
+        return ""
+    begin, end = _FAULTS[kind](", ".join(nodes), parameters)
+    return end if is_heal else begin
 
 
 def _partition(nodes: str, parameters: dict[str, object]) -> tuple[str, str]:

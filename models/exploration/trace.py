@@ -154,8 +154,8 @@ class Tracer(History):
         reached = {verb: by_consumer[head.process] for verb, by_consumer in ends.items()}
         self.sentences.append((head.time, wording.consumer_crash(head.process, reason, reached)))
 
-    def fault(self, time: int, kind: str, nodes: tuple[str, ...], heal: bool, extra: dict[str, object]) -> None:
-        if sentence := wording.fault(kind, nodes, heal, extra):
+    def fault(self, time: int, kind: str, nodes: tuple[str, ...], is_heal: bool, extra: dict[str, object]) -> None:
+        if sentence := wording.fault(kind, nodes, is_heal, extra):
             self.sentences.append((time, sentence))
 
 

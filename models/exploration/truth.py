@@ -34,7 +34,7 @@ class LostAck:
     time: int
     leader: int
     epoch: int
-    read: bool  # a consumer had polled some of it
+    was_read: bool  # a consumer had polled some of it
 
 
 @dataclass(frozen=True, slots=True)

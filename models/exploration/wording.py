@@ -56,12 +56,12 @@ def _set(nodes: tuple[int, ...]) -> str:
     return "{" + ", ".join(str(node) for node in nodes) + "}"
 
 
-def _loaded(node: int, partition: int, end: int, mark: int, clean: bool) -> str:  # noqa: ARG001
+def _loaded(node: int, partition: int, end: int, mark: int, was_clean: bool) -> str:  # noqa: ARG001
     return f"broker {node} loads its log: end {end}, checkpointed high watermark {mark}"
 
 
 def _leader(node: int, led: Led) -> str:
-    how = ", elected uncleanly" if led.unclean else ""
+    how = ", elected uncleanly" if led.is_unclean else ""
     return (
         f"broker {node} leads epoch {led.epoch} from offset {led.end}, high watermark {led.hw},"
         f" ISR {_set(led.isr)}{how}"
@@ -86,7 +86,7 @@ def _truncate(node: int, cut: Truncated) -> str:
 def _elected(node: int, partition: int, old: PartitionState, new: PartitionState) -> str:  # noqa: ARG001
     if new.leader < 0:
         return f"no replica can lead: ISR {_set(new.isr)}" + (f", ELR {_set(new.elr)}" if new.elr else "")
-    how = "uncleanly " if new.unclean else ""
+    how = "uncleanly " if new.is_unclean else ""
     return f"controller {node} {how}elects broker {new.leader} for epoch {new.epoch}, ISR {_set(new.isr)}"
 
 

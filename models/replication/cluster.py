@@ -174,7 +174,7 @@ class Cluster:
             words += (partition, state.leader, state.epoch, len(state.isr), *state.isr)
             for broker in self.brokers.values():
                 replica = broker.replicas.get(partition)
-                words.append(broker.process.state + 4 * broker.process.paused)
+                words.append(broker.process.state + 4 * broker.process.is_paused)
                 if replica is not None:
                     words += (replica.leader, replica.epoch, replica.log.end, replica.hw)
         self.states_seen.add(hash(tuple(words)))  # of integers only, so the same in every process

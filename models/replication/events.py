@@ -68,7 +68,7 @@ class Led(NamedTuple):
     isr: tuple[int, ...]
     version: int
     previous: LeaderEpoch  # before this one
-    unclean: bool
+    is_unclean: bool
 
 
 class Followed(NamedTuple):

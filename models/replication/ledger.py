@@ -168,7 +168,7 @@ class Ledger:
             self.elected[partition][after.epoch] = before
         if after.leader >= 0 and after.epoch > before.epoch and after.leader != before.leader:
             self.elections += 1
-            self.unclean_elections += after.unclean
+            self.unclean_elections += after.is_unclean
 
     def on_leader(self, replica: ReplicaView, state: PartitionState, now: int) -> None:
         """Check that a new leader's log has all committed and acknowledged records."""

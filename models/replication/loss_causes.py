@@ -55,11 +55,11 @@ def explain_loss(
     if len(without_power.intersection(ack.isr)) > 1 and not had.difference(without_power).intersection(ack.isr):
         # No replica has it any more, so no other election would have saved it.
         return loss("correlated-failure", "all in-sync replicas with it lost their unflushed tails with the power")
-    if elected.unclean and not elected.recalled:
+    if elected.is_unclean and not elected.was_last_known:
         return loss("unclean-election", "it was not in the ISR")
     if cut is not None and cut.reason == "unclean-disk":
         # The change that recalls the last known leader may be the one that empties the ELR.
-        if elected.recalled or {*before.isr, *before.elr} <= {broker}:
+        if elected.was_last_known or {*before.isr, *before.elr} <= {broker}:
             return loss("last-replica-standing", "its unflushed tail was lost with the power")
         return loss("unknown", "it was one of several in the ISR, and its unflushed tail was lost with the power")
     if cut is not None and cut.reason == "high-watermark":

@@ -29,7 +29,7 @@ class Connection:
     node: int  # the requester
     blocked_sources: tuple[int, ...] = ()  # the ends whose messages no longer arrive
     blocked_since: int = NEVER  # when the first message was dropped
-    closed: bool = False  # by the broker
+    is_closed: bool = False  # by the broker
 
 
 class Message(Protocol):

@@ -18,10 +18,10 @@ class PartitionState:
     version: int  # partition epoch; with ZooKeeper zkVersion
     elr: tuple[int, ...] = ()  # eligible leader replicas, KIP-966
     last_known: int = NO_LEADER  # last leader of a partition that lost its ISR and ELR, KIP-966
-    unclean: bool = False  # the current leader was elected uncleanly
+    is_unclean: bool = False  # the current leader was elected uncleanly
     adding: tuple[int, ...] = ()  # of the replicas, those that a reassignment adds (KIP-455; AR)
     removing: tuple[int, ...] = ()  # and those that it removes (RR)
-    recalled: bool = False  # the leader was the last known leader, elected because ISR and ELR were empty
+    was_last_known: bool = False  # the leader was the last known leader, elected because ISR and ELR were empty
 
 
 ABSENT = PartitionState((), NO_LEADER, -1, (), -1)  # a partition that is not created yet

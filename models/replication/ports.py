@@ -54,7 +54,7 @@ class Controller(Protocol):
     def can_register(self, broker: int) -> bool:
         """Whether a starting broker may register now."""
 
-    def register(self, broker: int, clean: bool, incarnation: int) -> None:
+    def register(self, broker: int, was_clean: bool, incarnation: int) -> None:
         """A broker started."""
 
     def receives_from(self, broker: int) -> bool:
@@ -66,7 +66,7 @@ class Controller(Protocol):
     def request_shutdown(self, broker: int) -> None:
         """A broker requests a controlled shutdown."""
 
-    def on_stopped(self, broker: int, orderly: bool) -> None:
+    def on_stopped(self, broker: int, was_orderly: bool) -> None:
         """A broker's process ended."""
 
     def is_live(self, broker: int) -> bool:
@@ -192,7 +192,7 @@ class History:
     def end_offsets(self, invoked: int, time: int, offsets: dict[int, OffsetRange]) -> None:
         """An administrator lists the log start and the high watermark of each partition."""
 
-    def fault(self, time: int, kind: str, nodes: tuple[str, ...], heal: bool, extra: dict[str, object]) -> None:
+    def fault(self, time: int, kind: str, nodes: tuple[str, ...], is_heal: bool, extra: dict[str, object]) -> None:
         """A fault begins or ends; `nodes` are names, as of Fault.name_of."""
 
 

@@ -18,11 +18,11 @@ class ProducerBatch:
     producer_epoch: int = -1
     sequence: int = -1
     ops: list[int] = field(default_factory=list)
-    open: bool = True  # more records may be added
+    is_open: bool = True  # more records may be added
     attempts: int = 0
     ambiguous: bool = False  # some attempt may have been written
     retry_at: int = 0
-    done: bool = False
+    is_done: bool = False
     epoch: int = -1  # the leader epoch that last appended it; unknown to the producer, used by the ledger
 
     def halves(self) -> tuple[ProducerBatch, ProducerBatch]:
@@ -31,6 +31,6 @@ class ProducerBatch:
         sequence = self.sequence + middle if self.sequence >= 0 else self.sequence
         first, count, ops = self.first + middle, self.count - middle, self.ops[middle:]
         return (
-            replace(self, count=middle, ops=self.ops[:middle], done=False),
-            replace(self, first=first, count=count, sequence=sequence, ops=ops, done=False),
+            replace(self, count=middle, ops=self.ops[:middle], is_done=False),
+            replace(self, first=first, count=count, sequence=sequence, ops=ops, is_done=False),
         )

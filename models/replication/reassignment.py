@@ -71,7 +71,7 @@ def _led_within(
     if state.leader in isr or state.leader == NO_LEADER:
         return state
     able = [r for r in replicas if r in isr and r in live]
-    return replace(state, leader=able[0], unclean=False) if able else None
+    return replace(state, leader=able[0], is_unclean=False) if able else None
 
 
 def _without(state: PartitionState, leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionState:

@@ -50,7 +50,7 @@ class Request:
     reply: Callback
     on_closed: Callback
     connection: Connection | None
-    closed: bool = field(default=False, init=False)  # the requester has the response, or no longer waits for it
+    is_closed: bool = field(default=False, init=False)  # the requester has the response, or no longer waits for it
 
 
 class Verification(NamedTuple):

@@ -134,10 +134,10 @@ class Rules:
         """The interval in which a broker renews its session."""
         return config.heartbeat
 
-    def fence(self, state: PartitionState, broker: int, min_isr: int, unclean: bool) -> PartitionState:
+    def fence(self, state: PartitionState, broker: int, min_isr: int, is_unclean: bool) -> PartitionState:
         """The state without a dead broker: it leaves the ISR, unless it is the last, and does not lead.
 
-        `unclean`: it came back without the clean shutdown file, so its unflushed records may be lost.
+        `is_unclean`: it came back without the clean shutdown file, so its unflushed records may be lost.
         """
         isr = tuple(r for r in state.isr if r != broker) or state.isr
         leader = NO_LEADER if state.leader == broker else state.leader
@@ -175,7 +175,7 @@ class Rules:
         return replica in state.isr
 
     @staticmethod
-    def led_by(state: PartitionState, leader: int, isr: tuple[int, ...], unclean: bool) -> PartitionState:
+    def led_by(state: PartitionState, leader: int, isr: tuple[int, ...], is_unclean: bool) -> PartitionState:
         """The state in a new leader epoch under this leader."""
         return replace(
             state,
@@ -183,10 +183,10 @@ class Rules:
             epoch=state.epoch + 1,
             isr=isr,
             version=state.version + 1,
-            elr=tuple(r for r in state.elr if r not in isr) if not unclean else (),
+            elr=tuple(r for r in state.elr if r not in isr) if not is_unclean else (),
             last_known=NO_LEADER,
-            unclean=unclean,
-            recalled=unclean and leader == state.last_known and not (state.isr or state.elr),
+            is_unclean=is_unclean,
+            was_last_known=is_unclean and leader == state.last_known and not (state.isr or state.elr),
         )
 
     # --- transactions

@@ -128,7 +128,7 @@ class Run:
             times={name: dated[name]["time"] for name in dated},
             leader=last_leader(metadata, log_events),
             replicas=assigned_replicas(metadata, config.get("replica.assignment"), partition),
-            compacted=None if policy is None else "compact" in policy,
+            is_compacted=None if policy is None else "compact" in policy,
         )
 
     def timeline(self, topic: str, partition: int) -> Timeline:

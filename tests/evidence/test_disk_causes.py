@@ -68,13 +68,13 @@ def test_a_range_of_which_a_part_is_damaged_has_another_cause():
 
 def test_misread_records_are_a_consequence_of_the_damage():
     lines = timeline(damaged(THREE, ("2", 1, 1)), meta=TWO_LEADS)
-    assert corruption.explain_misread(lines, 1).proved
-    assert not corruption.explain_misread(lines, 2).proved
+    assert corruption.explain_misread(lines, 1).is_proved
+    assert not corruption.explain_misread(lines, 2).is_proved
 
 
 def test_damage_on_a_broker_that_never_led_is_the_cause_of_no_read():
     lines = timeline(damaged(THREE, ("2", 1, 1)), meta=metadata())
-    assert not corruption.explain_misread(lines, 1).proved
+    assert not corruption.explain_misread(lines, 1).is_proved
     damage = corruption.explain_misread(lines, 1, is_read=False)
     assert [fact.kind for fact in damage.chain] == ["damaged", "intact"]
     assert damage.chain[1].sentence.endswith("intact: let broker 2 fetch its replica anew")

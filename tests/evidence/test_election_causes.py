@@ -327,7 +327,7 @@ def test_two_leaders_of_one_epoch_prove_nothing():
     leads += "high watermark 1, ISR [3], adding replicas [] and removing replicas [] . "
     leads += "Previous leader Some(1) and previous leader epoch was 0. (state.change.logger)"
     found = timeline(AFTER, meta=meta, events=[server_log("3", (9, leads))])
-    assert found.terms[1].conflict
+    assert found.terms[1].has_conflict
     assert explain_loss(found, lost()).cause == "unknown"
 
 

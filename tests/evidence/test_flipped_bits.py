@@ -39,7 +39,7 @@ def test_flipped_bits_in_segments_are_corruption_and_nothing_else(unpacked, reco
     run = recorded("clean-a")
     for topic, partition in run.partitions():
         leader = run.replica_logs(topic, partition).leader
-        held = replica_logs_of(topic, partition, tables.get((topic, partition), {}), leader=leader, compacted=False)
+        held = replica_logs_of(topic, partition, tables.get((topic, partition), {}), leader=leader, is_compacted=False)
         judged = judge_replicas(held, run.sent(topic, partition))
         expected = {"log-corruption"} if topic == "orders" else set()  # the others are empty
         assert {finding.rule for finding in judged.findings} == expected

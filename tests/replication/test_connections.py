@@ -89,14 +89,14 @@ def test_all_requests_of_a_broken_connection_fail_together(monkeypatch: pytest.M
     on_closed, on_produced = Producer.on_closed, Producer.on_produced
 
     def watch_closed(self: Producer, request: ProduceRequest) -> None:
-        current = not request.closed
+        current = not request.is_closed
         on_closed(self, request)
         if current:
             flying = [r.batches[0].first for r in self._in_flight[request.broker] if r.sent < self.loop.now]
             closed.append((self.loop.now, request.sent, flying))
 
     def watch_produced(self: Producer, request: ProduceRequest) -> None:
-        if not request.closed:
+        if not request.is_closed:
             produced.append((self.loop.now, request.sent))
         on_produced(self, request)
 

@@ -53,10 +53,10 @@ def test_a_full_queue_blocks_the_connections_of_a_network_thread() -> None:
 def test_a_paused_process_responds_when_it_resumes() -> None:
     broker = Broker(handler_threads=1)
     broker.receive_from(5)
-    broker.process.paused = True
+    broker.process.is_paused = True
     broker.loop.run(50)
     assert broker.served == []
-    broker.process.paused = False
+    broker.process.is_paused = False
     [(action, message)] = broker.process.backlog
     action(message)
     assert broker.served == [(5, 10)]

@@ -74,7 +74,7 @@ class Broker:
         self._controller = controller
         self._rng = rng
         self._ticking, self._due_heartbeat = False, 0
-        self.clean_stop = True
+        self.was_clean_stop = True
         self.process = process = Process(broker, network.loop, listener)
         self.replicas: dict[int, Replica] = {}
         metadata: dict[int, PartitionState] = {}
@@ -125,7 +125,7 @@ class Broker:
         """Run from the start of the simulation, before any topic exists."""
         self.process.state = RUNNING
         self.process.incarnation = 1
-        self.clean_stop = False
+        self.was_clean_stop = False
         self._ticking = True
         self.process.report("start")
         self.process.report("ready")
@@ -147,7 +147,7 @@ class Broker:
             replica.leader, replica.epoch, replica.version = NO_LEADER, -1, -1
             replica.purgatory.clear()
             replica.deletes = []
-            process.report("loaded", partition, replica.log.end, replica.checkpointed_hw, self.clean_stop)
+            process.report("loaded", partition, replica.log.end, replica.checkpointed_hw, self.was_clean_stop)
         process.loop.at(process.loop.now + self.config.recovery_time, self._register, process.incarnation)
 
     def _register(self, incarnation: int) -> None:
@@ -159,8 +159,8 @@ class Broker:
             return
         process.state = RUNNING
         process.report("ready")
-        clean, self.clean_stop = self.clean_stop, False
-        self._controller.register(self.id, clean, process.incarnation)
+        was_clean, self.was_clean_stop = self.was_clean_stop, False
+        self._controller.register(self.id, was_clean, process.incarnation)
         if not self._ticking:
             self._ticking = True
             loop.at(loop.now + int(self._rng.random() * TICK), self._tick)
@@ -175,8 +175,8 @@ class Broker:
                 self.disk.lose_power_after_crash()
             return
         process.state = DOWN
-        process.paused = False
-        self.clean_stop = reason == "shutdown"
+        process.is_paused = False
+        self.was_clean_stop = reason == "shutdown"
         process.host_down = reason == "power-loss"
         process.report("stop", reason)
         self.fetchers.close()
@@ -201,16 +201,16 @@ class Broker:
 
     def pause(self) -> None:
         """SIGSTOP."""
-        if self.process.state == RUNNING and not self.process.paused:
-            self.process.paused = True
+        if self.process.state == RUNNING and not self.process.is_paused:
+            self.process.is_paused = True
             self.process.report("pause")
 
     def resume(self) -> None:
         """SIGCONT: first handle the messages that arrived meanwhile, in order."""
         process = self.process
-        if not process.paused:
+        if not process.is_paused:
             return
-        process.paused = False
+        process.is_paused = False
         process.report("resume")
         backlog, process.backlog = process.backlog, []
         for action, message in backlog:
@@ -225,7 +225,7 @@ class Broker:
             return
         now = process.loop.now
         process.loop.at(now + TICK, self._tick)
-        if process.paused or process.state != RUNNING:
+        if process.is_paused or process.state != RUNNING:
             return
         if now >= self._due_heartbeat:
             self._due_heartbeat = now + self._rules.heartbeat_interval(self.config)
@@ -248,7 +248,7 @@ class Broker:
     def leave(self) -> None:
         """Ask for a controlled shutdown. A process that does not run cannot."""
         if self.process.is_responsive():
-            self.leadership.leaving = True
+            self.leadership.is_leaving = True
             self._controller.request_shutdown(self.id)
 
     def delete_records(self, partition: int, offset: int) -> None:

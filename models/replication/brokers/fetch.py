@@ -46,7 +46,7 @@ class FetchHandler(BrokerPart):
 
     def handle(self, request: FetchRequest) -> None:
         """Record a follower's progress, then respond, or park the request if there is nothing new."""
-        if request.closed:
+        if request.is_closed:
             return
         follower = request.follower
         if follower < 0:
@@ -155,7 +155,7 @@ class FetchHandler(BrokerPart):
         return batches
 
     def _respond(self, request: FetchRequest) -> None:
-        if not request.closed:
+        if not request.is_closed:
             self._read_all(request)
             self._reply(request)
 

@@ -86,14 +86,14 @@ class Fetcher(BrokerPart):
         self.fetching: list[int] = []
         self.request: FetchRequest | EpochRequest | None = None
         self.wait_until = 0  # replica.fetch.backoff.ms after an error
-        self.closed = False
+        self.is_closed = False
 
     def close(self) -> None:
         """The broker stops; later responses are ignored."""
-        self.closed = True
+        self.is_closed = True
         self._network.abandon(self.connection)
         if self.request is not None:
-            self.request.closed = True
+            self.request.is_closed = True
 
     def add(self, replica: Replica) -> None:
         """Follow this leader in a new epoch."""
@@ -107,7 +107,7 @@ class Fetcher(BrokerPart):
             self.epochs_to_request[partition] = replica.log.last_epoch
         # A response to a request of the older epoch must not be applied to this partition, so send the request again.
         if self.request is not None:
-            self.request.closed = True
+            self.request.is_closed = True
             self.request = None
         self.step()
 
@@ -126,7 +126,7 @@ class Fetcher(BrokerPart):
     def step(self, _: None = None) -> None:
         """Send the next request, if none is in flight."""
         now = self._process.loop.now
-        if self.closed or self.request is not None or now < self.wait_until:
+        if self.is_closed or self.request is not None or now < self.wait_until:
             return
         if self.epochs_to_request or self.fetching:
             request = self.request = self._epoch_request(now) if self.epochs_to_request else self._fetch_request(now)
@@ -167,12 +167,12 @@ class Fetcher(BrokerPart):
 
     def on_closed(self, request: FetchRequest | EpochRequest) -> None:
         """The connection closed: drop the request in flight, and wait before the next one."""
-        if request.connection is not self.connection or self.closed:
+        if request.connection is not self.connection or self.is_closed:
             return
         self._network.abandon(self.connection)
         self.connection = Connection(self._process.id)
         if self.request is not None:
-            self.request.closed = True
+            self.request.is_closed = True
             self.request = None
             self._back_off()
 
@@ -184,7 +184,7 @@ class Fetcher(BrokerPart):
 
     def on_epochs(self, request: EpochRequest) -> None:
         """Truncate by the response, which contains the end of our last epoch in the leader's log."""
-        if self._process.defer(self.on_epochs, request) or request is not self.request or self.closed:
+        if self._process.defer(self.on_epochs, request) or request is not self.request or self.is_closed:
             return
         self.request = None
         failed = False
@@ -209,7 +209,7 @@ class Fetcher(BrokerPart):
 
     def on_fetched(self, request: FetchRequest) -> None:
         """Append the records, update the high watermark, fetch again."""
-        if request is not self.request or self.closed or self._process.defer(self.on_fetched, request):
+        if request is not self.request or self.is_closed or self._process.defer(self.on_fetched, request):
             return
         self.request = None
         failed = False
@@ -224,7 +224,7 @@ class Fetcher(BrokerPart):
                     # The others get their turn first (PartitionStates.updateAndMoveToEnd).
                     self.fetching.remove(result.partition)
                     self.fetching.append(result.partition)
-        if self.closed:
+        if self.is_closed:
             return
         if failed:
             self._back_off()

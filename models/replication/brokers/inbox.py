@@ -31,7 +31,7 @@ class Inbox:
     def receive(self, request: Any) -> None:
         """Handle a request. A dead process refuses the connection; a dead host does not respond."""
         process, disk = self._process, self._disk
-        if process.paused:
+        if process.is_paused:
             process.backlog.append((self.receive, request))
         elif process.state != RUNNING:
             self.refuse(request)

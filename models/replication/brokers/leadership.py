@@ -31,13 +31,13 @@ class Leadership(BrokerPart):
     metadata: dict[int, PartitionState]
     _on_leader: OnLeader
     controller_epoch: int = field(default=0, init=False)
-    leaving: bool = field(default=False, init=False)  # in controlled shutdown
+    is_leaving: bool = field(default=False, init=False)  # in controlled shutdown
 
     def restart(self) -> None:
         """A new process has no controller and no metadata."""
         self.metadata.clear()
         self.controller_epoch = 0
-        self.leaving = False
+        self.is_leaving = False
 
     def apply(self, request: LeaderAndIsr) -> None:
         """Apply leaders, epochs and ISRs, unless another controller already sent newer ones."""
@@ -67,11 +67,11 @@ class Leadership(BrokerPart):
         if replica is None:
             replica = self._manager.replicas[partition] = Replica(broker, partition, self._rules, self._config)
         is_notified = self._rules.era.notifies_leaving_leader
-        if state.epoch < replica.epoch or (self.leaving and replica.is_leader and not is_notified):
+        if state.epoch < replica.epoch or (self.is_leaving and replica.is_leader and not is_notified):
             return
         # A broker in shutdown stops fetching once it left the ISR, so that it cannot join again (KAFKA-13858, with
         # ZooKeeper StopReplica).
-        stays_out = self.leaving and broker not in state.isr
+        stays_out = self.is_leaving and broker not in state.isr
         if state.epoch == replica.epoch:
             if replica.is_leader and state.leader == broker and state.version > replica.version:
                 self._isr.on_stored(replica, state)
@@ -114,7 +114,7 @@ class Leadership(BrokerPart):
     def _lead(self, replica: Replica, state: PartitionState, previous: LeaderEpoch) -> None:
         replica.start_leading(state, self._process.wall_clock())
         end, mark = replica.log.end, replica.hw
-        led = Led(replica.partition, state.epoch, end, mark, state.isr, state.version, previous, state.unclean)
+        led = Led(replica.partition, state.epoch, end, mark, state.isr, state.version, previous, state.is_unclean)
         self._process.report("leader", *led)
         self._on_leader(replica, state)
         self._manager.advance(replica)

@@ -19,7 +19,7 @@ class Process:
         self.loop = loop
         self.state = DOWN
         self.incarnation = 0
-        self.paused = False
+        self.is_paused = False
         self.host_down = False  # the machine is without power
         self.clock_skew = 0  # wall clock minus simulated time, microseconds
         self.backlog: list[tuple[Action, Any]] = []  # messages that arrived while it was paused
@@ -31,13 +31,13 @@ class Process:
 
     def is_responsive(self) -> bool:
         """Whether the process runs and is not paused."""
-        return self.state == RUNNING and not self.paused
+        return self.state == RUNNING and not self.is_paused
 
     def defer(self, action: Callable[[Any], None], message: Any) -> bool:
         """Whether a message cannot be handled now. A paused process handles it when it resumes, a dead one never."""
         if self.is_responsive():
             return False
-        if self.paused:
+        if self.is_paused:
             self.backlog.append((action, message))
         return True
 

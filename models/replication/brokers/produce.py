@@ -82,7 +82,7 @@ class ProduceHandler(BrokerPart):
 
     def append(self, request: ProduceRequest) -> None:
         """Append each batch; with acks=all wait for the high watermark in the replica's purgatory."""
-        if request.acks == 0 and request.connection is not None and request.connection.closed:
+        if request.acks == 0 and request.connection is not None and request.connection.is_closed:
             self._release(request.node)  # it was in flight when this broker closed the connection
             return
         if self._disk.is_full:
@@ -181,9 +181,9 @@ class ProduceHandler(BrokerPart):
                 # The producer expects no response. The closed connection makes it refresh its metadata
                 # (KafkaApis.handleProduceRequest).
                 assert request.connection is not None
-                request.connection.closed = True
+                request.connection.is_closed = True
                 self._network.reset(request)
-        elif not request.closed:
+        elif not request.is_closed:
             self._reply(request)
         self._release(request.node)
 

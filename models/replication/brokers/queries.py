@@ -27,7 +27,7 @@ class QueryHandler(BrokerPart):
 
     def handle_epochs(self, request: EpochRequest) -> None:
         """OffsetsForLeaderEpoch."""
-        if request.closed:
+        if request.is_closed:
             return
         for lookup in request.lookups:
             replica = self._manager.leader(lookup.partition)

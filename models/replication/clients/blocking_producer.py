@@ -60,7 +60,7 @@ class BlockingProducer(Producer):
         self._left -= 1
         sent, op = self._begin_send()
         if (batch := self._open_batch(sent.partition)) is not None:
-            batch.open = False  # the numbers of its values are consecutive
+            batch.is_open = False  # the numbers of its values are consecutive
         record = ProducerBatch(self.index, *sent, self.loop.now)
         record.count, record.ops = 1, [op]
         self._history.sent(self.loop.now, self.name, record, "fail", EXHAUSTED, -1)

@@ -119,7 +119,7 @@ class Consumer(Client):
             return
         self.alive = False
         for request in self._fetching.values():
-            request.closed = True
+            request.is_closed = True
         for broker in self.connections:
             self.reconnect(broker)
         self._history.crash(self.head(self.next_op()), reason)
@@ -266,7 +266,7 @@ class Consumer(Client):
 
     def on_fetched(self, request: FetchRequest) -> None:
         """Buffer the records; a poll that waits for them returns."""
-        if request.closed or self._fetching.get(request.broker) is not request or not self.alive:
+        if request.is_closed or self._fetching.get(request.broker) is not request or not self.alive:
             return
         del self._fetching[request.broker]
         failed = False
@@ -317,10 +317,10 @@ class Consumer(Client):
             return
         self.reconnect(broker)
         if self._listing is not None and self._listing.broker == broker:
-            self._listing.closed = True
+            self._listing.is_closed = True
             self._listing = None
         if (fetch := self._fetching.pop(broker, None)) is not None:
-            fetch.closed = True
+            fetch.is_closed = True
         self._retry_at = self.loop.now + self.config.retry_backoff
         self.refresh()
 

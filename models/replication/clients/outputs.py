@@ -159,7 +159,7 @@ class PlainOutput(Producer):
             self._add_to_batch(sent, self._op)
         for queue in self._queues:
             if queue:
-                queue[-1].open = False
+                queue[-1].is_open = False
         self._is_sending = False
         self._drain(None)
         self._end_if_done()

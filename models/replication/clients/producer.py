@@ -101,7 +101,7 @@ class Producer(Client):
         partition, value = sent
         batch = self._open_batch(partition)
         if batch is not None and config.batch_size < NEVER and self._size(batch, 1) > config.batch_size:
-            batch.open = False
+            batch.is_open = False
             self._drain(None)
             batch = None
         if batch is None:
@@ -112,7 +112,7 @@ class Producer(Client):
         batch.count += 1
         batch.ops.append(op)
         if batch.count >= config.batch_records:
-            batch.open = False
+            batch.is_open = False
             self._drain(None)
 
     def _size(self, batch: ProducerBatch, more: int = 0) -> int:
@@ -122,7 +122,7 @@ class Producer(Client):
     def _open_batch(self, partition: int) -> ProducerBatch | None:
         """The batch of a partition that takes more records."""
         queue = self._queues[partition]
-        return queue[-1] if queue and queue[-1].open else None
+        return queue[-1] if queue and queue[-1].is_open else None
 
     # --- sending
 
@@ -172,7 +172,7 @@ class Producer(Client):
             ):
                 return None  # earlier sequences first
             return batch
-        if batch.open and now < batch.created + self.config.linger:
+        if batch.is_open and now < batch.created + self.config.linger:
             return None
         if self._bump[partition]:
             return None if self._partition_in_flight[partition] else self._bump_epoch(batch)
@@ -193,7 +193,7 @@ class Producer(Client):
         config = self.config
         for batch in batches:
             self._queues[batch.partition].popleft()
-            batch.open = False
+            batch.is_open = False
             batch.attempts += 1
             if config.idempotence and batch.sequence < 0:
                 batch.pid = self.pid
@@ -213,9 +213,9 @@ class Producer(Client):
 
     def _end_request(self, request: ProduceRequest) -> bool:
         """End a request; returns whether it was still in flight."""
-        if request.closed or request not in self._in_flight[request.broker]:
+        if request.is_closed or request not in self._in_flight[request.broker]:
             return False
-        request.closed = True
+        request.is_closed = True
         self._in_flight[request.broker].remove(request)
         for batch in request.batches:
             in_flight = self._partition_in_flight[batch.partition]
@@ -229,7 +229,7 @@ class Producer(Client):
             return
         for index, batch in enumerate(request.batches):
             error, base = request.results[index]
-            if batch.done:
+            if batch.is_done:
                 continue
             if error in (NONE, DUPLICATE):
                 self._acknowledged(batch, base)
@@ -259,7 +259,7 @@ class Producer(Client):
 
         Simplification: since 4.0; older producers split by batch.size first (KAFKA-8350).
         """
-        batch.done = True
+        batch.is_done = True
         self._outstanding += 1
         for half in reversed(batch.halves()):
             self._retry(half, TOO_LARGE)
@@ -290,7 +290,7 @@ class Producer(Client):
         for lost in list(self._in_flight[broker]):
             self._end_request(lost)
             for batch in lost.batches:
-                if not batch.done:
+                if not batch.is_done:
                     batch.ambiguous = True
                     self._retry(batch, "NETWORK_EXCEPTION")
         self.refresh()
@@ -299,12 +299,12 @@ class Producer(Client):
         """Forget all batches, as the application closes the producer. What is under way may still arrive."""
         for partition, queue in enumerate(self._queues):
             for batch in (*queue, *self._partition_in_flight[partition]):
-                batch.done = True
+                batch.is_done = True
             queue.clear()
             self._partition_in_flight[partition] = []
         for broker, requests in self._in_flight.items():
             for request in requests:
-                request.closed = True
+                request.is_closed = True
             requests.clear()
             self.reconnect(broker)
         self._outstanding = 0
@@ -352,7 +352,7 @@ class Producer(Client):
         self._complete(batch, "info" if batch.ambiguous else "fail", error, -1)
 
     def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
-        batch.done = True
+        batch.is_done = True
         self._outstanding -= 1
         self._history.sent(self.loop.now, self.name, batch, outcome, error, base)
         batch.ops = []
@@ -389,10 +389,10 @@ class Producer(Client):
             queue = self._queues[partition]
             while queue and now >= queue[0].created + config.delivery_timeout:
                 batch = queue.popleft()
-                batch.open = False
+                batch.is_open = False
                 self._give_up(batch, "TIMED_OUT")
             for batch in list(self._partition_in_flight[partition]):
-                if now >= batch.created + config.delivery_timeout and not batch.done:
+                if now >= batch.created + config.delivery_timeout and not batch.is_done:
                     batch.ambiguous = True
                     self._give_up(batch, "TIMED_OUT")
             if queue and self.leaders[partition].leader == NO_LEADER:

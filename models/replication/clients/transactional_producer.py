@@ -124,7 +124,7 @@ class TransactionalProducer(Producer):
         self._phase = ENDING
         for queue in self._queues:
             if queue:
-                queue[-1].open = False
+                queue[-1].is_open = False
         if not self._commits:
             self._drop_unsent()
         self._drain(None)
@@ -135,7 +135,7 @@ class TransactionalProducer(Producer):
         for queue in self._queues:
             for batch in [batch for batch in queue if not batch.attempts]:
                 queue.remove(batch)
-                batch.done = True
+                batch.is_done = True
                 self._outstanding -= 1
 
     # --- batches
@@ -159,7 +159,7 @@ class TransactionalProducer(Producer):
         self._complete(batch, "ok", "", base)
 
     def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:  # noqa: ARG002
-        batch.done = True
+        batch.is_done = True
         batch.ops = []
         self._outstanding -= 1
         self._bump[batch.partition] = False

@@ -39,7 +39,7 @@ class Controller:
     _config: Config
     _report: Callable[..., Any]
     alive: bool = field(default=True, init=False)
-    paused: bool = field(default=False, init=False)
+    is_paused: bool = field(default=False, init=False)
     epoch: int = field(default=0, init=False)
     view: list[PartitionState] = field(default_factory=list, init=False)
     live: list[int] = field(default_factory=list, init=False)
@@ -47,7 +47,7 @@ class Controller:
     @property
     def is_running(self) -> bool:
         """Whether its process runs and is not paused."""
-        return self.alive and not self.paused
+        return self.alive and not self.is_paused
 
     def reconcile(self, unclean: int = 0) -> None:
         """Bring every partition in line with the live brokers: fence the dead, then elect missing leaders.

@@ -111,10 +111,10 @@ class Quorum:
         """
         return self._is_connected(broker) and broker not in self.live and (self.rules.era.zookeeper or self._is_watched)
 
-    def register(self, broker: int, clean: bool, incarnation: int) -> None:
+    def register(self, broker: int, was_clean: bool, incarnation: int) -> None:
         """Register a started broker. KRaft removes it from the ELR too, unless its last shutdown was clean."""
         self.incarnations[broker] = incarnation
-        if self.controller is not None and self._is_watched and not clean:
+        if self.controller is not None and self._is_watched and not was_clean:
             self.controller.reconcile(unclean=broker)
         self._admit(broker)
 
@@ -194,12 +194,12 @@ class Quorum:
             self._remove(broker, "leaving")
             self.controller.reconcile()
 
-    def on_stopped(self, broker: int, orderly: bool) -> None:
+    def on_stopped(self, broker: int, was_orderly: bool) -> None:
         """A broker's process ends. In an orderly shutdown it closes its session with ZooKeeper, granted or not."""
         if broker in self.leaving:
             self.leaving.remove(broker)
             self.report(QUORUM, "left", broker)
-        elif orderly and self.rules.era.zookeeper and broker in self.live and self.receives_from(broker):
+        elif was_orderly and self.rules.era.zookeeper and broker in self.live and self.receives_from(broker):
             self._remove(broker)
             if self.controller is not None and self._is_watched:
                 self.controller.reconcile()
@@ -273,7 +273,7 @@ class Quorum:
         If another took over, it is a zombie: it reacts to brokers that came or went meanwhile, with the partition
         states of its old view.
         """
-        controller.paused = False
+        controller.is_paused = False
         if controller is self.controller or controller.epoch == 0:
             return
         if controller.live != self.live:

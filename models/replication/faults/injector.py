@@ -63,7 +63,7 @@ class FaultInjector:
         if freed is None or freed:
             self._record(fault if freed is None else replace(fault, nodes=freed), True)
 
-    def _record(self, fault: Fault, heal: bool) -> None:
+    def _record(self, fault: Fault, is_heal: bool) -> None:
         name = partial(fault.name_of, producers=self._cluster.config.producers)
         nodes = tuple(map(name, fault.nodes))
-        self._history.fault(self._cluster.loop.now, fault.kind, nodes, heal, fault.parameters(name))
+        self._history.fault(self._cluster.loop.now, fault.kind, nodes, is_heal, fault.parameters(name))

@@ -184,7 +184,7 @@ def controller_pause(target: Target, fault: Fault) -> Lasting:
     """The active or the given controllers are paused; when they resume, they may be zombies."""
     chosen = target.controllers(fault)
     for controller in chosen:
-        controller.paused = True
+        controller.is_paused = True
     yield
     for controller in chosen:
         target.quorum.resume(controller)

@@ -35,14 +35,14 @@ class Kip966(Kraft):
         """Since 4.0 (ConsumerRecords.nextOffsets)."""
         return True
 
-    def fence(self, state: PartitionState, broker: int, min_isr: int, unclean: bool) -> PartitionState:
+    def fence(self, state: PartitionState, broker: int, min_isr: int, is_unclean: bool) -> PartitionState:
         """The ISR may become empty. A broker that leaves it becomes eligible, unless its disk may have lost records."""
         isr = tuple(r for r in state.isr if r != broker)
-        elr = tuple(r for r in state.elr if r != broker) if unclean else state.elr
+        elr = tuple(r for r in state.elr if r != broker) if is_unclean else state.elr
         leader = NO_LEADER if state.leader == broker else state.leader
         if isr == state.isr and elr == state.elr and leader == state.leader:
             return state
-        elr = self._eligible(state, isr, elr, min_isr, (broker,) if unclean else ())
+        elr = self._eligible(state, isr, elr, min_isr, (broker,) if is_unclean else ())
         last_known = state.last_known
         if not isr and leader == NO_LEADER and state.leader != NO_LEADER:
             last_known = state.leader

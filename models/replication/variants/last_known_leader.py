@@ -29,7 +29,7 @@ class LastKnownLeader(Kip966):
         self, state: PartitionState, live: Sequence[int], config: Config, vote_of: VoteOf
     ) -> PartitionState | None:
         elected = super().elect(state, live, config, vote_of)
-        clean = elected is not None and not elected.unclean
+        clean = elected is not None and not elected.is_unclean
         if clean or state.isr or state.elr or state.last_known not in live:
             return elected
         return self.led_by(state, state.last_known, (state.last_known,), True)

@@ -47,7 +47,7 @@ class MajorityQuorum(Rules):
         """Never: without a vote, the replica's progress is not known."""
         return False
 
-    def fence(self, state: PartitionState, broker: int, min_isr: int, unclean: bool) -> PartitionState:
+    def fence(self, state: PartitionState, broker: int, min_isr: int, is_unclean: bool) -> PartitionState:
         if state.leader != broker:
             return state
         return replace(state, leader=NO_LEADER, epoch=state.epoch + 1, version=state.version + 1)
