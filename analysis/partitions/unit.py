@@ -12,6 +12,7 @@ from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .common import Common
 from .coordinators import confirmed_producers, coordinated
+from .copy_time import with_copy_time
 from .evidence import MENTIONED, collected_logs, resolved_sends, timeline_of
 from .generation_parts import Recorded, parts_of
 from .generation_split import Part
@@ -87,7 +88,7 @@ def _native(
     if deleted is not None:
         later = pl.col("kind").is_in(["fault", "heal"]) & (pl.col("invoked") >= deleted.earliest)
         context = context.filter(~later.fill_null(False))
-    return Partition(
+    judged = Partition(
         topic,
         partition,
         settings,
@@ -102,6 +103,7 @@ def _native(
         generation=generation,
         **about,
     )
+    return with_copy_time(judged)
 
 
 def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:

@@ -95,6 +95,7 @@ class ReplicaLogs(TopicPartition):
     is_compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown
     is_tiered: bool = False  # whether remote storage has what was deleted from the disks (KIP-405)
     at_rest: bool = True  # whether the brokers are known to have stopped writing before the last copy
+    newer_than: int | None = None  # ns: the last copy is later; records that were acknowledged since may be missing
 
     @property
     def held(self) -> int:

@@ -41,7 +41,8 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     Not a breach: The log start, compaction, or an aborted transaction explains it.
     Unknown when: The topic is compacted and the offset of a tombstone of the key is not known. The log is damaged
     there. Remote storage (KIP-405) may have the record, and no final read returned it. The last leader is not known and
-    not all logs were collected. The logs were copied at an unknown time, or before the run ended.
+    not all logs were collected. The logs were copied at an unknown time, or before the run ended. Without final reads:
+    the record is behind the end of the logs, which hold no record that was sent after its acknowledgement.
     """
     # A transaction's sends share a place, so each send has a number.
     acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
@@ -54,7 +55,13 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     if not logs.last_is_dated:
         yield Unknown(f"the time at which the logs of {logs.name} {in_snapshot(logs.last)} were copied is not recorded")
         return
-    acked = _expected(last, acked)
+    acked, later = _expected(last, acked), _maybe_later(last, acked)
+    if later.height:
+        count, ends = plural(later.height, "acknowledged record"), last.judged(last.bounds)["end"].max()
+        yield Unknown(
+            f"{count} of {logs.name} may have been written after the brokers' logs were copied, which end at {ends!r}:"
+            " no final read, and no later record in these logs, shows when that was"
+        )
     if acked.height and logs.leader in logs.missing_brokers:
         count = plural(acked.height, "acknowledged record")
         yield Unknown(f"{missing_leader_log(logs)}, so whether it has {count} is not known")
@@ -121,10 +128,28 @@ def _expected(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
     copied = last.logs.times.get(last.logs.last)
     if copied is not None:
         acked = acked.filter(pl.col("completed") < copied)
-    if not last.logs.at_rest:
-        # Brokers wrote during the copy: records behind the end of the copied logs may have come later.
-        acked = acked.filter(pl.col("offset") < last.bounds["end"].max())
-    return acked
+    return acked if last.logs.at_rest else acked.filter(~_is_maybe_later(last))
+
+
+def _maybe_later(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
+    """The acknowledged sends that may be missing because the copy is older, in a topic that was not deleted."""
+    if last.logs.newer_than is None:
+        return acked.clear()
+    return _absent(last, acked.filter(_is_maybe_later(last)))
+
+
+def _is_maybe_later(last: _LastLogs) -> pl.Expr:
+    """Whether a send may have been written after the copy, which was made while brokers ran.
+
+    Its record is behind the end of the copied logs, they hold nothing newer than its acknowledgement, and no earlier
+    snapshot has it.
+    """
+    since = last.logs.newer_than
+    if since is None:
+        return (pl.col("offset") >= last.bounds["end"].max()).fill_null(True)
+    is_behind = (pl.col("offset") >= last.judged(last.bounds)["end"].max()).fill_null(True)
+    earlier = last.logs.records.filter(pl.col("snapshot") != last.logs.last)["value"].drop_nulls()
+    return is_behind & (pl.col("completed") >= since) & ~pl.col("value").is_in(earlier.implode()).fill_null(False)
 
 
 def _absent(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:

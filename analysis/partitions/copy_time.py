@@ -1,0 +1,53 @@
+"""Whether the brokers' last logs are known to be newer than the last acknowledgements.
+
+`cp`, `kubectl cp` and `logjudge collect` also copy the logs of running brokers, and a client's history may go on after
+the copy. A record that was acknowledged behind the end of such a copy is not lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from ...histories.evidence.tables import FINAL
+from ...histories.tables import MIN_INT64
+from ..extremes import greatest
+from ..replicas.replica_logs import ReplicaLogs
+from .partition import Partition
+
+
+def with_copy_time(p: Partition) -> Partition:
+    """The partition; its logs get `newer_than` if acknowledged records may be behind the end of an early copy.
+
+    With final reads, contradictions between them and the logs show early copies (acknowledged-absent). Without, a copy
+    is only known to be newer than the invocations of the sends that it holds, and than earlier snapshots.
+    """
+    logs = p.replica_logs
+    if logs is None or logs.last != FINAL or not logs.at_rest or not p.sends["acknowledged"].any():
+        return p
+    if p.final is not None or logs.leader in logs.missing_brokers:
+        return p
+    bounds = logs.extents.filter(snapshot=FINAL)
+    of_leader = bounds.filter(broker=logs.leader or "")
+    end = greatest((of_leader if of_leader.height else bounds)["end"], None)
+    if end is None:
+        return p
+    held = logs.last_records.filter(pl.col("control").is_null())
+    held = held.filter(broker=logs.leader) if of_leader.height else held
+    since = _newer_than(p, logs, held["value"])
+    vanished = logs.records.filter(pl.col("snapshot") != FINAL)["value"]
+    known = pl.concat([held["value"], vanished]).drop_nulls().implode()
+    is_behind = pl.col("offset").is_null() | (pl.col("offset") >= end)
+    is_later = pl.col("completed") >= since
+    is_known = pl.col("value").is_in(known).fill_null(False)  # a tombstone has no value
+    if not p.sends.filter("acknowledged", is_behind, is_later, ~is_known).height:
+        return p
+    return replace(p, replica_logs=replace(logs, at_rest=False, newer_than=since))
+
+
+def _newer_than(p: Partition, logs: ReplicaLogs, held: pl.Series) -> int:
+    """The latest time (ns) at which the last copy certainly was not made yet."""
+    is_held = pl.col("value").is_in(held.drop_nulls().implode())
+    sent = greatest(p.sends.filter(is_held)["invoked"], MIN_INT64)
+    return max([sent, *logs.times.values()])
