@@ -64,11 +64,11 @@ def read_dump(path: Path) -> list[Dump]:
     return parse_dump(text)
 
 
-def dumped_partitions(path: Path) -> set[tuple[str, int]]:
-    """The topics and partitions that the text names as dumped."""
+def dumped_files(path: Path) -> set[tuple[str, int, str]]:
+    """The topic, the partition and the segment's number of each file that the text names as dumped."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         named = (FOLDER.search(line) for line in lines if line.startswith("Dumping "))
-        return {(found["topic"], int(found["partition"][:9])) for found in named if found}
+        return {(found["topic"], int(found["partition"][:9]), found["file"]) for found in named if found}
 
 
 def parse_dump(text: str) -> list[Dump]:

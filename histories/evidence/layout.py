@@ -18,8 +18,9 @@ from ..errors import InputError
 from ..files import file_type_of, reason_of
 from ..tables import MAX_OFFSET
 from .checkpoints import EPOCH_CHECKPOINT, OFFSET_CHECKPOINTS, PROPERTY_FILES, TOPIC_ID_FILE
-from .dump_text import dumped_partitions, is_dump
+from .dump_text import is_dump
 from .duplicate_copies import Node, nodes_of, properties_of
+from .duplicate_dumps import dumps_to_judge
 from .foreign_files import without_foreign_files
 from .log_owner import logs_in, writer_of
 from .log_prefixes import is_undated
@@ -82,7 +83,7 @@ def find_parts(root: Path) -> list[Part]:
     missing = [*missing_segments(_partition_folders(folders), folders)]
     parts, nodes = _parts_with_broker_ids(root, [*walked, *missing])
     readable = [part for part in parts if part.kind != "unreadable"]
-    found = without_foreign_files(_without_dumps_of_segments(readable), nodes)
+    found = without_foreign_files(dumps_to_judge(readable), nodes)
     rest = (part for part in parts if part.kind == "unreadable")
     concerned = [*concerning(rest, found, {path for path, _, _ in missing})]
     return [*found, *without_copies(_coordinators_logs(found), concerned), *concerned]
@@ -349,17 +350,6 @@ def _topic_ids(parts: Iterable[Part]) -> dict[tuple[str, str], tuple[tuple[str, 
         if topic_id := properties_of(path).get("topic_id"):
             found.setdefault((snapshot, broker), []).append((topic_id, topic))
     return {place: tuple(topics) for place, topics in found.items()}
-
-
-def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:
-    """The parts without dumps of logs whose segments are present: these would count every record twice."""
-    segments = {(p.snapshot, p.broker, p.topic, p.partition) for p in parts if p.kind == "segment"}
-
-    def has_segments(dump: Part) -> bool:
-        named = {(dump.topic, dump.partition)} if dump.topic else dumped_partitions(dump.path) if segments else set()
-        return bool(named) and {(dump.snapshot, dump.broker, *place) for place in named} <= segments
-
-    return [p for p in parts if p.kind != "dump" or not has_segments(p)]
 
 
 def split_part(part: Part, target_bytes: int = 64 << 20) -> list[Part]:
