@@ -16,7 +16,7 @@ Log = tuple[str, str, str | None, int | None]  # snapshot, broker, topic and par
 
 
 def dumps_to_judge(parts: Iterable[Part]) -> list[Part]:
-    """The parts without dumps of logs whose segments are present; of several dumps of a log all but one are left out."""
+    """Leave out all but one of several dumps of a log, and drop those of logs whose segments are present."""
     parts = _without_dumps_of_segments(list(parts))
     if sum(part.kind == "dump" for part in parts) < 2:
         return parts
