@@ -22,6 +22,7 @@ from .dump_text import is_dump
 from .duplicate_copies import Node, nodes_of, properties_of
 from .duplicate_dumps import dumps_to_judge
 from .foreign_files import without_foreign_files
+from .log_names import BROKER_LOG, PACKED_LOG, may_be_log
 from .log_owner import logs_in, writer_of
 from .log_prefixes import is_undated
 from .missing_segments import SEGMENT, Folders, concerning, missing_segments, without_copies
@@ -32,10 +33,6 @@ from .tables import FINAL
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
 # A file that has a broker's files once it is unpacked: a compressed segment, or an archive of a whole broker.
 PACKED = re.compile(r"[0-9]{20}\.log\.(gz|zst|xz|bz2|lz4)|.+\.(tar|tgz|zip|tar\.(gz|zst|xz|bz2))")
-_LOGS = "server|controller|state-change|log-cleaner|kafkaServer|kafka"
-BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out)(\.[\d.\-]+)?(\.gz)?")
-# kafka-0.log: a broker's if its lines have an id. `stdin` is the copy of standard input.
-RENAMED_LOG = re.compile(r"stdin|.+\.(log|out|txt)(\.[\d.\-]+)?(\.gz)?")
 TEXT = re.compile(r"stdin|.+\.(txt|dump)")  # maybe of kafka-dump-log
 METADATA_TOPIC = "__cluster_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -199,6 +196,9 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
     if is_packed(PurePath(name)):
         packed = "a compressed segment" if SEGMENT.match(path.name) else "an archive"
         return _unreadable(path, name, folders, f"found {packed}, expected files of a broker's disk: unpack it")
+    if PACKED_LOG.fullmatch(path.name) and not topic:
+        reason = f"found a log packed as {path.suffix}, expected text or .gz: unpack it"
+        return Part(snapshot, broker, "unreadable", path, name, reason=reason)
     if topic == METADATA_TOPIC:
         if SEGMENT.fullmatch(path.name) or path.suffix == ".checkpoint":
             # The folder is one part: replaying it needs its snapshot and all segments in order.
@@ -218,7 +218,7 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
     if path.name in PROPERTY_FILES:
         return Part(snapshot, broker, "properties", path, name, topic, partition)
     log = Part(snapshot, broker, "log", path, name)
-    if BROKER_LOG.fullmatch(path.name) or (not topic and RENAMED_LOG.fullmatch(path.name) and _has_writer(log)):
+    if BROKER_LOG.fullmatch(path.name) or (not topic and may_be_log(path.name) and _has_writer(log)):
         return log
     if is_dump_file(path):
         # A name such as 1-orders-0.txt has the broker and the partition.

@@ -25,7 +25,7 @@ from ..evidence.layout import (
 )
 from ..evidence.missing_segments import SEGMENT
 from .batch_bounds import cut_to_whole_batches
-from .broker_logs import META, by_number, find_logs, is_log
+from .broker_logs import META, by_number, find_logs, is_log, may_be_log_by_content
 from .remote_copy import fetch, place_of
 
 BROKER = re.compile(r"\w[\w.\-]*")
@@ -77,7 +77,9 @@ def _unnamed(given: Path, shown: str) -> list[Source]:
         return [source._replace(broker=name, folder=home) for name, home in homes]
     if by_broker:
         return [source._replace(broker=next(iter(by_broker)))]
-    writers = {broker for log in find_logs(given, _files(given, is_log)) for broker in log.brokers} - {UNKNOWN_BROKER}
+    writers = {broker for log in find_logs(given, _files(given, may_be_log_by_content)) for broker in log.brokers} - {
+        UNKNOWN_BROKER
+    }
     has_disk = any(_files(given, is_stored_evidence))
     if not writers or (has_disk and len(writers) > 1):
         raise UsageError(_NAMELESS.format(shown))
@@ -197,7 +199,7 @@ def _dumps(folder: Path) -> list[Path]:
 
 def _copy_logs(source: Source, done: Collected) -> None:
     """Copies the logs below the given folder for the brokers that `check` would name."""
-    files = _files(source.given, lambda name: is_log(name) or name == META)
+    files = _files(source.given, lambda name: may_be_log_by_content(name) or name == META)
     for log in find_logs(source.given, (file for file in files if not is_dump_file(file))):
         shown = _shown(source, log.path)
         if log.reason:
