@@ -47,7 +47,10 @@ def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame, has_clie
         yield _readable(coverage)
         yield from _clocks(coverage, has_clients)
         yield from _resolved_sends(summaries)
-    serious = damage.filter(~pl.col("kind").is_in(["torn-tail", "zeros"]))
+    serious = damage.filter(~pl.col("kind").is_in(["torn-tail", "zeros", "leftover"]))
+    if len(beside := damage.filter(kind="leftover")):
+        listed = some([f"{row['source']} {row['reason']}" for row in beside.iter_rows(named=True)], separator="; ")
+        yield assumption("leftover folders set aside", True, listed, ())
     left = serious.filter(kind="left-out")
     if len(left):
         listed = "; ".join(f"{row['source']}: {row['reason']}" for row in left.head(MAX_NAMED).iter_rows(named=True))

@@ -22,6 +22,7 @@ from .dump_text import is_dump
 from .duplicate_copies import Node, nodes_of, properties_of
 from .duplicate_dumps import dumps_to_judge
 from .foreign_files import without_foreign_files
+from .leftover_folders import leftovers
 from .log_names import BROKER_LOG, PACKED_LOG, may_be_log
 from .log_owner import logs_in, writer_of
 from .log_prefixes import is_undated
@@ -83,7 +84,7 @@ def find_parts(root: Path) -> list[Part]:
     found = without_foreign_files(dumps_to_judge(readable), nodes)
     rest = (part for part in parts if part.kind == "unreadable")
     concerned = [*concerning(rest, found, {path for path, _, _ in missing})]
-    return [*found, *without_copies(_coordinators_logs(found), concerned), *concerned]
+    return [*found, *without_copies(_coordinators_logs(found), concerned), *concerned, *leftovers(folders)]
 
 
 def _partition_folders(folders: Folders) -> Iterator[Path]:

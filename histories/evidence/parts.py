@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-NOT_READ = ("left-out", "unreadable", "missing")  # kinds of parts that are only reported, with their reason
+NOT_READ = ("left-out", "leftover", "unreadable", "missing")  # kinds of parts that are only reported, with their reason
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class Part:
     broker: str
     # segment, headers (a segment of a large log), txnindex, snapshot (of producers), metadata, groups, transactions,
     # offsets, epochs, properties, log, dump;
-    # left-out: excluded from the judgement; unreadable: not a readable file; missing: not there, as other files prove
+    # left-out: excluded from the judgement; leftover: of no current replica (leftover_folders.py);
+    # unreadable: not a readable file; missing: not there, as other files prove
     kind: str
     path: Path
     name: str  # the path that findings cite: relative to the opened folder

@@ -23,6 +23,7 @@ from ..evidence.layout import (
     is_dump_file,
     is_stored_evidence,
 )
+from ..evidence.leftover_folders import SUFFIX, leftover_of
 from ..evidence.missing_segments import SEGMENT
 from .batch_bounds import cut_to_whole_batches
 from .broker_logs import META, by_number, find_logs, is_log, may_be_log_by_content
@@ -31,6 +32,7 @@ from .remote_copy import fetch, place_of
 BROKER = re.compile(r"\w[\w.\-]*")
 MAX_DEPTH = 6  # of folders below one that is given
 INTERNAL = "__"  # prefix of Kafka's own topics
+_FOLDER = re.compile(rf"{PARTITION_FOLDER.pattern}(?:{SUFFIX})?")
 _DUMP = "a text of kafka-dump-log; where its segments are missing, copy it to RUN/brokers/ID/ID-TOPIC-PARTITION.txt"
 _NAMELESS = "{0}: found no meta.properties, so its broker is not known; name it: ID={0}"
 
@@ -136,7 +138,7 @@ def collect(
         for folder, source in given.items():
             homes = [other.folder for other in sources if other.broker]
             stray = {
-                file.parent.parent if PARTITION_FOLDER.fullmatch(file.parent.name) else file.parent
+                file.parent.parent if _FOLDER.fullmatch(file.parent.name) else file.parent
                 for file in _files(folder, lambda name: bool(SEGMENT.fullmatch(name)))
                 if not any(file.is_relative_to(home) for home in homes)
             }
@@ -155,7 +157,7 @@ class Collected:
     files: int = 0
     bytes: int = 0
     unreadable: list[str] = field(default_factory=list)
-    logs: list[str] = field(default_factory=list)  # each copied log and its broker
+    logs: list[str] = field(default_factory=list)  # each copied log and its broker, and segments of leftover folders
     left_out: list[str] = field(default_factory=list)  # each other file that may be evidence, and the reason
     _copied: set[str] = field(default_factory=set)
 
@@ -190,7 +192,9 @@ def _copy_disks(source: Source, done: Collected, topics: frozenset[str], interna
             continue
         if (done.target / home / place).exists():  # of another folder of this broker: the judge chooses between them
             place = _free(done.target / home, file.relative_to(source.folder))
-        done.put(source, file, home / place)
+        meaning = leftover_of(file.parent.name)
+        if done.put(source, file, home / place) and meaning and SEGMENT.fullmatch(file.name):
+            done.logs.append(f"{_shown(source, file)}: of {meaning}, which `check` does not judge")
 
 
 def _dumps(folder: Path) -> list[Path]:
@@ -275,7 +279,7 @@ def _place(source: Source, file: Path) -> Path:
 
 def _is_of_disk(file: PurePath) -> bool:
     """Whether a file of this name is directly in a disk, not in the folder of a partition."""
-    is_named_as_partition = PARTITION_FOLDER.fullmatch(file.parent.name)
+    is_named_as_partition = _FOLDER.fullmatch(file.parent.name)
     return file.name in (META, *OFFSET_CHECKPOINTS) or not is_named_as_partition
 
 
@@ -297,7 +301,7 @@ def _is_evidence(file: PurePath) -> bool:
 
 
 def _is_wanted(place: PurePath, topics: frozenset[str], internal: bool) -> bool:
-    found = None if _is_of_disk(place) or is_log(place.name) else PARTITION_FOLDER.fullmatch(place.parent.name)
+    found = None if _is_of_disk(place) or is_log(place.name) else _FOLDER.fullmatch(place.parent.name)
     if not found or found["topic"] == METADATA_TOPIC:
         return True
     topic = found["topic"]
