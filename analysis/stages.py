@@ -95,7 +95,11 @@ def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, 
             unpaired[table] = paired.unpaired
             _observe(complete(paired.operations, OPERATIONS), settings, parts)
             parts.leave_out(paired.malformed)
-        parts.leave_out(parsed.quarantine.select((pl.col("line") + base).alias("place"), "reason"))
+        unreadable = parsed.quarantine.select((pl.col("line") + base).alias("place"), "reason")
+        parts.leave_out(unreadable)
+        if len(unreadable):
+            row = {"kind": "unreadable", "at": unreadable["place"].min(), "detail": str(len(unreadable))}
+            parts.context.append(complete(pl.DataFrame([row]), CONTEXT))
         if parsed.damage:
             row = {"place": [base + max(lines - 1, 0)], "reason": [parsed.damage]}
             parts.leave_out(pl.DataFrame(row, schema=QUARANTINED))

@@ -149,7 +149,8 @@ MARKS: Schema = {
 CONTEXT: Schema = {
     # assign, subscribe, revoke, crash, seek, fault, heal; poll: without outcome; txn without steps and handle without
     # records: without outcome; of the whole run: handles, and of processes in run.json sends and events (the process
-    # recorded some); sends to (a topic, which is in `process`); left out (lines of the history)
+    # recorded some); sends to (a topic, which is in `process`); left out (lines of the history);
+    # unreadable (their number, in `detail`)
     "kind": pl.String,
     "process": pl.String,
     "outcome": OUTCOME,

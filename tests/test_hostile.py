@@ -278,6 +278,15 @@ def test_an_operation_with_the_number_of_an_earlier_one_may_have_happened(
     assert check(History(again, history.config).write(tmp_path / "again"), tmp_path / "unknown", "--no-plots") == 3
 
 
+@pytest.mark.parametrize(("process", "op"), dict.fromkeys(OPERATIONS_OF_CLIENTS))
+def test_an_operation_with_two_unreadable_lines_may_have_happened(process: str, op: int, tmp_path: Path) -> None:
+    history = parse(GROUP)
+    texts = [b"\0" if (event["process"], event["op"]) == (process, op) else lines([event]) for event in history.events]
+    folder = history.write(tmp_path / "run")
+    (folder / "history.jsonl").write_bytes(b"\n".join(text.strip() for text in texts) + b"\n")
+    assert check(folder, tmp_path / "out", "--no-plots") == 3
+
+
 def test_records_that_an_orphaned_completion_handled_were_handled(tmp_path: Path) -> None:
     history = parse(GROUP)
     [lost, *_] = [event for event in history.events if event["f"] == "handle"]

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from .observations import once
+from .observations import Observations, once
 from .ranges import NO_RANGES, Ranges, merged
 
 if TYPE_CHECKING:
@@ -36,6 +36,19 @@ def indeterminate_polls(p: Partition, processes: Iterable[str]) -> Ranges:
         # If the next read is at a lower offset, or there is none, the poll is unbounded.
         highs.append(np.where(after > before, after - 1, MAX_INT64))
     return merged(np.concatenate(lows), np.concatenate(highs))
+
+
+@once
+def may_lack_operations(p: Observations) -> bool:
+    """Whether both lines of an operation may be unreadable, so that nothing is known of it."""
+    return int(p.context.filter(kind="unreadable")["detail"].cast(pl.Int64).sum()) >= 2
+
+
+def within_polls(p: Observations, processes: Iterable[str]) -> Ranges:
+    """The offsets between the first and the last record of a poll of these processes: no other poll returned them."""
+    reads = p.reads.filter(pl.col("process").is_in([*processes]) & pl.col("offset").is_not_null())
+    spans = reads.group_by("process", "at").agg(first=pl.col("offset").min(), last=pl.col("offset").max())
+    return merged(spans["first"].to_numpy(), spans["last"].to_numpy())
 
 
 @once

@@ -14,7 +14,7 @@ from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.coordinators import committed_at_last, group_evidence
 from ..partitions.entries import Mask
-from ..partitions.indeterminate_polls import indeterminate_polls
+from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
 from ..partitions.marks import IS_COMMITTED, IS_HANDLED
 from ..partitions.partition import Offsets, Partition
 from ..timelines.facts import SECOND
@@ -46,8 +46,8 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     compaction had removed the record before the group passed it. Permitted: the skipped records are older than the
     group.
     Unknown when: Only other groups recorded handle events. A poll of a member without a known outcome may have returned
-    the record. A handle of a member has neither an outcome nor records. Only __consumer_offsets shows the commit, and a
-    member of the group recorded nothing.
+    the record. A handle of a member has neither an outcome nor records, or two lines of the history could not be read.
+    Only __consumer_offsets shows the commit, and a member of the group recorded nothing.
     """
     recorders = p.context.filter(kind="handles")["process"]
     offsets = p.entries["offset"].to_numpy()
@@ -74,6 +74,11 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         if is_open.any():
             yield Unknown(f"what {some(sorted({*open_handles}))} of {group} handled of {p.name} is not recorded")
             missed = missed[~is_open]
+        if len(missed) and may_lack_operations(p):
+            is_known = within_polls(p, group.members).hold(missed) & (not recorders.is_in(group.members).any())
+            if not is_known.all():
+                yield Unknown(f"lines that may be of {group} could not be read")
+            missed = missed[is_known]
         # What a commit claims, and what the start of the group skipped, are separate findings.
         claimed, skipped = missed[missed >= first], missed[missed < first]
         is_only_stored = claimed >= greatest(known["offset"], 0)

@@ -13,7 +13,7 @@ from ..extremes import least
 from ..partitions.absences import lasting, maybe_compacted, replaced, superseded
 from ..partitions.adjacent_runs import adjacent_runs, coexisting, events, generations
 from ..partitions.final_reads import FinalReads
-from ..partitions.indeterminate_polls import indeterminate_polls
+from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
 from ..partitions.open_transactions import values_in_leaders_log
 from ..partitions.partition import Offsets, Partition, once
@@ -50,7 +50,8 @@ def lost_write(p: Partition) -> Iterator[Result]:
     while an earlier record of its key is there. acks=0 acknowledges nothing. Without final reads: the leader's log at
     the end holds the value, at whatever offset. One consumer that passes over a value is a poll-skip. Under acks=1 a
     loss can follow from the configuration, but it stays a violation unless --allow lost-write:acks=1 accepts it.
-    Unknown when: The run has no final reads. A poll without a known outcome may have read the value. An open
+    Unknown when: The run has no final reads. A poll without a known outcome may have read the value, or one that is
+    missing, as two lines of the history could not be read. An open
     transaction may hide it from read_committed final reads, unless the brokers' last logs lack it. A deletion that is
     not certain may have removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict it.
     Retention may have removed it: all records below are older than retention.ms, or the log is limited in size. A
@@ -225,10 +226,13 @@ def _is_too_late(final: FinalReads) -> pl.Expr:
 
 def _is_hidden(p: Partition, sends: pl.DataFrame) -> pl.Series:
     """Whether a poll without a known outcome may have returned it; with final reads, a poll of the final reader."""
-    polled = indeterminate_polls(p, p.final.processes if p.final else p.reads["process"].unique())
+    readers = p.final.processes if p.final else tuple(p.reads["process"].unique())
+    polled, offsets = indeterminate_polls(p, readers), sends["offset"].fill_null(-1).to_numpy()
+    if may_lack_operations(p):
+        return sends["offset"].is_null() | pl.Series(polled.hold(offsets) | ~within_polls(p, readers).hold(offsets))
     if not len(polled.first):
         return pl.repeat(False, len(sends), eager=True)
-    return sends["offset"].is_null() | pl.Series(polled.hold(sends["offset"].fill_null(-1).to_numpy()))
+    return sends["offset"].is_null() | pl.Series(polled.hold(offsets))
 
 
 def _is_hidden_by_open_txn(final: FinalReads | None) -> pl.Expr:

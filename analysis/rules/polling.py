@@ -15,7 +15,7 @@ import polars as pl
 from ...histories.references import JEPSEN
 from ...histories.tables import MAX_INT64, Finding
 from ..partitions.absences import existing, existing_uncommitted
-from ..partitions.indeterminate_polls import indeterminate_polls
+from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations
 from ..partitions.marks import IS_MOVE, POSITION
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural
@@ -58,7 +58,8 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     consumers, visible at its isolation level, and not legally absent.
     Not a breach: Offsets of markers, of aborted transactions, and of records that may have been compacted or deleted by
     then hold nothing to skip. Permitted: the consumer's group was rebalanced in between.
-    Unknown when: A poll of the same consumer without a known outcome may have returned the records.
+    Unknown when: A poll of the same consumer without a known outcome may have returned the records. Two lines of the
+    history could not be read, so that a poll may be missing.
     In Jepsen histories: A poll begins more than one value behind the last value of the process's latest ok poll.
     Permitted in a history with subscriptions.
     """
@@ -108,6 +109,7 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     the loss.
     Not a breach: A revocation, or an assignment without offsets, clears the position. Permitted: the consumer's group
     was rebalanced in between.
+    Unknown when: Two lines of the history could not be read, so that a seek or an assignment may be missing.
     In Jepsen histories: A poll begins before the last value of the process's latest ok poll, or repeats it. An
     assignment or subscription without the key clears the position. Permitted in a history with subscriptions.
     """
@@ -140,6 +142,9 @@ def int_nonmonotonic_poll(p: Partition) -> Iterator[Result]:
 int_nonmonotonic_poll.judged_in_jepsen_by(lambda p: jepsen_steps.steps_back(p, "polled", _within_polls(p)))
 
 
+_UNREADABLE = "lines that may be of {} could not be read"
+
+
 def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
     if not len(jumps(p)):
         return
@@ -155,6 +160,9 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
         # Records that one poll passed over cannot have been returned by another one.
         if not is_within_poll and polls_of(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
             yield Unknown(f"a poll of {p.name} by {row['process']} has no known outcome")
+            continue
+        if not is_within_poll and may_lack_operations(p):
+            yield Unknown(_UNREADABLE.format(row["process"]))
             continue
         first, last = int(skipped[0]), int(skipped[-1])
         sentence = (
@@ -180,6 +188,9 @@ def _steps_back(p: Partition, is_within_poll: bool) -> Iterator[Result]:
         return
     behind = jumps(p).filter(pl.col("offset") < pl.col("expected"), inside=is_within_poll)
     for row in behind.iter_rows(named=True):
+        if not is_within_poll and may_lack_operations(p):
+            yield Unknown(_UNREADABLE.format(row["process"]))
+            continue
         sentence = f"{row['process']} {_came_from(row)} back to {row['offset']} of {p.name}"
         if row["offset"] == row["previous"]:
             sentence = f"{row['process']} read offset {row['offset']} of {p.name} again"

@@ -87,6 +87,8 @@ def borders_of(
 def _can_be_condensed(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common) -> bool:
     """Whether the partition has only what the module's docstring allows, as far as its facts show it."""
     settings = common.settings
+    if (common.context["kind"] == "unreadable").any():
+        return False  # which operations may be missing depends on all reads
     if not only_grows(rest, common) or common.unplaced.filter("txn", topic=topic).height:
         return False
     if chosen_rules(settings) - set(PROVED):  # a new rule may need other rows
