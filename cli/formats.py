@@ -170,7 +170,7 @@ def sarif(judged: Sequence[Judged]) -> str:
         {
             "id": name,
             "shortDescription": {"text": rule.summary},
-            "fullDescription": {"text": "\n".join(f"{heading}: {text}" for heading, text in rule.parts)},
+            "fullDescription": {"text": "\n".join(f"{heading}: {text}" for heading, text in rule.texts)},
             "help": {"text": f"logjudge rules {name} prints this text with an example"},
             "helpUri": rule.source.url,
         }

@@ -37,7 +37,7 @@ def command(name: str | None, markdown: bool) -> None:
     elif name in RULES or name in ANOMALIES:
         rule = RULES.get(name) or ANOMALIES[name]
         click.echo(f"{click.style(rule.name, bold=True)}: {rule.summary}")
-        for heading, text in rule.parts:
+        for heading, text in rule.texts:
             click.echo(
                 "\n" + textwrap.fill(f"{heading}: {text}", 92).replace(heading, click.style(heading, bold=True), 1)
             )
@@ -66,7 +66,7 @@ def _section(rule: Rule) -> str:
     judged = "native histories and Jepsen's" if "jepsen" in rule.judges else "native histories"
     return (
         f"## {rule.name}\n\n{rule.summary}.\n\n"
-        + "".join(f"- **{heading}**: {text}\n" for heading, text in rule.parts)
+        + "".join(f"- **{heading}**: {text}\n" for heading, text in rule.texts)
         + f"- **Source**: [{rule.source.title}]({rule.source.url})\n"
         + (f"- **Example**: `{rule.example}`\n" if rule.example else "")
         + f"- **Judges** {judged if rule.example else 'broker files'}\n"

@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import orjson
 import polars as pl
@@ -20,8 +20,15 @@ from .readers.parquet import write, writer
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
 
-def convert(run: Run, target: Path, progress: Callable[..., None] = lambda *_: None) -> tuple[int, int]:
-    """Writes all events of the run to one file. Returns the numbers of events and of malformed lines."""
+class Converted(NamedTuple):
+    """What `convert` wrote and left out."""
+
+    events: int
+    malformed_lines: int
+
+
+def convert(run: Run, target: Path, progress: Callable[..., None] = lambda *_: None) -> Converted:
+    """Writes all events of the run to one file."""
     if not target.name.endswith(ENDINGS):
         raise UsageError(f"{target}: found an unknown ending, expected one of {', '.join(ENDINGS)}")
     if not target.parent.is_dir():
@@ -35,7 +42,7 @@ def convert(run: Run, target: Path, progress: Callable[..., None] = lambda *_: N
                 write_events(events)
                 written += len(events)
                 malformed += len(parsed.quarantine) + bool(parsed.damage)
-    return written, malformed
+    return Converted(written, malformed)
 
 
 class _OperationNumbers:

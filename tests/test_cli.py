@@ -345,7 +345,7 @@ def test_rules_explains_with_an_example() -> None:
     assert listed[: len(RULES)] == [*RULES]
     assert listed[-len(ANOMALIES) :] == [*ANOMALIES]
     assert "It rules out read-atomic, and all stronger models." in " ".join(invoke("rules", "internal").output.split())
-    assert all(text.endswith(".") for rule in RULES.values() for _, text in rule.parts)
+    assert all(text.endswith(".") for rule in RULES.values() for _, text in rule.texts)
 
 
 def test_doctor_names_a_remedy_for_missing_java(monkeypatch: pytest.MonkeyPatch) -> None:

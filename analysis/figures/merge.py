@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -46,6 +46,15 @@ INSTANT = (
 STOPS = ("kill", "stop", "pause", "power-loss", "shutdown", "disk-full")  # a restart of the process ends them
 
 
+class _Fault(NamedTuple):
+    """A fault of a node, while it lasted."""
+
+    kind: str
+    node: str  # empty: of the whole cluster
+    since: int  # ns
+    until: int | None  # ns; None: never healed
+
+
 def fault_bands(context: pl.DataFrame) -> tuple[list[dict[str, Any]], int]:
     """Bands (kind, nodes, place, from and to in ns) sorted by time, and the number of bands left out.
 
@@ -54,26 +63,26 @@ def fault_bands(context: pl.DataFrame) -> tuple[list[dict[str, Any]], int]:
     """
     events = context.filter(pl.col("kind").is_in(["fault", "heal"])).sort("invoked", "at")
     open_since: dict[tuple[str, str], int] = {}
-    bands: list[tuple[str, str, int, int | None]] = []
+    faults: list[_Fault] = []
     moments = []
     for row in events.iter_rows(named=True):
         kind, nodes, place = _parse_detail(row["detail"])
         start, end = row["invoked"], row["invoked"] if row["completed"] is None else row["completed"]
         if row["kind"] == "heal":
             ended = _ended_by(kind, nodes, open_since)
-            bands += [(*key, open_since.pop(key), end) for key in ended]
+            faults += [_Fault(*key, open_since.pop(key), end) for key in ended]
         elif kind in INSTANT:
             moments.append({"kind": kind, "nodes": nodes, "place": place, "from": start, "to": start})
         else:
             for node in nodes or [""]:
                 # A kill ends the pause of a process.
                 if kind == "kill" and ("pause", node) in open_since:
-                    bands.append(("pause", node, open_since.pop(("pause", node)), start))
+                    faults.append(_Fault("pause", node, open_since.pop(("pause", node)), start))
                 open_since.setdefault((kind, node), start)
-    bands += [(*key, since, None) for key, since in open_since.items()]
+    faults += [_Fault(*key, since, None) for key, since in open_since.items()]
     together: dict[tuple[int, int | None, str], list[str]] = {}
-    for kind, node, since, until in bands:
-        together.setdefault((since, until, kind), []).append(node)
+    for fault in faults:
+        together.setdefault((fault.since, fault.until, fault.kind), []).append(fault.node)
     rows = moments + [
         {"kind": kind, "nodes": sorted({node for node in nodes if node})[:20], "place": "", "from": since, "to": until}
         for (since, until, kind), nodes in together.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..rules import RULES
 from ..rules.rule import sends_of
 from .divergences import explain_divergence
 from .incident import MAX_TEXT
-from .losses import Losses, explain_losses
+from .losses import ExplainedFindings, ExplainedRange, Losses, explain_losses
 from .missed import explain_missed, explain_regression
 from .repeats import explain_duplicate, explain_misread
 from .transaction_ends import explain_ending
@@ -58,19 +58,19 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
     return [replace(finding, cause=known[finding.id]) for finding in findings], records
 
 
-def _explained(p: Partition, findings: list[Finding]) -> list[tuple[Sequence[Finding], Lost | None, Explanation]]:
-    """All explanations in the order of findings: each with the findings and the lost range that it is about."""
+def _explained(p: Partition, findings: list[Finding]) -> list[ExplainedFindings]:
+    """All explanations, in the order of findings."""
     losses = [finding for finding in findings if finding.rule in LOSSES]
-    explained: list[tuple[Sequence[Finding], Lost | None, Explanation]] = []
+    explained: list[ExplainedFindings] = []
     if p.timeline is not None and losses:
         explained += explain_losses(p.timeline, losses, sends_of(p))
-    of_losses = [(lost, explanation) for _, lost, explanation in explained if lost is not None]
+    of_losses = [ExplainedRange(lost, explanation) for _, lost, explanation in explained if lost is not None]
     for finding in findings:
         explain_finding = EXPLAINERS.get(RULES[finding.rule].explained_as or "")
         if explain_finding is not None and (explanation := explain_finding(p, finding, of_losses)) is not None:
-            explained.append(([finding], None, explanation))
+            explained.append(ExplainedFindings([finding], None, explanation))
     position = {finding.id: number for number, finding in enumerate(findings)}
-    return sorted(explained, key=lambda item: position[item[0][0].id])
+    return sorted(explained, key=lambda item: position[item.findings[0].id])
 
 
 def _sharing_key(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:

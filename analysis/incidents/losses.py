@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -26,25 +27,39 @@ MAX_PARTS = 40  # of a range; if the ISR changes more often, its changes explain
 MAX_SINGLE = 20  # findings with the same evidence that are explained one by one
 EVIDENCE = ("acks", "epoch_then", "epoch_now", "isr", "starts", "ends")
 
-ExplainedRange = tuple[Lost, Explanation]
+
+class ExplainedRange(NamedTuple):
+    """A lost range and its explanation."""
+
+    lost: Lost
+    explanation: Explanation
+
+
+class ExplainedFindings(NamedTuple):
+    """Findings with one explanation."""
+
+    findings: Sequence[Finding]
+    lost: Lost | None  # the range that is explained, if they are losses
+    explanation: Explanation
+
+
 Losses = Sequence[ExplainedRange]  # of a partition
 
 
-def explain_losses(
-    timeline: Timeline, findings: Sequence[Finding], sends: pl.DataFrame
-) -> Iterator[tuple[Sequence[Finding], Lost, Explanation]]:
-    """The causes of lost ranges: each explanation with the findings and the range that it explains."""
+def explain_losses(timeline: Timeline, findings: Sequence[Finding], sends: pl.DataFrame) -> Iterator[ExplainedFindings]:
+    """The causes of lost ranges."""
     values = list({value for finding in findings for value in finding.values})
     sends = with_acknowledgement_times(timeline, sends, values)
     gone = _with_evidence(timeline, sends.filter(pl.col("acknowledged") & pl.col("value").is_in(values)))
     shared = _findings_with_same_evidence(findings, gone) if len(findings) > MAX_SINGLE else []
     for together in shared:
         merged = replace(together[0], values=[value for finding in together for value in finding.values])
-        yield together, *_explain_part(timeline, merged, _gone(merged, gone), sends)
+        yield ExplainedFindings(together, *_explain_part(timeline, merged, _gone(merged, gone), sends))
     done = {id(finding) for together in shared for finding in together}
     for finding in findings:
         if id(finding) not in done:
-            yield from (([finding], *part) for part in _explain_finding(timeline, finding, _gone(finding, gone), sends))
+            for part in _explain_finding(timeline, finding, _gone(finding, gone), sends):
+                yield ExplainedFindings([finding], *part)
 
 
 def _gone(finding: Finding, gone: pl.DataFrame) -> pl.DataFrame:
@@ -61,19 +76,19 @@ def _explain_finding(
     # Runs of adjacent sends with the same evidence.
     parts = gone.with_columns(run=pl.struct(EVIDENCE).rle_id()).partition_by("run", maintain_order=True)
     if gone["offset"].null_count() or gone.height != finding.count or not 1 < len(parts) <= MAX_PARTS:
-        yield whole, explain_loss(timeline, whole)
+        yield ExplainedRange(whole, explain_loss(timeline, whole))
         return
     explained = [_explain_part(timeline, finding, part, sends) for part in parts]
-    for cause, group in groupby(range(len(parts)), key=lambda number: explained[number][1].cause):
+    for cause, group in groupby(range(len(parts)), key=lambda number: explained[number].explanation.cause):
         same = list(group)
         together = pl.concat([parts[number] for number in same])
         joined = _explain_part(timeline, finding, together, sends) if len(same) > 1 else explained[same[0]]
-        yield from [joined] if joined[1].cause == cause else [explained[number] for number in same]
+        yield from [joined] if joined.explanation.cause == cause else [explained[number] for number in same]
 
 
 def _explain_part(timeline: Timeline, finding: Finding, part: pl.DataFrame, sends: pl.DataFrame) -> ExplainedRange:
     lost = lost_part(finding, part, sends)
-    return lost, explain_loss(timeline, lost)
+    return ExplainedRange(lost, explain_loss(timeline, lost))
 
 
 def _findings_with_same_evidence(findings: Sequence[Finding], gone: pl.DataFrame) -> list[list[Finding]]:

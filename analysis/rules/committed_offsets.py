@@ -19,7 +19,7 @@ from ..partitions.partition import Partition, once
 from ..replicas.resolved_outcomes import is_leader_collected
 from .group_commits import Group, commits_of, groups_or_clients
 from .loss import outcomes_of_sends
-from .rule import Proof, Result, Rule, Unknown, finding, seconds, where
+from .rule import EvidenceLike, Result, Rule, Unknown, finding, seconds, where
 
 
 class KnownEnd(NamedTuple):
@@ -177,7 +177,7 @@ def _committer(group: Group, row: dict[str, Any]) -> str:
     return f"{row['process']} of {group}" if group.id not in ("", row["process"]) else row["process"]
 
 
-def _beyond_end(p: Partition, commit: str, offset: int, end: KnownEnd, proof: Proof, *processes: str) -> Finding:
+def _beyond_end(p: Partition, commit: str, offset: int, end: KnownEnd, proof: EvidenceLike, *processes: str) -> Finding:
     return finding(
         p,
         f"{commit}, but the log ends at {end.offset} ({where(p, end.offset, offset - 1)} does not exist)",

@@ -21,7 +21,7 @@ from ..timelines.facts import SECOND
 from ..wording import definite, plural, short, some, some_values
 from .group_commits import Group, commits_of, groups_of, groups_or_clients, latest_before, lost_commits, with_begin
 from .loss import lost_sends
-from .rule import Proof, Result, Row, Rule, Unknown, finding, seconds, where
+from .rule import EvidenceLike, Result, Row, Rule, Unknown, finding, seconds, where
 
 
 @Rule(
@@ -116,7 +116,7 @@ def _claimed(p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets,
         since = covering.filter(pl.col("completed") >= least(sends["invoked"], MIN_INT64))
         row = (since if len(since) else covering).row(0, named=True)
         when = "at" if row["kind"] == "commit" else "before"
-        proof: Proof = (f"{row['process']} commits {row['offset']}", row["at"])
+        proof: EvidenceLike = (f"{row['process']} commits {row['offset']}", row["at"])
         if row["kind"] == "assign":
             proof = (f"{row['process']} is assigned the committed offset {row['offset']}", row["at"])
         elif row["kind"] == "stored":
@@ -165,7 +165,9 @@ def _older(p: Partition, group: Group, offsets: Offsets) -> Offsets:
     return last.filter(pl.col("completed") < joined)["offset"].to_numpy()
 
 
-def _finding(p: Partition, group: Group, run: Offsets, sentence: str, severity: str, *evidence: Proof) -> Finding:
+def _finding(
+    p: Partition, group: Group, run: Offsets, sentence: str, severity: str, *evidence: EvidenceLike
+) -> Finding:
     first, last = int(run[0]), int(run[-1])
     is_missed = pl.col("offset").is_in(pl.Series(run).implode()) & ~_is_lost(p)
     values = p.entries_between(first, last).filter(is_missed)["value"]
@@ -239,7 +241,7 @@ def _replaced_meanwhile(p: Partition, group: Group, since: int, until: int) -> l
     return both.sort("offset")["value"].head(1).to_list()
 
 
-def _proof_of_commit(row: Row, which: str) -> Proof:
+def _proof_of_commit(row: Row, which: str) -> EvidenceLike:
     offset, at = row[f"{which}offset"], row[f"{which}at"]
     if row[f"{which}kind"] == "assign":
         return f"{row[f'{which}process']} is assigned the committed offset {offset}", at

@@ -119,7 +119,7 @@ def _of_one_send(p: Partition, row: Row, offset: int | None, sentence: str) -> F
     needs_final=True,
     assumes=("values", "order", "partitions"),
     follows="offset",
-    of_records=True,
+    values_are_records=True,
 ).judged_by
 def unseen(p: Partition) -> Iterator[Result]:
     """One finding for each run of adjacent sends that no read returned, and one for those without an offset.

@@ -49,7 +49,7 @@ def _severity_in_jepsen(p: Partition) -> str:
     needs=("reads",),
     assumes=("process clock",),
     follows="offset",
-    of_records=True,
+    values_are_records=True,
 ).judged_by
 def poll_skip(p: Partition) -> Iterator[Result]:
     """Records that a consumer passed over between two polls; unknown if one of its polls has no known outcome.

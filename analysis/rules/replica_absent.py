@@ -31,7 +31,7 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding
     needs=("batches", "acknowledged"),
     assumes=("partitions", "replicas"),
     follows="value",
-    of_records=True,
+    values_are_records=True,
     explained_as="loss",
 ).judged_by_logs
 def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:

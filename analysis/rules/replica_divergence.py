@@ -31,7 +31,7 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding
     needs=("batches",),
     assumes=("replicas",),
     follows="offset",
-    of_records=True,
+    values_are_records=True,
     explained_as="divergence",
 ).judged_by_logs
 def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Result]:

@@ -17,14 +17,14 @@ from ..replicas.replica_logs import ReplicaLogs, TopicPartition, complete_sends
 
 Row = dict[str, Any]
 # A proof of a finding and its place in the history, or evidence from a file.
-Proof = tuple[str, int | None] | Evidence
+EvidenceLike = tuple[str, int | None] | Evidence
 
 
 def finding(
     about: TopicPartition,
     sentence: str,
     offsets: tuple[int | None, int | None],
-    evidence: Iterable[Proof],
+    evidence: Iterable[EvidenceLike],
     *,
     count: int = 1,
     values: Iterable[Any] = (),
@@ -198,7 +198,7 @@ class Rule:
     follows: Literal["offset", "value"] | None = None  # how a finding is known to follow from a loss
     # By causes; None: it is not explained.
     explained_as: Literal["loss", "divergence", "missed", "regression", "duplicate", "misread", "ending"] | None = None
-    of_records: bool = False  # the values of a finding are the records concerned, and nothing else
+    values_are_records: bool = False  # the values of a finding are the records concerned, and nothing else
     judges: dict[str, Judge] = field(default_factory=dict)  # by dialect of the history; none: the rule is not judged
 
     @property
@@ -226,8 +226,8 @@ class Rule:
         return lambda *args, **kwargs: Judgement.of(self.name, results(*args, **kwargs))
 
     @property
-    def parts(self) -> tuple[tuple[str, str], ...]:
-        """The text: a heading and sentences for each of its four parts."""
+    def texts(self) -> tuple[tuple[str, str], ...]:
+        """The heading and the sentences of each of its four parts."""
         return tuple((heading, getattr(self, name)) for name, heading in HEADINGS.items())
 
 

@@ -181,19 +181,19 @@ class _Unacknowledged(NamedTuple):
 def _is_covered(finding: Finding, accepted: _Accepted, unacknowledged: _Unacknowledged) -> bool:
     """Whether a finding concerns only lost and unacknowledged records."""
     lost = accepted.values
-    of_records = RULES[finding.rule].of_records
+    values_are_records = RULES[finding.rule].values_are_records
     others = [value for value in finding.values if value not in lost and value not in unacknowledged.values]
-    if of_records and (others or lost.isdisjoint(finding.values)):
+    if values_are_records and (others or lost.isdisjoint(finding.values)):
         return False
     if finding.first_offset is None or finding.last_offset is None:
-        return of_records and finding.count <= accepted.records
+        return values_are_records and finding.count <= accepted.records
     within = unacknowledged.within(finding.first_offset, finding.last_offset)
     if finding.rule == "inconsistent-offsets":
         # Each offset may hold one more value: that of the record that replaced it.
         rest = within.filter(~pl.col("is_unacknowledged") & ~pl.col("value").is_in(lost))
         return len(within) > 0 and not rest["offset"].is_duplicated().any()
     beside = _offsets_outside(finding.first_offset, finding.last_offset, accepted.placed.overlapping(finding))
-    if of_records:
+    if values_are_records:
         # The values of such a finding include every committed record of its range.
         return finding.rule in OF_RANGES or finding.count <= accepted.records
     return set(within.filter("is_unacknowledged")["offset"]).issuperset(beside)

@@ -30,7 +30,7 @@ def records_at(path: Path, byte: int) -> list[Row]:
     hexadecimal digits, or for Kafka's own topics the decoded fields. `malformed` has the reason where these cannot be.
     """
     decode = DECODERS.get(path.resolve().parent.name.rpartition("-")[0], lambda _: None)
-    return [_content(record, decode) for record in raw_records(path)[0] if record.byte == byte]
+    return [_content(record, decode) for record in raw_records(path).records if record.byte == byte]
 
 
 Decoder = Callable[[RawRecord], Row | None]
@@ -68,7 +68,7 @@ def _group(record: RawRecord) -> Row | None:
 
 def _metadata(record: RawRecord) -> Row | None:
     found = metadata_records.decode(record.value or b"")
-    return None if found is None else {"key": found[0], "value": found[1]}
+    return None if found is None else {"key": found.name, "value": found.fields}
 
 
 DECODERS: dict[str, Decoder] = {

@@ -36,7 +36,7 @@ class _Replay:
 
     def apply(self, raw: RawRecord, where: Row) -> None:
         """Take one record, or the marker that ends a transaction."""
-        producer = None if raw.producer is None else raw.producer[0]
+        producer = None if raw.producer is None else raw.producer.pid
         if raw.is_control:
             is_commit = int.from_bytes((raw.key or b"")[2:4], "big") == COMMIT_MARKER
             rows = self.open.pop(producer, [])

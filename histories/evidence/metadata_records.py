@@ -9,7 +9,7 @@ version appends cannot be skipped, so a record of an unknown version is damage.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .record_schema import Field, read_fields, varint, write_fields
 from .wire_cursor import MalformedRecordError, WireCursor
@@ -113,8 +113,15 @@ NAMES = frozenset(schema.name for schema in SCHEMAS.values())
 IGNORED = frozenset((6, 10, 11, 13, 14, 15, 16, 18, 19, 20, 21, 22, 26, 27, 29))
 
 
-def decode(data: bytes) -> tuple[str, dict[str, Any]] | None:
-    """The name and the fields of a metadata record; None for one of IGNORED. Raises MalformedRecordError."""
+class Decoded(NamedTuple):
+    """A metadata record."""
+
+    name: str
+    fields: dict[str, Any]
+
+
+def decode(data: bytes) -> Decoded | None:
+    """A metadata record; None for one of IGNORED. Raises MalformedRecordError."""
     cursor = WireCursor(data)
     frame, type_, version = cursor.varint(), cursor.varint(), cursor.varint()
     if frame != 1:
@@ -126,7 +133,7 @@ def decode(data: bytes) -> tuple[str, dict[str, Any]] | None:
     schema = SCHEMAS[type_]
     if version > schema.max_version:
         raise MalformedRecordError(f"found {schema.name} of version {version}, expected at most {schema.max_version}")
-    return schema.name, read_fields(cursor, schema.fields, version, flexible=True)
+    return Decoded(schema.name, read_fields(cursor, schema.fields, version, flexible=True))
 
 
 def encode(name: str, data: Mapping[str, Any]) -> bytes:

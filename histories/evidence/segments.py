@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -170,6 +170,13 @@ def _parsed(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) ->
     return reading.segment(_batch_frame(headers, trusted, bases, counts, reading.at), records)
 
 
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer of transactions."""
+
+    pid: int
+    epoch: int
+
+
 @dataclass(frozen=True)
 class RawRecord:
     """A record with its key and value as bytes, for binary records (`__cluster_metadata`, `__consumer_offsets`)."""
@@ -179,16 +186,23 @@ class RawRecord:
     value: bytes | None
     byte: int
     key: bytes | None = None
-    producer: tuple[int, int] | None = None  # id and epoch, of a transaction
+    producer: ProducerIdAndEpoch | None = None  # of a transaction
     is_control: bool = False
 
 
-def raw_records(path: Path) -> tuple[list[RawRecord], list[Row]]:
-    """The records of a file, and the damage. Of messages before v2, those in compressed wrappers are left out."""
+class RawRecords(NamedTuple):
+    """The records of a file, and its damage."""
+
+    records: list[RawRecord]
+    damage: list[Row]
+
+
+def raw_records(path: Path) -> RawRecords:
+    """The records of a file. Of messages before v2, those in compressed wrappers are left out."""
     try:
         data = read_only(np.fromfile(path, dtype=np.uint8))
     except OSError as error:
-        return [], [unreadable_row(error)]
+        return RawRecords([], [unreadable_row(error)])
     headers, damage = walk_headers(data)
     out = []
     for row in headers:
@@ -206,13 +220,15 @@ def raw_records(path: Path) -> tuple[list[RawRecord], list[Row]]:
             buf = np.frombuffer(unpacked or b"", dtype=np.uint8)
             begin, end = 0, len(buf)
         spans, _, _ = _spans(buf, row[np.newaxis], np.array([begin]), np.array([end]), is_v2)
-        producer = (int(row[PRODUCER]), int(row[PRODUCER_EPOCH])) if row[ATTRIBUTES] & TRANSACTIONAL_BIT else None
+        producer = None
+        if row[ATTRIBUTES] & TRANSACTIONAL_BIT:
+            producer = ProducerIdAndEpoch(int(row[PRODUCER]), int(row[PRODUCER_EPOCH]))
         is_control = bool(is_v2 and row[ATTRIBUTES] & CONTROL_BIT)
         for span in spans:
             key, value = (buf[at : at + size].tobytes() if size >= 0 else None for at, size in (span[2:4], span[4:6]))
             offset, time = int(row[BASE] + span[0]), int(row[BASE_TIMESTAMP] + span[1])
             out.append(RawRecord(offset, time, value, int(row[BYTE]), key, producer, is_control))
-    return out, damage
+    return RawRecords(out, damage)
 
 
 def _first_offset_of(path: Path) -> int:

@@ -208,10 +208,10 @@ def forms(text: str, exact: bool = False, unwrap: bool = False) -> Iterator[tupl
                 form = Word(token)
             if exact and kind == "atom" and len(atoms) < MAX_CACHED_ATOMS:
                 atoms[token] = form
-        while stack and stack[-1].opener not in _CLOSERS:
+        while stack and stack[-1].opener not in _CLOSERS:  # a tag or a discard mark before the form
             frame = stack.pop()
             if frame.opener == "#_":
-                break
+                break  # the form is discarded
             if not exact:
                 form, position = Tagged(frame.opener[1:], form), frame.position
         else:
@@ -254,12 +254,12 @@ def _atom(token: str, position: int) -> Any:
         return _number(token, position)
     if token in _WORDS:
         return _WORDS[token]
-    keyword = token.startswith(":")
-    name = token[1:] if keyword else token
+    is_keyword = token.startswith(":")
+    name = token[1:] if is_keyword else token
     ends_badly = name.endswith(("/", ":")) and name != "/"
     if ends_badly or not (_NAME.fullmatch(name) and name.isprintable()):
         raise EdnError(_shown(token), "a keyword, symbol or number", position)
-    return Keyword(name) if keyword else Symbol(name)
+    return Keyword(name) if is_keyword else Symbol(name)
 
 
 def _number(token: str, position: int) -> int | float | Decimal | Fraction:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .config import NEVER
 from .event_loop import Action, EventLoop
@@ -33,15 +33,22 @@ class Connection:
 
 
 class Message(Protocol):
-    """A request or its response, on a connection; None is a separate connection for it."""
+    """A request or its response."""
 
     @property
     def connection(self) -> Connection | None:
-        """The connection that carries it."""
+        """The connection that carries it; None: one of its own."""
 
     @property
     def on_closed(self) -> Callable[[Any], None]:
         """Called with the message if the connection closed before the response."""
+
+
+class Delivery(NamedTuple):
+    """A message, and what its arrival does."""
+
+    action: Action
+    message: Any
 
 
 class Network:
@@ -51,15 +58,15 @@ class Network:
         self.loop = loop
         self.latency = latency
         self.jitter = jitter
-        self.lose = 0.0  # probability that one message is lost
-        self.duplicate = 0.0  # probability that one message arrives twice
-        self.faulty = False
+        self.loss_rate = 0.0  # probability that one message is lost
+        self.duplication_rate = 0.0  # probability that one message arrives twice
+        self.is_faulty = False
         self._random: Callable[[], float] = rng.random
         self._last: dict[int, int] = {}  # link -> latest delivery so far
         self._cut: dict[int, int] = {}  # link -> how many faults cut it
-        self._extra: dict[int, int] = {}  # link -> added delay, microseconds
-        self._held: dict[int, list[tuple[Action, Any]]] = {}
-        self._paused: dict[int, list[tuple[Action, Any]]] = {}  # clients that are paused -> what waits for them
+        self._added_delay: dict[int, int] = {}  # link -> microseconds
+        self._held: dict[int, list[Delivery]] = {}  # cut link -> messages that their senders repeat
+        self._paused: dict[int, list[Delivery]] = {}  # clients that are paused -> what waits for them
         self._blocked: set[Connection] = set()  # connections with a gap that the requester has not noticed yet
 
     def send(self, source: int, target: int, action: Action, message: Any) -> None:
@@ -67,7 +74,7 @@ class Network:
         link = source * _WIDTH + target
         loop = self.loop
         time = loop.now + self.latency + int(self._random() * self.jitter)
-        if self.faulty:
+        if self.is_faulty:
             connection = message.connection
             if connection is not None and source in connection.blocked_sources:
                 return
@@ -75,14 +82,14 @@ class Network:
                 self.drop(source, message)
                 return
             if target in self._paused:
-                self._paused[target].append((action, message))
+                self._paused[target].append(Delivery(action, message))
                 return
-            time += self._extra.get(link, 0)
-            if self.lose and self._random() < self.lose:
+            time += self._added_delay.get(link, 0)
+            if self.loss_rate and self._random() < self.loss_rate:
                 self.drop(source, message)
                 loop.at(time, message.on_closed, message)
                 return
-            if self.duplicate and self._random() < self.duplicate:
+            if self.duplication_rate and self._random() < self.duplication_rate:
                 loop.at(time + self.latency, action, message)
         last = self._last.get(link, 0)
         if time < last:
@@ -94,9 +101,9 @@ class Network:
         """Deliver a message that its sender repeats until it arrives (a controller's request): a cut only delays it."""
         link = source * _WIDTH + target
         if link in self._cut:
-            self._held.setdefault(link, []).append((action, message))
+            self._held.setdefault(link, []).append(Delivery(action, message))
             return
-        time = self.loop.now + self.latency + int(self._random() * self.jitter) + self._extra.get(link, 0)
+        time = self.loop.now + self.latency + int(self._random() * self.jitter) + self._added_delay.get(link, 0)
         time = max(time, self._last.get(link, 0))
         self._last[link] = time
         self.loop.at(time, action, message)
@@ -108,32 +115,32 @@ class Network:
             connection.blocked_sources += (source,)
             connection.blocked_since = min(connection.blocked_since, self.loop.now)
             self._blocked.add(connection)
-            self.faulty = True
+            self.is_faulty = True
 
     def reset(self, message: Message) -> None:
         """The peer's process died or closed the connection, and its kernel sends a TCP reset."""
         connection = message.connection
         if connection is not None and connection.node in self._paused:
-            self._paused[connection.node].append((message.on_closed, message))
+            self._paused[connection.node].append(Delivery(message.on_closed, message))
             return
         self.loop.at(self.loop.now + self.latency, message.on_closed, message)
 
     def pause(self, node: int) -> None:
         """A client's process is paused: its kernel keeps what arrives. What is under way still arrives."""
         self._paused.setdefault(node, [])
-        self.faulty = True
+        self.is_faulty = True
 
     def resume(self, node: int) -> None:
         """The process gets what waited for it, in order."""
         for action, message in self._paused.pop(node, []):
             self.loop.at(self.loop.now, action, message)
-        self._update_faulty()
+        self._update_is_faulty()
 
     def abandon(self, connection: Connection) -> None:
         """Forget a connection that the requester replaced."""
         if connection in self._blocked:
             self._blocked.discard(connection)
-            self._update_faulty()
+            self._update_is_faulty()
 
     def reaches(self, source: int, target: int) -> bool:
         """Whether the link from `source` to `target` is not cut."""
@@ -143,7 +150,7 @@ class Network:
         """Cut one direction of a link. Cuts add up, so that two faults may overlap."""
         link = source * _WIDTH + target
         self._cut[link] = self._cut.get(link, 0) + 1
-        self.faulty = True
+        self.is_faulty = True
 
     def heal(self, source: int, target: int) -> None:
         """Remove one cut; after the last one, deliver the held messages."""
@@ -155,22 +162,23 @@ class Network:
         self._cut.pop(link, None)
         for action, message in self._held.pop(link, []):
             self.send_reliably(source, target, action, message)
-        self._update_faulty()
+        self._update_is_faulty()
 
     def slow(self, source: int, target: int, extra: int) -> None:
-        """Add `extra` microseconds (removed by a negative number) to the delay of one direction of a link."""
+        """Add `extra` microseconds to the delay of one direction of a link; a negative number removes them."""
         link = source * _WIDTH + target
-        total = self._extra.get(link, 0) + extra
+        total = self._added_delay.get(link, 0) + extra
         if total > 0:
-            self._extra[link] = total
+            self._added_delay[link] = total
         else:
-            self._extra.pop(link, None)
-        self._update_faulty()
+            self._added_delay.pop(link, None)
+        self._update_is_faulty()
 
-    def set_error_rates(self, lose: float, duplicate: float) -> None:
+    def set_error_rates(self, loss_rate: float, duplication_rate: float) -> None:
         """Set the share of messages that are lost, and of those that arrive twice."""
-        self.lose, self.duplicate = lose, duplicate
-        self._update_faulty()
+        self.loss_rate, self.duplication_rate = loss_rate, duplication_rate
+        self._update_is_faulty()
 
-    def _update_faulty(self) -> None:
-        self.faulty = bool(self._cut or self._extra or self.lose or self.duplicate or self._blocked or self._paused)
+    def _update_is_faulty(self) -> None:
+        rates = (self.loss_rate, self.duplication_rate)
+        self.is_faulty = any((*rates, self._cut, self._added_delay, self._blocked, self._paused))

@@ -61,9 +61,9 @@ def test_messages_after_a_lost_one_do_not_arrive() -> None:
     loop.run(SECOND)
     assert arrived == [response, elsewhere]
     assert (lost.was_closed, later.was_closed) == (True, False)
-    assert network.faulty  # until the requester opens another connection
+    assert network.is_faulty  # until the requester opens another connection
     network.abandon(old)
-    assert not network.faulty
+    assert not network.is_faulty
     network.send(201, 1, arrived.append, again := Message(Connection(201)))
     loop.run(SECOND)
     assert arrived[2:] == [again]

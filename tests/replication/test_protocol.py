@@ -227,7 +227,7 @@ def test_the_larger_of_overlapping_packet_losses_counts() -> None:
 
     def watch(cluster: Cluster) -> None:
         for second in (3, 5, 7, 9):
-            cluster.loop.at(second * SECOND, lambda _: seen.append(cluster.network.lose))
+            cluster.loop.at(second * SECOND, lambda _: seen.append(cluster.network.loss_rate))
 
     faults = (
         Fault(2 * SECOND, "loss", (), 6 * SECOND, 20),

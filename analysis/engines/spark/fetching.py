@@ -17,7 +17,7 @@ from functools import partial, reduce
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import polars as pl
@@ -155,20 +155,28 @@ def _pack(known: Mapping[str, Split], tasks: int, block_bytes: int, batches: Bat
         yield from text_blocks.packed_rows(known[path], found, tasks)
 
 
-def by_split(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[str, int, int], Iterator[pa.Array]]]:
-    """The lines of each split, which are adjacent in a task: (path, first byte, file's size), runs of lines."""
+class Place(NamedTuple):
+    """Where lines are in a file."""
 
-    def runs() -> Iterator[tuple[tuple[str, int, int], pa.Array]]:
+    path: str
+    start: int  # first byte of the split
+    size: int  # of the file in bytes
+
+
+def by_split(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Place, Iterator[pa.Array]]]:
+    """The lines of each split, in runs. Those of a split are adjacent in a task."""
+
+    def runs() -> Iterator[tuple[Place, pa.Array]]:
         for batch in batches:
             places = pl.DataFrame(batch.drop_columns(["value"])).to_struct().rle()
             first = 0
             for length, place in places.struct.unnest().iter_rows():
-                yield (place["path"], place["start"], place["size"]), batch.column("value").slice(first, length)
+                yield Place(place["path"], place["start"], place["size"]), batch.column("value").slice(first, length)
                 first += length
 
-    for (path, start, size), group in groupby(runs(), key=itemgetter(0)):
+    for place, group in groupby(runs(), key=itemgetter(0)):
         # Spark percent-encodes the path.
-        yield (unquote(path), start, size), map(itemgetter(1), group)
+        yield place._replace(path=unquote(place.path)), map(itemgetter(1), group)
 
 
 def line_blocks(runs: Iterator[pl.Series], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:

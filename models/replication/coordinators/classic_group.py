@@ -332,7 +332,7 @@ class ClassicGroup(GroupMembers):
     def adopt(self, assigned: Sequence[AssignedMember]) -> GroupRecord:
         """Take the members of a group of KIP-848's protocol. Returns the group's record."""
         self._last_assignment = tuple(sorted(assigned))
-        self._leader = self._last_assignment[0][0]
+        self._leader = self._last_assignment[0].name
         self.begin_sessions(self._process.loop.now)
         return self._record({each.name: each.partitions for each in assigned})
 
