@@ -38,8 +38,8 @@ def parse_split(split: Split) -> Iterator[Parsed]:
     if split.reader == "parquet":
         from .readers import parquet
 
-        events, bad, rows, damage = parquet.read_group(split.path, split.start)
-        yield Parsed(*_split_sends(events), bad, rows, damage)
+        group = parquet.read_group(split.path, split.start)
+        yield Parsed(*_split_sends(group.events), group.quarantine, group.rows, group.damage)
         return
     yield from parse_blocks(split.reader, split.path, blocks(split))
 

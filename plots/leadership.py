@@ -17,20 +17,35 @@ class Led(NamedTuple):
     until: int
 
 
-def lives(evidence: Record) -> list[tuple[int, str, str]]:
+class Life(NamedTuple):
+    """A failure or a return of a broker."""
+
+    time: int  # ns
+    broker: str
+    kind: str  # died, or another kind of event
+
+
+class TimeSpan(NamedTuple):
+    """A time from `since` until `until` (ns)."""
+
+    since: int
+    until: int
+
+
+def lives(evidence: Record) -> list[Life]:
     """Failures and returns of brokers, each once: of several sources the first."""
     down: dict[str, bool] = {}
     changes = []
     for time, broker, kind in evidence["lives"]:
         if down.get(broker, False) != (kind == "died"):
-            changes.append((time, broker, kind))
+            changes.append(Life(time, broker, kind))
         down[broker] = kind == "died"
     return changes
 
 
-def down_spells(evidence: Record, broker: str, low: int, high: int) -> list[tuple[int, int]]:
+def down_spells(evidence: Record, broker: str, low: int, high: int) -> list[TimeSpan]:
     """The times at which a broker was down. Rejoining an ISR ends one: a paused broker returns without a start."""
-    own = [(time, kind) for time, name, kind in lives(evidence) if name == broker]
+    own = [(life.time, life.kind) for life in lives(evidence) if life.broker == broker]
     own += [
         (now, "joined") for (_, was), (now, isr) in pairwise(evidence["isr"]) if broker in isr and broker not in was
     ]
@@ -39,10 +54,10 @@ def down_spells(evidence: Record, broker: str, low: int, high: int) -> list[tupl
         if kind == "died":
             since = time
         elif since is not None:
-            spells.append((max(since, low), min(time, high)))
+            spells.append(TimeSpan(max(since, low), min(time, high)))
             since = None
-    spells += [(max(since, low), high)] if since is not None else []
-    return [(since, until) for since, until in spells if since < until]
+    spells += [TimeSpan(max(since, low), high)] if since is not None else []
+    return [spell for spell in spells if spell.since < spell.until]
 
 
 def leaders_between(evidence: Record, low: int, high: int) -> list[Led]:
@@ -53,28 +68,29 @@ def leaders_between(evidence: Record, low: int, high: int) -> list[Led]:
         ends = [term["ended"], terms[number + 1]["time"] if number + 1 < len(terms) else None, high]
         until = min(end for end in ends if end is not None)
         for broker, since in [(term["leader"], term["time"]), *term["rivals"]]:
-            led = _alive(down_spells(evidence, broker, min(since, low), high), since, until)
-            if led is not None and led[1] > low:
-                found.append(Led(term, broker, max(led[0], low), led[1]))
+            alive = _alive(down_spells(evidence, broker, min(since, low), high), TimeSpan(since, until))
+            if alive is not None and alive.until > low:
+                found.append(Led(term, broker, max(alive.since, low), alive.until))
     return found
 
 
-def _alive(down: list[tuple[int, int]], since: int, until: int) -> tuple[int, int] | None:
+def _alive(down: list[TimeSpan], term: TimeSpan) -> TimeSpan | None:
     """The part of a term in which its leader was up: a broker that is down does not lead, even if it is recorded."""
+    since, until = term
     for died, back in down:
         if died <= since < back:
             since = back
         elif since < died:
             until = min(until, died)
-    return (since, until) if since < until else None
+    return TimeSpan(since, until) if since < until else None
 
 
-def without_leader(led: list[Led]) -> list[tuple[int, int]]:
+def without_leader(led: list[Led]) -> list[TimeSpan]:
     """The times between two leaders in which nobody led."""
     gaps, until = [], None
     for one in sorted(led, key=lambda one: one.since):
         if until is not None and one.since > until:
-            gaps.append((until, one.since))
+            gaps.append(TimeSpan(until, one.since))
         until = one.until if until is None else max(until, one.until)
     return gaps
 

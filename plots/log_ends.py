@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import style
 from .leadership import down_spells
@@ -68,35 +68,51 @@ def draw_log_ends(
     style.legend(axis, ncols=MAX_NAMES, handlelength=1.8)
 
 
+class _NamedCut(NamedTuple):
+    """A truncation with its offset written beside it."""
+
+    x: float
+    end: int
+    is_above: bool  # the text is above the mark
+
+
 def _name_cuts(axis: Axes, cuts: list[tuple[float, int]]) -> None:
     """Writes the offset below each truncation, or above it where another label is near, and equal ones once."""
     width, height = (high - low for low, high in (axis.get_xlim(), axis.get_ylim()))
-    named: list[tuple[float, int, bool]] = []
+    named: list[_NamedCut] = []
     for x, end in sorted(cuts):
-        near = [one for one in named if x - one[0] < NEAR[0] * width and abs(end - one[1]) < NEAR[1] * height]
-        above = any(not one[2] for one in near) or end - axis.get_ylim()[0] < NEAR[1] * height
-        if any(one[1] == end for one in near) or any(one[2] == above for one in near):
+        near = [one for one in named if x - one.x < NEAR[0] * width and abs(end - one.end) < NEAR[1] * height]
+        is_above = any(not one.is_above for one in near) or end - axis.get_ylim()[0] < NEAR[1] * height
+        if any(one.end == end or one.is_above == is_above for one in near):
             continue  # its height shows the offset
-        look = {**CUT_TEXT, "va": "bottom"} if above else CUT_TEXT
-        style.note(axis, str(end), (x, end), (0, 9 if above else -9), **look)
-        named.append((x, end, above))
+        look = {**CUT_TEXT, "va": "bottom"} if is_above else CUT_TEXT
+        style.note(axis, str(end), (x, end), (0, 9 if is_above else -9), **look)
+        named.append(_NamedCut(x, end, is_above))
 
 
-def path_of(evidence: Record, broker: str, ends: list[list[Any]]) -> list[tuple[int, int, str]]:
-    """The log end offsets of a broker over time: time, offset, and "seen", "cut" (truncated) or "reached".
+class EndPoint(NamedTuple):
+    """A log end offset of a broker.
 
     "reached": the checkpointed high watermark of a broker that is down proves that its log once extended so far.
     """
+
+    time: int  # ns
+    end: int
+    kind: str  # seen, cut (truncated), reached
+
+
+def path_of(evidence: Record, broker: str, ends: list[list[Any]]) -> list[EndPoint]:
+    """The log end offsets of a broker over time."""
     own = [(time, end, kind) for time, name, end, kind in ends if name == broker]
     down = down_spells(evidence, broker, own[0][0], own[-1][0] + 1) if own else []
     marks = {time: mark for time, mark, kind in own if kind == "high-watermark"}
-    points: list[tuple[int, int, str]] = []
+    points: list[EndPoint] = []
     for time, end, kind in own:
         if kind == "high-watermark":
             continue
-        before = points[-1][1] if points else 0
+        before = points[-1].end if points else 0
         mark = marks.get(time, 0) if any(since <= time <= until for since, until in down) else 0
         if mark > max(before, end):
-            points.append((time, mark, "reached"))
-        points.append((time, end, "cut" if end < max(before, mark) else "seen"))
+            points.append(EndPoint(time, mark, "reached"))
+        points.append(EndPoint(time, end, "cut" if end < max(before, mark) else "seen"))
     return points

@@ -65,7 +65,7 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
         readers = _worst_readers(offsets)
         found = [] if part["lost"] else breaches(offsets)
         severe = [(first, last) for first, last, kinds in offsets["blocks"] if any(kind in SEVERE for kind in kinds)]
-        scale = scale_of(offsets["first"], offsets["last"], [*severe, *((first, last) for first, last, _ in found)])
+        scale = scale_of(offsets["first"], offsets["last"], [*severe, *((one.first, one.last) for one in found)])
         lanes = _lanes(part, readers, found, scale)
         figure, (axis,) = style.sheet(title_of(part), [1], 2.0 + 0.5 * sum(lane.height for lane in lanes))
         names, y = [], 0.0
@@ -74,11 +74,19 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
             lane.draw(axis, y, lane.height)
             names.append((y + lane.height / 2, lane.name))
         _dress(axis, scale, names, y)
-        _legend(axis, offsets, readers, sorted({cause for *_, cause in _causes(part)}))
+        _legend(axis, offsets, readers, sorted({cause.name for cause in _causes(part)}))
         left = offsets["readers_left_out"] + len(offsets["readers"]) - len(readers)
         if left:
             axis.text(0, y - 0.1, f"and {plural(left, 'more consumer')}", fontsize=8.5, color=style.FAINT, va="top")
     return figure
+
+
+class NamedRange(NamedTuple):
+    """Offsets with the name of a rule or a cause."""
+
+    first: int
+    last: int
+    name: str
 
 
 class Lane(NamedTuple):
@@ -89,15 +97,13 @@ class Lane(NamedTuple):
     draw: Callable[[Axes, float, float], None]  # called with axis, y, height
 
 
-def _lanes(
-    part: dict[str, Any], readers: list[dict[str, Any]], found: list[tuple[int, int, str]], scale: Scale
-) -> list[Lane]:
+def _lanes(part: dict[str, Any], readers: list[dict[str, Any]], found: list[NamedRange], scale: Scale) -> list[Lane]:
     offsets, causes = part["offsets"], _causes(part)
     lanes = [Lane("records", 1.0, partial(_log, offsets, scale))]
     if offsets["later"]:
         lanes.append(Lane("there now", 0.6, partial(_ranges, offsets["later"], LATER, scale)))
     if found:
-        rules = {rule for *_, rule in found}
+        rules = {one.name for one in found}
         name = rules.pop() if len(rules) == 1 else "breaches"
         lanes.append(Lane(name, 0.3, partial(_breaches, found, scale)))
     if causes:
@@ -135,32 +141,32 @@ def title_of(part: dict[str, Any]) -> str:
     return f"{name}: {plural(part['lost'], 'acknowledged record')} lost ({where}), {read}"
 
 
-def breaches(offsets: dict[str, Any]) -> list[tuple[int, int, str]]:
+def breaches(offsets: dict[str, Any]) -> list[NamedRange]:
     """Offset ranges of the violations that no other lane shows."""
     shown = ("lost-write", "inconsistent-offsets", "unseen", "duplicate")
     low, high = offsets["first"], offsets["last"]
     return [
-        (max(first, low), min(last, high), rule)
+        NamedRange(max(first, low), min(last, high), rule)
         for first, last, rule, severity, _ in offsets["findings"]
         if severity == "violation" and rule not in shown and first <= high and last >= low and first <= last
     ]
 
 
-def _causes(part: dict[str, Any]) -> list[tuple[int, int, str]]:
+def _causes(part: dict[str, Any]) -> list[NamedRange]:
     """Lost offset ranges with their causes; of overlapping explanations the widest."""
-    widest: list[tuple[int, int, str]] = []
-    for first, last, cause in sorted(part.get("causes", ()), key=lambda row: row[0] - row[1]):
-        if all(last < other[0] or first > other[1] for other in widest):
-            widest.append((first, last, cause))
+    widest: list[NamedRange] = []
+    for cause in sorted(map(NamedRange._make, part.get("causes", ())), key=lambda one: one.first - one.last):
+        if all(cause.last < other.first or cause.first > other.last for other in widest):
+            widest.append(cause)
     return sorted(widest)[:MAX_CAUSES]
 
 
-def _breaches(found: list[tuple[int, int, str]], scale: Scale, axis: Axes, y: float, height: float) -> None:
+def _breaches(found: list[NamedRange], scale: Scale, axis: Axes, y: float, height: float) -> None:
     for first, last, _ in found:
         _box(axis, scale.place(first), scale.place(last + 1), y, height, style.INK, "")
 
 
-def _cause_boxes(causes: list[tuple[int, int, str]], scale: Scale, axis: Axes, y: float, height: float) -> None:
+def _cause_boxes(causes: list[NamedRange], scale: Scale, axis: Axes, y: float, height: float) -> None:
     for first, last, cause in causes:
         left, right = scale.place(first), scale.place(last + 1)
         _box(axis, left, right, y, height, style.QUIET if cause == "unknown" else CAUSE, "")

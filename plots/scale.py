@@ -57,17 +57,17 @@ def scale_of(low: int, high: int, ranges: list[tuple[int, int]]) -> Scale:
     """The scale of offsets low..high (inclusive) with the important ranges (first, last)."""
     end = high + 1
     stretches = _stretches(low, end, ranges)
-    wide = sum(until - since for since, until, bad in stretches if bad)
+    wide = sum(stretch.size for stretch in stretches if stretch.is_important)
     if not wide or wide / (end - low) >= MIN_SHARE:
         return Scale((low, end), (0.0, 1.0), ())
-    dull = [until - since for since, until, bad in stretches if not bad]
-    each = PLAIN_SHARE / max(len(dull), 1)
+    plain = [stretch for stretch in stretches if not stretch.is_important]
+    each = PLAIN_SHARE / max(len(plain), 1)
     stops, places, cuts = [low], [0.0], []
-    for since, until, bad in stretches:
-        width = (1 - PLAIN_SHARE) * (until - since) / wide if bad else each
-        if not bad and each < (until - since) / (end - low):
+    for stretch in stretches:
+        width = (1 - PLAIN_SHARE) * stretch.size / wide if stretch.is_important else each
+        if not stretch.is_important and each < stretch.size / (end - low):
             cuts.append(places[-1] + width / 2)
-        stops.append(until)
+        stops.append(stretch.end)
         places.append(places[-1] + width)
     total = places[-1]
     return Scale(tuple(stops), tuple(place / total for place in places), tuple(cut / total for cut in cuts))
@@ -89,20 +89,34 @@ def mark_cuts(axis: Axes, scale: Scale) -> None:
         axis.text(cut, 0, "≈", transform=below, ha="center", va="center", fontsize=12, clip_on=False, zorder=9)
 
 
-def _stretches(low: int, end: int, ranges: list[tuple[int, int]]) -> list[tuple[int, int, bool]]:
-    """The offsets low..end (exclusive) as stretches (since, until, is_important), with overlaps joined."""
+class _Stretch(NamedTuple):
+    """Adjacent offsets."""
+
+    first: int
+    end: int  # exclusive
+    is_important: bool
+
+    @property
+    def size(self) -> int:
+        """The number of offsets."""
+        return self.end - self.first
+
+
+def _stretches(low: int, end: int, ranges: list[tuple[int, int]]) -> list[_Stretch]:
+    """The offsets low..end (exclusive) as stretches, with overlaps joined."""
     joined: list[list[int]] = []
     for first, last in sorted(ranges):
         if joined and first <= joined[-1][1]:
             joined[-1][1] = max(joined[-1][1], last + 1)
         else:
             joined.append([first, last + 1])
-    stretches, at = [], low
+    stretches: list[_Stretch] = []
+    at = low
     for since, until in joined:
         if since > at:
-            stretches.append((at, since, False))
-        stretches.append((since, until, True))
+            stretches.append(_Stretch(at, since, is_important=False))
+        stretches.append(_Stretch(since, until, is_important=True))
         at = until
     if at < end:
-        stretches.append((at, end, False))
+        stretches.append(_Stretch(at, end, is_important=False))
     return stretches

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import plural
 from . import style
-from .leadership import Led, down_spells, leaders_between, lives, without_leader
+from .leadership import Led, TimeSpan, down_spells, leaders_between, lives, without_leader
 from .log_ends import draw_log_ends, final_ends
 from .time_axis import SINCE_START, bands_of, clock, draw_bands, has_clients, lanes, seconds_axis
 
@@ -213,7 +213,7 @@ def _draw_lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Windo
     _draw_legend(axis, drawn)
 
 
-def _draw_followers(lanes: _Lanes, isr: list[list[Any]], down: dict[str, list[tuple[int, int]]]) -> set[str]:
+def _draw_followers(lanes: _Lanes, isr: list[list[Any]], down: dict[str, list[TimeSpan]]) -> set[str]:
     """Draws a line while a broker is up, and a bar while it is in the ISR, hatched where it is down.
 
     Returns which bars there are: "in sync" and "absent".

@@ -7,6 +7,8 @@ Needs: a log start above the offsets (checkpoint, first batch, name of an empty 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
@@ -61,14 +63,21 @@ def _requested_offset(details: object, lost: Lost) -> object:
     return offsets.get(str(lost.partition)) if isinstance(offsets, dict) else None
 
 
-def _source_of_start(timeline: Timeline, broker: str) -> tuple[str | None, int | None, int | None]:
-    """File, line and byte that prove where a broker's log starts at the end of the run."""
+class _Source(NamedTuple):
+    file: str | None
+    line: int | None
+    byte: int | None
+
+
+def _source_of_start(timeline: Timeline, broker: str) -> _Source:
+    """The evidence of where a broker's log starts at the end of the run."""
     logs = timeline.replica_logs
     own = is_of_copy(logs.last, broker)
     point = logs.checkpoints.filter(own, name="log-start")
     if point.height:
-        return point["file"][0], point["line"][0], None
+        return _Source(point["file"][0], point["line"][0], None)
     batch = logs.batches.filter(own).sort("base_offset")
     if batch.height:
-        return batch["file"][0], None, batch["byte"][0]
-    return logs.segments.filter(own).sort("base_offset")["file"][0], None, None  # its name is the log start
+        return _Source(batch["file"][0], None, batch["byte"][0])
+    # The name of the first segment is the log start.
+    return _Source(logs.segments.filter(own).sort("base_offset")["file"][0], None, None)

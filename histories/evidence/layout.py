@@ -26,7 +26,7 @@ from .leftover_folders import leftovers
 from .log_names import BROKER_LOG, PACKED_LOG, may_be_log
 from .log_owner import logs_in, writer_of
 from .log_prefixes import is_undated
-from .missing_segments import SEGMENT, Folders, concerning, missing_segments, without_copies
+from .missing_segments import SEGMENT, Folders, FoundFile, concerning, missing_segments, without_copies
 from .parts import Part
 from .server_log import split_log
 from .tables import FINAL
@@ -100,14 +100,14 @@ def logs_among(root: Path, files: Iterable[Path]) -> dict[Path, list[Part]]:
     The files that are no log have their broker's id for logs without one: meta.properties.
     """
     found: dict[Path, list[Part]] = {}
-    parts, _ = _parts_with_broker_ids(root, ((path, path.relative_to(root), "") for path in files))
+    parts, _ = _parts_with_broker_ids(root, (FoundFile(path, path.relative_to(root), "") for path in files))
     for part in parts:
         if not is_stored_evidence(part.name) and part.kind != "dump":
             found.setdefault(part.path, []).append(part)
     return found
 
 
-def _parts_with_broker_ids(root: Path, files: Iterable[tuple[Path, Path, str]]) -> tuple[list[Part], dict[Path, Node]]:
+def _parts_with_broker_ids(root: Path, files: Iterable[FoundFile]) -> tuple[list[Part], dict[Path, Node]]:
     """All evidence among files of `_walk`, ordered by kind and name, and the nodes."""
     parts: dict[tuple[str, str, str], Part] = {}
     for path, relative, reason in files:
@@ -131,8 +131,8 @@ def _pieces(part: Part) -> list[Part]:
         return [part]  # reading it reports why
 
 
-def _walk(root: Path, folders: dict[Path, tuple[Path, list[str]]]) -> Iterator[tuple[Path, Path, str]]:
-    """Files below root, their relative paths, and why one cannot be read. Each folder is visited once, despite links.
+def _walk(root: Path, folders: dict[Path, tuple[Path, list[str]]]) -> Iterator[FoundFile]:
+    """The files below root. Each folder is visited once, despite links.
 
     Adds the relative path and the names of each folder to `folders`.
 
@@ -151,7 +151,7 @@ def _walk(root: Path, folders: dict[Path, tuple[Path, list[str]]]) -> Iterator[t
             seen.add((status.st_dev, status.st_ino))
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
-            yield folder, relative, f"found {reason_of(error)}, expected a folder"
+            yield FoundFile(folder, relative, f"found {reason_of(error)}, expected a folder")
             continue
         folders[folder] = (relative, [entry.name for entry in entries])
         found_entries += len(entries)
@@ -165,17 +165,17 @@ def _walk(root: Path, folders: dict[Path, tuple[Path, list[str]]]) -> Iterator[t
             try:
                 if entry.is_dir():
                     if SEGMENT.fullmatch(entry.name) and PARTITION_FOLDER.fullmatch(folder.name):
-                        yield Path(entry.path), relative / entry.name, "found a folder, expected a file"
+                        yield FoundFile(Path(entry.path), relative / entry.name, "found a folder, expected a file")
                     elif depth < MAX_DEPTH:
                         pending.append((Path(entry.path), relative / entry.name, depth + 1))
                 elif entry.is_file():
-                    yield Path(entry.path), relative / entry.name, ""
+                    yield FoundFile(Path(entry.path), relative / entry.name, "")
                 else:
                     found = file_type_of(entry.stat().st_mode)
-                    yield Path(entry.path), relative / entry.name, f"found {found}, expected a file"
+                    yield FoundFile(Path(entry.path), relative / entry.name, f"found {found}, expected a file")
             except OSError as error:
                 found = "a broken link" if isinstance(error, FileNotFoundError) else reason_of(error)
-                yield Path(entry.path), relative / entry.name, f"found {found}, expected a file"
+                yield FoundFile(Path(entry.path), relative / entry.name, f"found {found}, expected a file")
 
 
 def _unreadable(path: Path, name: str, folders: Path, reason: str) -> Part | None:

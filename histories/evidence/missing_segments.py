@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from .checkpoints import (
     CLEANER_CHECKPOINT,
@@ -32,8 +33,16 @@ MAX_ENTRY_BYTES = 12  # of an entry of a .timeindex; one of an .index has 8
 Folders = Mapping[Path, tuple[Path, list[str]]]
 
 
-def missing_segments(partitions: Iterable[Path], folders: Folders) -> Iterator[tuple[Path, Path, str]]:
-    """The path, the relative path and the reason of each segment, or folder without segments, that is missing.
+class FoundFile(NamedTuple):
+    """A file or folder below a root."""
+
+    path: Path
+    relative: Path  # to the root
+    reason: str  # why it cannot be read, or is missing; empty: it can be read
+
+
+def missing_segments(partitions: Iterable[Path], folders: Folders) -> Iterator[FoundFile]:
+    """Each segment, or folder without segments, that is missing.
 
     `folders` has the relative path and the names of each folder.
     """
@@ -42,7 +51,7 @@ def missing_segments(partitions: Iterable[Path], folders: Folders) -> Iterator[t
         bases = sorted(name[:20] for name in names if SEGMENT.match(name))  # also packed ones
         found = _without_segments(folder, folders) if not bases else _around_segments(folder, names, bases)
         for name, reason in found:
-            yield folder / name, relative / name, reason
+            yield FoundFile(folder / name, relative / name, reason)
 
 
 def concerning(unreadable: Iterable[Part], found: list[Part], missing: Collection[Path]) -> Iterator[Part]:

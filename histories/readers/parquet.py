@@ -54,8 +54,17 @@ def _fraction(kind: pa.DataType) -> pa.DataType | None:
     return next((found for field in fields if (found := _fraction(field.type))), None)
 
 
-def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, str]:
-    """EVENTS, QUARANTINE, the number of rows, and damage if the group cannot be read.
+class RowGroup(NamedTuple):
+    """A row group, parsed."""
+
+    events: pl.DataFrame  # EVENTS
+    quarantine: pl.DataFrame  # QUARANTINE
+    rows: int
+    damage: str  # why the group cannot be read; empty: it can
+
+
+def read_group(path: str, group: int) -> RowGroup:
+    """Reads a row group.
 
     pyarrow reads the footer. polars reads the values in half of pyarrow's time, without columns that have none.
     """
@@ -78,10 +87,10 @@ def read_group(path: str, group: int) -> tuple[pl.DataFrame, pl.DataFrame, int, 
         typed = frame.with_columns(pl.col(name).cast(EVENTS[name]) for name in frame.columns)
     except (pa.ArrowException, OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         empty = pl.DataFrame(schema=EVENTS), pl.DataFrame(schema=QUARANTINE)
-        return *empty, 0, f"row group {group} cannot be read: {describe_error(error)}"
+        return RowGroup(*empty, 0, f"row group {group} cannot be read: {describe_error(error)}")
     numbered = complete(typed.with_row_index("line").cast({"line": pl.Int64}), EVENTS)
     events, malformed = check_events(numbered, numbered=False, placed=metadata.get(_DIALECT) != b"jepsen")
-    return events, malformed, described.num_rows, ""
+    return RowGroup(events, malformed, described.num_rows, "")
 
 
 class _Opened(NamedTuple):

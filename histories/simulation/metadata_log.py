@@ -7,7 +7,7 @@ first controller's copy is written; it is complete.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -23,14 +23,25 @@ CHANGED = "BROKER_REGISTRATION_CHANGE_RECORD"
 FENCED, UNFENCED = 1, -1  # BrokerRegistrationFencingChange
 
 
+class _Record(NamedTuple):
+    time: int  # simulated microseconds
+    epoch: int  # controller epoch
+    content: bytes
+
+
+class _Registration(NamedTuple):
+    incarnation: int
+    epoch: int  # broker epoch: the offset of the registration
+
+
 class MetadataLog:
     """Listens to events, and writes at the end the records that the controllers made of them."""
 
     def __init__(self, brokers: Path, cluster: Cluster) -> None:
         self._folder = brokers / str(FIRST_CONTROLLER) / "data"
-        self._records: list[tuple[int, int, bytes]] = []  # microseconds, controller epoch, record
+        self._records: list[_Record] = []
         self._cluster = cluster
-        self._registered: dict[int, tuple[int, int]] = {}  # broker -> incarnation, broker epoch
+        self._registered: dict[int, _Registration] = {}  # by broker
 
     def on_event(self, event: ClusterEvent) -> None:
         """Record an event, if controllers do."""
@@ -41,15 +52,17 @@ class MetadataLog:
             self._fence(time, details[0], FENCED)
         elif kind == "leaving":
             broker = details[0]
-            self._write(time, CHANGED, brokerId=broker, brokerEpoch=self._registered[broker][1], inControlledShutdown=1)
+            self._write(
+                time, CHANGED, brokerId=broker, brokerEpoch=self._registered[broker].epoch, inControlledShutdown=1
+            )
         elif kind == "stored":
             self._store(time, *details)
 
     def _admit(self, time: int, broker: int) -> None:
         """A new process registers; then, or after it was only fenced, the broker is unfenced."""
         incarnation = self._cluster.quorum.incarnations[broker]
-        if broker not in self._registered or self._registered[broker][0] != incarnation:
-            self._registered[broker] = incarnation, len(self._records)
+        if broker not in self._registered or self._registered[broker].incarnation != incarnation:
+            self._registered[broker] = _Registration(incarnation, len(self._records))
             endpoint = {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 19090 + broker, "securityProtocol": 0}
             registration = {
                 "incarnationId": uuid(self._cluster.seed, f"incarnation {broker} {incarnation}"),
@@ -63,7 +76,7 @@ class MetadataLog:
 
     def _fence(self, time: int, broker: int, fenced: int) -> None:
         """A broker's epoch is the offset of its registration; a replay of the log compares it (ClusterDelta)."""
-        epoch = self._registered[broker][1]
+        epoch = self._registered[broker].epoch
         self._write(time, CHANGED, brokerId=broker, brokerEpoch=epoch, fenced=fenced)
 
     def _store(self, time: int, partition: int, before: PartitionState | None, after: PartitionState) -> None:
@@ -87,7 +100,7 @@ class MetadataLog:
         self._write(time, "PARTITION_CHANGE_RECORD", **key, **changed)
 
     def _write(self, time: int, kind: str, **fields: Any) -> None:
-        self._records.append((time, self._cluster.quorum.epoch, encode(kind, fields)))
+        self._records.append(_Record(time, self._cluster.quorum.epoch, encode(kind, fields)))
 
     def close(self) -> None:
         """Write the log."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from ...models.replication.config import Config
+from ...models.replication.copy_ledger import Copy, Source
 from ...models.replication.keys import Keys
 from ...models.replication.ports import (
     EventHead,
@@ -40,7 +41,7 @@ class Recorder(History):
         self._partitions = config.partitions
         places = map(config.topic_of, range(config.data_partitions))
         self._places = [f'"topic":"{topic}","partition":{number}' for topic, number in places]
-        self.sources: Mapping[tuple[int, int, int], tuple[int, int]] = {}  # of copies, see CopyLedger
+        self.sources: Mapping[Copy, Source] = {}  # of copies
         self._keys = Keys(config) if config.compacts else None
         self._lines: list[str] = []
         self._size = 0  # characters in `_lines`, not their number: a poll's line may have 500 records
@@ -86,7 +87,7 @@ class Recorder(History):
             is_tombstone = self._keys.is_tombstone(producer, partition, number)
             text = "null" if is_tombstone else f'"{value(producer, partition, number)}"'
             return f',"key":"{key_name(found)}","value":{text}'
-        source = self.sources.get((producer, partition, number))
+        source = self.sources.get(Copy(producer, partition, number))
         key = "" if source is None else f'"key":"{source_key(self._topic, *source)}",'
         return f',{key}"value":"{value(producer, partition, number)}"'
 

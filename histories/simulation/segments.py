@@ -18,6 +18,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
 from ...models.replication.config import Config
+from ...models.replication.copy_ledger import Copy, Source
 from ...models.replication.keys import Keys
 from ...models.replication.storage.batches import Batch
 from ...models.replication.storage.replica_log import ReplicaLog
@@ -48,12 +49,12 @@ def _keyed(keys: Keys, producer: int, partition: int, number: int) -> tuple[byte
     return key_name(keys.key(producer, partition, number)).encode(), text
 
 
-def copies_of(partition: int, config: Config, sources: Mapping[tuple[int, int, int], tuple[int, int]]) -> Content:
+def copies_of(partition: int, config: Config, sources: Mapping[Copy, Source]) -> Content:
     """The content of a partition of copies: as keys, where their sources are."""
 
     def content(batch: Batch, index: int) -> tuple[bytes, bytes]:
         number = batch.first + index
-        key = source_key(config.topic, *sources[batch.producer, partition, number])
+        key = source_key(config.topic, *sources[Copy(batch.producer, partition, number)])
         return key.encode(), value(batch.producer, partition, number).encode()
 
     return content

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from ..replication.cluster import Cluster
+from ..replication.copy_ledger import Copy, Source
 from ..replication.ledger import Breach
 from ..replication.storage.transactions import committed
 from .transaction_invariants import visible_batches
 
-Place = tuple[int, int]  # partition and offset of a source
 
-
-def dated_copies(cluster: Cluster) -> Iterator[tuple[int, Place]]:
+def dated_copies(cluster: Cluster) -> Iterator[tuple[int, Source]]:
     """The time and the source of each copy in the final leaders' logs that read_committed consumers see."""
     for partition in cluster.config.copies:
         for batch in visible_batches(cluster, partition):
             for number in range(batch.first, batch.values_end):
-                yield batch.time, cluster.copies.sources[batch.producer, partition, number]
+                yield batch.time, cluster.copies.sources[Copy(batch.producer, partition, number)]
 
 
-def visible_copies(cluster: Cluster) -> Counter[Place]:
+def visible_copies(cluster: Cluster) -> Counter[Source]:
     """The number of copies of each source that read_committed consumers see."""
     return Counter(source for _, source in dated_copies(cluster))
 
@@ -61,8 +61,14 @@ def _breaches(cluster: Cluster, invariant: str, is_broken: Callable[[int, bool],
     return found
 
 
-def _sources(cluster: Cluster) -> Iterator[tuple[Place, int, bool]]:
-    """The sources that consumers see, how many copies each has, and whether it is below the committed offset."""
+class _SourceCopies(NamedTuple):
+    source: Source
+    copies: int
+    is_handled: bool  # below the committed offset
+
+
+def _sources(cluster: Cluster) -> Iterator[_SourceCopies]:
+    """The sources that consumers see."""
     config = cluster.config
     offsets = committed_offsets(cluster) if config.processing != "none" else None
     if offsets is None or any(cluster.leader_log(partition) is None for partition in config.copies):
@@ -72,7 +78,8 @@ def _sources(cluster: Cluster) -> Iterator[tuple[Place, int, bool]]:
         replica = cluster.leader_replica(partition)
         for batch in committed(replica.log.batches(), replica.stable_end) if replica is not None else ():
             for offset in range(batch.base, batch.end):
-                yield (partition, offset), copies[partition, offset], offset < offsets.get(partition, 0)
+                source = Source(partition, offset)
+                yield _SourceCopies(source, copies[source], offset < offsets.get(partition, 0))
 
 
 def _counted(name: str, offset: int, copies: int, is_handled: bool) -> str:

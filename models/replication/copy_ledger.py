@@ -5,6 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import NamedTuple
+
+
+class Copy(NamedTuple):
+    """A copy, by its value."""
+
+    producer: int
+    partition: int
+    number: int  # of the producer's values in the partition
+
+
+class Source(NamedTuple):
+    """A record that was copied."""
+
+    partition: int
+    offset: int
 
 
 @dataclass(slots=True)
@@ -12,8 +28,7 @@ class CopyLedger:
     """Filled by processors; models/exploration/processing_invariants.py checks it."""
 
     first_pid: int  # of processors' idempotent producers
-    sources: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
-    # producer, partition and value number of a copy -> partition and offset of its source
+    sources: dict[Copy, Source] = field(default_factory=dict)
     pids: Iterator[int] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -175,15 +175,24 @@ def _cause_sentence(cause: str) -> str:
     return f"{cause} ({title})" if title else cause
 
 
-def impact_by_cause(incidents: Iterable[Incident]) -> list[tuple[str, int, int | None]]:
-    """Per cause: its name, lost records, and those of them that had been read (None if not known)."""
+class CauseImpact(NamedTuple):
+    """The lost records that a cause explains."""
+
+    cause: str
+    lost: int
+    read: int | None  # those that had been read; None if not known
+
+
+def impact_by_cause(incidents: Iterable[Incident]) -> list[CauseImpact]:
+    """The impact of each cause, the greatest first."""
     totals: dict[str, tuple[int, int | None]] = {}
     for one in (one for one in incidents if one.explained):
         for lost in one.lost:
             count, read = totals.get(one.cause, (0, 0))
             unknown = read is None or lost.read is None
             totals[one.cause] = (count + lost.count, None if unknown else (read or 0) + (lost.read or 0))
-    return sorted(((name, *both) for name, both in totals.items()), key=lambda row: (-row[1], row[0]))
+    impacts = [CauseImpact(name, *both) for name, both in totals.items()]
+    return sorted(impacts, key=lambda impact: (-impact.lost, impact.cause))
 
 
 MAX_INCIDENTS = 25
@@ -199,6 +208,15 @@ class IncidentFindings:
     finding: Record  # the worst
     others: list[Record]  # the other listed findings
     left_out: int  # findings that are not listed
+
+
+class RankedMoment(NamedTuple):
+    """A moment that may be a line of the timeline; those of the least rank come first."""
+
+    rank: int
+    time: int  # ns since the start
+    kind: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -233,30 +251,30 @@ def timeline(
     """At most MAX_MOMENTS faults, facts of known causes, and findings in order of time, and the number left out.
 
     The least severe kinds are left out first, and of one kind the latest moments."""
-    moments = []
+    moments: list[RankedMoment] = []
     for band in figures["faults"]:
         nodes, place = nodes_of(band["nodes"]) if band["nodes"] else "", band.get("place", "")
         named = fault_kind(band["kind"]) + (f" of {nodes}" if nodes else "") + (f": {place}" if place else "")
-        moments.append((0, band["from"], "fault", f"fault: {named}"))
+        moments.append(RankedMoment(0, band["from"], "fault", f"fault: {named}"))
         if band["to"] not in (None, band["from"]):
             ended = f"{nodes} restarted" if band["kind"] == "kill" and nodes else named
-            moments.append((0, band["to"], "heal", f"fault ended: {ended}"))
+            moments.append(RankedMoment(0, band["to"], "heal", f"fault ended: {ended}"))
     unseen = {entry.incident.number for entry in listed if any(map(of_brokers, (entry.finding, *entry.others)))}
     known = [one for one in incidents if one.known and (one.lost or one.number in unseen)]
     dated = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}  # by the chain
     for rank, entry in enumerate(listed):
         for finding in [entry.finding, *entry.others]:
             if finding["id"] not in dated and not of_brokers(finding):
-                moments += [(rank + 1, *moment) for moment in _moments_of(finding, figures["times"].get(finding["id"]))]
+                moments += _moments_of(finding, figures["times"].get(finding["id"]), rank + 1)
     moments += [*_facts(known, figures), *_leadership(figures)]
-    chosen = sorted(moments, key=lambda moment: (moment[0], moment[1]))[:MAX_MOMENTS]
-    chosen.sort(key=lambda moment: (moment[1], moment[0]))
+    chosen = sorted(moments, key=lambda moment: (moment.rank, moment.time))[:MAX_MOMENTS]
+    chosen.sort(key=lambda moment: (moment.time, moment.rank))
     started = figures["started_at"]
     shown = [Moment(time, clock(started, time), kind, text) for _, time, kind, text in chosen]
     return shown, len(moments) - len(chosen)
 
 
-def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
+def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[RankedMoment]:
     """The dated facts of the chains of known causes, each once, without those that are listed as faults."""
     stopped = [(band["kind"], node) for band in figures["faults"] for node in band["nodes"] if band["kind"] in DEATHS]
     faults = {(of_kind, node) for kind, node in stopped for of_kind in (kind, RESTART)}
@@ -264,12 +282,12 @@ def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[tuple[int
     dated = {
         (fact["time"], fact["says"]): None for fact in facts if (fact.get("kind"), fact.get("broker")) not in faults
     }
-    return [(0, time, "fact", text) for time, text in dated if time is not None]
+    return [RankedMoment(0, time, "fact", text) for time, text in dated if time is not None]
 
 
-def _leadership(figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
+def _leadership(figures: dict[str, Any]) -> list[RankedMoment]:
     """Leader changes and truncations of partitions that have figures but no cause with these facts."""
-    moments: list[tuple[int, int, str, str]] = []
+    moments: list[RankedMoment] = []
     for part in figures["partitions"]:
         replicas = part.get("replicas")
         if not replicas or part.get("causes"):
@@ -279,28 +297,28 @@ def _leadership(figures: dict[str, Any]) -> list[tuple[int, int, str, str]]:
             if term["time"] is not None:
                 how = f" ({term['how']})" if term["how"] else ""
                 text = f"broker {term['leader']} led {name} in epoch {term['epoch']}{how}"
-                moments.append((1, term["time"], "fact", text))
+                moments.append(RankedMoment(1, term["time"], "fact", text))
         for time, broker, end, was in replicas["cuts"]:
             before = f" from offset {was}" if was is not None else ""
-            moments.append((1, time, "fact", f"broker {broker} truncated {name}{before} to offset {end}"))
+            moments.append(RankedMoment(1, time, "fact", f"broker {broker} truncated {name}{before} to offset {end}"))
     return moments
 
 
-def _moments_of(finding: Record, times: Record | None) -> list[tuple[int, str, str]]:
-    """The moments of a finding as time (ns), kind and text; for a loss its first and last acknowledgement."""
+def _moments_of(finding: Record, times: Record | None, rank: int) -> list[RankedMoment]:
+    """The moments of a finding; for a loss its first and last acknowledgement."""
     if times is None or times["to"] is None:
         return []
     if finding["rule"] == "lost-write" and times["acked_from"] is not None:
         where = place_of(finding)
         first, last = times["acked_from"], times["acked_to"]
         if finding["count"] == 1:
-            return [(first, "finding", f"acknowledged, lost later: {where}")]
+            return [RankedMoment(rank, first, "finding", f"acknowledged, lost later: {where}")]
         lost = plural(finding["count"], "record")
         return [
-            (first, "finding", f"first acknowledgement of {lost}, lost later: {where}"),
-            (last, "finding", f"last acknowledgement of these records: {where}"),
+            RankedMoment(rank, first, "finding", f"first acknowledgement of {lost}, lost later: {where}"),
+            RankedMoment(rank, last, "finding", f"last acknowledgement of these records: {where}"),
         ]
-    return [(times["to"], "finding", f"{finding['rule']}: {finding['sentence']}")]
+    return [RankedMoment(rank, times["to"], "finding", f"{finding['rule']}: {finding['sentence']}")]
 
 
 def place_of(finding: Record) -> str:

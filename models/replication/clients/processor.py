@@ -12,7 +12,7 @@ from typing import Any
 
 from ..coordinators.group_ledger import AcknowledgedCommit, GroupLedger
 from ..coordinators.group_requests import GroupRequest
-from ..copy_ledger import CopyLedger
+from ..copy_ledger import Copy, CopyLedger, Source
 from ..ports import Records, SentValue
 from ..storage.batches import Batch
 from .consumer import KILLED, ConsumerParts
@@ -77,7 +77,7 @@ class Processor(GroupConsumer):
             for offset in self._to_copy(source, batch):
                 partition = copies.start + offset % len(copies)
                 plan.append(SentValue(partition, numbers[partition]))
-                sources[self._output.index, partition, numbers[partition]] = (source, offset)
+                sources[Copy(self._output.index, partition, numbers[partition])] = Source(source, offset)
                 numbers[partition] += 1
         ends = {partition: batch.end for partition, batch in self._polled}
         knows_epochs = self._rules.has_next_offsets()
