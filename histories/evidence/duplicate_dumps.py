@@ -8,22 +8,37 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from .dump_text import dumped_files, read_dump
 from .parts import Part
 
-Log = tuple[str, str, str | None, int | None]  # snapshot, broker, topic and partition
+
+class Log(NamedTuple):
+    """A log in a snapshot."""
+
+    snapshot: str
+    broker: str
+    topic: str | None
+    partition: int | None
+
+
+class Age(NamedTuple):
+    """How far a log came. Neither number shrinks over time, unless the log is truncated."""
+
+    leader_epoch: int  # the last one
+    offset: int  # the last one
 
 
 def dumps_to_judge(parts: Iterable[Part]) -> list[Part]:
-    """Leave out all but one of several dumps of a log, and drop those of logs whose segments are present."""
+    """The parts without dumps of logs whose segments are present. Of several dumps of a log only one is judged."""
     parts = _without_dumps_of_segments(list(parts))
     if sum(part.kind == "dump" for part in parts) < 2:
         return parts
     by_log: dict[Log, dict[Part, set[str]]] = {}
     for dump in (part for part in parts if part.kind == "dump"):
         for topic, partition, file in _dumped(dump):
-            log = (dump.snapshot, dump.broker, topic, partition)
+            log = Log(dump.snapshot, dump.broker, topic, partition)
             by_log.setdefault(log, {}).setdefault(dump, set()).add(file)
     reasons: dict[Part, str] = {}
     for log, dumps in by_log.items():
@@ -64,8 +79,8 @@ def _left_out(log: Log, dumps: list[Part]) -> dict[Part, str]:
     return {dump: reason for dump in dumps if dump != judged}
 
 
-def _age(dump: Part, topic: str | None, partition: int | None) -> tuple[int, int] | None:
-    """The last leader epoch and offset of a dumped log.
+def _age(dump: Part, topic: str | None, partition: int | None) -> Age | None:
+    """The age of a dumped log.
 
     None without leader epochs, as the log may have been truncated later, and of a text at a URI, of which only the head
     is here, with zeros behind it.
@@ -78,7 +93,7 @@ def _age(dump: Part, topic: str | None, partition: int | None) -> tuple[int, int
         if dump.topic is not None or (log.topic, log.partition) == (topic, partition)
     ]
     rows = [row for frame in found for row in frame.iter_rows() if row[0] >= 0]
-    return (max(epoch for epoch, _ in rows), max(offset for _, offset in rows)) if rows else None
+    return Age(max(epoch for epoch, _ in rows), max(offset for _, offset in rows)) if rows else None
 
 
 def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:
