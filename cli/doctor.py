@@ -62,7 +62,9 @@ def java() -> Check:
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check("missing", "Java", f"{program} does not run ({error})", JAVA_REMEDY)
     match = re.search(r'version "(\d+)(?:\.(\d+))?', output)
-    major = int(match[2] if match and match[1] == "1" else match[1]) if match else 0
+    major = 0
+    if match:
+        major = int(match[2] if match[1] == "1" else match[1])  # Java 8 calls itself 1.8
     if major < 17:
         return Check("missing", "Java", f"{major or 'an unknown version'} at {program}", JAVA_REMEDY)
     return Check("ok", "Java", f"{major} at {program}")

@@ -106,8 +106,8 @@ def seconds_text(time: int | None, has_history: bool = True) -> str:
 
 def with_time(seconds: str, clock: str, event: str = "") -> str:
     """An event with its time: seconds since the start of the run and, if recorded, the time of day."""
-    when = f"{seconds} s" + (f" ({clock.split()[-1]})" if clock else "") if seconds else ""
-    return f"{when} {event}".strip()
+    of_day = f"({clock.split()[-1]})" if clock and seconds else ""
+    return " ".join(filter(None, (f"{seconds} s" if seconds else "", of_day, event)))
 
 
 def add_time_origin(document: Document, started_at: str | None) -> None:

@@ -101,7 +101,9 @@ class Settings:
         if "delete" not in str(about.get("cleanup.policy", "delete")):
             return None
         setting = str(about.get("retention.ms", SEVEN_DAYS_MS))
-        return None if setting == "-1" else int(setting) if re.fullmatch(r"[0-9]{1,18}", setting) else 0
+        if setting == "-1":
+            return None
+        return int(setting) if re.fullmatch(r"[0-9]{1,18}", setting) else 0
 
     def delete_retention_ms(self, topic: str) -> int:
         """How long (ms) compaction keeps a tombstone; 0 if the setting is not a number."""

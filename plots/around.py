@@ -131,7 +131,11 @@ def _bar(axis: Axes, y: float, operation: dict[str, Any], scale: TimeScale) -> N
     # Beside the bar if there is room, else on it.
     width = len(text) * (0.0092 if is_proof else 0.0082)
     after, before = right + width < 1.02, left - width > -0.02
-    where, shift, side = (right, 5, "left") if after else (left, -5, "right") if before else (left, 8, "left")
+    where, shift, side = left, 8, "left"
+    if after:
+        where, shift, side = right, 5, "left"
+    elif before:
+        where, shift, side = left, -5, "right"
     look = {"fontweight": "bold", "color": style.INK} if is_proof else {"fontweight": "normal", "color": style.FAINT}
     style.note(axis, text, (where, y), (shift, 0), ha=side, **look)
 

@@ -176,7 +176,8 @@ def fault_kind(kind: str) -> str:
 def fault_name(band: dict[str, Any]) -> str:
     """The kind of a fault, its place and its nodes: kill broker 1, truncate of orders-0 on broker 1."""
     nodes = band["nodes"]
-    which = f" {nodes_of(nodes[:4])}" + (f"+{len(nodes) - 4}" if len(nodes) > 4 else "") if nodes else ""
+    more = f"+{len(nodes) - 4}" if len(nodes) > 4 else ""
+    which = f" {nodes_of(nodes[:4])}{more}" if nodes else ""
     place = f" of {band['place']}{' on' if which else ''}" if band.get("place") else ""
     return printable(fault_kind(band["kind"]) + place + which, 40)
 

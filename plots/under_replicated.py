@@ -90,8 +90,8 @@ def _spells(evidence: Record, low: int, high: int) -> list[Spell]:
         in_sync = len([isr for time, isr in evidence["isr"] if time <= since][-1])
         is_led = any(one.since <= since < one.until for one in led)
         is_below = in_sync < (evidence.get("min_isr") or 0)
-        state = OFFLINE if led and not is_led else BELOW if is_below else UNDER if in_sync < replicas else ""
-        spells.append(Spell(since, until, state))
+        states = {OFFLINE: bool(led) and not is_led, BELOW: is_below, UNDER: in_sync < replicas}
+        spells.append(Spell(since, until, next((state for state, holds in states.items() if holds), "")))
     return spells
 
 

@@ -62,7 +62,11 @@ def _by_coordinator(p: Partition, group: Group) -> list[list[Any]]:
     assigned_at = -1
     rows = group_evidence(p).filter(pl.col("dated").is_not_null(), group=group.id)
     for kind, at, member, generation, time in rows.select("kind", "at", "member", "generation", "dated").iter_rows():
-        ended = [member] if kind == "released" else list(now) if kind == "assigned" and at != assigned_at else []
+        ended: list[str] = []
+        if kind == "released":
+            ended = [member]
+        elif kind == "assigned" and at != assigned_at:
+            ended = list(now)
         for name in ended:
             if name in now:
                 now.pop(name)[3] = time

@@ -235,7 +235,8 @@ def _generations_of_copies(first: TopicGeneration, copies: Sequence[TopicCopy]) 
 def existing_at(found: Sequence[TopicGeneration], time: int) -> int | None:
     """The position of the generation that certainly existed at a time; None: not known."""
     for number, one in enumerate(found):
-        since = one.created.latest if one.created else found[number - 1].existed_until.latest if number else MIN_INT64
+        since = found[number - 1].existed_until.latest if number else MIN_INT64
+        since = one.created.latest if one.created else since
         if since <= time <= one.existed_until.earliest:
             return number
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -90,10 +91,16 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
             yield from _skipped(p, group, skipped, done)
 
 
-def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> tuple[int, bool]:
-    """The offset at which the group began here, and whether auto.offset.reset chose it."""
+class _FirstPosition(NamedTuple):
+    """The offset at which a group began."""
+
+    offset: int
+    is_reset: bool  # auto.offset.reset chose it
+
+
+def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> _FirstPosition:
     if not len(polled):
-        return 0, False
+        return _FirstPosition(0, False)
     # Nothing was ever committed below a position that was set before the first poll.
     set_before = p.marks.filter(
         group.is_member
@@ -103,7 +110,7 @@ def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> tuple[i
         & pl.col("offset").is_not_null()
     )
     first, set_to = least(polled["offset"], 0), least(set_before["offset"], None)
-    return (first, True) if set_to is None else (min(set_to, first), set_to > first)
+    return _FirstPosition(first, True) if set_to is None else _FirstPosition(min(set_to, first), set_to > first)
 
 
 def _claimed(p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets, done: Offsets) -> Iterator[Result]:

@@ -120,8 +120,9 @@ def duplicate(p: Partition) -> Iterator[Result]:
     for (value,), rows in twice.group_by("value", maintain_order=True):
         offsets = np.sort(rows["offset"].to_numpy())
         sender = senders.get(str(value))
-        permitted = (sender, value) in excused
-        by = f", sent by {sender} without idempotence," if permitted else f", sent by {sender}," if sender else ""
+        is_permitted = (sender, value) in excused
+        how = " without idempotence" if is_permitted else ""
+        by = f", sent by {sender}{how}," if sender or is_permitted else ""
         yield finding(
             p,
             f"{short(value)}{by} is at {len(offsets)} offsets of {p.name}: {some([str(o) for o in offsets], 5)}",
@@ -129,7 +130,7 @@ def duplicate(p: Partition) -> Iterator[Result]:
             _sightings(shown[(value,)]),
             values=[value],
             processes=[sender],
-            severity="permitted" if permitted else "violation",
+            severity="permitted" if is_permitted else "violation",
         )
 
 

@@ -39,6 +39,9 @@ def type_of(kinds: list[str]) -> str:
     if number > 1:
         is_adjacent = any(one == other == "rw" for one, other in pairwise([*kinds, kinds[0]]))
         base = "G2-item" if is_adjacent else "G-nonadjacent-item"
+    elif number:
+        base = "G-single-item"
     else:
-        base = "G-single-item" if number else "G1c" if "wr" in kinds else "G0"
-    return base + ("-realtime" if "realtime" in kinds else "-process" if "process" in kinds else "")
+        base = "G1c" if "wr" in kinds else "G0"
+    order = next((name for name in ("realtime", "process") if name in kinds), None)
+    return base if order is None else f"{base}-{order}"

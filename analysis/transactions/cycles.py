@@ -142,6 +142,7 @@ def _on_cycle(graph: Graph, base: Base, order: Order) -> Mask:
     """The dependencies on cycles of a type, or of one that implies it."""
     if base in ("G-single-item", "G-nonadjacent-item"):
         return graph.on_nonadjacent_cycles(graph.order(order))
-    mask = graph.is_ww if base == "G0" else ~graph.is_rw if base == "G1c" else np.ones(len(graph.rows), bool)
+    masks = {"G0": graph.is_ww, "G1c": ~graph.is_rw}
+    mask = masks.get(base, graph.all_rows)
     part, part_size = graph.components(mask, graph.order(order))
     return graph.inside(part) & mask & (part_size[graph.edges.source] > 1)

@@ -15,7 +15,7 @@ from .cycle_types import Base, type_of
 from .graph import Graph, Ints, Order
 
 BUDGET = 200_000  # steps of the search for the shortest cycle of a component; then the shortest so far is taken
-KINDS = ("ww", "wr", "rw")
+KINDS: tuple[str, ...] = ("ww", "wr", "rw")
 State = tuple[int, int]  # an operation, and a count of rw steps before it (CycleSearch)
 
 
@@ -149,8 +149,11 @@ class CycleSearch:
         steps = []
         for (one, count), (other, later) in pairwise(states):
             is_rw = later > count if self.base == "G-single-item" else later == 1
-            kinds = ("rw",) if is_rw else ("ww",) if self.base == "G0" else ("ww", "wr")
-            steps.append(self._step(one, other, KINDS if self.base == "G2-item" or not self.is_exact else kinds))
+            kinds = KINDS
+            if self.is_exact and self.base != "G2-item":
+                not_rw = ("ww",) if self.base == "G0" else ("ww", "wr")
+                kinds = ("rw",) if is_rw else not_rw
+            steps.append(self._step(one, other, kinds))
         nodes = [node for node, _ in states[:-1]]
         earliest = nodes.index(min(nodes))
         steps = steps[earliest:] + steps[:earliest]

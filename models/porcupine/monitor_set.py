@@ -178,7 +178,9 @@ def check_members(h: PartHistory, words: Words) -> tuple[int, Ints, Members]:
             return ILLEGAL, np.array([impossible], np.int32), m
     value, missing = find_contradiction(h, m, words, projected)
     if value < 0:
-        return UNDECIDED if projected or twice else -1 if reads else LINEARIZABLE, no_witness(), m
+        if projected or twice:
+            return UNDECIDED, no_witness(), m
+        return -1 if reads else LINEARIZABLE, no_witness(), m
     if m.add[value] < 0:
         return ILLEGAL, np.array([m.seen[value]], np.int32), m
     own = [m.add[value], m.remove[value], m.seen[value], m.seen_last[value], m.missed[value], missing]

@@ -230,7 +230,8 @@ def _lost_read(lost: int, read: int, left_out: int) -> str:
         return f"No recorded consumer had read {'it' if lost == 1 else 'them'}{missing}"
     if lost == 1:
         return "A consumer had already read it"
-    count = "all" if read == lost else f"at least {style.number(read)}" if left_out else style.number(read)
+    count = f"at least {style.number(read)}" if left_out else style.number(read)
+    count = "all" if read == lost else count
     return f"Consumers had already read {count} of them{missing}"
 
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..requests import NOT_LEADER
 from .assignors import Claim
 from .group_members import Group, GroupMembers
 from .group_requests import (
@@ -24,8 +23,6 @@ from .group_requests import (
     ILLEGAL_GENERATION,
     JOIN,
     LEAVE,
-    NOT_AVAILABLE,
-    NOT_COORDINATOR,
     REBALANCING,
     SYNC,
     TXN_COMMIT,
@@ -33,6 +30,7 @@ from .group_requests import (
     AssignedMember,
     GroupRecord,
     GroupRequest,
+    error_for_client,
 )
 
 EMPTY, PREPARING, COMPLETING = "Empty", "PreparingRebalance", "CompletingRebalance"
@@ -195,7 +193,7 @@ class ClassicGroup(GroupMembers):
                 return
             if error:
                 member.join = None
-                self._group.respond(request, NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE)
+                self._group.respond(request, error_for_client(error))
             else:
                 self._respond_joined(name, member)
 

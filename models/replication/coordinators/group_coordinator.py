@@ -13,7 +13,7 @@ from functools import partial
 
 from ..brokers.part import Parts
 from ..brokers.produce import ProduceHandler
-from ..requests import INVALID_STATE, NOT_LEADER, OLD_PRODUCER
+from ..requests import INVALID_STATE, OLD_PRODUCER
 from ..storage.batches import Batch
 from ..storage.transactions import MARKER, is_commit
 from .group_ledger import GroupLedger
@@ -23,13 +23,13 @@ from .group_requests import (
     COMMIT,
     FETCH,
     LOADING,
-    NOT_AVAILABLE,
     NOT_COORDINATOR,
     TXN_COMMIT,
     UNSTABLE,
     CommittedOffset,
     GroupRecord,
     GroupRequest,
+    error_for_client,
 )
 from .log_coordinator import LogCoordinator
 from .transaction_requests import CONCURRENT, FENCED
@@ -160,7 +160,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             for at, record in enumerate(records, base):
                 self._offsets.commit(record, at)
                 self.ledger.on_commit(record, self._process.loop.now)
-        self.respond(request, NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE if error else "")
+        self.respond(request, error_for_client(error))
 
     # --- transactions
 
@@ -174,8 +174,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         pid = request.producer.pid
         if error:
             self._offsets.give_up(pid, request.offsets)
-            known = NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE
-            self.respond(request, error if error in OF_TRANSACTION else known)
+            self.respond(request, error if error in OF_TRANSACTION else error_for_client(error))
             return
         for at, record in enumerate(records, base):
             self._offsets.add_pending(pid, record, at)

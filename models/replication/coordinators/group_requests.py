@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from ..requests import NO_PRODUCER, ProducerIdAndEpoch, Request
+from ..requests import NO_PRODUCER, NOT_LEADER, ProducerIdAndEpoch, Request
 from .assignors import Claim
 from .reconciliation import CurrentAssignment
 
@@ -26,6 +26,13 @@ RETRIABLE = (NOT_COORDINATOR, LOADING, NOT_AVAILABLE, UNSTABLE)
 
 JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FETCH = "join", "sync", "heartbeat", "leave", "commit", "fetch"
 TXN_COMMIT = "txn-commit"
+
+
+def error_for_client(error: str) -> str:
+    """The response to a client if the coordinator's write to its log had this error; empty: it had none."""
+    if not error:
+        return ""
+    return NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE
 
 
 @dataclass(slots=True, eq=False)

@@ -17,9 +17,9 @@ from ..brokers.part import Parts
 from ..brokers.produce import ProduceHandler
 from ..partition_state import NO_LEADER
 from ..ports import Inboxes
-from ..requests import INVALID_STATE, NOT_LEADER, OLD_COORDINATOR, OLD_PRODUCER, ProducerIdAndEpoch
+from ..requests import INVALID_STATE, OLD_COORDINATOR, OLD_PRODUCER, ProducerIdAndEpoch
 from ..storage.batches import Batch
-from .group_requests import LOADING, NOT_AVAILABLE, NOT_COORDINATOR
+from .group_requests import LOADING, NOT_COORDINATOR, error_for_client
 from .log_coordinator import LogCoordinator
 from .transaction_ledger import TransactionLedger
 from .transaction_requests import (
@@ -280,7 +280,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             state.is_pending = False
             if not error:
                 state.record = new
-            then(NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE if error else "")
+            then(error_for_client(error))
 
         self._write([new], stored)
 
