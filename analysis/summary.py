@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ..histories.evidence.tables import FINAL
 from ..histories.tables import Finding
 from .figures import figures_of
 from .figures.series import span_of
 from .partitions.absences import replaced
 from .partitions.marks import COUNTS
 from .partitions.partition import Partition
+from .replicas.replica_logs import ReplicaLogs
 from .rules import Judgement
 
 SAMPLE = 10_000  # operations for the quartile of latencies
@@ -105,7 +108,7 @@ Record = dict[str, Any]
 def evidence_coverage(p: Partition) -> Record | None:
     """The brokers' evidence of a partition as a JSON-able record; None without brokers' files.
 
-    brokers: those with records in their logs. empty: those with empty logs. missing: assigned replicas without a log in
+    brokers: those with records in their logs. empty: those with empty logs. missing: known replicas without a log in
     the latest snapshot. why missing: clauses, as far as files prove that they had one. incomplete: clauses about logs
     that lack a segment, or that an earlier snapshot lacks. lacking: the number of missing replicas, if the assignment
     is not recorded. assigned: the number of assigned replicas, 0 if not recorded. damage: at most MAX_DAMAGE places.
@@ -126,7 +129,7 @@ def evidence_coverage(p: Partition) -> Record | None:
     return {
         "brokers": sorted(held),
         "empty": sorted(set(logs.segments["broker"].unique()) - held),
-        "missing": sorted(set(logs.replicas) - collected | logs.missing_brokers),
+        "missing": sorted(_known_replicas(p, logs) - collected | logs.missing_brokers),
         "why missing": sorted({one.description for one in logs.missing if one not in partly}),
         "incomplete": [one.description for one in partly],
         "lacking": 0 if logs.replicas else max(0, _factor(p) - len(collected)),
@@ -146,6 +149,15 @@ def evidence_coverage(p: Partition) -> Record | None:
         "damage": damage.head(MAX_DAMAGE).to_dicts(),
         "damaged": len(damage),
     }
+
+
+def _known_replicas(p: Partition, logs: ReplicaLogs) -> set[str]:
+    """The assigned replicas; if neither they nor their number are recorded, those of the last ISR in brokers' logs."""
+    if logs.replicas or _factor(p):
+        return set(logs.replicas)
+    dated = logs.log_events.filter(pl.col("time").is_not_null(), snapshot=FINAL).sort("time", "file", "line")
+    reported = [isr for fields in dated["fields"] if isinstance(isr := json.loads(fields).get("isr"), list)]
+    return {str(broker) for broker in reported[-1]} if reported else set()
 
 
 def _factor(p: Partition) -> int:
