@@ -267,7 +267,8 @@ def _explain_offset(document: Document, opened: Inspected, names: list[str], tar
 def _explain_history(document: Document, opened: Inspected, p: Partition, history: Record, here: list[Finding]) -> None:
     add_generation(document, p)
     _facts(document, "Sent", history["sent"], history["sent_left_out"], "No recorded send was acknowledged here.")
-    _facts(document, "Read", history["read"], history["read_left_out"], "No recorded consumer read it.")
+    unread = "No recorded consumer read it." if len(p.reads) else "No reads are recorded."
+    _facts(document, "Read", history["read"], history["read_left_out"], unread)
     if history["passed"]:
         _facts(document, "Groups", history["passed"], 0, "")
     if history["transaction"]:

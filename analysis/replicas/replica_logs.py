@@ -45,7 +45,7 @@ SENT_RECORDS: Schema = {
     "acked_by": pl.Int64,
     "place": pl.Int64,
     "acks": pl.String,  # "all" or "1"
-    "read": pl.Boolean,  # whether a consumer read it
+    "read": pl.Boolean,  # whether a consumer read it; null if no reads are recorded
     "held": pl.Boolean,  # whether a final read has it
     "process": pl.String,
     "key": pl.String,

@@ -319,7 +319,7 @@ def _lost_write_finding(p: Partition, run: pl.DataFrame, event: int) -> Finding:
     evidence += [] if one else [(f"{short(last['value'])} acknowledged at offset {last['offset']}", last["at"])]
     return finding(
         p,
-        f"{lost}; {_read_before(run)}; {_proof_of_loss(p, run)}",
+        f"{lost}; {_read_before(p, run)}; {_proof_of_loss(p, run)}",
         (at, last["offset"]),
         evidence,
         count=len(run),
@@ -334,7 +334,9 @@ def _place(p: Partition, run: pl.DataFrame) -> str:
     return where(p, run["offset"][0], run["offset"][-1])
 
 
-def _read_before(run: pl.DataFrame) -> str:
+def _read_before(p: Partition, run: pl.DataFrame) -> str:
+    if not len(p.reads):
+        return "no reads are recorded"
     read = run.filter(pl.col("first_read").is_not_null())
     if not len(read):
         return f"no recorded consumer read {'it' if len(run) == 1 else 'them'}"

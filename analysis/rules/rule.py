@@ -153,6 +153,8 @@ def sends_of(p: Partition) -> pl.DataFrame:
     seen = seen.select(pl.all().gather(entry.set(entry < 0, None))).with_columns(
         pl.col("read", "held").fill_null(False)
     )
+    if not len(p.reads):  # whether a consumer read them is not recorded
+        seen = seen.with_columns(read=pl.lit(None, pl.Boolean))
     columns = p.sends.with_columns(*seen, place="at")
     # A send whose outcome only the log shows was not acknowledged to a client.
     return complete_sends(columns.filter(pl.col("acknowledged")))

@@ -179,7 +179,11 @@ def _outcome(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         were = "was" if impact["lost"] == 1 else "were"
         bound = "" if impact.get("lost_complete", True) else "At least "  # more may be lost
         lost = bound + plural(impact["lost"], "acknowledged write")
-        read = _lost_read(impact["lost"], impact["lost_read"], verdict["counts"].get("quarantined", 0))
+        left_out = verdict["counts"].get("quarantined", 0)
+        read = _lost_read(impact["lost"], impact["lost_read"], left_out)
+        if verdict["counts"].get("reads") == 0:
+            them = "it" if impact["lost"] == 1 else "them"
+            read = f"No reads are recorded, so whether consumers had read {them} is not known"
         return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
     if found := verdict.get("consistency"):
         summary = f"{found['summary'][0].upper()}{found['summary'][1:]}."

@@ -131,3 +131,34 @@ def test_clocks_are_compared_only_with_a_history(unpacked: Unpack, tmp_path: Pat
     for folder, name in ((tmp_path, "brokers' clocks are UTC"), (whole, "brokers' clocks fit the history")):
         assumptions = verdict_of(judge_run(open_run(folder)))["assumptions"]
         assert [one["name"] for one in assumptions if "clocks" in one["name"]] == [name]
+
+
+@pytest.mark.parametrize("has_logs", [True, False])
+def test_a_member_of_the_isr_without_a_log_is_missed(unpacked: Unpack, tmp_path: Path, has_logs: bool) -> None:
+    """Folders of brokers 2 and 3 alone, without run.json: only their logs show that broker 1 is in the last ISR."""
+    for broker in ("2", "3"):
+        shutil.copytree(unpacked("unclean-election-c") / "brokers" / broker, tmp_path / "run" / "brokers" / broker)
+    if not has_logs:
+        _remove(tmp_path / "run", "brokers/*/*.log")
+    _, verdict = check(tmp_path / "run", tmp_path / "out")
+    assert replicas_collected(verdict)["holds"] is not has_logs
+    assert ("are missing: orders-0 (broker 1)" in replicas_collected(verdict)["says"]) is has_logs
+    assert verdict["rules"]["replica-divergence"]["verdict"] == ("unknown" if has_logs else "valid")
+
+
+def test_without_reads_no_record_is_called_unread(unpacked: Unpack, tmp_path: Path) -> None:
+    """A history of acknowledgements alone, as an application's own log has them."""
+    root = shutil.copytree(unpacked("unclean-election-c"), tmp_path / "run")
+    sends = [line for line in (root / "history.jsonl").read_text().splitlines() if json.loads(line)["f"] == "send"]
+    (root / "history.jsonl").write_text("\n".join(sends) + "\n")
+    result = judged(root)
+    assert result.rules["lost-write"]["count"] == 597
+    assert result.headline == (
+        "At least 597 acknowledged writes of 2,324 were lost. No reads are recorded, so whether consumers had read them"
+        " is not known."
+    )
+    (lost,) = result.findings.filter(rule="lost-write").to_dicts()
+    assert "; no reads are recorded; " in lost["sentence"]
+    (incident,) = [one for one in result.incidents if one["lost"]]
+    assert incident["cause"] == "unclean-election"
+    assert incident["headline"] == "597 acknowledged writes were lost: orders-0 at offsets 487 to 1083"
