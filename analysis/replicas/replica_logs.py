@@ -267,7 +267,7 @@ def replica_logs_of(topic: str, partition: int, tables: Mapping[str, pl.DataFram
     # Values are only compared if a dump has no digest: comparing them copies them all.
     same += ["value"] if frames["records"]["digest"].null_count() else []
     frames["records"] = frames["records"].unique(same, keep="first", maintain_order=True)
-    if frames["damage"].height and about.get("tiered"):
+    if frames["damage"].height and about.get("is_tiered"):
         frames["damage"] = without_remote_segments(frames["damage"], frames["batches"], frames["segments"])
     if frames["damage"].height:
         frames["damage"] = _tightened(frames["damage"], frames["batches"])
