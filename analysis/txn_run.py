@@ -70,7 +70,7 @@ def judge_transactions(run: Run, progress: Progress = lambda *_: None) -> Result
         edges, too_large = edges_of(versions)
         if too_large:
             results.add_counts({"keys too large": too_large})
-        found = cycles_of(dependencies_of(edges, history), MAX_COMPONENTS, exact=True)
+        found = cycles_of(dependencies_of(edges, history), MAX_COMPONENTS, is_exact=True)
         return join_cycles([found], MAX_COMPONENTS)
 
     cycles = cycles_under(judged.versions)

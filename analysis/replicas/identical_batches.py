@@ -33,10 +33,10 @@ IDENTICAL = {
 _SAME = ["snapshot", "base_offset", "last_offset", "leader_epoch", "crc", "size"]
 
 
-def split_identical_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
+def split_identical_batches(batches: pl.DataFrame, has_history: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The batches to decode, and the ranges of those that need no decoding (IDENTICAL).
 
-    `batches` are those of all replicas (BATCHES with location and `path`); `history` is whether one may refer to their
+    `batches` are those of all replicas (BATCHES with location and `path`). `has_history`: a history may refer to their
     records. A batch to decode has the `copies` that its records are added to, and `whole`: whether all of its records
     are needed.
     """
@@ -65,7 +65,7 @@ def split_identical_batches(batches: pl.DataFrame, history: bool) -> tuple[pl.Da
         producer_id=pl.lit(None, pl.Int64),
         records="count",
     )
-    return (pl.concat([whole, rest]), _ranges(undecoded.clear())) if history else (whole, _ranges(undecoded))
+    return (pl.concat([whole, rest]), _ranges(undecoded.clear())) if has_history else (whole, _ranges(undecoded))
 
 
 def _with_whole(marked: pl.DataFrame) -> pl.DataFrame:

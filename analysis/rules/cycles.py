@@ -118,7 +118,7 @@ class Search(NamedTuple):
     dependencies: pl.Expr  # a filter
     max_components: int
     as_elle: bool = False  # see `cycles_of`
-    exact: bool = False  # see `cycles_of`; several keys may cause the same dependency between two transactions
+    is_exact: bool = False  # see `cycles_of`; several keys may cause the same dependency between two transactions
     may_split: bool = False  # its cycles are permitted, so a window that is too large for a task may lose some
 
 
@@ -127,7 +127,7 @@ def searches(settings: Settings) -> dict[str, Search]:
     if settings.dialect == "jepsen":
         return {"all": Search(pl.lit(True), MAX_VIOLATIONS, as_elle=True)}
     if settings.dialect in ("elle-append", "elle-register"):
-        return {"all": Search(pl.lit(True), MAX_PERMITTED, exact=True)}
+        return {"all": Search(pl.lit(True), MAX_PERMITTED, is_exact=True)}
     level = pl.col("target_process").replace_strict(_levels(settings), default="", return_dtype=pl.String)
     is_read = pl.col("kind") == "wr"
     return {

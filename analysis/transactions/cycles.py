@@ -53,18 +53,18 @@ def cycles_in(record: Mapping[str, Any]) -> dict[str, Cycles]:
 
 
 def cycles_of(
-    dependencies: pl.DataFrame, max_components: int, as_elle: bool = False, exact: bool = False
+    dependencies: pl.DataFrame, max_components: int, as_elle: bool = False, is_exact: bool = False
 ) -> dict[str, Cycles]:
     """The cycles of dependencies in windows, by type: the shortest cycles of at most `max_components` of each type.
 
     `as_elle`: only real time orders operations, as in Elle's search for strict serializability; it also joins
-    otherwise unrelated operations into one component. `exact`: a step that is both a dependency and an order in time
+    otherwise unrelated operations into one component. `is_exact`: a step that is both a dependency and an order in time
     counts as the one that the type of the cycle needs, so no type is missed.
     """
     if not len(dependencies):
         return {}
     graph = Graph.of(dependencies, as_elle)
-    return _cycles_among(graph, graph.on_cycles(), max_components, as_elle, exact)
+    return _cycles_among(graph, graph.on_cycles(), max_components, as_elle, is_exact)
 
 
 def cycles_of_slices(
@@ -83,19 +83,19 @@ def cycles_of_slices(
             continue
         graph = Graph.of(dependencies, as_elle)
         may_continue = graph.reaching_beyond(end)
-        found.append(_cycles_among(graph, graph.on_cycles() & ~may_continue, max_components, as_elle, exact=False))
+        found.append(_cycles_among(graph, graph.on_cycles() & ~may_continue, max_components, as_elle, is_exact=False))
         carried = graph.rows.filter(pl.Series(may_continue))
     return found[0] if len(found) == 1 else join_cycles(found, max_components)
 
 
-def _cycles_among(graph: Graph, inside: Mask, max_components: int, as_elle: bool, exact: bool) -> dict[str, Cycles]:
+def _cycles_among(graph: Graph, inside: Mask, max_components: int, as_elle: bool, is_exact: bool) -> dict[str, Cycles]:
     """The cycles of the dependencies of a mask, which are whole components."""
     if not inside.any():
         return {}
     cyclic = graph.only(inside)
     found: dict[str, dict[tuple[int, ...], Cycle]] = {name: {} for name in TYPES}
     more = dict.fromkeys(TYPES, 0)  # components of each type whose cycles are not returned
-    for name, cycles, count in _by_type(cyclic, max_components, as_elle, exact):
+    for name, cycles, count in _by_type(cyclic, max_components, as_elle, is_exact):
         more[name] += count - len(cycles)
         for cycle in cycles:
             found[cycle.type].setdefault(cycle.operations, cycle)
@@ -106,7 +106,9 @@ def _cycles_among(graph: Graph, inside: Mask, max_components: int, as_elle: bool
     }
 
 
-def _by_type(graph: Graph, max_components: int, as_elle: bool, exact: bool) -> Iterator[tuple[str, list[Cycle], int]]:
+def _by_type(
+    graph: Graph, max_components: int, as_elle: bool, is_exact: bool
+) -> Iterator[tuple[str, list[Cycle], int]]:
     """Each type with the cycles of some components, the smallest first, and the number of components that have it."""
     label, _ = graph.components(graph.all_rows, graph.real_time)
     whole, size = label[graph.edges.source], np.bincount(label)
@@ -126,7 +128,7 @@ def _by_type(graph: Graph, max_components: int, as_elle: bool, exact: bool) -> I
             edges = np.flatnonzero(on_cycle & (whole == having[one]))
             begin = first_of[having[one]]
             component = Component(int(size[having[one]]), int(graph.start[begin]), int(graph.end[begin]))
-            cycle = CycleSearch(graph, edges, base, order, component, exact).shortest()
+            cycle = CycleSearch(graph, edges, base, order, component, is_exact).shortest()
             if cycle is not None:
                 cycles.append(cycle)
                 found.append(having[one])

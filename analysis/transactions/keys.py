@@ -56,7 +56,7 @@ def judge_keys(history: TxnHistory, settings: Settings, seen: pl.Series | None =
     if settings.dialect == "elle-append":
         lists = list_append.lists_of(history)
         seen = lists.known["txn"] if seen is None else seen
-        by_time = partial(list_append.versions_of, lists, seen, guessed=True)
+        by_time = partial(list_append.versions_of, lists, seen, is_guess=True)
         found = collect(list_append.anomalies_of(history, lists))
         return OfKeys(found, list_append.versions_of(lists, seen), (by_time,) * guesses_of(settings), {})
     registers = rw_register.registers_of(history, rw_register.seen_writers(history) if seen is None else seen)

@@ -3,7 +3,7 @@
 The elements of a list show its history: of a key, the longest list that was read has the order of the appends, and
 every other read is a prefix of it. Unread appends come after all of these, in an unknown order. Without an
 anomaly every order of the transactions that keeps these dependencies explains all reads. Only snapshot isolation needs
-more, as it forbids concurrent writes to a key: where several appends were not read, `guessed` orders them by time.
+more, as it forbids concurrent writes to a key: where several appends were not read, `is_guess` orders them by time.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def lists_of(history: TxnHistory) -> Lists:
     return Lists(appends, reads, longest, elements, known)
 
 
-def versions_of(lists: Lists, seen: pl.Series, guessed: bool = False) -> Versions:
+def versions_of(lists: Lists, seen: pl.Series, is_guess: bool = False) -> Versions:
     """The order of the versions that the reads show. A version is the last element of the list.
 
-    `seen`: the transactions of `known`, of all keys. `guessed`: unread appends are in the order of time, too.
+    `seen`: the transactions of `known`, of all keys. `is_guess`: unread appends are in the order of time, too.
     """
     possible, known = lists.appends.filter(pl.col("outcome") != "fail"), lists.known
     chain = known.select("key", pl.col("value").shift(1).over("key").fill_null(INITIAL).alias("before"), after="value")
@@ -72,9 +72,9 @@ def versions_of(lists: Lists, seen: pl.Series, guessed: bool = False) -> Version
     last = known.group_by("key").agg(pl.col("value").last().alias("before"))
     tail = unread.join(last, on="key", how="left").sort("key", "txn", "step")
     before = pl.col("before").fill_null(INITIAL)
-    if guessed:
+    if is_guess:
         before = pl.col("value").shift(1).over("key").fill_null(before)
-    basis = pl.lit(None if guessed else "first read", BASES)
+    basis = pl.lit(None if is_guess else "first read", BASES)
     tail = tail.select("key", before.alias("before"), after="value", basis=basis)
     reads = lists.reads.select("key", pl.col("list").str.extract(_LAST).fill_null(INITIAL).alias("value"), "txn")
     order = pl.concat([chain, tail]).join(lists.longest.select("key", one="txn"), on="key", how="left")

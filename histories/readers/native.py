@@ -220,17 +220,19 @@ def _kind(value: Any) -> str:
     return "a list" if isinstance(value, list) else str(orjson.dumps(value), "utf-8", "replace")[:40]
 
 
-def check_events(events: pl.DataFrame, numbered: bool = True, placed: bool = True) -> tuple[pl.DataFrame, pl.DataFrame]:
+def check_events(
+    events: pl.DataFrame, needs_op: bool = True, needs_offset: bool = True
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """EVENTS and QUARANTINE of rows: checks the fields that every event needs.
 
-    Without `numbered` operations may lack a number; without `placed` records may lack an offset, as in Jepsen's.
+    Without `needs_op` operations may lack a number; without `needs_offset` records may lack an offset, as in Jepsen's.
     """
-    of_records = ("topic", "partition", "offset") if placed else ("topic", "partition")
+    of_records = ("topic", "partition", "offset") if needs_offset else ("topic", "partition")
     col = pl.col
     checks: list[tuple[pl.Expr, pl.Expr | str]] = [
         (col("time").is_null(), "found no time, expected nanoseconds since the start"),
         (col("process").is_null(), "found no process, expected the name of a client"),
-        (col("op").is_null() & pl.lit(numbered), "found no op, expected the number of the operation"),
+        (col("op").is_null() & pl.lit(needs_op), "found no op, expected the number of the operation"),
         _not_one_of("type", TYPES),
         _not_one_of("f", FUNCTIONS),
         ((col("f") == "send") & col("topic").is_null(), "found a send without topic, expected its topic"),

@@ -89,7 +89,7 @@ def read_group(path: str, group: int) -> RowGroup:
         empty = pl.DataFrame(schema=EVENTS), pl.DataFrame(schema=QUARANTINE)
         return RowGroup(*empty, 0, f"row group {group} cannot be read: {describe_error(error)}")
     numbered = complete(typed.with_row_index("line").cast({"line": pl.Int64}), EVENTS)
-    events, malformed = check_events(numbered, numbered=False, placed=metadata.get(_DIALECT) != b"jepsen")
+    events, malformed = check_events(numbered, needs_op=False, needs_offset=metadata.get(_DIALECT) != b"jepsen")
     return RowGroup(events, malformed, described.num_rows, "")
 
 

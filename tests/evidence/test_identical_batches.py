@@ -54,7 +54,7 @@ def batches(broker, *crcs, path="x"):
 
 def test_only_what_differs_is_decoded_and_the_rest_is_ranges():
     logs = pl.concat([batches("1", 5, 6, 7, 8), batches("2", 5, 66, 7)])
-    chosen, identical = split_identical_batches(logs, history=False)
+    chosen, identical = split_identical_batches(logs, has_history=False)
     # Their neighbours show where replicas agree again.
     assert sorted(chosen.select("base_offset", "crc").rows()) == [(0, 5), (10, 6), (10, 66), (20, 7)]
     ranges = identical.select("broker", "first_offset", "last_offset", "records").rows()
@@ -66,11 +66,11 @@ def test_batches_that_differ_in_one_snapshot_are_decoded_in_all():
     then = pl.concat([batches("1", 5, 6, 7, 8, 9), batches("2", 5, 6, 77, 8, 9)])
     now = pl.concat([batches("1", 5, 6, 7, 8, 9), batches("2", 5, 6, 7, 8, 9)])
     logs = pl.concat([then.with_columns(snapshot=pl.lit("then")), now])
-    _, identical = split_identical_batches(logs, history=False)
+    _, identical = split_identical_batches(logs, has_history=False)
     ranges = {(row["first_offset"], row["last_offset"]) for row in identical.iter_rows(named=True)}
     assert ranges == {(0, 9), (40, 49)}
     assert len(identical) == 8
-    chosen, _ = split_identical_batches(logs, history=True)
+    chosen, _ = split_identical_batches(logs, has_history=True)
     assert sorted(chosen.filter(~pl.col("whole"))["base_offset"]) == [0, 0, 40, 40]
 
 
@@ -78,7 +78,7 @@ def test_batches_that_overlap_within_a_log_are_decoded():
     log = batches("1", 5, 6, 7, 8).with_columns(
         pl.when(pl.col("base_offset") == 0).then(25).otherwise("last_offset").alias("last_offset")
     )
-    _, identical = split_identical_batches(log, history=False)
+    _, identical = split_identical_batches(log, has_history=False)
     assert not len(identical)
 
 
@@ -98,7 +98,7 @@ def test_a_history_of_few_records_decodes_few_batches(unpacked, monkeypatch, tmp
 
 
 def test_with_a_history_one_copy_is_decoded_for_all_that_hold_it():
-    chosen, identical = split_identical_batches(pl.concat([batches("1", 5, 6), batches("2", 5, 66)]), history=True)
+    chosen, identical = split_identical_batches(pl.concat([batches("1", 5, 6), batches("2", 5, 66)]), has_history=True)
     assert not len(identical)
     copies = {row["crc"]: [copy["broker"] for copy in row["copies"]] for row in chosen.iter_rows(named=True)}
     assert copies == {5: ["1", "2"], 6: ["1"], 66: ["2"]}

@@ -87,11 +87,11 @@ def _finding(settings: Settings) -> GroupMap:
         name = table.column("search")[0].as_py()
         search = searches(settings)[name]
         rows = pl.concat(unpack(payload) for payload in table.column("payload").to_pylist())
-        if search.exact:  # of several keys with the same edge, keep the first to appear, as the local engine does
+        if search.is_exact:  # of several keys with the same edge, keep the first to appear, as the local engine does
             rows = rows.sort("key_appeared").unique(
                 ["source_at", "target_at", "kind"], keep="first", maintain_order=True
             )
-        found = cycles_of(rows, search.max_components, search.as_elle, search.exact)
+        found = cycles_of(rows, search.max_components, search.as_elle, search.is_exact)
         return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(found))])
 
     return find
