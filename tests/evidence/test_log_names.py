@@ -60,3 +60,9 @@ def test_a_packed_log_is_reported(name: str, tmp_path: Path) -> None:
     )
     [log] = find_logs(tmp_path, [packed])
     assert log.brokers == ["3"]
+
+
+@pytest.mark.parametrize("name", ["server.log", "pod.txt"])
+def test_a_lone_log_has_the_broker_of_its_lines(name: str, tmp_path: Path) -> None:
+    _write(tmp_path / name, LOG)
+    assert [(part.kind, part.broker, part.name) for part in find_parts(tmp_path / name)] == [("log", "3", name)]
